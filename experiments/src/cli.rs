@@ -374,7 +374,7 @@ pub enum TracesCommand {
 pub struct InspectArgs {
     /// The trace: plain, gzip or zstd
     pub file: PathBuf,
-    /// Its format, when it cannot be told from the header
+    /// Its format, when the header does not show it
     #[arg(long, value_name = "FORMAT")]
     pub format_of: Option<String>,
     /// How to print the statistics

@@ -1,5 +1,5 @@
-//! Decides when the verdict of a run is certain: too many of the counted requests have missed their bounds, or all of them
-//! have ended. The rest of the run is then not needed.
+//! Decides when the verdict of a run is certain: too many of the counted requests have missed their bounds, or all of
+//! them have ended. The rest of the run is then not needed.
 
 use crate::metrics::{Outcome, RequestRecords, Slo};
 use crate::workload::RequestId;
@@ -44,8 +44,8 @@ impl Patience {
         }
     }
 
-    /// Whether later requests can no longer change the verdict. It takes all counted requests to say that they met their
-    /// bounds: whether the queue grew while they came is known only then.
+    /// Whether later requests can no longer change the verdict. It takes all counted requests to say that they met
+    /// their bounds: whether the queue grew while they came is known only then.
     pub fn certain(&self) -> bool {
         self.complete() || (self.missed > self.may_miss && !self.to_the_end)
     }

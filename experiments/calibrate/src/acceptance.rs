@@ -1,8 +1,8 @@
 //! What the draft got right, from the rounds of observed runs: a truth table, and rates by position in a round.
 //!
-//! A round of K drafts that accepted a of them shows a right positions and, where a < K, a wrong one. Where a = K nobody drafted the next
-//! position: the round is censored there, which is no failure and no success. Deeper positions than the longest K were never seen and
-//! are extrapolated.
+//! A round of K drafts that accepted a of them shows a right positions and, where a < K, a wrong one. Where a = K
+//! no draft was made at the next position: the round is censored there, which is no failure and no success. Deeper
+//! positions than the longest K were never seen and are extrapolated.
 
 use crate::foreign::Foreign;
 use crate::source::Source;
@@ -98,7 +98,8 @@ fn index_of(families: &mut Vec<String>, name: &str) -> u16 {
     at as u16
 }
 
-/// Counts rounds by position. The last one of an answer may have been cut by its end, so that what it did not accept says nothing.
+/// Counts rounds by position. The last one of an answer may have been cut by its end, so that what it did not accept
+/// says nothing.
 fn count(rounds: &Rounds, counts: &mut [(u64, u64)], lengths: &mut Vec<u32>) {
     let all = rounds.drafted.iter().zip(&rounds.accepted);
     for (&drafted, &accepted) in all.take(rounds.drafted.len() - 1) {
@@ -107,7 +108,8 @@ fn count(rounds: &Rounds, counts: &mut [(u64, u64)], lengths: &mut Vec<u32>) {
     }
 }
 
-/// Counts so many rounds of a length that accepted so many: all positions up to the first that was not.
+/// Adds `rounds` rounds of `drafted` tokens with `accepted` accepted. Positions behind the first rejection do not
+/// count.
 fn count_rounds(drafted: u32, accepted: u32, rounds: u64, counts: &mut [(u64, u64)]) {
     for (position, count) in (0..drafted.min(accepted + 1)).zip(counts) {
         count.0 += rounds;
@@ -115,14 +117,14 @@ fn count_rounds(drafted: u32, accepted: u32, rounds: u64, counts: &mut [(u64, u6
     }
 }
 
-/// Whether the draft was right at each position of an answer. The first comes from the prompt and is never drafted; behind the last
-/// round nothing is known.
+/// Whether the draft was right at each position of an answer. The first comes from the prompt and is never drafted;
+/// behind the last round nothing is known.
 fn bits(answer: &Answer, rounds: &Rounds) -> Vec<Option<bool>> {
     let mut bits = vec![None];
     let tokens = answer.tokens() as usize;
     for (&drafted, &accepted) in rounds.drafted.iter().zip(&rounds.accepted) {
         bits.extend(std::iter::repeat_n(Some(true), accepted as usize));
-        // Where everything was accepted nobody drafted the next one.
+        // Where every draft was accepted, the next position was not drafted.
         bits.push((accepted < drafted).then_some(false));
     }
     // The last round may stand over the end; that its token was wrong is not known there.
@@ -149,8 +151,9 @@ pub fn own_recording(answer: &Answer) -> Recording {
 
 /// The rates by position: observed ones, and beyond the last of these what they tend to.
 ///
-/// A round that got far is one of an easy text, so rates rise with depth and level off. Beyond the last observed position
-/// the differences go on as a geometric row, by the ratio of the last two, held between 0 and 1/2; with fewer than three the last rate stays.
+/// A round that got far is one of an easy text, so rates rise with depth and level off. Beyond the last observed
+/// position the differences go on as a geometric row, by the ratio of the last two, held between 0 and 1/2; with
+/// fewer than three the last rate stays.
 fn extrapolated(counts: &[(u64, u64)]) -> Vec<Position> {
     // One of each is added, so that a position that was seen a few times is neither sure nor impossible.
     let observed = counts.iter().take_while(|c| c.0 > 0);
@@ -196,7 +199,7 @@ fn table(
             target: model(&head.model),
             draft: model("the server's"),
             device: format!("observed at {}", head.url),
-            prompts: format!("those of {} observed runs", sources.len()),
+            prompts: format!("the prompts of {} observed runs", sources.len()),
             prompts_digest: hasher.finalize().to_hex().to_string(),
             temperature: head.temperature,
             families,

@@ -1,17 +1,18 @@
-//! What one would predict without a simulator of the engine, fed with the same inputs: a prediction that is not better than these
-//! is not worth its trouble.
+//! What one would predict without a simulator of the engine, fed with the same inputs: a prediction that is not
+//! better than these is not worth its trouble.
 //!
-//! Both are a fluid: n requests that are served together each get a token every TPOT(n) seconds, after a first one that takes TTFT(n). They
-//! differ in where TPOT comes from: `interpolated` draws a line in K through what closed loops showed at two lengths, `formula` divides the
-//! fitted time of a step by the tokens that (1 − a^(k+1)) / (1 − a) promises.
+//! Both are a fluid: n requests that are served together each get a token every TPOT(n) seconds, after a first one
+//! that takes TTFT(n). They differ in where TPOT comes from: `interpolated` draws a line in K through what closed
+//! loops showed at two lengths, `formula` divides the fitted time of a step by the tokens that (1 − a^(k+1)) / (1 −
+//! a) promises.
 
 use foretoken_sim::{Outcome, RequestRecords, Time, Workload};
 
 /// A server as a fluid.
 pub struct Fluid<'a> {
-    /// Seconds to the first token with so many requests in flight and a prompt of so many tokens.
+    /// Seconds to the first token, by (requests in flight, tokens of the prompt).
     pub ttft: &'a dyn Fn(f64, u32) -> f64,
-    /// Seconds a token after it with so many requests in flight.
+    /// Seconds a token after the first, by requests in flight.
     pub tpot: &'a dyn Fn(f64) -> f64,
     /// Requests that are served at once.
     pub most: usize,
@@ -96,7 +97,8 @@ fn advance(active: &mut Vec<Active>, step: f64, tpot: f64, now: f64, workload: &
     });
 }
 
-/// Tokens of a round of `k` drafts, each right with probability `a` whatever was before: (1 − a^(k+1)) / (1 − a) (Leviathan et al., 2023).
+/// Tokens of a round of `k` drafts, each right with probability `a` whatever was before: (1 − a^(k+1)) / (1 − a)
+/// (Leviathan et al., 2023).
 pub fn tokens_a_round(a: f64, k: u32) -> f64 {
     if a >= 1.0 { f64::from(k + 1) } else { (1.0 - a.powi(k as i32 + 1)) / (1.0 - a) }
 }
@@ -126,7 +128,8 @@ mod tests {
         // A second to the first token; a token every 0.1 s alone, every 0.2 s together.
         let fluid = Fluid { ttft: &|_, _| 1.0, tpot: &|n| 0.1 * n, most: 8 };
         let r = fluid.serve(&w, None);
-        // The first one's second token onwards runs beside the other's prompt: 0.2 s a token for a second, then together.
+        // The first one's second token onwards runs beside the other's prompt: 0.2 s a token for a second, then
+        // together.
         assert_eq!((r.first_token[0].as_s(), r.first_token[1].as_s()), (1.0, 2.0));
         // It has 10 − 5 tokens left at 2 s and ends at 3 s; the other has 10 − 5 left then, alone: 3.5 s.
         assert!((r.finish[0].as_s() - 3.0).abs() < 1e-9, "{:?}", r.finish);

@@ -1,4 +1,5 @@
-//! A calibration: what observed runs and other tools' files say together of a server's costs, acceptance, settings and requests.
+//! A calibration: what observed runs and other tools' files say together of a server's costs, acceptance, settings
+//! and requests.
 
 use crate::acceptance::Acceptance;
 use crate::costs::{StepRow, rows};
@@ -44,7 +45,7 @@ pub struct Calibration {
     pub warnings: Vec<String>,
 }
 
-/// Above this share of busy time outside of steps, the times of steps are not those of passes.
+/// Above this share of busy time outside of steps, the times of steps are not the times of passes.
 const ASYNC: f64 = 0.5;
 /// A fit to fewer steps is a fit to noise.
 pub(crate) const FEW: usize = 100;
@@ -224,12 +225,14 @@ impl Calibration {
     }
 }
 
-/// What is known of the engine: as the first run's experiment has it, with what the server's metrics say and what was seen.
+/// What is known of the engine: as the first run's experiment has it, with what the server's metrics say and what was
+/// seen.
 fn engine(sources: &[Source]) -> EngineConfig {
     let stated = sources.iter().find_map(|s| s.engine.clone());
     let mut engine = stated.unwrap_or_default();
     engine.version = one_server::release(sources).0;
-    // What a log calls elapsed ends with the drafts, and the host follows: steps in a row, unless somebody knows better.
+    // What a log calls elapsed ends with the drafts, and the host follows: steps in a row, unless a setting says
+    // better.
     engine.async_scheduling.get_or_insert(false);
     engine.deliver_at.get_or_insert(DeliverAt::Drafted);
     for source in sources {

@@ -1,4 +1,5 @@
-//! The steps of observed runs as what a cost model sees of them: how many requests and tokens, how much context, how long.
+//! The steps of observed runs as what a cost model sees of them: how many requests and tokens, how much context, how
+//! long.
 
 use crate::source::Source;
 use crate::step_lengths::step_lengths;
@@ -41,7 +42,8 @@ pub struct StepRow {
     pub context: u64,
     /// How long the worker took, seconds.
     pub elapsed_s: f64,
-    /// From the line before to this one, less that: the host's part, seconds. `None` where the server may have waited for requests.
+    /// From the line before to this one, less that: the host's part, seconds. `None` where the server may have waited
+    /// for requests.
     pub host_s: Option<f64>,
 }
 

@@ -1,9 +1,11 @@
-//! The cost of a step, fitted to what steps took: a target pass over its tokens, then the draft passes behind it. One problem of
-//! non-negative least squares in errors over the expected time, so that short steps count as much as long ones and the fit is to means.
+//! The cost of a step, fitted to what steps took: a target pass over its tokens, then the draft passes behind it. One
+//! problem of non-negative least squares in errors over the expected time, so that short steps count as much as long
+//! ones and the fit is to means.
 //!
-//! A step of `b` tokens and `c` of context takes T(b, c) + D(b + n) + (K − 1) · D(n) where n requests draft K tokens each: the first draft
-//! pass runs over all tokens of the step and one slot a request, the others over a token a request. T is a line through points in
-//! b that never falls, and rises with context and with the prompts' tokens; D is α, γ, δ.
+//! A step of `b` tokens and `c` of context takes T(b, c) + D(b + n) + (K − 1) · D(n) where n requests draft K tokens
+//! each: the first draft pass runs over all tokens of the step and one slot a request, the others over a token a
+//! request. T is a line through points in b that never falls, and rises with context and with the prompts' tokens; D
+//! is α, γ, δ.
 //!
 //! Two things keep the fit from what the steps do not tell. Below the smallest step that was seen T is flat. And where
 //! the steps do not tell T from D (all of them drafted 3 tokens, say), T gets all of their time and D none
@@ -18,8 +20,8 @@ use nalgebra::{DMatrix, DVector};
 /// Where the target's line may bend: batched tokens.
 const BENDS: [u64; 9] = [1, 4, 8, 16, 32, 64, 128, 256, 1024];
 
-/// Errors are weighed by what a step took in the first round, and by what it is expected to take in these: steps that were
-/// short by luck would otherwise count most, and the fit would lie below the mean.
+/// Errors are weighed by what a step took in the first round, and by what it is expected to take in these: steps that
+/// were short by luck would otherwise count most, and the fit would lie below the mean.
 const ROUNDS: usize = 3;
 
 /// A target pass takes at least this share of the shortest step. A fit to few steps may otherwise give all of their
@@ -55,7 +57,7 @@ pub struct CostFit {
 /// Which costs a fit looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Costs {
-    /// Those of target and draft.
+    /// The costs of target and draft.
     Apart,
     /// One cost a step, which counts as the target's.
     Together,

@@ -11,7 +11,8 @@ pub fn put(folder: &Path, name: &str, bytes: impl AsRef<[u8]>) -> Result<()> {
         .map_err(|e| Problem::failed(format!("cannot write {}: {e}", path.display())))
 }
 
-/// May a folder be written to? It must not be there, or be empty, or hold the file `marker`, which says that it holds `what`, and `overwrite` be wanted.
+/// May a folder be written to? It must not be there, or be empty, or hold the file `marker`, which says that it holds
+/// `what`, and `overwrite` be wanted.
 pub fn check_free(folder: &Path, marker: &str, what: &str, overwrite: bool) -> Result<()> {
     let empty = std::fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none());
     let ours = folder.join(marker).exists();

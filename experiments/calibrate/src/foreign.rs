@@ -1,4 +1,5 @@
-//! What files of other tools say of costs, acceptance and requests: measured by engines themselves, or by their benchmarks.
+//! What files of other tools say of costs, acceptance and requests: measured by engines themselves, or by their
+//! benchmarks.
 
 use crate::costs::{Part, StepRow};
 use crate::source::unread;
@@ -23,7 +24,7 @@ pub struct Foreign {
     pub rounds: Vec<(u32, u32, u64)>,
     /// Requests: when they came (seconds; `None` where only their order is known), prompt and output tokens.
     pub requests: Vec<(Option<f64>, u32, u32)>,
-    /// What whoever uses it should know.
+    /// Notes for its user.
     pub notes: Vec<String>,
 }
 
@@ -127,7 +128,7 @@ fn vllm_serve(f: &mut Foreign) -> Result<()> {
     Ok(())
 }
 
-/// Rounds that accepted exactly 0, 1, … tokens, from the share of rounds that accepted at least so many.
+/// Rounds that accepted exactly 0, 1, … tokens, from the shares of rounds that accepted at least 1, 2, … tokens.
 fn by_count(rounds: u64, at_least: &[f64]) -> Vec<(u32, u32, u64)> {
     let k = at_least.len() as u32;
     let share = |n: usize| if n == 0 { 1.0 } else { at_least.get(n - 1).copied().unwrap_or(0.0) };
@@ -166,7 +167,7 @@ fn requests(f: &mut Foreign) -> Result<()> {
     f.requests.iter_mut().for_each(|r| r.0 = r.0.map(|s| s - first));
     if adaptive > 0 {
         f.notes.push(format!(
-            "of {adaptive} requests the drafts that were proposed are not those of one width: rounds that accepted as many as any count as full ones"
+            "of {adaptive} requests the drafts that were proposed have several widths: rounds that accepted the most count as full ones"
         ));
     }
     Ok(())

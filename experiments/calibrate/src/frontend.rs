@@ -1,7 +1,8 @@
 //! The time between a client and the scheduler, there and back: what an answer's first token took beside its step.
 //!
-//! It shows where a request came to an idle server: the step that ran its prompt began when the scheduler got it, so that the time to its first
-//! token is that step, the host's part of it, and the way. At a busy server the wait for the running step hides it.
+//! It shows where a request came to an idle server: the step that ran its prompt began when the scheduler got it, so
+//! that the time to its first token is that step, the host's part of it, and the way. At a busy server the wait for
+//! the running step hides it.
 
 use crate::source::Source;
 use crate::spread::median;
@@ -11,10 +12,12 @@ use foretoken_observed::steps::{PlacedStep, step_of};
 /// Fewer such requests say nothing.
 const FEW: usize = 5;
 
-/// A shorter way is none: times of steps have hundredths of a millisecond, and the least way has a client miss the next step.
+/// A shorter way is none: times of steps have hundredths of a millisecond, and the least way has a client miss the
+/// next step.
 const RESOLUTION: f64 = 1e-4;
 
-/// The way, seconds: the median over requests that came to an idle server, less the host's part of a step; `None` where there were too few.
+/// The way, seconds: the median over requests that came to an idle server, less the host's part of a step; `None`
+/// where there were too few.
 pub fn frontend_s(sources: &[Source], host_s: f64) -> Option<f64> {
     let ways: Vec<f64> =
         sources.iter().flat_map(|s| s.run.answers.iter().filter_map(|a| way(a, &s.run.steps))).collect();

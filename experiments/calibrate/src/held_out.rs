@@ -136,7 +136,7 @@ mod tests {
             assert!(error.mean_absolute < 1e-6 && error.bias.abs() < 1e-6, "{error:?}");
         }
         assert!((fit.host_s - 1e-3).abs() < 1e-12 && fit.noise < 1e-6);
-        // A length that nobody saw: two draft passes.
+        // A length that no step had: two draft passes.
         let mut two = rows[205];
         (two.k, two.verified) = (2, u64::from(two.decodes) * 3);
         two.elapsed_s = 10e-3 + 1e-4 * (two.verified + two.prompt_tokens) as f64 + 10e-3;

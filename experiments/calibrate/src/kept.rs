@@ -1,4 +1,5 @@
-//! The folder of a calibration: a profile, a truth table, traces, an experiment that runs on them, what was found, and a page.
+//! The folder of a calibration: a profile, a truth table, traces, an experiment that runs on them, what was found,
+//! and a page.
 
 use crate::acceptance::Position;
 use crate::calibration::Calibration;
@@ -182,8 +183,8 @@ impl Calibration {
         toml::to_string(&whole).map_err(cannot)
     }
 
-    /// The keys of `[workload]`: the requests of the first run whose requests came by themselves, or of the run with most
-    /// requests; where only files of other tools tell requests, theirs.
+    /// The keys of `[workload]`: the requests of the first run whose requests came by themselves, or of the run with
+    /// most requests; where only files of other tools tell requests, theirs.
     fn workload(&self) -> Result<Option<String>> {
         let open = self.sources.iter().position(|s| s.recording.head.clients.is_none());
         let most = || (0..self.sources.len()).max_by_key(|&i| self.sources[i].run.workload.len());
@@ -302,7 +303,8 @@ pub struct Known {
     pub steps: usize,
     /// Positions of a round that were drafted.
     pub positions: u32,
-    /// How far a run's steps are off in sum when they are predicted by the other runs, root of the mean square, as a share.
+    /// How far a run's steps are off in sum when they are predicted by the other runs, root of the mean square, as a
+    /// share.
     pub between_runs: f64,
 }
 

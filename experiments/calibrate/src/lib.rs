@@ -1,4 +1,5 @@
-//! From observed runs to what a simulation needs (costs, acceptance, a trace), and back: what a server would have done, and what it should do.
+//! From observed runs to what a simulation needs (costs, acceptance, a trace), and back: what a server would have
+//! done, and what it should do.
 
 pub mod acceptance;
 pub mod against;

@@ -27,7 +27,7 @@ pub struct LiveFound {
     pub inputs: Vec<Input>,
     /// Target passes, and draft passes.
     pub passes: (u64, u64),
-    /// Each run predicted by those of other cells; empty where all are of one.
+    /// Each run predicted by the runs of other cells; empty where all runs are of one cell.
     pub held_out: Vec<HeldOutRun>,
     /// How far it may be trusted.
     pub verdict: Verdict,

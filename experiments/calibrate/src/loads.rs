@@ -108,8 +108,8 @@ impl Calibration {
         })
     }
 
-    /// The workload that asks what an observed run was asked, or what a file of another tool has. Without instants a client
-    /// asks one request after the other.
+    /// The workload that asks what an observed run was asked, or what a file of another tool has. Without instants a
+    /// client asks one request after the other.
     pub fn workload_of(&self, at: usize) -> WorkloadSpec {
         let path = self.trace_path(at);
         let Some(seen) = self.sources.get(at) else {
@@ -122,7 +122,8 @@ impl Calibration {
         WorkloadSpec { priorities: self.priorities(seen), ..workload }
     }
 
-    /// The priorities that the run's experiment states, of the categories that were asked for. An engine that serves by priority must have one.
+    /// The priorities that the run's experiment states, of the categories that were asked for. An engine that serves
+    /// by priority must have one.
     fn priorities(&self, source: &Source) -> BTreeMap<String, i32> {
         let asked = categories(&source.run.workload);
         let stated = source.stated.as_ref().map(|e| e.workload.priorities.clone()).unwrap_or_default();
@@ -228,7 +229,8 @@ fn is_timed(file: &Foreign) -> bool {
     file.requests.iter().all(|r| r.0.is_some())
 }
 
-/// Did requests come in the same way? Closed loops of as many clients with requests as long; the same plan; or the same stated workload.
+/// Did requests come in the same way? Closed loops of as many clients with requests as long; the same plan; or the
+/// same stated workload.
 fn same_load(a: &Source, b: &Source) -> bool {
     let heads = [a, b].map(|s| &s.recording.head);
     if heads[0].clients != heads[1].clients {
@@ -251,7 +253,7 @@ fn time_scale(experiment: &Experiment) -> f64 {
     experiment.observe.as_ref().map_or(1.0, |observe| observe.time_scale)
 }
 
-/// The rate that an experiment states in so many words: that of a Poisson process that nothing transforms.
+/// The rate that an experiment states: the rate of a Poisson process that nothing transforms.
 fn stated_rate(experiment: &Experiment) -> Option<f64> {
     match &experiment.workload.arrivals {
         ArrivalSpec::Poisson(p) if experiment.workload.transform.is_empty() => Some(p.rate * time_scale(experiment)),
@@ -268,7 +270,8 @@ pub fn mean_rate(w: &Workload) -> f64 {
     if span > 0.0 { (w.len() - 1) as f64 / span } else { 0.0 }
 }
 
-/// The name of a load: how requests come, and how many a second. `log` is the name of the log, where they come as one has them.
+/// The name of a load: how requests come, and how many a second. `log` is the name of the log, where they come as one
+/// has them.
 pub fn name_of(arrivals: &ArrivalSpec, rate: f64, log: &str) -> String {
     let rate = short(rate);
     match arrivals {

@@ -98,8 +98,8 @@ impl Numbers {
 /// Points at which the number of requests in flight is compared.
 const POINTS: usize = 40;
 
-/// How far apart the numbers of requests in flight are over time, relative to the observed mean: both at the same instants after the
-/// first arrival.
+/// How far apart the numbers of requests in flight are over time, relative to the observed mean: both at the same
+/// instants after the first arrival.
 pub fn in_flight_error(observed: &RequestRecords, predicted: &RequestRecords) -> Option<f64> {
     let (a, b) = (spans(observed), spans(predicted));
     let end = a.iter().map(|s| s.1).fold(0.0, f64::max);

@@ -1,5 +1,5 @@
-//! What a server would have done with the requests of an observed run: the same arrivals, prompts and lengths on a cost and an acceptance
-//! that are taken from elsewhere. Of the run itself nothing else is read.
+//! What a server would have done with the requests of an observed run: the same arrivals, prompts and lengths on a
+//! cost and an acceptance that are taken from elsewhere. Of the run itself nothing else is read.
 
 use crate::source::Source;
 use foretoken_observed::request::Answer;

@@ -1,8 +1,9 @@
 //! The schedule of an observed run, made again by our engine: not how long steps took, but what was in them.
 //!
-//! Step n begins at n seconds, whatever it took. What each request accepts, round by round, is what the server said. When a request got to the
-//! scheduler nobody saw: it is placed between two steps of the log, and these places are the only free parameters, one a request. All else follows
-//! and is compared: the requests and tokens of every step, every round, every piece of an answer, and the step that ended it.
+//! Step n begins at n seconds, whatever it took. What each request accepts, round by round, is what the server said.
+//! No file says when a request got to the scheduler: it is placed between two steps of the log, and these places are
+//! the only free parameters, one a request. All else follows and is compared: the requests and tokens of every step,
+//! every round, every piece of an answer, and the step that ended it.
 
 use crate::predict::{AcceptanceFrom, fixed};
 use crate::source::Source;
@@ -53,7 +54,7 @@ fn content(step: &LoggedStep) -> Content {
 pub fn replay(source: &Source, engine: &EngineConfig, cost: &Calibrated, k: u32) -> Result<Option<Replayed>> {
     let run = &source.run;
     let known = |a: &Answer| k == 0 || a.rounds_are_whole();
-    // Whoever was sent and brought nothing was never scheduled, or nobody knows when.
+    // A request that was sent and brought nothing was never scheduled, or at an unknown step.
     if run.steps.is_empty() || !run.answers.iter().all(|a| a.finished() && known(a)) {
         return Ok(None);
     }
@@ -175,13 +176,13 @@ impl<'a> Replay<'a> {
             return false;
         }
         if (prompts, tokens) > (our_prompts, our_tokens) {
-            // Somebody was there already: the next one in line, if it had been sent.
+            // A request was there already: take the next one in line, if it had been sent.
             let Some(next) = (0..places.len()).find(|&i| made.first[i] > at && places[i] > at) else { return false };
             let sent = self.answer(next).sent <= self.steps()[at].start;
             places[next] = at;
             sent
         } else {
-            // Somebody was not there yet: the last one in line.
+            // A request was not there yet: take the last one in line.
             let Some(last) = (0..places.len()).rev().find(|&i| made.first[i] == at && places[i] <= at) else {
                 return false;
             };
@@ -237,7 +238,7 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// Rounds with what they accepted up to the answer's last token: what held behind it nobody sees.
+/// Rounds with what they accepted up to the answer's last token: drafts behind it are not seen.
 fn up_to_the_end(tokens: u32, rounds: impl Iterator<Item = (u32, u32)>) -> Vec<(u32, u32)> {
     // The first token is the prompt's; a round brings a token more than it accepted.
     let mut left = tokens.saturating_sub(1);
@@ -249,7 +250,8 @@ fn up_to_the_end(tokens: u32, rounds: impl Iterator<Item = (u32, u32)>) -> Vec<(
     rounds.map(cut).collect()
 }
 
-/// The first piece of an answer that no step of ours ends. A client that is slow finds the tokens of several steps in one piece.
+/// The first piece of an answer that no step of ours ends. A client that is slow finds the tokens of several steps in
+/// one piece.
 fn pieces(answer: &Answer, rounds: &[(u32, u32)]) -> Option<String> {
     let all = answer.tokens();
     let ends: Vec<u32> = rounds

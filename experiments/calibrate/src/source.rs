@@ -23,7 +23,7 @@ pub struct Source {
     pub recording: Recording,
     /// What it tells.
     pub run: ObservedRun,
-    /// What whoever uses it should know.
+    /// Notes for its user.
     pub findings: Vec<String>,
     /// The draft length that the server ran with; `None` where it chose several.
     pub k: Option<u32>,

@@ -1,7 +1,8 @@
 //! How far apart repeats are.
 
-/// The least distance within which two thirds of the values lie, and three where there are so many, over their median; infinite for
-/// one value. All of two and of three count. Of more some may be off: a shared machine has moments in which it is slower.
+/// Width of the narrowest window that holds two thirds of the values (at least three, if there are three), over their
+/// median; infinite for one value. All of two and of three count. Of more some may be off: a shared machine has
+/// moments in which it is slower.
 pub fn spread(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let n = (2 * values.len()).div_ceil(3).max(3).min(values.len());

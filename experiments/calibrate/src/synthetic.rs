@@ -26,15 +26,15 @@ pub const LAW: Law = Law { target_s: 9e-3, token_s: 2e-4, draft_s: 3e-3, host_s:
 pub enum Lengths {
     /// Always as long.
     Fixed(u32),
-    /// Of a step with up to so many requests this long; the first range that holds. Behind a step without drafts the
-    /// drafter runs once all the same, as on vLLM's first model runner.
+    /// `(requests, length)`: steps of up to that many requests draft that length; the first range that holds counts.
+    /// Behind a step without drafts the drafter runs once all the same, as on vLLM's first model runner.
     Table(&'static [(u32, u32)]),
     /// The same on vLLM's second one, where a draft model makes all of its passes behind every step.
     TableOnV2(&'static [(u32, u32)]),
 }
 
 impl Lengths {
-    /// The length behind a step of so many requests, and the draft passes.
+    /// The draft length behind a step of `requests` requests, and its draft passes.
     fn behind(self, requests: u32) -> (u32, u32) {
         let of = |table: &[(u32, u32)]| table.iter().find(|r| requests <= r.0).map_or(0, |r| r.1);
         match self {
@@ -62,7 +62,7 @@ struct Running {
 }
 
 impl Law {
-    /// A closed loop of so many clients that ask `requests` times, each for 40 tokens behind a prompt of 60.
+    /// A closed loop of `clients` clients that ask `requests` times, each for 40 tokens behind a prompt of 60.
     pub fn closed(&self, k: u32, clients: u32, requests: u32, seed: u64) -> Recording {
         self.serve(Lengths::Fixed(k), |_| clients, requests, seed)
     }

@@ -1,4 +1,4 @@
-//! A server that keeps to a known law is calibrated, and predicted where nobody looked.
+//! A server that keeps to a known law is calibrated, and predicted at loads that were not observed.
 
 use crate::against::compare;
 use crate::calibration::Calibration;
@@ -121,7 +121,7 @@ fn steps_without_drafts_count_as_such() {
     assert_eq!(c.lengths().into_iter().collect::<Vec<_>>(), [1, 3]);
 }
 
-/// Where the drafter makes all its passes whatever the table says, a run tells what steps take and not what of it is
+/// Where the drafter makes all its passes whatever the table says, a run tells what steps take, and not which share is
 /// drafting.
 #[test]
 fn passes_are_those_of_the_release() {

@@ -99,7 +99,7 @@ impl Load {
         Ok(Load { rate, spread: Spread::of(&base), base, counted, output_tokens, may_miss, log })
     }
 
-    /// The arrivals at a rate, requests a second: on average, or in the window. They are those of the transform
+    /// The arrivals at a rate, requests a second: on average, or in the window. They are scaled as by the transform
     /// `rate-scale`.
     pub fn at(&self, rate: f64) -> Vec<Time> {
         let stretch = self.rate / rate;
@@ -193,8 +193,8 @@ impl Spread {
 }
 
 /// A bound on the chance that any of the stretches has `most` of `n` requests or more, where each request falls into
-/// every stretch with the same chance: Chernoff's bound for one stretch, exp(−n KL(most / n ‖ 1 / 20)), times the number
-/// of stretches.
+/// every stretch with the same chance: Chernoff's bound for one stretch, exp(−n KL(most / n ‖ 1 / 20)), times the
+/// number of stretches.
 fn by_chance(n: usize, most: usize) -> f64 {
     let (a, p) = (most as f64 / n as f64, 1.0 / STRETCHES as f64);
     let part = |a: f64, p: f64| if a > 0.0 { a * (a / p).ln() } else { 0.0 };

@@ -1,4 +1,5 @@
-//! The answer as a page: what carries most, what was asked of what, figures, tables, what is to be known of the numbers.
+//! The answer as a page: what carries most, what was asked of what, figures, tables, what is to be known of the
+//! numbers.
 
 use crate::answer::{Answer, Capacity};
 use crate::words::digits;

@@ -6,10 +6,11 @@ use foretoken_spec::document::{Document, Path};
 use foretoken_spec::problem::Result;
 use std::path::Path as FilePath;
 
-/// The plan with the requests that a probe takes, and what is asked of it. Relative paths in the document start at `folder`.
+/// The plan with the requests that a probe takes, and what is asked of it. Relative paths in the document start at
+/// `folder`.
 ///
-/// Generated arrivals end when a probe has its requests. A log ends where it ends, and [`Load`](crate::load::Load) takes
-/// its first requests.
+/// Generated arrivals end when a probe has its requests. A log ends where it ends, and [`Load`](crate::load::Load)
+/// takes its first requests.
 ///
 /// # Errors
 /// What is wrong with the experiment.

@@ -61,7 +61,8 @@ pub struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// Tries a rate. The run ends as soon as its verdict is certain; with `to_the_end`, when all requests that count have ended.
+    /// Tries a rate. The run ends as soon as its verdict is certain; with `to_the_end`, when all requests that count
+    /// have ended.
     ///
     /// # Errors
     /// An interrupt; times that are absurd.
@@ -93,8 +94,8 @@ impl Trial<'_> {
     }
 }
 
-/// Did the server keep up with the requests that count? It did not where they were more than it could serve, or where fewer
-/// than half as many requests ended as came: then the run is too short to show a steady state.
+/// Did the server keep up with the requests that count? It did not where they were more than it could serve, or where
+/// fewer than half as many requests ended as came: then the run is too short to show a steady state.
 fn keeps_up(records: &RequestRecords, counted: &Range<RequestId>) -> bool {
     let ids = counted.start as usize..counted.end as usize;
     let (first, last) = (records.arrival[ids.start], records.arrival[ids.end - 1]);

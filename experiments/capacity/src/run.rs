@@ -1,4 +1,5 @@
-//! All searches of a plan: policies in parallel, the seeds of one after the other, since the answer of the first says where the others begin.
+//! All searches of a plan: policies in parallel, the seeds of one after the other, since the answer of the first says
+//! where the others begin.
 
 use crate::answer::{Answer, Capacity, OfSeed};
 use crate::kept::write;
@@ -30,8 +31,8 @@ const NEAR: f64 = 1.1;
 /// The first bracket, as multiples of the experiment's own rate.
 const GUESS: [f64; 2] = [0.5, 2.0];
 
-/// Makes the folder at `path` hold what every policy carries, on the threads of `pool`, whatever it holds of that; with figures and the page where they are
-/// wanted.
+/// Makes the folder at `path` hold what every policy carries, on the threads of `pool`, whatever it holds of that;
+/// with figures and the page where they are wanted.
 ///
 /// # Errors
 /// As [`run`]; the folder holds something else; something cannot be written.
@@ -138,7 +139,8 @@ impl Searcher<'_> {
         Ok(OfSeed::of(number, end, slo, tokens_gpu, &load, probes))
     }
 
-    /// Runs some rates that were not carried again, to their end: a figure shows how many requests keep their bounds there.
+    /// Runs some rates that were not carried again, to their end: a figure shows how many requests keep their bounds
+    /// there.
     fn finish(&self, trial: &Trial<'_>, setting: &mut Setting, found: f64, probes: &mut [Probe]) -> Result<()> {
         let mut above: Vec<&mut Probe> =
             probes.iter_mut().filter(|p| p.rate > found && p.rate <= SHOWN * found).collect();

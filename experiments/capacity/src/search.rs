@@ -1,8 +1,9 @@
-//! Which rate to try next, and what the tried ones say: a search that assumes nothing but that somewhere below all is carried.
+//! Which rate to try next, and what the tried ones say: a search that assumes nothing but that somewhere below all is
+//! carried.
 //!
-//! It begins with a bracket, given or guessed, and grows it by doubling while it does not hold; then it halves it, as ratios, until its ends are
-//! within the tolerance. That more load is carried worse is checked: a few rates above the answer and below it are tried, too, and an answer that one of
-//! these contradicts is lowered, or told of.
+//! It begins with a bracket, given or guessed, and grows it by doubling while it does not hold; then it halves it, as
+//! ratios, until its ends are within the tolerance. That more load is carried worse is checked: a few rates above the
+//! answer and below it are tried, too, and an answer that one of these contradicts is lowered, or told of.
 
 /// A rate that was tried.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -103,7 +104,7 @@ mod tests {
         assert_eq!(search(FINE, |_| true).0, Next::Everything);
     }
 
-    /// A gap in what is carried: the answer is below it, and what is carried above it is told.
+    /// A gap in what is carried: the answer is below it, and the rates carried above it are named.
     #[test]
     fn what_is_carried_above_the_answer_is_told() {
         let (end, tried) = search(FINE, |rate| rate < 4.0 || (5.5..6.5).contains(&rate));

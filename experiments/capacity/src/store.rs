@@ -46,7 +46,8 @@ impl Store {
         self.folder.join(format!("v{}-p{}-s{}.json", id.variant, id.policy, id.seed))
     }
 
-    /// The probes of a search that were kept; none where the file is of another plan, or damaged: then they are made again.
+    /// The probes of a search that were kept; none where the file is of another plan, or damaged: then they are made
+    /// again.
     pub fn load(&self, id: SearchId) -> Vec<Probe> {
         let kept = std::fs::read(self.path(id)).ok().and_then(|bytes| serde_json::from_slice::<Kept>(&bytes).ok());
         kept.filter(|kept| kept.plan == self.plan).map_or_else(Vec::new, |kept| kept.probes)

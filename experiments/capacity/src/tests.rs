@@ -64,8 +64,8 @@ fn answer(plan: &Plan) -> Result<Answer, Box<Problem>> {
     run(plan, &spec, &folder, &AtomicBool::new(false))
 }
 
-/// P(wait ≤ t) of M/D/1 with service time d (Erlang 1909; for example Tijms, A First Course in Stochastic Models, 9.6.2):
-/// (1 − ρ) Σ_{j=0}^{⌊t/d⌋} (−λ (t − j d))^j / j! · e^{λ (t − j d)}.
+/// P(wait ≤ t) of M/D/1 with service time d (Erlang 1909; for example Tijms, A First Course in Stochastic Models,
+/// 9.6.2): (1 − ρ) Σ_{j=0}^{⌊t/d⌋} (−λ (t − j d))^j / j! · e^{λ (t − j d)}.
 fn waits_at_most(t: f64, rate: f64, d: f64) -> f64 {
     let mut sum = 0.0;
     let mut factorial = 1.0;
@@ -97,8 +97,8 @@ fn the_closed_form_of_m_d_1_is_within_the_interval() {
     assert!((of.tok_s_gpu.unwrap().mean - interval.mean).abs() < 1e-9, "a token each");
 }
 
-/// Calm for a while, busy for a while, calm again. On average half of what the busy stretch has; a window asks about that stretch alone, which carries what a steady
-/// load does.
+/// Calm for a while, busy for a while, calm again. On average half of what the busy stretch has; a window asks about
+/// that stretch alone, which carries what a steady load does.
 #[test]
 fn a_load_that_changes_is_asked_about_by_its_window() {
     let steady =
@@ -132,7 +132,7 @@ fn a_load_that_changes_is_asked_about_by_its_window() {
         .replace("lengths = { fixed = { prompt = 16, output = 1 } }\n", "")
         .replace("requests = 6000", &format!("requests = 6000\nwindow_s = {window:?}"));
     let (in_window, words) = found(&plan(&changing, &[]));
-    assert!(words.contains("rates are those of the seconds"), "{words}");
+    assert!(words.contains("rates count the seconds"), "{words}");
     assert!((in_window / alone - 1.0).abs() < 0.05, "{in_window} in the window, {alone} alone");
     let whole = changing.replace(&format!("window_s = {window:?}"), "").replace("requests = 6000", "requests = 5000");
     let (mean, words) = found(&plan(&whole, &[]));
@@ -161,7 +161,8 @@ fn poisson_arrivals(requests: u32) -> Vec<f64> {
     Setting::new(&plan(&text, &[]).variants[0], 7).unwrap().workload.arrival.iter().map(|t| t.as_s()).collect()
 }
 
-/// The log of a Poisson load carries what the load itself does, at any speed of the log, and names its probes by requests a second.
+/// The log of a Poisson load carries what the load itself does, at any speed of the log, and names its probes by
+/// requests a second.
 #[test]
 fn a_log_carries_what_its_load_does() {
     let arrivals = poisson_arrivals(1700);
@@ -185,7 +186,7 @@ fn a_log_carries_what_its_load_does() {
     }
 }
 
-/// A probe's arrivals are those of the transform `rate-scale`.
+/// A probe's arrivals are scaled as by the transform `rate-scale`.
 #[test]
 fn a_probe_of_a_log_is_its_rate_scale() {
     let (_dir, text) = logged(poisson_arrivals(1700));
@@ -269,8 +270,8 @@ fn bounds_that_nothing_keeps_are_an_answer() {
     assert!(words.contains(" no rate ") && !words.contains("none"), "{words}");
 }
 
-/// Two tokens a request take the one server 0.2 s: it serves 5 requests a second, and each token comes within any bound on TPOT.
-/// An overloaded server is not called carried, and the answer is the rate at which it is full.
+/// Two tokens a request take the one server 0.2 s: it serves 5 requests a second, and each token comes within any
+/// bound on TPOT. An overloaded server is not called carried, and the answer is the rate at which it is full.
 #[test]
 fn the_largest_stable_rate_is_the_capacity_where_the_bounds_allow_any() {
     let text = ONE_SERVER
@@ -295,12 +296,13 @@ fn the_largest_stable_rate_is_the_capacity_where_the_bounds_allow_any() {
         "{}",
         found.in_words()
     );
-    // A bound on TTFT that nobody waits for is no bound either.
+    // A bound on TTFT beyond every wait is no bound either.
     let wide = answer(&plan(&text, &["slo.tpot_s=1e5", "slo.ttft_s=1e6"])).unwrap();
     assert_eq!(wide.capacities[0].req_s, found.capacities[0].req_s);
 }
 
-/// A server with room for all requests of a probe never has a queue: no rate is too high for it, and the answer says so.
+/// A server with room for all requests of a probe never has a queue: no rate is too high for it, and the answer says
+/// so.
 #[test]
 fn too_few_requests_to_fill_a_server_are_said() {
     let text = ONE_SERVER

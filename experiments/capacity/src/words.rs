@@ -124,7 +124,7 @@ impl Answer {
         }
         let peak = seeds().filter(|(_, s)| s.spread.changes).map(|(_, s)| s.spread.peak).fold(0.0, f64::max);
         if let Some([from, to]) = self.window_s {
-            notes.push(format!("rates are those of the seconds {from} to {to} as the experiment has them: the window is stretched with the load"));
+            notes.push(format!("rates count the seconds {from} to {to} as the experiment has them: the window is stretched with the load"));
         } else if peak > 0.0 {
             notes.push(format!("the load changes in time: {peak:.1} times the mean rate in its busiest twentieth. Rates are means; capacity.window_s asks for one stretch of it"));
         }

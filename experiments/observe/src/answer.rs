@@ -192,7 +192,7 @@ mod tests {
         assert!(metrics["queue_time_ms"].is_f64());
     }
 
-    /// The same stream without token ids tells its tokens by the usage so far; without usage, nobody knows.
+    /// The same stream without token ids tells its tokens by the usage so far; without usage they are unknown.
     #[test]
     fn tokens_are_told_by_ids_or_by_the_usage_so_far_or_not_at_all() {
         let of = |data: &str| Answer::default().read(data).unwrap();

@@ -5,8 +5,8 @@ use foretoken_spec::observe::ObserveSpec;
 use foretoken_spec::problem::{Problem, Result};
 use serde_json::{Map, Value, json};
 
-/// The JSON of a completion request for `output_len` tokens. `return_token_ids` and `continuous_usage_stats` are vLLM's: both say
-/// how many tokens a chunk has, and servers that do not know them pass over them.
+/// The JSON of a completion request for `output_len` tokens. `return_token_ids` and `continuous_usage_stats` are
+/// vLLM's: both say how many tokens a chunk has, and servers that do not know them pass over them.
 pub fn body(spec: &ObserveSpec, model: &str, prompt: &Prompt, output_len: u32) -> Result<String> {
     let mut body = json!({
         "model": model,

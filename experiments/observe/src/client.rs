@@ -24,10 +24,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// For the server at `url`, with or without `/v1` at its end. `key` is its bearer token; `ca` a file of certificates (PEM) that
-    /// are trusted beside the system's.
+    /// For the server at `url`, with or without `/v1` at its end. `key` is its bearer token; `ca` a file of
+    /// certificates (PEM) that are trusted beside the system's.
     pub fn new(url: &str, key: Option<String>, ca: Option<&Path>) -> Result<Client> {
-        // Somebody else in the process may have chosen already, which is as good.
+        // Another part of the process may have chosen already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let base = base(url)?;
         let mut http = reqwest::Client::builder().connect_timeout(CONNECT).tcp_nodelay(true);

@@ -1,4 +1,5 @@
-//! Sends the requests of a run when they are due, or when a client is free, and has the metrics read every second meanwhile.
+//! Sends the requests of a run when they are due, or when a client is free, and has the metrics read every second
+//! meanwhile.
 
 use crate::answer::ask;
 use crate::client::Client;
@@ -154,7 +155,7 @@ async fn open_loop(shared: &Rc<Shared>) {
 
 /// Tells each request when it is due. A thread of its own does, since the runtime's timer counts whole milliseconds.
 fn pace(start: Instant, due: Vec<Duration>) -> UnboundedReceiver<usize> {
-    /// So soon it notices that nobody waits any more.
+    /// How soon it notices that the caller is gone.
     const LOOK: Duration = Duration::from_millis(100);
     let (tell, told) = unbounded_channel();
     std::thread::spawn(move || {

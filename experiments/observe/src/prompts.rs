@@ -1,4 +1,5 @@
-//! What each request asks: token ids or text of the workload's lengths. Requests that share prefix blocks share what these say.
+//! What each request asks: token ids or text of the workload's lengths. Requests that share prefix blocks share what
+//! these say.
 
 use foretoken_sim::{Luck, Stream, Workload};
 use foretoken_spec::observe::{ObserveSpec, Send};

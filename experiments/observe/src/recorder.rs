@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A server logs a step after it has sent the step's tokens: its last lines come this long after the last answer.
 const LAST_LINES: Duration = Duration::from_millis(300);
 
-/// The clock of a run, and whoever writes down what happens on it.
+/// The clock of a run, and the writer of its events.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     start: Instant,

@@ -67,7 +67,7 @@ pub struct ObservedCell {
     pub late_p99_s: Option<f64>,
     /// Steps that the server's log has of it.
     pub steps: usize,
-    /// What whoever uses it should know.
+    /// Notes for its user.
     pub findings: Vec<String>,
 }
 
@@ -190,7 +190,8 @@ struct Told {
 }
 
 impl Runner<'_> {
-    /// What an earlier call observed of a cell, if that is all of it. A part of a run keeps a name of its own, and the cell is asked again.
+    /// What an earlier call observed of a cell, if that is all of it. A part of a run keeps a name of its own, and
+    /// the cell is asked again.
     fn kept(&self, id: CellId) -> Result<Option<Told>> {
         let path = self.folder.path().join(recording_name(id.variant, id.seed));
         if !path.exists() {

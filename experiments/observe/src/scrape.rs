@@ -8,8 +8,8 @@ use std::collections::HashMap;
 /// Most values that are kept of a reading. vLLM has some hundred.
 const MOST_SAMPLES: usize = 10_000;
 
-/// The counters and gauges of a text in Prometheus' format that are about serving. Histograms are left out: what they are of is
-/// measured request by request.
+/// The counters and gauges of a text in Prometheus' format that are about serving. Histograms are left out: what they
+/// are of is measured request by request.
 ///
 /// # Errors
 /// It is not such a text, or has more than [`MOST_SAMPLES`] values.

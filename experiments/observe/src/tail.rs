@@ -40,7 +40,7 @@ impl Tail {
         const HELP: &str =
             "name the file that the server's output goes to; it must run with --enable-logging-iteration-details";
         let bad = |what: String| Problem::bad_input(format!("--step-log {}: {what}", path.display())).help(HELP);
-        // Asked before it is opened: the opening of a pipe waits for somebody who writes to it.
+        // Asked before it is opened: opening a pipe waits for its writer.
         let kind = std::fs::metadata(path).map_err(|e| bad(e.to_string()))?;
         if !kind.is_file() {
             return Err(bad(format!("it is {}, and no file that a log is written to", what_it_is(kind.file_type()))));

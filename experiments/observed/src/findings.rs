@@ -1,4 +1,4 @@
-//! What whoever uses an observed run should know of it: what the server did not tell, and what spoils its numbers.
+//! Notes on an observed run: what the server did not say, and what spoils the run's numbers.
 
 use crate::bounds::{answer_tokens, doubts};
 use crate::recording::{Ended, Ending, Event, Failure, Recording};
@@ -9,7 +9,7 @@ use crate::steps::{PlacedStep, written_twice};
 use foretoken_sim::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Later than this at the 99th percentile and arrivals are not those of the workload.
+/// Later than this at the 99th percentile and arrivals differ from the workload's.
 const LATE: Time = Time(10_000_000_000);
 
 /// In words, most serious first.
@@ -75,7 +75,7 @@ fn answers(answers: &[Answer], all: &mut Vec<String>) {
     let guessed = answers.iter().filter(|a| a.finished() && !a.counted).count();
     if guessed > 0 {
         all.push(format!(
-            "the server does not say how many tokens a chunk has: those of {guessed} answers are spread evenly over their chunks"
+            "the server does not say how many tokens a chunk has: the tokens of {guessed} answers are spread evenly over their chunks"
         ));
     }
     counts(answers, all);
@@ -129,7 +129,8 @@ fn sending(recording: &Recording, answers: &[Answer], all: &mut Vec<String>) {
     }
 }
 
-/// How late requests were sent, at the 99th percentile; in a closed loop nothing is due. Those that were sent again are left out.
+/// How late requests were sent, at the 99th percentile; in a closed loop nothing is due. Those that were sent again
+/// are left out.
 pub fn late_p99(recording: &Recording, answers: &[Answer]) -> Option<Time> {
     if recording.head.clients.is_some() {
         return None;
@@ -152,7 +153,7 @@ fn speculation(run: &ObservedRun, all: &mut Vec<String>) {
         ));
     }
     let drafted: u64 = run.run.totals.drafted;
-    // Of rounds that nobody told nothing is known.
+    // Without rounds nothing is known.
     if run.run.totals.rounds() > 0 && run.run.totals.accepted() == 0 {
         all.push(format!("not one of {drafted} drafted tokens was accepted: is the draft made for this target?"));
     }
@@ -203,7 +204,7 @@ fn log(recording: &Recording, run: &ObservedRun, all: &mut Vec<String>) {
     let cached = run.metrics.prefix_hits.unwrap_or(0);
     if prompts + cached < asked - asked / 20 || prompts > asked + asked / 5 + 4096 {
         all.push(format!(
-            "the log's steps prefilled {prompts} tokens and the answered prompts have {asked}: is it the log of this server, and was nobody else served?"
+            "the log's steps prefilled {prompts} tokens and the answered prompts have {asked}: is it the log of this server, and did it serve no other client?"
         ));
     }
     let early = run
@@ -265,7 +266,7 @@ fn others(run: &ObservedRun, all: &mut Vec<String>) {
     let (steps, (of, most)) = (run.steps.len(), worst);
     if beyond > 0 {
         all.push(format!(
-            "{beyond} of {steps} steps have more requests than were in flight ({of} where {most} were): is it the log of this server, and was nobody else served?"
+            "{beyond} of {steps} steps have more requests than were in flight ({of} where {most} were): is it the log of this server, and did it serve no other client?"
         ));
     }
     let finished = || run.answers.iter().filter(|a| a.finished() && !a.chunks.is_empty());

@@ -21,7 +21,8 @@ fn line(end_ms: u64, prompts: (u32, u32), answers: (u32, u32)) -> String {
     )
 }
 
-/// A request sent at 0 with a prompt of 100 tokens, answered by chunks of these sizes, 10 ms apart, from 20 ms on; the log of it.
+/// A request sent at 0 with a prompt of 100 tokens, answered by chunks of these sizes, 10 ms apart, from 20 ms on;
+/// the log of it.
 fn recording(chunks: &[u32]) -> Recording {
     let asked = Asked { prompt_len: 100, output_len: chunks.iter().sum(), ..Asked::default() };
     let head = Head {
@@ -81,7 +82,7 @@ fn the_log_of_another_server_is_told_by_its_prompts() {
     let mut shared = recording(&[1, 1, 1]);
     lines(&mut shared)[0] = line(20, (3, 9000), (0, 0));
     let said = said(&shared);
-    assert!(said.len() == 2 && said.iter().all(|s| s.contains("was nobody else served?")), "{said:?}");
+    assert!(said.len() == 2 && said.iter().all(|s| s.contains("did it serve no other client?")), "{said:?}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! What real servers say of themselves: recordings of observed runs, and the files that vLLM, SGLang and their benchmarks write.
-//! It reads and knows no network; `foretoken observe` records.
+//! What real servers say of themselves: recordings of observed runs, and the files that vLLM, SGLang and their
+//! benchmarks write. It reads and knows no network; `foretoken observe` records.
 
 pub mod bounds;
 pub mod findings;

@@ -1,7 +1,8 @@
 //! What a server's `/metrics` said of a run: counters as their growth, and what the engine is configured with.
 //!
-//! Names are vLLM's (0.32 and 0.33: `v1/metrics/loggers.py`, `v1/spec_decode/metrics.py`). Drafted tokens by position are not
-//! exported: acceptance by position given that a position was drafted follows from them only where all rounds are of one length.
+//! Names are vLLM's (0.32 and 0.33: `v1/metrics/loggers.py`, `v1/spec_decode/metrics.py`). Drafted tokens by position
+//! are not exported: acceptance by position given that a position was drafted follows from them only where all rounds
+//! are of one length.
 
 use crate::bounds::{MOST_BLOCK_SIZE, MOST_BLOCKS, MOST_COUNT};
 use crate::recording::{Event, Recording, Sample};
@@ -128,7 +129,8 @@ impl Metrics {
         self.accepted_per_pos.clear();
     }
 
-    /// How many rounds accepted 0, 1, … K tokens, where all rounds drafted K. `None` where they did not, or nobody knows.
+    /// How many rounds accepted 0, 1, … K tokens, where all rounds drafted K. `None` where they did not, or where it
+    /// is unknown.
     pub fn rounds_of_one_length(&self) -> Option<Vec<u64>> {
         let (drafts, tokens) = (self.drafts?, self.draft_tokens?);
         let k = self.accepted_per_pos.len() as u64;

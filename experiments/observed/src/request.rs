@@ -94,8 +94,8 @@ impl Answer {
     }
 }
 
-/// What vLLM puts beside a completion (`--enable-per-request-metrics`, `--per-request-spec-decode-metrics detailed`; 0.32
-/// and 0.33). Values are checked one by one: one that cannot be must not hide the others.
+/// What vLLM puts beside a completion (`--enable-per-request-metrics`, `--per-request-spec-decode-metrics detailed`;
+/// 0.32 and 0.33). Values are checked one by one: one that cannot be must not hide the others.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ServerMetrics {

@@ -1,7 +1,9 @@
-//! An observed run in the form that simulated and live ones have, as far as a server lets see: what tables, figures and pages need.
+//! An observed run in the form that simulated and live ones have, as far as a server lets see: what tables, figures
+//! and pages need.
 //!
-//! Arrival is when a request was sent, and what came of it is when its tokens were read. When a request was first scheduled, what
-//! was accepted and what a step held comes from the server where it tells: per-request metrics and the step log.
+//! Arrival is when a request was sent, and its tokens have the times at which they were read. When a request was first
+//! scheduled, what was accepted and what a step held comes from the server where it tells: per-request metrics and
+//! the step log.
 
 use crate::metrics::Metrics;
 use crate::recording::{Ended, Recording};
@@ -71,7 +73,8 @@ impl ObservedRun {
     }
 }
 
-/// What was sent, as a workload. An answer that ended has the length that it came to have; others the one that was asked for.
+/// What was sent, as a workload. An answer that ended has the length that it came to have; others the one that was
+/// asked for.
 fn workload(recording: &Recording, answers: &[Answer]) -> Workload {
     let request = |a: &Answer| Request {
         category: a.asked.category,
@@ -200,7 +203,7 @@ fn rounds(answers: &[Answer], metrics: &Metrics, totals: &mut Totals) {
         table.iter().enumerate().flat_map(|(d, row)| row.iter().enumerate().map(move |(a, n)| f(d, a) as u64 * n)).sum()
     };
     let drafted: u64 = sum(|d, _| d);
-    // Where nobody tells rounds, what the log's steps verified is what there is.
+    // Without rounds, the log's steps say what was verified.
     if drafted > 0 {
         (totals.drafted, totals.verified) = (drafted, drafted);
     }

@@ -1,9 +1,11 @@
-//! vLLM's step log (`--enable-logging-iteration-details`): one line a step, from `v1/metrics/loggers.py` of 0.32 and 0.33.
+//! vLLM's step log (`--enable-logging-iteration-details`): one line a step, from `v1/metrics/loggers.py` of 0.32 and
+//! 0.33.
 //!
-//! A line counts the requests without output yet (context requests: prompts and their chunks) and the others (generation requests),
-//! with the tokens scheduled for each; drafts that are verified count. Elapsed is the time from handing the step to the worker until
-//! its output, drafting included; with asynchronous scheduling it is only what was left to wait for. The time before a line is when
-//! the line was written: behind the step, by the server's front end.
+//! A line counts the requests without output yet (context requests: prompts and their chunks) and the others
+//! (generation requests), with the tokens scheduled for each; drafts that are verified count. Elapsed is the time
+//! from handing the step to the worker until its output, drafting included; with asynchronous scheduling it is only
+//! what was left to wait for. The time before a line is when the line was written: behind the step, by the server's
+//! front end.
 
 use crate::bounds::{LONGEST_S, MOST_COUNT, MOST_REQUESTS, MOST_TOKENS};
 use foretoken_sim::MAX_SPEC_LEN;

@@ -1,4 +1,4 @@
-//! What hooks return, read and checked: a policy's mistake is told in the words of its author.
+//! What hooks return, read and checked: errors name the policy's own hooks and arguments.
 
 use foretoken_sim::{Drafts, Growth, MAX_SPEC_LEN, MAX_TREE_TOKENS, Wants};
 use pyo3::buffer::PyBuffer;
@@ -202,7 +202,8 @@ pub fn count(value: &Bound<'_, PyAny>, n: usize) -> PyResult<Option<usize>> {
     }
 }
 
-/// What `select` returned of trees: `None` for all nodes, or for each request how many of the best nodes are verified, or which.
+/// What `select` returned of trees: `None` for all nodes, or for each request how many of the best nodes are
+/// verified, or which.
 pub fn select_trees(value: &Bound<'_, PyAny>, drafts: &mut Drafts, limit: &[u32]) -> PyResult<()> {
     if value.is_none() {
         return Ok(());

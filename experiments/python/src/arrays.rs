@@ -1,5 +1,5 @@
-//! Columns of a batch as numpy arrays. Python owns them; they are filled before a hook is called and can be read during the call. What a hook keeps
-//! would change under its hands, so that is found out.
+//! Columns of a batch as numpy arrays. Python owns them; they are filled before a hook is called and can be read
+//! during the call. What a hook keeps would change under its hands, so that is found out.
 
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::intern;
@@ -21,16 +21,16 @@ pub struct Columns<T: Element> {
     rows: usize,
     filled: Vec<T>,
     owner: Py<PyAny>,
-    /// Taken before the array was made read-only, so that nobody else can write to it.
+    /// Taken before the array was made read-only, so that no other code can write to it.
     buffer: PyBuffer<T>,
     /// What was asked for in this call: slices of `owner`, to which all slices of them refer as well.
     seen: Vec<Option<Py<PyAny>>>,
-    /// How many refer to `owner` while nobody has a slice.
+    /// References to `owner` while no slice is lent.
     alone: usize,
 }
 
 impl<T: Element + Default> Columns<T> {
-    /// So many columns with room for `rows` requests.
+    /// Columns with room for `rows` requests.
     ///
     /// # Errors
     /// numpy is not there, or has no memory.

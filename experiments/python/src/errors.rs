@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTraceback;
 use std::sync::{Mutex, PoisonError};
 
-/// The exception behind a policy's failure, for the traceback of the error that is told of it.
+/// The exception behind a policy's failure, for the traceback of its error.
 static CAUSE: Mutex<Option<PyErr>> = Mutex::new(None);
 
 /// Nothing has gone wrong yet.

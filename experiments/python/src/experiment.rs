@@ -1,4 +1,5 @@
-//! Running experiments: whole, in shards, and searching what they carry. What is returned is where the results are; Python reads them from there.
+//! Running experiments: whole, in shards, and searching what they carry. What is returned is where the results are;
+//! Python reads them from there.
 
 use crate::work::{pool, work};
 use foretoken_capacity::plan::load as load_capacity;
@@ -16,7 +17,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};
 
-/// An experiment: a file, or a text whose relative paths start at the working directory; with changes, each `key=value` in TOML.
+/// An experiment: a file, or a text whose relative paths start at the working directory; with changes, each
+/// `key=value` in TOML.
 #[derive(FromPyObject)]
 pub struct Experiment {
     #[pyo3(item)]
@@ -128,7 +130,8 @@ pub fn capacity(
     })
 }
 
-/// Makes a folder ready for the shards of an experiment; returns it, the number of its comparisons and of its cells, and whether it is complete.
+/// Makes a folder ready for the shards of an experiment; returns it, the number of its comparisons and of its cells,
+/// and whether it is complete.
 #[pyfunction]
 pub fn begin(
     py: Python<'_>,

@@ -75,8 +75,8 @@ impl Profile {
     }
 }
 
-/// A truth table's columns: its header as JSON; the family, the prompt's tokens and the length of each output; ranks (a byte each) and confidences
-/// (two bytes each, in 65,535ths) of all positions, one output after the other.
+/// A truth table's columns: its header as JSON; the family, the prompt's tokens and the length of each output; ranks
+/// (a byte each) and confidences (two bytes each, in 65,535ths) of all positions, one output after the other.
 type Columns<'py> = (String, Vec<u16>, Vec<u32>, Vec<usize>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
 /// Reads a truth table.

@@ -1,5 +1,6 @@
-//! A policy in Python as the engine knows policies. Each hook fills what Python sees, calls, checks what comes back, and looks whether anything was
-//! kept. What goes wrong ends the cell: hooks return no errors, so that they are thrown (`foretoken_run::guard`).
+//! A policy in Python as the engine knows policies. Each hook fills what Python sees, calls, checks what comes back,
+//! and looks whether anything was kept. What goes wrong ends the cell: hooks return no errors, so that they are
+//! thrown (`foretoken_run::guard`).
 
 use crate::answers::{self, Answer};
 use crate::errors;

@@ -1,5 +1,5 @@
-//! `foretoken._native`: what the Python package is written on. The package's own modules say what users see (`python/foretoken/`); here are the
-//! calls behind them.
+//! `foretoken._native`: what the Python package is written on. The package's own modules say what users see
+//! (`python/foretoken/`); here are the calls behind them.
 
 mod answers;
 mod arrays;

@@ -1,5 +1,5 @@
-//! Policies in Python among those that experiments can name. What an experiment keeps of one is its settings and the digest of its source (`code`),
-//! by which the factory is found again: results of other code are other results.
+//! Policies in Python among those that experiments can name. What an experiment keeps of one is its settings and the
+//! digest of its source (`code`), by which the factory is found again: results of other code are other results.
 
 use crate::hooks::{Running, throw};
 use crate::passes::{self, PassTimes};

@@ -74,7 +74,7 @@ impl Drop for Ending<'_, '_> {
 /// Calls `make` with the times of a profile, which answer until it returns.
 ///
 /// # Errors
-/// Those of `make`; there is no memory.
+/// As `make`; there is no memory.
 pub fn lend<'py, T>(
     py: Python<'py>,
     profile: &dyn Timed,

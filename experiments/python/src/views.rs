@@ -1,4 +1,5 @@
-//! What hooks of a policy in Python see. The same objects in every call: they and their arrays can be read while the call lasts.
+//! What hooks of a policy in Python see. The same objects in every call: they and their arrays can be read while the
+//! call lasts.
 
 use crate::arrays::{Columns, holders};
 use foretoken_sim::{BatchView, ChunkTotals, DraftTree, Drafts as SimDrafts, StepOutcome, Wants};
@@ -7,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::False;
 use pyo3::types::PyList;
 
-/// Room for so many requests at first.
+/// Requests that there is room for at first.
 const ROWS: usize = 16;
 
 /// What is lent to a hook for one call.
@@ -22,7 +23,7 @@ pub trait Lent: PyClass<Frozen = False> {
     fn is_kept(&self, py: Python<'_>) -> PyResult<bool>;
 }
 
-/// An object that is lent, and how many refer to it while nobody has it.
+/// An object that is lent, and its count of references while it is not lent.
 pub struct Lending<T: Lent> {
     pub object: Py<T>,
     alone: usize,
@@ -46,7 +47,7 @@ impl<T: Lent> Lending<T> {
         Ok(holders(py, self.object.bind(py).as_any())? > self.alone)
     }
 
-    /// The same, once more: whoever had an array may have let it go.
+    /// Counts again: a hook may have let an array go meanwhile.
     ///
     /// # Errors
     /// None that can happen.
@@ -236,7 +237,8 @@ impl Drafts {
         self.lens.view(py, 0, self.len)
     }
 
-    /// The draft's probability of each token, a row a request, NaN where none was drafted; `None` where the policy does not want it.
+    /// The draft's probability of each token, a row a request, NaN where none was drafted; `None` where the policy
+    /// does not want it.
     #[getter]
     fn confidence(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         self.table(py, 0, self.wants.confidence)
@@ -248,7 +250,8 @@ impl Drafts {
         self.table(py, 1, self.wants.entropy)
     }
 
-    /// KL(target ‖ draft) in nats at each verified position up to the first rejected one; likewise, and known in `observe` alone.
+    /// KL(target ‖ draft) in nats at each verified position up to the first rejected one; likewise, and known in
+    /// `observe` alone.
     #[getter]
     fn divergence(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         self.table(py, 2, self.wants.divergence)
@@ -292,7 +295,8 @@ impl Drafts {
         if wanted && self.in_chains { self.said.view(py, column, self.len).map(Some) } else { Ok(None) }
     }
 
-    /// Python sees these drafts of `n` requests from now on. `accepted`: once they are verified, of how many tokens of each.
+    /// Python sees these drafts of `n` requests from now on. `accepted`: once they are verified, of how many tokens
+    /// of each.
     ///
     /// # Errors
     /// There is no memory.

@@ -9,10 +9,11 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// How often progress is told and Ctrl-C is looked for.
+/// How often progress is reported and Ctrl-C is checked.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// Does the work on a thread of its own, one piece at a time in a process. `progress` is called with the count so far and the whole count; `None` is nobody.
+/// Does the work on a thread of its own, one piece at a time in a process. `progress` is called with the count so far
+/// and the whole count; `None`: no report.
 ///
 /// # Errors
 /// What went wrong; Ctrl-C, once the work has ended in order.
@@ -28,7 +29,7 @@ pub fn work<T: Send>(
         scope.spawn(move || {
             let _alone = interrupt::begin();
             errors::begin();
-            // Nobody waits for it any more: nobody is there to be told.
+            // If the receiver is gone, the result is dropped.
             let _ = done.send(guarded("the run", job).and_then(|result| result));
         });
         loop {
@@ -59,7 +60,8 @@ pub fn work<T: Send>(
     }
 }
 
-/// [`machine::pool`] of threads that Python knows as long as they live: a hook would make and drop the interpreter's state of its thread else.
+/// [`machine::pool`] of threads that Python knows as long as they live: a hook would make and drop the interpreter's
+/// state of its thread else.
 ///
 /// # Errors
 /// There are no more threads to be had.

@@ -166,7 +166,7 @@ def test_settings_and_names(experiment):
 
 
 def test_other_code_is_another_experiment(experiment, tmp_path):
-    """What a policy does is part of what was run: results of one are not taken for those of the other."""
+    """What a policy does is part of what was run: results of one are not taken for the other's."""
 
     def made(length):
         text = f"class Changing:\n    def __init__(self, context): pass\n    def limit(self): return {length}\n"
@@ -332,7 +332,7 @@ class Keeping(Base):
         if self.how == "outcome":
             self.kept = outcome.accepted
         elif self.how == "cycle":
-            # Nobody has it, once it is looked for.
+            # No reference is left when it is checked.
             loop = [outcome.accepted, outcome]
             loop.append(loop)
 
@@ -413,7 +413,7 @@ def test_what_is_no_policy_is_refused(experiment):
             pass
 
     class Adaspec(Base):
-        """Somebody else's name."""
+        """Another policy's name."""
 
     class Coded(Base):
         def __init__(self, context, code=1):

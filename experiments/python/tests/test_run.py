@@ -97,7 +97,7 @@ def test_what_progress_raises_ends_the_run(experiment):
     from foretoken import _native, experiment as module
 
     def no(done, of):
-        raise LookupError("nobody looks")
+        raise LookupError("not found")
 
     asked, _ = module._experiment({**experiment, "workload": {**experiment["workload"], "requests": 30000}}, {})
     with pytest.raises((LookupError, KeyboardInterrupt)):

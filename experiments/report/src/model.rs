@@ -215,8 +215,8 @@ impl Cell {
         self.entry.role == Role::Baseline && attains && self.entry.bound.as_ref().is_some_and(own)
     }
 
-    /// Does its policy stop speculating for a TPOT bound that was scaled from a run at other swept values? Then its row says what
-    /// that bound does to the policy, too.
+    /// Does its policy stop speculating for a TPOT bound that was scaled from a run at other swept values? Then its
+    /// row says what that bound does to the policy, too.
     pub fn stops_for_a_bound_of_another_load(&self) -> bool {
         self.entry.stops_for_slo && self.entry.bound.as_ref().is_some_and(|b| b.from != self.key().sweep)
     }

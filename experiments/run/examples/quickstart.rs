@@ -1,6 +1,7 @@
 //! An experiment run by a program of one's own: `cargo run --release -p foretoken-run --example quickstart`.
 //!
-//! Reads the quickstart with one seed, runs it into a folder and asks the comparison which policy that a server can run was fastest.
+//! Reads the quickstart with one seed, runs it into a folder and asks the comparison which policy that a server can
+//! run was fastest.
 
 use foretoken_run::cells::Mode;
 use foretoken_run::compare::PolicyResult;

@@ -44,7 +44,7 @@ pub struct VariantResult {
     pub sweep: Vec<Choice>,
     /// Requests that arrived, over all seeds.
     pub requests: u64,
-    /// Those of each seed.
+    /// Requests of each seed.
     pub requests_by_seed: Vec<u64>,
     /// The bounds of each seed.
     pub slo: Vec<Slo>,

@@ -1,7 +1,8 @@
-//! Ctrl-C and SIGTERM, the same for every command: it says "interrupted", exits with 130 and leaves no half-written file.
+//! Ctrl-C and SIGTERM, the same for every command: it says "interrupted", exits with 130 and leaves no half-written
+//! file.
 //!
-//! Work that can stop in order is [watched](watch): a first signal sets the flag that it looks at, a second one ends the
-//! program. Everywhere else the first one does.
+//! Work that can stop in order is [watched](watch): a first signal sets the flag that it looks at, a second one ends
+//! the program. Everywhere else the first one does.
 
 use foretoken_report::Staged;
 use foretoken_spec::problem::{Exit, Problem, Result};
@@ -29,7 +30,7 @@ pub fn listen() -> Result<()> {
 /// One piece of work of a process that does many, one at a time.
 pub struct Work(#[expect(dead_code, reason = "the others wait for it")] MutexGuard<'static, ()>);
 
-/// Begins a piece of work as soon as no other is at work: nobody has asked it to end yet.
+/// Begins a piece of work as soon as no other is at work. Its flag is not set yet.
 pub fn begin() -> Work {
     static ALONE: Mutex<()> = Mutex::new(());
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,10 +49,10 @@ pub fn flag() -> Arc<AtomicBool> {
     Arc::clone(&ASKED)
 }
 
-/// While it lives, somebody looks at the [`flag`].
+/// Guard: while it lives, the first Ctrl-C sets the [`flag`] instead of exiting.
 pub struct Watch(());
 
-/// From now on somebody looks at the [`flag`].
+/// Makes the first Ctrl-C set the [`flag`] from now on.
 pub fn watch() -> Watch {
     WATCHES.fetch_add(1, Ordering::Relaxed);
     Watch(())

@@ -284,8 +284,8 @@ fn resolve(
     Ok(value)
 }
 
-/// The file a path in the experiment means: `${NAME}` is replaced by the environment variable. A relative path starts at
-/// the experiment's folder.
+/// The file a path in the experiment means: `${NAME}` is replaced by the environment variable. A relative path starts
+/// at the experiment's folder.
 fn locate(document: &Document, given: &str) -> Result<PathBuf> {
     if given.is_empty() {
         let problem = document.point(Problem::bad_input("the path is empty"), document.span_of_string(given));

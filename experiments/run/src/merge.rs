@@ -55,7 +55,7 @@ impl State {
     fn of(plan: &Plan, folder: &Folder, manifest: &Manifest) -> Result<State> {
         let (of, marks) = Marks::of(folder)?.agree(manifest)?;
         let (store, failures) = (Store::open(folder, &manifest.digest)?, Failures::of(folder));
-        let of = of.expect("somebody looked for shards before");
+        let of = of.expect("shards were looked for before");
         let part = |shard: Shard| Part {
             shard: shard.to_string(),
             begun: marks.iter().any(|mark| mark.shard == shard),
@@ -143,7 +143,8 @@ impl State {
 }
 
 impl Part {
-    /// The command that runs what is missing of the shard. The folder keeps the experiment that the first shard was given.
+    /// The command that runs what is missing of the shard. The folder keeps the experiment that the first shard was
+    /// given.
     fn command(&self, folder: &Folder) -> String {
         let again = if self.failed > 0 { " --retry-failed" } else { "" };
         let (experiment, to) = (folder.shards().join(EXPERIMENT), folder.path());
@@ -182,12 +183,12 @@ pub enum Merged {
     Missing(State, Box<Problem>),
 }
 
-/// Makes a folder of shards hold the complete results, as one machine would have made them: but for the manifest's timing, which is the sum of the
-/// shards' work and the time of the longest one.
+/// Makes a folder of shards hold the complete results, as one machine would have made them: but for the manifest's
+/// timing, which is the sum of the shards' work and the time of the longest one.
 ///
 /// # Errors
-/// The folder holds no shards; they do not belong together; another merge is at work; a trace that the experiment reads is gone or changed; something
-/// cannot be written.
+/// The folder holds no shards; they do not belong together; another merge is at work; a trace that the experiment
+/// reads is gone or changed; something cannot be written.
 pub fn merge(path: &Path, how: impl FnOnce(&Plan) -> How, pool: &ThreadPool) -> Result<Merged> {
     if Manifest::read(path)?.complete {
         let folder = Folder::at(path.to_path_buf());
@@ -250,8 +251,8 @@ fn shared(path: &Path) -> Result<(Folder, Manifest)> {
 /// Runs one shard of a plan in a folder that others share.
 ///
 /// # Errors
-/// What is wrong with the folder or the shard; an interrupt; what is finished cannot be kept. Cells that failed are an error once all others are
-/// finished.
+/// What is wrong with the folder or the shard; an interrupt; what is finished cannot be kept. Cells that failed are
+/// an error once all others are finished.
 pub fn run_shard(plan: &Plan, path: &Path, shard: Shard, goes_on: bool, again: bool, pool: &ThreadPool) -> Result<Ran> {
     let (folder, complete) = Folder::join(path.to_path_buf(), plan)?;
     if complete {

@@ -1,7 +1,8 @@
 //! `hardware.profile = "FILE.toml"`: true costs, and what policies believe of them, from a measured profile.
 //!
-//! The profile is put into the document's tree before the experiment is read, so that everything behind it knows latency
-//! models and coefficients only. What it filled in is taken out again where the experiment is written beside its results.
+//! The profile is put into the document's tree before the experiment is read, so that everything behind it knows
+//! latency models and coefficients only. What it filled in is taken out again where the experiment is written beside
+//! its results.
 
 use foretoken_policies::PolicySpec;
 use foretoken_profiler::{Calibrated, Profile, ProfileError, Range, Role, Truth};
@@ -36,7 +37,8 @@ pub fn named(document: &Document) -> Option<String> {
     document.text_at(&Path::of(PROFILE))
 }
 
-/// Puts the profile in `file`, which the experiment calls `given`, into the document. Nothing where the document names none.
+/// Puts the profile in `file`, which the experiment calls `given`, into the document. Nothing where the document
+/// names none.
 pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Filled> {
     let at = Path::of(PROFILE);
     let text = foretoken_spec::text::read(file).map_err(|e| {
@@ -91,7 +93,7 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
             return Err(document.problem_at(&reads, message).help("leave it out: the profile gives it"));
         }
     }
-    // What the host takes between steps is known of a server, and whoever says otherwise may.
+    // What the host takes between steps is known of a server, and a setting may override it.
     let overhead = Path::of("engine.step_overhead_s");
     if let Some(seconds) = costs.step_overhead_s.filter(|_| document.get(&overhead).is_none()) {
         put(document, overhead, &toml::Value::Float(seconds))?;
@@ -298,7 +300,7 @@ fn truth(document: &Document) -> Result<Truth> {
     }
 }
 
-/// `hardware.profile_noise`, likewise; a value that is no boolean is told of when the experiment is read.
+/// `hardware.profile_noise`, likewise; a value that is no boolean is refused when the experiment is read.
 fn wants_noise(document: &Document) -> Result<bool> {
     let node = document.get(&Path::of("hardware.profile_noise"));
     Ok(matches!(node.map(toml::Spanned::get_ref), Some(toml::de::DeValue::Boolean(true))))

@@ -49,7 +49,7 @@ pub fn render(comparison: &Comparison, show_implied: bool) -> String {
         text.push('\n');
         text.push_str(&papers::render([(comparison.name.as_str(), report)]));
     }
-    // It is kept as a file too, for whoever prints that.
+    // It is kept as a file too, which other programs may print.
     foretoken_spec::shown::escape(&text).into_owned()
 }
 
@@ -82,7 +82,8 @@ fn variant_heading(v: &VariantResult, with_kv: bool) -> String {
     parts.join(", ") + "\n"
 }
 
-/// Where the bound comes from, when it is another run than the one of these very settings, and whether that run was overloaded.
+/// Where the bound comes from, when it is another run than the one of these very settings, and whether that run was
+/// overloaded.
 fn scaled(v: &VariantResult) -> String {
     let Some(from) = &v.slo_scaled_from else { return String::new() };
     let elsewhere: Vec<String> =

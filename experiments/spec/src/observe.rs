@@ -13,8 +13,8 @@ pub struct ObserveSpec {
     /// The model's name on the server; absent: the only one that it serves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// What requests ask. With a tokenizer of its own a server makes other lengths of a text than the workload has: what
-    /// came of it is recorded.
+    /// The prompts of the requests. A server with another tokenizer may see other prompt lengths than the workload
+    /// has; the recording keeps the lengths that the server reports.
     pub prompts: Prompts,
     /// How prompts are sent.
     pub send: Send,

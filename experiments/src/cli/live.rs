@@ -55,7 +55,8 @@ Exit code 3: an error is beyond its bound (the experiment's [validate.tolerance]
 
 #[derive(Debug, Args)]
 pub struct ValidateArgs {
-    /// The experiment with a [live] table; or a folder that `live` or `validate` wrote, to compare without running anything
+    /// The experiment with a [live] table; or a folder that `live` or `validate` wrote, to compare without running
+    /// anything
     #[arg(value_name = "FILE|DIR", required_unless_present = "observed")]
     pub path: Option<PathBuf>,
     /// Compare these folders of `observe` with what a calibration predicts of them

@@ -94,7 +94,7 @@ pub struct ProfileAcceptanceArgs {
     /// Of the target's choice; only 0, greedy, can be recorded
     #[arg(long, value_name = "T", default_value_t = 0.0)]
     pub temperature: f64,
-    /// Which documents the families' prompts are; the shipped pair was trained on those of seed 1
+    /// Which documents the families' prompts are; the shipped pair was trained on the documents of seed 1
     #[arg(long, default_value_t = 2)]
     pub seed: u64,
     /// Outputs that are written together

@@ -89,7 +89,7 @@ fn read((nth, folder): (usize, &PathBuf), probes: &mut Vec<ProbedPass>) -> Resul
     Ok(all)
 }
 
-/// One run by those of all other cells.
+/// Predicts one run by the runs of all other cells.
 fn held_out(run: &Run, all: &[Run]) -> HeldOutRun {
     let mut others = Learned::default();
     all.iter().filter(|other| other.cell != run.cell).for_each(|other| others.extend(&other.learned));

@@ -25,7 +25,7 @@ struct Decision {
     draft_len: Vec<u32>,
     /// Draft tokens of each to verify, without the base position; for a tree, the depth of the deepest.
     verify_len: Vec<u32>,
-    /// Draft passes over somebody.
+    /// Draft passes over at least one request.
     draft_forwards: u32,
     /// Nodes of each tree to verify.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,7 +68,8 @@ pub fn run(args: &DecideArgs) -> Result<()> {
     print(&format!("{}\n", decisions(&name, &text, args.explain)?))
 }
 
-/// What each policy of a state decides, as JSON: the state is JSON, too, and known to the user as `name`. `explain`: with all that was weighed.
+/// What each policy of a state decides, as JSON: the state is JSON, too, and known to the user as `name`. `explain`:
+/// with all that was weighed.
 ///
 /// # Errors
 /// What is wrong with the state; a policy that needs the hidden truth.
@@ -150,8 +151,8 @@ fn decide(file: &str, state: &State, index: usize, spec: &PolicySpec, explain: b
 const MAX_NUM_SEQS: u32 = 256;
 const MAX_NUM_BATCHED_TOKENS: u32 = 8192;
 
-/// One past verify batch, by its accepted counts alone. The policy first chooses for a batch of that size, as it did then:
-/// some decide at that moment.
+/// One past verify batch, by its accepted counts alone. The policy first chooses for a batch of that size, as it did
+/// then: some decide at that moment.
 fn learn(policy: &mut dyn SpecPolicy, accepted: &[u32]) {
     let n = accepted.len();
     let columns = Columns::new(vec![1; n], MAX_SPEC_LEN, f64::INFINITY);

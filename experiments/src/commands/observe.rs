@@ -1,4 +1,4 @@
-//! `foretoken observe`: an experiment's workload on somebody's server, with the results folder of `run`.
+//! `foretoken observe`: drives a server with an experiment's workload, and writes the results folder of `run`.
 
 use super::print;
 use crate::cli::{Format, ObserveArgs};

@@ -13,8 +13,8 @@ pub struct Opened {
     pub console: Vec<String>,
 }
 
-/// Opens a file with what follows its name in the URL. `None`, and a skip, where there is no Chromium (`FORETOKEN_CHROMIUM` names
-/// one that is not in the PATH).
+/// Opens a file with what follows its name in the URL. `None`, and a skip, where there is no Chromium
+/// (`FORETOKEN_CHROMIUM` names one that is not in the PATH).
 pub fn open(page: &Path, after: &str) -> Option<Opened> {
     let named = std::env::var("FORETOKEN_CHROMIUM").ok();
     let names = named.iter().map(String::as_str).chain(["chromium", "chromium-browser", "google-chrome"]);

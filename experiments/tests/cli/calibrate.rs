@@ -1,4 +1,5 @@
-//! `foretoken calibrate` of observed runs: its verdict, one draft length alone, and what an edited profile does to results.
+//! `foretoken calibrate` of observed runs: its verdict, one draft length alone, and what an edited profile does to
+//! results.
 
 use crate::support::Place;
 use std::path::PathBuf;

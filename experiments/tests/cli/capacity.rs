@@ -120,7 +120,7 @@ fn a_log_and_a_stretch_of_it_are_searched() {
     for (sets, said) in [
         (&[][..], "200 of them count, 20 before them fill the server, 20 behind them keep it full, and the other 160"),
         (&["--set", "workload.transform=[{ window = { start_s = 20.0, end_s = 160.0 } }]"], "the log has 2"),
-        (&["--set", "capacity.window_s=[40.0, 140.0]"], "rates are those of the seconds 40 to 140"),
+        (&["--set", "capacity.window_s=[40.0, 140.0]"], "rates count the seconds 40 to 140"),
     ] {
         let done = capacity(&place, "out", &[sets, &["--overwrite", "--no-figures"]].concat());
         let text = String::from_utf8_lossy(&done.stdout).into_owned();
@@ -139,7 +139,8 @@ fn a_log_that_is_too_short_is_refused() {
     assert!(!place.path("out").exists(), "nothing is left behind");
 }
 
-/// With a bound on TPOT alone an overloaded server keeps its bounds and is not carried: the table has numbers, no words.
+/// With a bound on TPOT alone an overloaded server keeps its bounds and is not carried: the table has numbers, no
+/// words.
 #[test]
 fn an_overloaded_server_carries_nothing() {
     let place = Place::holding(EXPERIMENT);

@@ -1,6 +1,6 @@
 //! The directions of the papers' claims that reproduce (who wins, where it crosses), on small versions of the shipped
-//! experiments. Absolute numbers are reported by `foretoken run experiments/papers/`, not asserted. What does not reproduce
-//! has its reason in the experiment and is not asserted either.
+//! experiments. Absolute numbers are reported by `foretoken run experiments/papers/`, not asserted. What does not
+//! reproduce has its reason in the experiment and is not asserted either.
 
 use crate::support::Place;
 use serde_json::Value;
@@ -79,7 +79,8 @@ fn smartspec_fig_11() {
     assert!(region.is_sorted_by(|a, b| a > b), "the larger the model, the smaller the region: {region:?}");
 }
 
-/// SmartSpec is not ahead of every fixed length, for a reason given there, but it leaves long ones where they stop paying.
+/// SmartSpec is not ahead of every fixed length, for a reason given there, but it leaves long ones where they stop
+/// paying.
 #[test]
 fn smartspec_fig_12() {
     let rates = "workload.arrivals.poisson.rate={ sweep = [1.0, 4.0, 12.0] }";

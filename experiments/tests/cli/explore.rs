@@ -245,8 +245,8 @@ fn the_pages_numbers_are_the_librarys() {
     compare_all(&page, &(0..100).map(|_| any_point(&mut draws)).collect::<Vec<_>>());
 }
 
-/// A measured model with every feature: a first size above 1, flat pieces, bends, curves of pairs and of context that begin above 0, and
-/// a draft that is one point. All of it is read beyond its ends.
+/// A measured model with every feature: a first size above 1, flat pieces, bends, curves of pairs and of context that
+/// begin above 0, and a draft that is one point. All is read beyond its ends.
 fn every_feature() -> String {
     let target = json!({ "measured": {
         "batched": [[4, 2e-3], [16, 2e-3], [17, 3.5e-3], [256, 9e-3], [512, 9e-3], [2048, 40e-3]],
@@ -277,8 +277,8 @@ fn every_feature() -> String {
     calibrated.to_toml()
 }
 
-/// The costs of `explore --profile`, number by number: the profile that is shipped, one that `calibrate` wrote, and one with every
-/// feature of a measured model.
+/// The costs of `explore --profile`, number by number: the profile that is shipped, one that `calibrate` wrote, and
+/// one with every feature of a measured model.
 #[test]
 fn measured_costs_are_the_librarys_on_every_kind_of_profile() {
     let Some(calibration) = calibrated() else { return };

@@ -1,10 +1,12 @@
-//! What every command does alike: examples in its help that work, JSON beside tables, colours only where they are wanted.
+//! What every command does alike: examples in its help that work, JSON beside tables, colours only where they are
+//! wanted.
 
 use crate::support::{EXPERIMENT, Place};
 use serde_json::Value;
 use std::process::{Command, Output};
 
-/// Commands whose examples need models or a device, or take long. That theirs parse is a unit test (`src/cli/examples.rs`).
+/// Commands whose examples need models or a device, or take long. That theirs parse is a unit test
+/// (`src/cli/examples.rs`).
 const NOT_RUN: [&str; 10] = [
     "live",
     "observe",
@@ -82,7 +84,7 @@ fn every_help_has_examples_and_they_run() {
                 true => example.replace("results/small", "results/kept"),
                 false => example.to_owned(),
             };
-            // The top command's examples are those of others, run there.
+            // The top command's examples belong to other commands, and run there.
             if name.is_empty() {
                 continue;
             }

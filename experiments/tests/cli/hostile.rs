@@ -1,4 +1,5 @@
-//! Input that means harm, or nothing: it is refused in words that are short and safe to print, before it takes the machine.
+//! Input that means harm, or nothing: it is refused in words that are short and safe to print, before it takes the
+//! machine.
 
 use crate::support::{EXPERIMENT, Place};
 use flate2::Compression;
@@ -62,7 +63,7 @@ fn what_does_not_fit_is_refused_before_it_is_made() {
         &[endless, "engine.max_model_len=2147483648"],
         &["workload.lengths: outputs of up to 2147483646 tokens", raise],
     );
-    // As long as nobody says how long, the rate decides.
+    // Without a stated duration, the rate decides.
     let hour = r#"workload={ arrivals = { poisson = { rate = 1e9 } }, duration_s = 3600.0, lengths = { fixed = { prompt = 1, output = 1 } } }"#;
     refused(&[hour], &["requests takes 1.0 GiB", raise]);
 }

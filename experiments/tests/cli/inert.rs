@@ -139,8 +139,8 @@ fn memory_is_the_targets_to_say() {
     }
 }
 
-/// Where one load's run bounds all of a sweep, what does nothing is named all the same; and who bounds whom is not judged load
-/// by load.
+/// Where one load's run bounds all of a sweep, what does nothing is named all the same; and who bounds whom is not
+/// judged load by load.
 #[test]
 fn a_bound_that_another_load_gives_hides_nothing() {
     let text = r#"name = "loads"

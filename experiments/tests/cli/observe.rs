@@ -1,4 +1,5 @@
-//! `foretoken observe` against servers that say what a test wants: what is recorded, and what is said of what goes wrong.
+//! `foretoken observe` against servers that say what a test wants: what is recorded, and what is said of what goes
+//! wrong.
 
 use crate::support::Place;
 use foretoken_tests::stub::{Completion, Reply, Request, Stub, aside};
@@ -146,7 +147,7 @@ fn what_goes_wrong_with_some_is_told_and_the_rest_is_kept() {
         ),
         (
             Box::new(|r| Completion { usage: false, ids: false, ..speculating(r) }.reply(r)),
-            &["10 answers came without usage", "those of 10 answers are spread evenly"],
+            &["10 answers came without usage", "the tokens of 10 answers are spread evenly"],
         ),
         (
             Box::new(|r| {
@@ -274,7 +275,7 @@ fn a_server_that_dies_leaves_what_was_seen_and_the_run_goes_on_with_another() {
     assert_eq!(recordings(&place), ["v0-s0.obs", "v0-s0.part1.obs"], "the part is not overwritten");
     let out = place.foretoken().args(["calibrate", "out", "-o", "cal"]).output().unwrap();
     let said = String::from_utf8_lossy(&out.stdout).into_owned();
-    assert!(said.contains("calibrated on 1 observed runs"), "a part of it is no run of its own: {said}");
+    assert!(said.contains("calibrated on 1 observed runs"), "a part is no run: {said}");
     let out = observe(&place, &healthy.url("127.0.0.1"), &again);
     assert!(out.status.success() && stderr(&out).contains("(complete)"), "{}", stderr(&out));
 }

@@ -13,7 +13,7 @@ fn plain() -> String {
     EXPERIMENT.replace("{ fixed = { k = 3 } }", "{ autoregressive = {} }")
 }
 
-/// A line of a step that ends now: of a prompt of 12 tokens, or of so many requests with a token each.
+/// A line of a step that ends now: of a prompt of 12 tokens, or of `decodes` requests with a token each.
 fn line(step: u64, prompt: bool, decodes: u64, elapsed: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
     let (prompts, tokens) = if prompt { (1, 12) } else { (0, 0) };

@@ -1,4 +1,4 @@
-//! A load that nobody can serve is called overload: in the table, in JSON, in Parquet and on the page.
+//! A load that no policy can serve is called overload: in the table, in JSON, in Parquet and on the page.
 
 use crate::support::{EXPERIMENT, Place};
 use serde_json::Value;
@@ -67,7 +67,7 @@ fn a_closed_loop_is_never_overloaded() {
     assert!(!text.contains("overload") && !text.contains('!'), "{text}");
 }
 
-/// A quiet load that ends in a burst of thirty requests, which nobody serves before the last of them has come.
+/// A quiet load that ends in a burst of thirty requests, which no policy serves before the last request has come.
 #[test]
 fn a_burst_at_the_end_is_not_overload() {
     let place = offered(4.0);

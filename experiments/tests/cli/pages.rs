@@ -1,4 +1,5 @@
-//! Every kind of page that the program makes: opened in a browser, it says no NaN, undefined or Infinity, and nothing on the console.
+//! Every kind of page that the program makes: opened in a browser, it says no NaN, undefined or Infinity, and nothing
+//! on the console.
 
 use crate::browser::open;
 use crate::law::LAW;
@@ -6,8 +7,8 @@ use crate::observe;
 use crate::support::Place;
 use std::path::Path;
 
-/// A folder with recordings `k*-c*-s1.obs` of a server that keeps to a known law, and `cal`, a calibration of those with K = 0 and 3.
-/// `None` where there is no browser to open what is made of it.
+/// A folder with recordings `k*-c*-s1.obs` of a server that keeps to a known law, and `cal`, a calibration of those
+/// with K = 0 and 3. `None` where there is no browser to open what is made of it.
 pub fn calibrated() -> Option<Place> {
     let place = Place::new();
     let browser = place.path("empty.html");

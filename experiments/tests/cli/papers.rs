@@ -24,7 +24,7 @@ measure = { value = { metric = "speedup", policy = "oracle-goodput", keep = "mos
 because = "It cannot be."
 
 [[paper.claims]]
-id = "nobody-knows"
+id = "not-known"
 says = "Longer drafts lose"
 where = "section 3"
 paper = [-inf, 0]
@@ -43,7 +43,7 @@ fn claims_are_printed_below_the_comparison() {
     let line = |id: &str| claims.lines().find(|l| l.starts_with(id)).unwrap_or_else(|| panic!("{id} in\n{text}"));
     assert!(line("three-is-best").contains("none"), "{text}");
     assert!(line("far-off").contains("10.0") && line("far-off").contains("It cannot be."), "{text}");
-    assert!(line("nobody-knows").contains("no reason found yet"), "{text}");
+    assert!(line("not-known").contains("no reason found yet"), "{text}");
 }
 
 #[test]

@@ -34,7 +34,8 @@ fn named<'a>(trace: &'a Value, phase: &'a str, name: &'a str) -> impl Iterator<I
     events(trace).iter().filter(move |e| e["ph"] == phase && e["name"] == name)
 }
 
-/// What the format asks for: known phases with their fields, spans that nest, and time that does not go back on a track.
+/// What the format asks for: known phases with their fields, spans that nest, and time that does not go back on a
+/// track.
 fn check(trace: &Value) {
     assert!(!events(trace).is_empty());
     let mut open: BTreeMap<(u64, u64), Vec<(i128, i128)>> = BTreeMap::new();

@@ -176,7 +176,8 @@ fn sglangs_settings_come_in_and_go_out() {
     assert!(place.fails(&["export", "sglang", "sglang-gen9"], 2).contains("did you mean"));
 }
 
-/// What is written compiles and passes its tests: `policies/tests/new_policy.rs`. Here: the command's words and exit codes.
+/// What is written compiles and passes its tests: `policies/tests/new_policy.rs`. Here: the command's words and exit
+/// codes.
 #[test]
 fn a_new_policy_is_written_into_a_source_tree_or_nothing_is() {
     let place = Place::new();

@@ -1,4 +1,5 @@
-//! `foretoken profile` on a model small enough for a test, and experiments on profiles of machines whose costs are known.
+//! `foretoken profile` on a model small enough for a test, and experiments on profiles of machines whose costs are
+//! known.
 
 use crate::support::Place;
 use foretoken_profiler::{Density, DeviceInfo, Kind, ModelInfo, Profile, Role, Room, Setup, Shape, Truth, Visit};
@@ -347,7 +348,7 @@ fn an_interrupted_measuring_goes_on_and_another_setup_is_refused() {
     let stderr = place.fails(&other, 2);
     assert!(stderr.contains("budget_s: was 8.0, now 9.0"), "{stderr}");
     let kept = std::fs::read(&side).unwrap();
-    // What was damaged meanwhile is told of and measured again; in the setup it is refused.
+    // Damage is named, and the part is measured again; in the setup it is refused.
     let mut damaged = kept.clone();
     damaged[20] ^= 1;
     std::fs::write(&side, &damaged).unwrap();

@@ -188,7 +188,8 @@ fn an_overloaded_load_is_said_to_be_first() {
     assert!(page.contains("is overloaded whatever is drafted: "), "the page says it, too");
 }
 
-/// With a bound that is scaled from plain decoding, plain decoding keeps nine in ten by definition, and something is to be had.
+/// With a bound that is scaled from plain decoding, plain decoding keeps nine in ten by definition, and something is
+/// to be had.
 #[test]
 fn a_scaled_bound_is_a_bound() {
     let place = Place::holding(EXPERIMENT);

@@ -1,4 +1,5 @@
-//! A run in parts: shards in any order and on any number of processes, killed, failed, given twice; merged, they are what one machine makes.
+//! A run in parts: shards in any order and on any number of processes, killed, failed, given twice; merged, they are
+//! what one machine makes.
 
 use crate::support::{EXPERIMENT, Place, bytes_of};
 use serde_json::Value;
@@ -58,7 +59,8 @@ fn listed(place: &Place) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The merged folder is that of one machine: at the same depth, because its experiment names its trace from where it lies.
+/// The merged folder is that of one machine: at the same depth, because its experiment names its trace from where it
+/// lies.
 fn is_that_of_one_machine(place: &Place, printed: &str) {
     assert_eq!(printed, place.run("one/out", &["--overwrite"]));
     let (parted, whole) = (bytes_of(&place.path("shared/out")), bytes_of(&place.path("one/out")));
@@ -97,7 +99,8 @@ fn shards_in_any_order_are_what_one_machine_makes() {
     }
 }
 
-/// As many processes as there are shards, at once, in a folder that none of them has made before; more shards than comparisons.
+/// As many processes as there are shards, at once, in a folder that none of them has made before; more shards than
+/// comparisons.
 #[test]
 fn shards_begin_at_once() {
     let place = on_a_trace();
@@ -252,7 +255,7 @@ fn what_does_not_belong_together_is_refused() {
     assert!(said.contains("is no results folder"), "{said}");
 }
 
-/// A shard that runs, and a merge that is at work, hold their locks; both are told from what was left behind.
+/// A shard that runs, and a merge that is at work, hold their locks; both differ from marks that a killed process left.
 #[test]
 fn the_same_shard_twice_at_once_and_two_merges_are_refused() {
     let place = on_a_trace();

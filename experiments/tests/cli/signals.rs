@@ -1,7 +1,7 @@
 //! Ctrl-C in every command and at every moment: it says "interrupted", exits with 130, and leaves no half-written file.
 //!
-//! A named pipe holds a command where it is: it waits for the other end, which the test opens when it wants to know that the
-//! command has got there, and never serves.
+//! A named pipe holds a command where it is: it waits for the other end, which the test opens when it wants to know
+//! that the command has got there, and never serves.
 #![cfg(unix)]
 
 use crate::interrupted::{long, start};
@@ -81,7 +81,7 @@ fn what_is_being_written_goes() {
     assert!(!place.path("big.jsonl").exists());
 
     place.run("out", &["--no-figures"]);
-    // The timeline is written beside its name: here into a pipe, until nobody takes more.
+    // The timeline is written beside its name: here into a pipe, until its reader is gone.
     pipe(&place, "t.json.partial");
     let child = spawn(&place, &["export", "perfetto", "out", "-o", "t.json"]);
     let _held = File::open(place.path("t.json.partial")).unwrap();

@@ -88,7 +88,8 @@ impl Place {
     }
 }
 
-/// Every file below a folder with its bytes; the manifest without its timing, and without the file that tells it to the page.
+/// Every file below a folder with its bytes; the manifest without its timing, and without the file that tells it to
+/// the page.
 pub fn bytes_of(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut all = BTreeMap::new();
     collect(folder, "", &mut all);

@@ -1,4 +1,5 @@
-//! `foretoken validate`: the token flow of a live run and of its simulation are the same; times are reported, not judged here.
+//! `foretoken validate`: the token flow of a live run and of its simulation are the same; times are reported, not
+//! judged here.
 
 use crate::live::{LIVE, begun};
 use crate::support::Place;
@@ -174,7 +175,7 @@ fn a_killed_run_is_compared_as_far_as_it_went() {
     assert!(notes.contains("the live run is a part") && notes.contains("the machine was not probed"), "{notes}");
 }
 
-/// The piece that was being made is told of, and those before it are compared.
+/// The unfinished piece is named, and the pieces before it are compared.
 #[test]
 fn a_killed_validation_is_compared_as_far_as_it_went() {
     let place = Place::holding(&experiment().replace("pieces = 2", "pieces = 40"));
@@ -324,7 +325,7 @@ fn boundaries(file: &[u8]) -> Vec<usize> {
     all
 }
 
-/// Cut where it was not ended, at every so many bytes: a part, or nothing at all; never a whole run.
+/// Cut where it was not ended, at many lengths: a part, or nothing at all; never a whole run.
 #[test]
 fn what_a_kill_leaves_is_a_part_wherever_it_ends() {
     let place = Place::holding(LIVE);

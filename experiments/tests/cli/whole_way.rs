@@ -1,5 +1,5 @@
-//! A server that was observed goes the whole way, however its requests came: `observe`, `calibrate`, and then `run`, `recommend`, `export vllm` and
-//! `capacity` on the experiment that `calibrate` wrote.
+//! A server that was observed goes the whole way, however its requests came: `observe`, `calibrate`, and then `run`,
+//! `recommend`, `export vllm` and `capacity` on the experiment that `calibrate` wrote.
 
 use crate::support::Place;
 use foretoken_tests::stub::{Completion, Reply, Request, Stub, aside};
@@ -32,7 +32,7 @@ struct Kind {
     name: &'static str,
     /// What differs from the experiment.
     sets: &'static [&'static str],
-    /// The servers that are observed: what each says it runs, and how many it drafts with so many requests in flight.
+    /// The servers that are observed: what each says it runs, and its draft length by requests in flight.
     servers: &'static [(&'static str, fn(usize) -> u32)],
     /// The load as `recommend` names it.
     load: &'static str,

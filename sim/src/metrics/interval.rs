@@ -27,8 +27,8 @@ impl Interval {
     }
 }
 
-/// A mean of ratios over replications with its 95 % interval. The interval is that of the mean logarithm, as ratios again: a ratio is
-/// never negative, and neither are the ends.
+/// A mean of ratios over replications with its 95 % interval. The interval is that of the mean logarithm, as ratios
+/// again: a ratio is never negative, and neither are the ends.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct RatioInterval {
     /// The mean of the per-seed ratios.

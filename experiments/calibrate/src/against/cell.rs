@@ -89,7 +89,8 @@ fn mean(world: &World, source: &Source, k: u32) -> Result<Option<Numbers>> {
     Ok(Numbers::mean(&all))
 }
 
-/// The calibrated costs with those of a run's own steps in their place. At one draft length draft passes are not told apart, and need not be.
+/// The calibrated costs, replaced by the costs of a run's own steps. At one draft length draft passes are not told
+/// apart, and need not be.
 fn own_cost(source: &Source, kept: &Kept) -> Calibrated {
     let rows = rows(std::slice::from_ref(source), &kept.engine);
     let mut own = kept.cost.clone();

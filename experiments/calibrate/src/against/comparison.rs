@@ -29,14 +29,14 @@ pub struct Against {
     pub order: Vec<Order>,
     /// The schedule of each run, made again.
     pub replayed: Vec<Replayed>,
-    /// What whoever reads it should know.
+    /// Notes for its reader.
     pub warnings: Vec<String>,
 }
 
 /// The judged numbers of the cells that the calibration was not made from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HeldOutNumbers {
-    /// How many numbers there are: those of [`JUDGED`] in each cell.
+    /// Count of judged numbers: one for each quantity of [`JUDGED`] in each cell.
     pub numbers: usize,
     /// Of these, those with an error of at most 5 %.
     pub within_5_percent: usize,
@@ -101,7 +101,8 @@ pub struct Cell {
     pub repeats: usize,
     /// Was the calibration made from one of its runs?
     pub fitted: bool,
-    /// Do two thirds of its repeats, and three at least where there are so many, lie within [`DECIDED`] in throughput, mean TPOT and mean E2E?
+    /// Do two thirds of its repeats (at least three, if there are three) lie within [`DECIDED`] in
+    /// throughput, mean TPOT and mean E2E?
     pub decided: bool,
     /// The numbers.
     pub rows: Vec<Row>,
@@ -139,7 +140,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// What was observed: the median of the repeats. Neighbours on a shared machine make some runs slower and none faster.
+    /// What was observed: the median of the repeats. Neighbours on a shared machine make some runs slower and none
+    /// faster.
     pub fn median(&self) -> f64 {
         median(self.observed.clone())
     }

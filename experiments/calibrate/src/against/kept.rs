@@ -12,7 +12,8 @@ use std::path::Path;
 const OPEN: usize = 40;
 
 impl Against {
-    /// Writes `validation.json`, `validation.txt`, `validation.html` and `predicted.svg` into a folder, over those that are there.
+    /// Writes `validation.json`, `validation.txt`, `validation.html` and `predicted.svg` into a folder, over those
+    /// that are there.
     ///
     /// # Errors
     /// It cannot be written.

@@ -1,5 +1,5 @@
-//! Predictions against observed runs: every error beside the distance of repeats, its causes told apart by putting the observed cost, acceptance
-//! or both in the place of the calibrated ones, and two simpler predictions beside it.
+//! Predictions against observed runs: every error beside the distance of repeats, its causes told apart by putting
+//! the observed cost, acceptance or both in the place of the calibrated ones, and two simpler predictions beside it.
 
 mod cell;
 mod comparison;
@@ -36,8 +36,8 @@ fn place(load: &str) -> (&str, f64) {
     (kind, number.parse().unwrap_or(f64::INFINITY))
 }
 
-/// Compares observed runs with what a calibration predicts of them. `fitted` are the runs that the calibration was made from, where they are at
-/// hand: what the simpler predictions are made from.
+/// Compares observed runs with what a calibration predicts of them. `fitted` are the runs that the calibration was
+/// made from, where they are at hand: what the simpler predictions are made from.
 pub fn compare(kept: &Kept, runs: &[Source], fitted: &[Source]) -> Result<Against> {
     let mut cells: BTreeMap<(String, u32), Vec<&Source>> = BTreeMap::new();
     let mut warnings = kept.warnings.clone();

@@ -50,7 +50,7 @@ pub struct Advice {
     pub lacks: Option<String>,
     /// The command that shows on the server whether the advice holds.
     pub confirm: Option<String>,
-    /// What whoever follows it should know.
+    /// Notes for its user.
     pub warnings: Vec<String>,
 }
 
@@ -75,7 +75,7 @@ pub struct Best {
 pub enum Verdict {
     /// Run the best candidate.
     Change,
-    /// What runs now is as good as anything, as far as can be told.
+    /// What runs now is as good as any candidate, as far as the data shows.
     Stay,
     /// Do not speculate.
     DoNotSpeculate,

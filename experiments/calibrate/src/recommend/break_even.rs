@@ -14,7 +14,8 @@ pub struct BreakEven {
     pub batch: u32,
     /// Draft length.
     pub k: u32,
-    /// Share of drafted tokens that must be accepted for a round to be worth its time: below 0 drafts cost nothing, above 1 they cannot pay.
+    /// Share of drafted tokens that must be accepted for a round to be worth its time: below 0 drafts cost nothing,
+    /// above 1 they cannot pay.
     pub needs: f64,
     /// Share that is; `None` where it was not simulated.
     pub has: Option<f64>,

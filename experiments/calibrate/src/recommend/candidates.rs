@@ -69,7 +69,8 @@ pub fn specs(plan: &Plan, ask: &Question, table: &[BatchRange]) -> Vec<PolicySpe
     all
 }
 
-/// SGLang's adaptive policy with a slot for each range of the table: it moves between the range's length and its neighbours, as acceptance says.
+/// SGLang's adaptive policy with a slot for each range of the table: it moves between the range's length and its
+/// neighbours, as acceptance says.
 fn adaptive(table: &[BatchRange], longest: u32) -> SglangGen3 {
     let around = |k: u32| if k == 0 { vec![0] } else { ((k - 1).max(1)..=(k + 1).min(longest)).collect() };
     let slot = |&(batch_size, _, k): &BatchRange| Slot { batch_size, candidates: around(k), ..Slot::default() };

@@ -44,8 +44,8 @@ pub fn paste(ask: &Question, starts: &[Start]) -> (Option<String>, Option<String
     (Some(argument), lacks.map(str::to_owned))
 }
 
-/// `foretoken observe` with a policy, on the server and with the experiment of the last of these runs; without runs, with
-/// the experiment that is asked about.
+/// `foretoken observe` with a policy, on the server and with the experiment of the last of these runs; without runs,
+/// with the experiment that is asked about.
 pub fn command(ask: &Question, spec: &PolicySpec, runs: &[SeenRun]) -> String {
     let known = ask.known.as_ref();
     let url = known.and_then(|k| k.server.as_ref()).map_or("http://HOST:PORT", |server| server.url.as_str());

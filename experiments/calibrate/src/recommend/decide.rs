@@ -1,8 +1,9 @@
 //! From the candidates at each load to one advice.
 //!
-//! A candidate's loss at a load is its cost over that of the best there, less one. What is advised has the least loss at the load
-//! where it does worst. Within 1 % of that a single length is taken, and of these the shortest. Loads at which every candidate falls
-//! behind the arrivals count only where there are no others: their latencies measure how long a run was.
+//! A candidate's loss at a load is its cost over that of the best there, less one. What is advised has the least loss
+//! at the load where it does worst. Within 1 % of that a single length is taken, and of these the shortest. Loads at
+//! which every candidate falls behind the arrivals count only where there are no others: their latencies measure how
+//! long a run was.
 
 use super::advice::{Best, Verdict};
 use super::at_load::AtLoad;

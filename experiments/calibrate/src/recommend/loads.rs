@@ -49,8 +49,8 @@ pub struct Load {
 /// Loads that are tried, as shares of the rate that plain decoding sustains.
 const SHARES: [f64; 8] = [0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0];
 
-/// Simulates drafting, plain decoding and what runs now at several rates. Requests that come by themselves come as they do, faster or slower; those of
-/// a closed loop come as a Poisson process.
+/// Simulates drafting, plain decoding and what runs now at several rates. Requests that come by themselves come as
+/// they do, faster or slower; the requests of a closed loop come as a Poisson process.
 ///
 /// # Errors
 /// A load cannot be simulated; an interrupt.

@@ -1,9 +1,10 @@
-//! What a server should do with its traffic: the best fixed length, the best table by batch size, the best policy that its engine has,
-//! what they would bring over what it does now at each load, and how sure that is.
+//! What a server should do with its traffic: the best fixed length, the best table by batch size, the best policy
+//! that its engine has, what they would bring over what it does now at each load, and how sure that is.
 //!
-//! Candidates are simulated with the same requests and the same luck, seed by seed, at each load that was observed, or at the one that an
-//! experiment states. Of candidates within 1 % of the best the one with the shorter drafts is taken. A change is advised where its gain is
-//! above zero by more than the interval over seeds and the calibration's own error between runs together.
+//! Candidates are simulated with the same requests and the same luck, seed by seed, at each load that was observed,
+//! or at the one that an experiment states. Of candidates within 1 % of the best the one with the shorter drafts is
+//! taken. A change is advised where its gain is above zero by more than the interval over seeds and the calibration's
+//! own error between runs together.
 
 mod advice;
 mod at_load;

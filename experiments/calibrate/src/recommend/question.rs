@@ -57,8 +57,8 @@ pub enum AskedLoad {
 }
 
 impl Question {
-    /// The loads that advice is for: those that were observed, or the one that the experiment states. Who sets a key of the
-    /// workload asks for that load.
+    /// The loads that advice is for: those that were observed, or the one that the experiment states. Who sets a key
+    /// of the workload asks for that load.
     pub fn loads(&self) -> Vec<AskedLoad> {
         let sets_load = self.sets.iter().any(|set| set.trim_start().starts_with("workload"));
         let observed = self.known.as_ref().map_or(&[][..], |known| &known.loads);
@@ -69,7 +69,8 @@ impl Question {
         }
     }
 
-    /// The experiment with a load. Its own policies are no part of the question, and neither is its own limit on drafts.
+    /// The experiment with a load. Its own policies are no part of the question, and neither is its own limit on
+    /// drafts.
     pub fn plan(&self, load: &AskedLoad) -> Result<Plan> {
         let plan = Plan::load(&self.file, &self.sets)?;
         one_setting(&plan, &self.file)?;
@@ -114,7 +115,8 @@ fn inline(workload: &WorkloadSpec) -> Result<String> {
 /// Requests that each client of a full engine sends at least, so that filling and draining are a small part.
 const ROUNDS: usize = 8;
 
-/// Puts a closed loop of as many clients as the engine runs in the place of a variant's arrivals. `requests` are its own.
+/// Puts a closed loop of as many clients as the engine runs in the place of a variant's arrivals. `requests` are its
+/// own.
 pub fn fill(variant: &mut Variant, requests: &Workload) {
     let clients = variant.experiment.engine.max_num_seqs;
     without_instants(&mut variant.experiment.workload);

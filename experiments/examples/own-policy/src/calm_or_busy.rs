@@ -1,4 +1,4 @@
-//! `calm-or-busy`: one draft length while nobody waits, another once requests do.
+//! `calm-or-busy`: one draft length while no request waits, another once requests do.
 
 use foretoken_policies::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CalmOrBusy {
-    /// Draft tokens a request while nobody waits.
+    /// Draft tokens a request while no request waits.
     pub calm: u32,
     /// Draft tokens a request while requests wait.
     pub busy: u32,
@@ -22,7 +22,7 @@ impl Default for CalmOrBusy {
 
 impl Definition for CalmOrBusy {
     fn summary(&self) -> &'static str {
-        "drafts one length while nobody waits and another once requests do"
+        "drafts one length while no request waits and another once requests do"
     }
 
     fn source(&self) -> &'static str {

@@ -6,7 +6,7 @@ use std::fmt;
 /// The request rate that a benchmark was asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
-    /// So many requests a second on average.
+    /// Requests a second on average.
     PerSecond(f64),
     /// All requests at once: the rate was infinite.
     AtOnce,

@@ -1,6 +1,6 @@
 //! DSpark's step records: of each verify step the times of its parts, and of each request what was drafted with which
-//! confidence and what became of it. A server keeps them with `SGLANG_DSPARK_DEBUG_DUMP=all` and gives them in the answer of
-//! `GET /server_info`; this reads that answer, saved to a file.
+//! confidence and what became of it. A server keeps them with `SGLANG_DSPARK_DEBUG_DUMP=all` and gives them in the
+//! answer of `GET /server_info`; this reads that answer, saved to a file.
 //!
 //! No SGLang was run: the format is from the released source of 0.5.23,
 //! `speculative/dspark_components/dspark_observability.py` (the records),
@@ -26,7 +26,8 @@ pub struct DsparkRecords {
     pub gamma: u32,
     /// Tokens verified for a request each step where nothing is trimmed: the drafts and the token before them.
     pub verify_num_draft_tokens: u32,
-    /// Acceptance was not real but simulated, with so many tokens a step. Such records say nothing about acceptance.
+    /// Acceptance was not real but simulated, with this number of tokens a step. Such records say nothing about
+    /// acceptance.
     pub simulated_accept_length: Option<f64>,
     /// Which parts were recorded; what is not among them is absent from every step.
     pub components: Vec<String>,

@@ -1,13 +1,13 @@
 //! SGLang's forward-pass metrics: what each step of a scheduler held and how long the GPU took for it.
-//! `--enable-forward-pass-metrics` sends them over ZMQ PUB. SGLang stores them nowhere: a subscriber must, and this reads
-//! what it stored, either the payloads as they came, one behind the other, or the same as JSON, one a line.
+//! `--enable-forward-pass-metrics` sends them over ZMQ PUB. SGLang stores them nowhere: a subscriber must, and this
+//! reads what it stored, either the payloads as they came, one behind the other, or the same as JSON, one a line.
 //!
-//! No SGLang was run: the format is from the released source of 0.5.23, `observability/forward_pass_metrics.py` (schema 1)
-//! and `managers/scheduler_components/metrics_reporter.py` (what is counted). Its comments call the msgpack positional, but
-//! its encoder writes maps with the names of fields. Both are read.
+//! No SGLang was run: the format is from the released source of 0.5.23, `observability/forward_pass_metrics.py`
+//! (schema 1) and `managers/scheduler_components/metrics_reporter.py` (what is counted). Its comments call the
+//! msgpack positional, but its encoder writes maps with the names of fields. Both are read.
 //!
-//! The third frame of each ZMQ message is the payload; the topic and the sequence number before it do not belong into the
-//! file.
+//! The third frame of each ZMQ message is the payload; the topic and the sequence number before it do not belong into
+//! the file.
 
 use super::number::Amount;
 use super::{file, json};

@@ -1,9 +1,10 @@
 //! `sglang-request-metrics-<hour>.log`: what an SGLang server says of each request it ended, one JSON object a line.
 //! It needs `--export-metrics-to-file --export-metrics-to-file-dir DIR`; most times need `--enable-metrics` too.
 //!
-//! No SGLang was run: the format is from the released source of 0.5.23, `observability/request_metrics_exporter.py` (the
-//! line), `managers/tokenizer_manager.py` (`meta_info` and `_calculate_spec_decoding_metrics`),
-//! `observability/req_time_stats.py` (times) and `managers/scheduler_components/batch_result_processor.py` (the counts).
+//! No SGLang was run: the format is from the released source of 0.5.23, `observability/request_metrics_exporter.py`
+//! (the line), `managers/tokenizer_manager.py` (`meta_info` and `_calculate_spec_decoding_metrics`),
+//! `observability/req_time_stats.py` (times) and `managers/scheduler_components/batch_result_processor.py` (the
+//! counts).
 
 use super::json;
 use super::number::Amount;
@@ -171,7 +172,8 @@ pub(super) mod tests {
     use crate::foreign::testing::{damage, of, with};
 
     /// Written by SGLang 0.5.23's own `FileRequestMetricsExporter` from made-up values; the fields that begin with
-    /// `spec_` come from its own `_calculate_spec_decoding_metrics`, with a width of 5, the second time as under `cap-accept`.
+    /// `spec_` come from its own `_calculate_spec_decoding_metrics`, with a width of 5, the second time as under
+    /// `cap-accept`.
     pub(in crate::foreign) const GOOD: &str = r#"{"request_parameters": "{\"rid\": \"r-0\", \"text\": \"h\\u00e9\\n\", \"sampling_params\": {\"max_new_tokens\": 16}, \"stream\": false}", "id": "r-0", "finish_reason": {"type": "length", "length": 16}, "prompt_tokens": 40, "weight_version": "default", "num_retractions": 0, "queue_time": 0.002, "reasoning_tokens": 0, "completion_tokens": 16, "cached_tokens": 8, "dp_rank": 0, "e2e_latency": 0.375, "spec_accept_rate": 0.4166666666666667, "spec_accept_length": 2.6666666666666665, "spec_num_correct_drafts": 10, "spec_num_proposed_drafts": 24, "spec_verify_ct": 6, "spec_correct_drafts_histogram": [2, 1, 0, 3]}
 {"request_parameters": "{\"rid\": \"r-1\", \"text\": \"h\\u00e9\\n\", \"sampling_params\": {\"max_new_tokens\": 16}, \"stream\": false}", "id": "r-1", "finish_reason": {"type": "length", "length": 16}, "prompt_tokens": 40, "weight_version": "default", "num_retractions": 0, "queue_time": 0.002, "reasoning_tokens": 0, "completion_tokens": 16, "cached_tokens": 8, "dp_rank": 0, "e2e_latency": 0.375, "spec_accept_rate": 0.4166666666666667, "spec_accept_length": 2.6666666666666665, "spec_num_correct_drafts": 10, "spec_num_proposed_drafts": 24, "spec_verify_ct": 6, "spec_cap_length": 4.0, "spec_block_accept_length": 3.1666666666666665, "spec_correct_drafts_histogram": [2, 1, 0, 3], "spec_cap_lens_histogram": [0, 0, 0, 1, 4, 1], "request_received_ts": 1700000000.25, "first_token_latency": 0.05, "request_finished_ts": 1700000000.625, "decode_throughput": 46.15}
 "#;
@@ -235,7 +237,7 @@ pub(super) mod tests {
     #[test]
     fn damaged_files_are_refused() {
         let first = GOOD.find('\n').unwrap();
-        // What is cut where a line ends cannot be told from a shorter log.
+        // What is cut where a line ends looks like a shorter log.
         damage(GOOD.as_bytes(), &[first, first + 1, GOOD.len() - 1], read);
         for (from, to, error) in [
             (

@@ -52,7 +52,8 @@ pub struct SpeculationTotals {
     pub acceptance_rate: f64,
     /// Tokens a step, with the one that the target adds: 1 + accepted / drafts.
     pub acceptance_length: f64,
-    /// How often the draft at each position was accepted, of all steps that had drafts (not only of those that reached it).
+    /// How often the draft at each position was accepted, of all steps that had drafts (not only of those that
+    /// reached it).
     pub per_position: Vec<f64>,
 }
 

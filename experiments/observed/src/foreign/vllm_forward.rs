@@ -16,7 +16,7 @@ const HINT: &str = "give what `vllm bench forward --output-json` wrote (vLLM 0.3
 /// Requests of a batch that are alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForwardRequest {
-    /// Tokens of each request in this pass: those of a prompt's chunk, or one and the drafts.
+    /// Tokens of each request in this pass: the tokens of a prompt's chunk, or one and the drafts.
     pub query_len: u32,
     /// Tokens of each in the KV cache after the pass, `query_len` among them.
     pub kv_len: u32,
@@ -187,7 +187,8 @@ pub(super) mod tests {
     use crate::foreign::testing::{damage, of, with};
 
     /// Made up in the form of vLLM 0.33.0: the `requests` are what its `parse_case("verify=2*4@100:3")` and
-    /// `parse_case("chunk=8@20c")` give through `asdict`, the keys of a rank are those of `main.py::run_case` and `capture.py`.
+    /// `parse_case("chunk=8@20c")` give through `asdict`, the keys of a rank are the keys of `main.py::run_case` and
+    /// `capture.py`.
     pub(in crate::foreign) const GOOD: &str = r#"[
   {"case": "verify",
    "requests": [{"query_len": 4, "kv_len": 100, "num_draft_tokens": 3, "chunked": false},

@@ -109,7 +109,7 @@ pub enum Event {
         /// The lines.
         lines: Vec<String>,
     },
-    /// Something that whoever reads the run should know.
+    /// A note for the reader of the run.
     Note {
         /// When.
         at: Time,

@@ -1,5 +1,5 @@
-//! A recording on disk: frames (`foretoken_intact::frames`) with bodies in postcard, the head first. It is appended to once a
-//! second, so that a killed process leaves all but its last second.
+//! A recording on disk: frames (`foretoken_intact::frames`) with bodies in postcard, the head first. It is appended
+//! to once a second, so that a killed process leaves all but its last second.
 
 use super::facts::{Event, Head, Recording};
 use crate::Unread;
@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 const KIND: Kind = Kind { name: b"FTKOBSV", version: b'1' };
 
-/// Appends to a recording. What cannot be written, since the disk is full, waits in memory and is tried again with what follows.
+/// Appends to a recording. What cannot be written, since the disk is full, waits in memory and is tried again with
+/// what follows.
 #[derive(Debug)]
 pub struct RecordingWriter {
     path: PathBuf,

@@ -1,5 +1,5 @@
-//! What `foretoken observe` writes down while it drives a server: what it sent, what came back and when, what the server's
-//! metrics and its step log said. Facts only, in the order in which they were seen.
+//! What `foretoken observe` writes down while it drives a server: what it sent, what came back and when, what the
+//! server's metrics and its step log said. Facts only, in the order in which they were seen.
 
 mod facts;
 mod file;

@@ -17,7 +17,7 @@ def _in_a_notebook() -> bool:
 
 @contextlib.contextmanager
 def shown(wanted: bool | None, unit: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A function to call with what is done and of how much; ``None`` where nobody looks."""
+    """A function to call with what is done and of how much; ``None`` without a display."""
     if wanted is None:
         wanted = sys.stderr.isatty() or _in_a_notebook()
     if not wanted:

@@ -36,7 +36,7 @@ class Depths:
             requests[depth] += 1
             contexts[depth] += context
             gaps[depth] += gap if catches_up else 0
-        # Whoever reaches a depth also drafts at every lesser one.
+        # A request that reaches a depth also drafts at every lesser one.
         for depth in range(longest - 1, 0, -1):
             requests[depth] += requests[depth + 1]
             contexts[depth] += contexts[depth + 1]
@@ -68,7 +68,7 @@ class Estimate:
         self._belief = belief
         self.passes = 0
         prefill, riding = batch.prefill, batch.draft_prefill
-        # What the draft runs when nobody drafts: its share of the prompts, and every gap where it always extends.
+        # What the draft runs when no request drafts: its share of the prompts, and every gap where it always extends.
         gaps = sum(batch.draft_gap.tolist()) if batch.always_extend else 0
         self._riders = riding.tokens + gaps, riding.context
         idle = self._riders[0] > 0
@@ -87,7 +87,7 @@ class Estimate:
         return copy.copy(self)
 
     def deepen(self, at: tuple[int, int, int]) -> None:
-        """One more draft pass, over the requests of ``depths[depth]``, whose tokens are verified. Nobody there: no pass."""
+        """One more draft pass, over the requests of ``depths[depth]``, whose tokens are verified. No requests: no pass."""
         requests, context, catch_up = at
         if requests == 0:
             return

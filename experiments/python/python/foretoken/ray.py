@@ -132,14 +132,14 @@ def _connect(ray: Any, address: str | None) -> None:
 
 
 def _reach(address: str | None) -> None:
-    """Raises where nobody listens: Ray itself looks for minutes."""
+    """Raises where no process listens: Ray itself looks for minutes."""
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if host and port.isdecimal():
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
 def _shards(ray: Any, folder: Path, comparisons: int, cells: int, wanted: int | None) -> int:
-    """How many shards; those of an earlier call go on."""
+    """How many shards; the shards of an earlier call go on."""
     begun = sorted(folder.glob("shards/*-of-*.json"))
     if begun:
         of = int(begun[0].stem.rpartition("-of-")[2])
@@ -163,7 +163,7 @@ def _shard(folder: str, which: str, policies: list[Registered], retries: int, re
         try:
             return _native.shard(Path(folder), which, retry_failed, 1, None)
         except Error as error:
-            # Whoever died with its node may hold the shard for a moment, as its file system sees it.
+            # A task that died with its node may hold the shard for a moment, as its file system sees it.
             if "running already" not in error.message or retries == 0:
                 raise
             retries -= 1

@@ -32,7 +32,8 @@ impl Axis {
         Axis { low, high, ticks: rounded.ticks.into_iter().filter(|t| inside(t.0)).collect(), ..rounded }
     }
 
-    /// A logarithmic axis over positive values; ticks at 1, 2, 5 a decade, over more than three decades at powers of ten.
+    /// A logarithmic axis over positive values; ticks at 1, 2, 5 a decade, over more than three decades at powers of
+    /// ten.
     pub fn log(low: f64, high: f64) -> Axis {
         // At least a factor of two, so that there is something to mark.
         let widen = (2.0 * low / high).max(1.0).sqrt();

@@ -167,7 +167,7 @@ impl Canvas<'_> {
             Anchor::End => HPos::Right,
         };
         let colour = rgb(colour);
-        // plotters writes a font size of 1 / 1.24 of what it is told.
+        // plotters writes a font size of 1 / 1.24 of the given one.
         let style = (FontFamily::Name(FONTS), size * FINE * 1.24, weight)
             .into_text_style(&self.0)
             .transform(turn)

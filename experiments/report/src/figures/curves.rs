@@ -1,5 +1,5 @@
-//! A ratio against something counted within a run, one line a policy, one panel a combination: how lengths follow the batch
-//! size, how acceptance falls with depth, how far confidences can be believed.
+//! A ratio against something counted within a run, one line a policy, one panel a combination: how lengths follow the
+//! batch size, how acceptance falls with depth, how far confidences can be believed.
 
 use super::axis::Axis;
 use super::page::{Page, columns};
@@ -129,8 +129,8 @@ pub fn draw(view: &View, curves: &Curves) -> Option<String> {
     }))
 }
 
-/// The line of a policy's cells, one a seed. A point that some seed lacks is left out: an interval over the others would be
-/// wide, and their mean no neighbour's like.
+/// The line of a policy's cells, one a seed. A point that some seed lacks is left out: an interval over the others
+/// would be wide, and their mean no neighbour's like.
 fn line(cells: &[&Cell], counts: fn(&Cell) -> Vec<Counts>) -> Vec<(f64, Interval)> {
     let mut points: BTreeMap<u32, (f64, f64, Vec<f64>)> = BTreeMap::new();
     for at in cells.iter().flat_map(|cell| counts(cell)) {

@@ -22,7 +22,8 @@ const DRAFTING: Look = Look { colour: (0x00, 0x72, 0xb2), dash: Dash::Solid, mar
 /// Plain decoding, beside it.
 const PLAIN: Look = Look { colour: GREY, dash: Dash::Dashed, marker: Marker::Square };
 
-/// The figure `gain-over-load.svg`: what `drafting`, and plain decoding, bring over what runs `now`; `None` without points.
+/// The figure `gain-over-load.svg`: what `drafting`, and plain decoding, bring over what runs `now`; `None` without
+/// points.
 pub fn gain_figure(drafting: &str, points: &[GainAt], plain: &[GainAt], now: &str, source: &str) -> Option<Figure> {
     let all = || points.iter().chain(plain);
     let ends = all().flat_map(|p| [-1.0, 1.0].map(|s| 100.0 * (p.gain + s * p.half_width.unwrap_or(0.0))));

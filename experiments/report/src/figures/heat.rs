@@ -1,9 +1,9 @@
 //! Goodput by batch size and draft length, and the best length at each batch size (SmartSpec, Fig. 5).
 //!
-//! What the steps of a run gave, not what a model promises: steps without prompts in them, pooled over seeds and over the
-//! policies that choose lengths blindly. Those that draft more where they expect luck would make long drafts look as good as
-//! luck is, and a fixed length does not get that. A colour says how much of the best length's goodput another one gives at the same
-//! batch size: across batch sizes goodput differs so much that nothing else would show.
+//! What the steps of a run gave, not what a model promises: steps without prompts in them, pooled over seeds and over
+//! the policies that choose lengths blindly. Those that draft more where they expect luck would make long drafts look
+//! as good as luck is, and a fixed length does not get that. A colour says how much of the best length's goodput
+//! another one gives at the same batch size: across batch sizes goodput differs so much that nothing else would show.
 
 use super::axis::Axis;
 use super::curves::FEWEST;
@@ -117,8 +117,8 @@ fn best(map: &Map, size: u32) -> (u32, f64) {
     here.fold((0, 0.0), |best, one| if one.1 > best.1 { one } else { best })
 }
 
-/// The best lengths by batch size, in unbroken stretches of (batch size, length). Where the next shorter or the next longer
-/// length of the map was not seen, the best of those seen may be no optimum, and the line has a gap.
+/// The best lengths by batch size, in unbroken stretches of (batch size, length). Where the next shorter or the next
+/// longer length of the map was not seen, the best of those seen may be no optimum, and the line has a gap.
 fn optimum(map: &Map) -> Vec<Vec<(f64, f64)>> {
     let lengths: BTreeSet<u32> = map.keys().map(|k| k.1).collect();
     let sizes: BTreeSet<u32> = map.keys().map(|k| k.0).collect();

@@ -103,7 +103,7 @@ impl Bound {
         Some(Bound { at_s: Interval::of(&values)?.mean, defined_by })
     }
 
-    /// What it is, for the panel's title; a star where somebody is at 90 % by definition.
+    /// What it is, for the panel's title; a star where a policy is at 90 % by definition.
     fn says(&self) -> String {
         let star = if self.defined_by.is_some() { " *" } else { "" };
         format!("SLO ≤ {} ms{star}", fixed(self.at_s * 1e3, 2))

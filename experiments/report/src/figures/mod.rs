@@ -1,7 +1,7 @@
 //! The figures of a report, each one SVG file. The list is here; each kind is drawn in a file of its own.
 //!
-//! Deterministic: no font is read, no clock, no map is walked. A policy has one colour, dash and marker everywhere; what would
-//! look like another in a report is told apart from it (`view.rs`).
+//! Deterministic: no font is read, no clock, no map is walked. A policy has one colour, dash and marker everywhere;
+//! what would look like another in a report is told apart from it (`view.rs`).
 
 mod acceptance;
 mod against;
@@ -241,9 +241,9 @@ fn bound(cells: &[&Cell]) -> String {
     view::joined([view::bounds(cells), from.to_owned()])
 }
 
-/// Draws every figure the cells have data for, in a fixed order: speedup and SLO attainment per policy and against each
-/// swept number, batch size and draft length over time (one file a combination), latencies, and what lengths were chosen and
-/// what came of them.
+/// Draws every figure the cells have data for, in a fixed order: speedup and SLO attainment per policy and against
+/// each swept number, batch size and draft length over time (one file a combination), latencies, and what lengths
+/// were chosen and what came of them.
 pub fn figures(report: &Report) -> Vec<Figure> {
     let view = View::new(report);
     let mut figures = Vec::new();

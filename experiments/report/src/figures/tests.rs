@@ -17,7 +17,8 @@ fn samples() -> Vec<(&'static str, Report)> {
     ]
 }
 
-/// Thirteen policies at three rates with everything a report can have: an oracle, confidences, preemptions and changes to other results.
+/// Thirteen policies at three rates with everything a report can have: an oracle, confidences, preemptions and
+/// changes to other results.
 fn whole() -> Report {
     let mut report = report(13, &[0.5, 1.0, 2.0], &[], 3, 300);
     crate::relate(&mut report.cells);
@@ -130,7 +131,7 @@ fn the_list_follows_what_was_swept() {
     assert_eq!(files(&report(3, &[], &[], 1, 300)), plain);
     // Nothing drafts, so there are no draft lengths to show.
     assert_eq!(files(&report(1, &[], &[], 1, 300)), [&plain[..3], &plain[4..7], &plain[10..]].concat());
-    // Somebody looks at confidences, and there is an oracle.
+    // A policy looks at confidences, and there is an oracle.
     let mut all = report(13, &[], &[], 1, 300);
     crate::relate(&mut all.cells);
     assert!(["calibration.svg", "regret.svg"].iter().all(|f| files(&all).contains(&(*f).to_owned())));

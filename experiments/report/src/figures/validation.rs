@@ -1,4 +1,5 @@
-//! Live runs and their simulation, laid over each other: distributions of latencies, request by request, over time, pass by pass.
+//! Live runs and their simulation, laid over each other: distributions of latencies, request by request, over time,
+//! pass by pass.
 
 use super::axis::Axis;
 use super::canvas::Canvas;
@@ -53,7 +54,8 @@ impl Told {
 pub struct ValidatedRun {
     /// Policy and load.
     pub title: String,
-    /// Latencies of finished requests, seconds, as in [`Told::ALL`]; empty where there was no such run. TTFT, TPOT, E2E.
+    /// Latencies of finished requests, seconds, as in [`Told::ALL`]; empty where there was no such run. TTFT, TPOT,
+    /// E2E.
     pub latencies: [[Vec<f64>; 3]; 4],
     /// End-to-end latency of each request, seconds: live, simulated with the recorded acceptance.
     pub requests: Vec<(f64, f64)>,
@@ -117,7 +119,7 @@ fn page(of: &Validated, name: &str, source: &str, x: (Axis, String), y: (Axis, S
     }
 }
 
-/// Those of which some run has something.
+/// The quantities that some run has.
 fn present(of: &Validated, has: impl Fn(&ValidatedRun, usize) -> bool) -> Vec<Told> {
     Told::ALL.into_iter().filter(|&told| of.runs.iter().any(|run| has(run, told as usize))).collect()
 }

@@ -157,8 +157,9 @@ const MARKERS: [Marker; 8] = [
     Marker::Ring,
 ];
 
-/// The policies with looks of their own. One policy with other settings looks like itself, so the second keeps the colour
-/// and takes a dash and a marker that nobody here has with it, while there are any, and else a pair of them that is free.
+/// The policies with looks of their own. One policy with other settings looks like itself, so the second keeps the
+/// colour and takes a dash and a marker that no other policy here has with it, while there are any, and else a pair
+/// of them that is free.
 fn told_apart(mut policies: Vec<(&str, Look)>) -> Vec<(&str, Look)> {
     for i in 1..policies.len() {
         let own = policies[i].1;
@@ -182,8 +183,8 @@ pub fn joined(parts: [String; 2]) -> String {
     parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
-/// The bounds of cells in words, empty without any: `TPOT ≤ 12.92 ms`. A bound that differs between seeds is their mean; one that
-/// moves with a swept setting has both ends.
+/// The bounds of cells in words, empty without any: `TPOT ≤ 12.92 ms`. A bound that differs between seeds is their
+/// mean; one that moves with a swept setting has both ends.
 pub fn bounds(cells: &[&Cell]) -> String {
     let one = |name: &str, of: fn(&Slo) -> Option<f64>| {
         let settings = distinct(cells.iter().map(|c| c.key().sweep.as_slice()), |a, b| a == b);

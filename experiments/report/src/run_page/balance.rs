@@ -73,7 +73,7 @@ pub fn stops_for_slo(view: &View) -> Option<String> {
     })
 }
 
-/// A warning for each setting in which somebody fell behind; those beyond a few are folded away.
+/// A warning for each setting in which a policy fell behind; all but a few are folded away.
 pub fn overloads(report: &Report) -> Vec<Part> {
     let settings = distinct(report.cells.iter().map(|c| c.key().sweep.as_slice()), |a, b| a == b);
     let said: Vec<Part> = settings.into_iter().filter_map(|s| overload(report, s)).map(Part::Warning).collect();

@@ -42,8 +42,8 @@ pub struct RunFacts {
     pub version: String,
 }
 
-/// The name of the file beside the page that says how fast the simulator was: the only thing about a run that is not the same
-/// every time, so the page itself is.
+/// The name of the file beside the page that says how fast the simulator was: the only thing about a run that is not
+/// the same every time, so the page itself is.
 pub const TIMING: &str = "timing.js";
 
 /// The page of a run.

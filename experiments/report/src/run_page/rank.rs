@@ -1,10 +1,12 @@
-//! Who is the fastest in a setting, and what can be said of the others: paired by seed, in logarithms of mean end-to-end latencies.
+//! Who is the fastest in a setting, and what can be said of the others: paired by seed, in logarithms of mean
+//! end-to-end latencies.
 
 use crate::figures::view::{Mean, Scale, View};
 use crate::{Report, Role, Swept};
 use foretoken_sim::metrics::Interval;
 
-/// A policy counts as good as the best one within this share of its mean latency, if the seeds do not tell the two apart.
+/// A policy counts as good as the best one within this share of its mean latency, if the seeds do not tell the two
+/// apart.
 pub const AS_GOOD: f64 = 0.05;
 
 /// The policies that a server can run, the fastest first.

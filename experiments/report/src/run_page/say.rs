@@ -25,7 +25,9 @@ pub fn source(source: Source) -> &'static str {
 pub fn interval(seeds: usize) -> String {
     match seeds {
         0 | 1 => "none: one seed".to_owned(),
-        n => format!("95 %, Student t over {n} seeds, paired by seed; those of ratios are of their logarithms"),
+        n => {
+            format!("95 %, Student t over {n} seeds, paired by seed; intervals of ratios are taken of their logarithms")
+        }
     }
 }
 

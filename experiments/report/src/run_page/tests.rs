@@ -36,8 +36,8 @@ fn headline_of(latencies: &[(&str, [f64; 3])], change: impl Fn(&mut Report)) -> 
     page.split("class=\"headline\">").nth(1).unwrap().split("</p>").next().unwrap().replace("&nbsp;", "\u{a0}")
 }
 
-/// What three seeds said of eagle2, smartspec-medusa, adaserve-like and specinfer: the last two lose in every seed by a quarter at
-/// least, though three seeds make their intervals wide.
+/// What three seeds said of eagle2, smartspec-medusa, adaserve-like and specinfer: the last two lose in every seed by
+/// a quarter at least, though three seeds make their intervals wide.
 #[test]
 fn a_policy_that_loses_in_every_seed_is_no_tie_and_the_second_is_named() {
     let said = headline_of(

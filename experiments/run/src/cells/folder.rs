@@ -113,8 +113,8 @@ impl Folder {
         Ok((folder, false))
     }
 
-    /// Makes the folder ready for a shard of a plan: the first one that comes begins it, the others find it begun. `Ok(true)`: it already
-    /// holds the complete results.
+    /// Makes the folder ready for a shard of a plan: the first one that comes begins it, the others find it begun.
+    /// `Ok(true)`: it already holds the complete results.
     pub fn join(path: PathBuf, plan: &Plan) -> Result<(Folder, bool)> {
         let folder = Folder::at(path);
         // Written last.
@@ -136,7 +136,7 @@ impl Folder {
         if folder.names()?.iter().any(|name| name != SHARDS && name != MANIFEST) {
             return Err(folder.not_empty());
         }
-        // What somebody gave is told of when it did nothing; the experiment beside the results has all defaults, too.
+        // A given setting is named when it did nothing; the experiment beside the results has all defaults, too.
         let asked = plan.asked_for(&folder.shards())?;
         Staged::write_all_to(&folder.shards().join(EXPERIMENT), asked.as_bytes()).map_err(write_problem)?;
         folder.replan(plan)?;
@@ -152,8 +152,8 @@ impl Folder {
         self.write(EXPERIMENT, text.as_bytes())
     }
 
-    /// Enters files that are finished in the manifest: from now on it is told when they are damaged, cut or gone. Nothing in a
-    /// folder without a manifest.
+    /// Enters files that are finished in the manifest: from now on damage to them, a cut or a loss is noticed.
+    /// Nothing in a folder without a manifest.
     pub fn enter(&self, names: &[&str]) -> Result<()> {
         if !self.path.join(MANIFEST).exists() {
             return Ok(());
@@ -232,7 +232,8 @@ impl Folder {
         self.clear_up()
     }
 
-    /// Completes the folder of a run whose shards were run elsewhere. The inputs have the names that the experiment gave them there.
+    /// Completes the folder of a run whose shards were run elsewhere. The inputs have the names that the experiment
+    /// gave them there.
     pub fn complete_merged(&self, begun: Manifest, timing: Timing) -> Result<()> {
         let manifest = Manifest { files: self.digests()?, complete: true, timing, ..begun };
         self.write(MANIFEST, manifest.to_json().as_bytes())?;

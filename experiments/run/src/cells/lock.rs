@@ -5,7 +5,7 @@ use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// While it lives, nobody else has it.
+/// While it lives, no other process has the lock.
 #[must_use]
 pub struct Lock(#[expect(dead_code, reason = "closed when it goes")] File);
 
@@ -13,8 +13,8 @@ impl Lock {
     /// Takes it; `None` while another process has it.
     ///
     /// # Errors
-    /// The file cannot be made. A file system without locks has nothing to hold, and that is no error: what is written is
-    /// the same whoever writes it.
+    /// The file cannot be made. A file system without locks has nothing to hold, and that is no error: what is
+    /// written is the same for every writer.
     pub fn try_take(path: &Path) -> Result<Option<Lock>> {
         let file = open(path)?;
         match file.try_lock() {
@@ -24,7 +24,7 @@ impl Lock {
         }
     }
 
-    /// Takes it as soon as nobody else has it.
+    /// Takes the lock as soon as it is free.
     ///
     /// # Errors
     /// As [`Lock::try_take`].

@@ -1,5 +1,5 @@
-//! The manifest of a results folder: what the results are, of what, and which files there are. It is sealed, and it has the
-//! digest of every other file, so that nothing in a folder is damaged or gone unseen.
+//! The manifest of a results folder: what the results are, of what, and which files there are. It is sealed, and it
+//! has the digest of every other file, so that nothing in a folder is damaged or gone unseen.
 
 use crate::plan::Plan;
 use foretoken_intact::seal::{self, Syntax};
@@ -31,7 +31,8 @@ pub struct Manifest {
     pub cells: usize,
     /// Are all results here?
     pub complete: bool,
-    /// blake3 of each result file that is finished. A run that goes on enters its experiment and each recording as it ends.
+    /// blake3 of each result file that is finished. A run that goes on enters its experiment and each recording as it
+    /// ends.
     pub files: BTreeMap<String, String>,
     /// The only part that may differ between two runs of the same plan, and with it the seal behind it.
     pub timing: Timing,
@@ -50,8 +51,8 @@ pub struct Timing {
 
 /// Its name.
 pub const MANIFEST: &str = "manifest.json";
-/// What the files of a results folder look like, and the only schema that is read: 2 since the manifest is sealed and lists
-/// recordings.
+/// What the files of a results folder look like, and the only schema that is read: 2 since the manifest is sealed and
+/// lists recordings.
 const SCHEMA: u32 = 2;
 /// What helps where the folder is not what was written.
 pub const AGAIN: &str = "put back what was written, or run the experiment again with --overwrite";
@@ -119,7 +120,7 @@ impl Manifest {
         self.files.contains_key(name)
     }
 
-    /// Are those of `names` that were finished still what was written?
+    /// Are the finished files among `names` still what was written?
     pub fn check<'a>(&self, folder: &Path, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
         let (mut gone, mut changed) = (Vec::new(), Vec::new());
         for name in names.into_iter().filter(|name| self.has(name)) {

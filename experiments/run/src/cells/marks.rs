@@ -86,7 +86,7 @@ impl Marks {
         Ok((of, all))
     }
 
-    /// A shard begins here, and nobody else runs it as long as the lock lives. `None`: it was complete before, and
+    /// A shard begins here, and no other process runs it while the lock lives. `None`: it was complete before, and
     /// its cells are still `whole`.
     ///
     /// # Errors
@@ -129,10 +129,10 @@ impl Marks {
         Staged::write_all_to(&path, text.as_bytes()).map_err(write_problem)
     }
 
-    /// Nobody else merges as long as it lives.
+    /// No other process merges while the lock lives.
     ///
     /// # Errors
-    /// Somebody does.
+    /// Another process merges.
     pub fn merging(&self) -> Result<Lock> {
         Lock::try_take(&self.0.join("merge.lock"))?.ok_or_else(|| {
             Problem::bad_input(format!("another merge is at work in {}", self.0.display()))

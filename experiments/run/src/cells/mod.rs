@@ -54,8 +54,8 @@ pub fn run_cells(plan: &Plan, folder: &Folder, interrupt: &AtomicBool) -> Result
     result.map(|()| speed)
 }
 
-/// Runs the cells of a shard that the folder does not hold yet, each of its comparisons whatever becomes of the others. A cell that failed, now or
-/// before, is kept as a failure; with `again` those of before are tried once more.
+/// Runs the cells of a shard that the folder does not hold yet, each of its comparisons whatever becomes of the
+/// others. A cell that failed, now or before, is kept as a failure; with `again` earlier failures are tried once more.
 ///
 /// # Errors
 /// An interrupt, or what is finished cannot be kept.
@@ -168,8 +168,8 @@ impl Runner<'_> {
         }
     }
 
-    /// The bounds of a comparison whose TPOT bound another variant's baseline gives; `None` when its own does. That baseline is in
-    /// the store, or is run again by itself, which gives the same.
+    /// The bounds of a comparison whose TPOT bound another variant's baseline gives; `None` when its own does. That
+    /// baseline is in the store, or is run again by itself, which gives the same.
     fn bound_from_elsewhere(&self, variant: usize, seed: usize, setting: &Setting) -> Result<Option<Slo>> {
         let Some(from) = self.plan.bound_from(variant).filter(|&from| from != variant) else { return Ok(None) };
         let id = CellId { variant: from, seed, policy: self.plan.baseline };
@@ -189,7 +189,8 @@ impl Runner<'_> {
         Ok(Some(setting.slo(tpot.map(|q| q.p90))))
     }
 
-    /// Runs and stores a cell. Without bounds given, it is the baseline and sets them. `None`: it failed, and that is kept.
+    /// Runs and stores a cell. Without bounds given, it is the baseline and sets them. `None`: it failed, and that is
+    /// kept.
     fn cell(&self, setting: &Setting, id: CellId, slo: Option<Slo>) -> Result<Option<Slo>> {
         let policy = &self.plan.policies[id.policy].spec;
         let played =
@@ -273,8 +274,9 @@ fn out_of_time(policy: &str) -> Box<Problem> {
 const ABSURD: &str =
     "some time in the experiment is absurd: look at hardware, engine.step_overhead_s, noise_cv and the arrivals";
 
-/// Why a summary is no result. What may be absent (no draft was made, no bound was set) is absent in it; a number that is there
-/// and not finite, or a latency of nothing, over which speedups are taken, is a fault of what was asked.
+/// Why a summary is no result. What may be absent (no draft was made, no bound was set) is absent in it; a number
+/// that is there and not finite, or a latency of nothing, over which speedups are taken, is a fault of what was
+/// asked.
 fn fault(summary: &Summary) -> Option<String> {
     if let Some((name, value)) = not_finite(summary) {
         return Some(format!("`{name}` came out as {value}"));
@@ -318,7 +320,8 @@ mod tests {
         "workload.arrivals={ poisson = { rate = { sweep = [8.0, 2.0] } } }",
     ];
 
-    /// Comparisons may run anywhere: the reference's baseline is run again where it is not at hand, and gives the same bound.
+    /// Comparisons may run anywhere: the reference's baseline is run again where it is not at hand, and gives the
+    /// same bound.
     #[test]
     fn a_comparison_finds_its_bound_alone() {
         let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../quickstart.toml");

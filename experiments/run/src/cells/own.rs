@@ -50,8 +50,8 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// Removes the program's own files from the folder `name` in `path`, and the folder itself once it is empty. Returns what
-/// is left. A folder that is not there is no error.
+/// Removes the program's own files from the folder `name` in `path`, and the folder itself once it is empty. Returns
+/// what is left. A folder that is not there is no error.
 ///
 /// # Errors
 /// One of the program's own files cannot be removed.

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// One of several shards. What travels is a comparison, one combination of swept values with one seed and all policies: the bounds of its policies
-/// may follow from its baseline.
+/// One of several shards. What travels is a comparison, one combination of swept values with one seed and all
+/// policies: the bounds of its policies may follow from its baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Shard {
     /// Of how many.

@@ -1,7 +1,7 @@
 //! Finished cells on disk, so that a killed run can go on. One file a cell, written whole or not at all.
 //!
 //! A file starts with a digest over everything after it; what does not match (a damaged file, a cell of another
-//! plan) is told of, and the cell runs again.
+//! plan) is named, and the cell runs again.
 
 use super::folder::Folder;
 use super::id::CellId;
@@ -25,7 +25,7 @@ pub struct Stored {
     pub records: RequestRecords,
     /// One record a step, when asked for.
     pub steps: Vec<StepRecord>,
-    /// What the user should be told.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
     /// Blocks of the target's pool that requests could use.
     pub usable_blocks: u32,
@@ -36,7 +36,7 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// What a run leaves, with its numbers and what the user should be told.
+    /// What a run leaves, with its numbers and warnings.
     pub fn of(run: Run, summary: Summary, warnings: Vec<String>) -> Stored {
         Stored {
             summary,

@@ -1,5 +1,6 @@
-//! Warnings of many cells as few lines: each is said once, with the policies that gave it, and where it was not all of their
-//! runs, with how many and the first. Warnings that differ in their numbers alone are one, with the range of each number.
+//! Warnings of many cells as few lines: each is said once, with the policies that gave it, and where it was not all
+//! of their runs, with how many and the first. Warnings that differ in their numbers alone are one, with the range of
+//! each number.
 
 use foretoken_report::Key;
 

@@ -37,8 +37,8 @@
   for (const s of [...SLIDERS, ...LINEAR]) USUAL[s.key] = s.usual;
   if (presets.profile) USUAL.over = presets.profile.step_overhead_s * 1e3;
 
-  // What a hash says, and a sentence for each setting of it that this page does not have: that one is as usual, or at the nearest
-  // end of its range.
+  // What a hash says, and a sentence for each setting of it that this page does not have: that one is as usual, or at
+  // the nearest end of its range.
   const parse = (hash) => {
     const [state, wrong] = [{ ...USUAL }, []];
     for (const [key, value] of new URLSearchParams(hash)) {

@@ -1,7 +1,8 @@
 //! The break-even explorer: one HTML page that computes, in the browser, what a decode step costs and brings.
 //!
-//! The page holds the simulator's arithmetic once more, in JavaScript (`model.js`); `tests/cli/explore.rs` drives it in a browser and
-//! compares every number with the library's. Presets come from the library, so that a new GPU or model appears by itself.
+//! The page holds the simulator's arithmetic once more, in JavaScript (`model.js`); `tests/cli/explore.rs` drives it
+//! in a browser and compares every number with the library's. Presets come from the library, so that a new GPU or
+//! model appears by itself.
 
 use foretoken_sim::latency::hardware::GPUS;
 use foretoken_sim::latency::models::MODELS;

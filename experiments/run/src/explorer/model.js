@@ -1,7 +1,7 @@
 "use strict";
-// The arithmetic of a step as the simulator does it: the shapes of sim/src/shape.rs for a batch of equal requests, and the
-// latency models of sim/src/latency. Times are whole picoseconds, rounded where the simulator rounds. A test compares every
-// number with the library's, so a change there is a change here.
+// The arithmetic of a step as the simulator does it: the shapes of sim/src/shape.rs for a batch of equal requests,
+// and the latency models of sim/src/latency. Times are whole picoseconds, rounded where the simulator rounds. A test
+// compares every number with the library's, so a change there is a change here.
 const Model = (() => {
   const PS_PER_S = 1e12;
   const ps = (seconds) => Math.round(seconds * PS_PER_S);
@@ -177,8 +177,8 @@ const Model = (() => {
       return high;
     };
 
-    // The batch size from which drafting `length` tokens never pays, up to `most`: 1 if it pays at none; null if it pays at `most`.
-    // With several experts drafting may pay at 8 requests though it does not at 1.
+    // The batch size from which drafting `length` tokens never pays, up to `most`: 1 if it pays at none; null if it
+    // pays at `most`. With several experts drafting may pay at 8 requests though it does not at 1.
     const breakEvenBatch = (a, context, length, most) => {
       if (speedup(a, most, context, length) > 1) return null;
       let batch = most;

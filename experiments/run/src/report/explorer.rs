@@ -5,8 +5,8 @@ use crate::plan::Plan;
 use foretoken_report::{Cell, Explorer, Role};
 use foretoken_sim::{PassShape, Time};
 
-/// The page's text, and what the report says of it. `None` where the costs of passes are not known, as of a server that was observed:
-/// an explorer of costs of zero would divide zero by zero.
+/// The page's text, and what the report says of it. `None` where the costs of passes are not known, as of a server
+/// that was observed: an explorer of costs of zero would divide zero by zero.
 pub fn of(plan: &Plan, cells: &[Cell]) -> Option<(String, Explorer)> {
     let hardware = &plan.variants[0].experiment.hardware;
     let one_token = PassShape { batched: 1, context: 1, pairs: 1 };
@@ -34,8 +34,9 @@ pub fn of(plan: &Plan, cells: &[Cell]) -> Option<(String, Explorer)> {
     Some((page(Some(&machine)), Explorer { file: PAGE.to_owned(), state: state(cells) }))
 }
 
-/// The page's state: the chance that the next draft is right and the mean batch size, over the policies that see no hidden truth;
-/// where some choose lengths blindly, the acceptance is theirs alone, since others draft where they expect luck.
+/// The page's state: the chance that the next draft is right and the mean batch size, over the policies that see no
+/// hidden truth; where some choose lengths blindly, the acceptance is theirs alone, since others draft where they
+/// expect luck.
 fn state(cells: &[Cell]) -> String {
     let seeing: Vec<&Cell> = cells.iter().filter(|c| !matches!(c.entry.role, Role::Bound | Role::Oracle)).collect();
     let blind = seeing.iter().any(|c| c.entry.blind && c.summary.drafted > 0);

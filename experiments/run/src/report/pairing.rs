@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// What fixes the requests and their luck: where it differs, pairs share a seed and nothing else.
 const DRAWS: [&str; 3] = ["workload", "acceptance", "hardware.noise_cv"];
 
-/// Pairs the cells of `own` with those of `other`.
+/// Pairs the cells of `own` with the cells of `other`.
 pub fn compare(own: &Results, other: Results) -> Result<Compared> {
     let summaries: Vec<_> = other.cells.iter().map(|c| (c.key(), &c.summary)).collect();
     let find = |key: &Key| summaries.iter().find(|(k, _)| same(k, key)).map(|(_, s)| (*s).clone());
@@ -105,8 +105,8 @@ fn differences(was: &str, is: &str) -> Vec<(String, String, String)> {
     paths.into_iter().map(|p| (p.clone(), value(&was, p), value(&is, p))).collect()
 }
 
-/// The settings of an experiment by their paths; a list is one value. Policies and seeds are paired instead, and the other keys
-/// that cannot be swept change no number.
+/// The settings of an experiment by their paths; a list is one value. Policies and seeds are paired instead, and the
+/// other keys that cannot be swept change no number.
 fn leaves(text: &str) -> BTreeMap<String, String> {
     fn walk(path: &str, value: &toml::Value, all: &mut BTreeMap<String, String>) {
         match value {
