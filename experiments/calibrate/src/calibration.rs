@@ -6,10 +6,10 @@ use crate::costs::{StepRow, rows};
 use crate::fit::{CostFit, tells_apart};
 use crate::foreign::Foreign;
 use crate::frontend::frontend_s;
-use crate::held_out::HeldOut;
+use crate::held_out::{Error, HeldOut};
 use crate::one_server;
 use crate::source::Source;
-use crate::verdict::Verdict;
+use crate::verdict::{TRUSTED, Verdict, share, within};
 use foretoken_observed::bounds::max_model_len;
 use foretoken_profiler::{CALIBRATED_VERSION, Calibrated, CalibratedModel, Range};
 use foretoken_sim::config::DeliverAt;
@@ -48,7 +48,7 @@ pub struct Calibration {
 /// Above this share of busy time outside of steps, the times of steps are not the times of passes.
 const ASYNC: f64 = 0.5;
 /// A fit to fewer steps is a fit to noise.
-pub(crate) const FEW: usize = 100;
+const FEW: usize = 100;
 
 impl Calibration {
     /// Of these runs and files.
@@ -87,7 +87,7 @@ impl Calibration {
             verdict: None,
             warnings: vec![],
         };
-        c.verdict = c.cost.is_some().then(|| Verdict::of(&c));
+        c.verdict = c.cost.is_some().then(|| c.judged());
         c.warnings = c.warn();
         Ok(c)
     }
@@ -258,4 +258,55 @@ fn backlog(source: &Source) -> Option<String> {
         return None;
     }
     foretoken_sim::metrics::overload(&source.run.run.records).map(|o| format!("the server was saturated: {o}"))
+}
+
+impl Calibration {
+    /// The verdict on the costs, by steps and runs that were held out.
+    fn judged(&self) -> Verdict {
+        let c = self;
+        if let Some(why) = c.asynchronous() {
+            return Verdict { trusted: Some(false), why };
+        }
+        if c.rows.len() < FEW {
+            let why = format!("the costs are fitted to {} steps, and {FEW} are needed to judge them", c.rows.len());
+            return Verdict { trusted: None, why };
+        }
+        let (later, runs) = (&c.held_out.by_time, &c.held_out.by_run);
+        let mut held: Vec<(String, Error)> = Vec::new();
+        if later.steps > 0 {
+            held.push(("later steps".into(), *later));
+        }
+        held.extend(runs.iter().map(|(run, e)| (format!("run {} by the others", c.name_of(*run)), *e)));
+        let off: Vec<String> = held
+            .iter()
+            .filter(|(_, e)| !within(e.bias))
+            .map(|(what, e)| format!("{what}: off by {}", share(e.bias)))
+            .collect();
+        if !off.is_empty() {
+            let why = format!("{} (at most {:.0} % is trusted)", off.join(", "), 100.0 * TRUSTED);
+            return Verdict { trusted: Some(false), why };
+        }
+        if held.is_empty() {
+            return Verdict { trusted: None, why: "nothing could be held out to judge the costs by".into() };
+        }
+        let worst = |errors: &mut dyn Iterator<Item = f64>| 100.0 * errors.map(f64::abs).fold(0.0, f64::max);
+        let mut parts = Vec::new();
+        if later.steps > 0 {
+            parts.push(format!("later steps within {:.1} %", worst(&mut [later.bias].into_iter())));
+        }
+        parts.push(match runs.len() {
+            0 => "no run could be held out".to_owned(),
+            _ => format!("runs it has not seen within {:.1} %", worst(&mut runs.iter().map(|(_, e)| e.bias))),
+        });
+        Verdict { trusted: Some(true), why: format!("{}: {}", c.covers(), parts.join(", ")) }
+    }
+
+    /// What its costs are of: draft lengths, and the requests of a step.
+    fn covers(&self) -> String {
+        let lengths: Vec<String> = self.lengths().iter().map(u32::to_string).collect();
+        let alone = if self.separated { "" } else { " alone" };
+        let most = self.rows.iter().map(|r| r.decodes + r.prompts).max().unwrap_or(0);
+        let requests = if most == 1 { "1 request".to_owned() } else { format!("up to {most} requests") };
+        format!("K = {}{alone}, steps of {requests}", lengths.join(", "))
+    }
 }

@@ -23,6 +23,19 @@ impl Error {
     }
 }
 
+/// How far costs that were fitted to the runs of other cells are off on one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HeldOutRun {
+    /// Its policy.
+    pub policy: String,
+    /// Its recording.
+    pub tape: String,
+    /// Of all target passes together: predicted over measured, less 1.
+    pub target: Option<f64>,
+    /// Of all draft passes together; `None` where it drafted nothing, or no other cell did.
+    pub draft: Option<f64>,
+}
+
 /// Errors on what was left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeldOut {

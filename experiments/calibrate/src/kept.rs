@@ -5,7 +5,7 @@ use crate::acceptance::Position;
 use crate::calibration::Calibration;
 use crate::folder::{check_free, make, put};
 use crate::held_out::HeldOut;
-use crate::loads::{ObservedLoad, SeenRun};
+use crate::loads::{ObservedLoad, SeenRun, TRACES};
 use crate::one_server::{self, Server};
 use crate::page;
 use crate::verdict::Verdict;
@@ -30,8 +30,6 @@ pub const EXPERIMENT: &str = "experiment.toml";
 pub const FOUND: &str = "calibration.json";
 /// The page.
 pub const PAGE: &str = "calibration.html";
-/// The folder of the traces.
-pub const TRACES: &str = "traces";
 
 /// What `calibration.json` says.
 #[derive(Debug, Serialize)]

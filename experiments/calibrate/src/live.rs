@@ -1,6 +1,7 @@
 //! A calibration to live runs: each pass was timed, so that there is a profile and nothing to tell apart.
 
 use crate::folder::put;
+use crate::held_out::HeldOutRun;
 use crate::kept::{FOUND, Input, PROFILE, ready};
 use crate::verdict::Verdict;
 use foretoken_intact::seal::{self, Syntax};
@@ -31,19 +32,6 @@ pub struct LiveFound {
     pub held_out: Vec<HeldOutRun>,
     /// How far it may be trusted.
     pub verdict: Verdict,
-}
-
-/// How far costs that were fitted to the runs of other cells are off on one.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct HeldOutRun {
-    /// Its policy.
-    pub policy: String,
-    /// Its recording.
-    pub tape: String,
-    /// Of all target passes together: predicted over measured, less 1.
-    pub target: Option<f64>,
-    /// Of all draft passes together; `None` where it drafted nothing, or no other cell did.
-    pub draft: Option<f64>,
 }
 
 impl LiveCalibration {

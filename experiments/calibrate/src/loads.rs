@@ -2,7 +2,6 @@
 
 use crate::calibration::Calibration;
 use crate::foreign::Foreign;
-use crate::kept::TRACES;
 use crate::source::Source;
 use foretoken_policies::{BatchRange, PolicySpec};
 use foretoken_sim::Workload;
@@ -47,6 +46,9 @@ impl ObservedLoad {
         !matches!(self.workload.arrivals, ArrivalSpec::ClosedLoop(_))
     }
 }
+
+/// The folder of the traces.
+pub const TRACES: &str = "traces";
 
 /// Lengths of closed loops that are this near on average, as a share, are the same.
 const NEAR: f64 = 0.05;

@@ -1,9 +1,9 @@
 //! A calibration as a page: what it is made from, what it cannot tell, the fit and what is left over.
 
-use crate::against::load;
 use crate::calibration::Calibration;
 use crate::costs::StepRow;
 use crate::held_out::Error;
+use crate::source::load;
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
 use foretoken_report::{Profiled, ProfiledFit, ProfiledPass, profile_figures};
 

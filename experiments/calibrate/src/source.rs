@@ -60,6 +60,18 @@ impl Source {
     }
 }
 
+/// The load of a run, in words: what its repeats share.
+pub(crate) fn load(recording: &Recording) -> String {
+    match recording.head.clients {
+        Some(clients) => format!("closed {clients}"),
+        None => {
+            let last = recording.head.asked.last().map_or(0.0, |a| a.due.as_s());
+            let rate = if last > 0.0 { recording.head.asked.len() as f64 / last } else { 0.0 };
+            format!("open {rate:.2} req/s, seed {}", recording.head.seed)
+        }
+    }
+}
+
 /// The observed runs that lie at these places: results folders of `observe`, or recordings.
 ///
 /// # Errors

@@ -1,9 +1,9 @@
 //! How far a calibration may be trusted: a verdict, as `foretoken profile` gives one.
 
-use crate::calibration::{Calibration, FEW};
-use crate::held_out::Error;
-use crate::live::HeldOutRun;
+use crate::held_out::HeldOutRun;
+use foretoken_spec::problem::{Exit, Problem, Result};
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 /// Held-out steps may be off by this share. It is what `foretoken profile` allows its line, and a third of what a good
 /// draft length brings: costs that are further off decide wrongly. The sum of many steps is held to it, not each step:
@@ -20,45 +20,6 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Of a calibration with costs.
-    pub fn of(c: &Calibration) -> Verdict {
-        if let Some(why) = c.asynchronous() {
-            return Verdict { trusted: Some(false), why };
-        }
-        if c.rows.len() < FEW {
-            let why = format!("the costs are fitted to {} steps, and {FEW} are needed to judge them", c.rows.len());
-            return Verdict { trusted: None, why };
-        }
-        let (later, runs) = (&c.held_out.by_time, &c.held_out.by_run);
-        let mut held: Vec<(String, Error)> = Vec::new();
-        if later.steps > 0 {
-            held.push(("later steps".into(), *later));
-        }
-        held.extend(runs.iter().map(|(run, e)| (format!("run {} by the others", c.name_of(*run)), *e)));
-        let off: Vec<String> = held
-            .iter()
-            .filter(|(_, e)| !within(e.bias))
-            .map(|(what, e)| format!("{what}: off by {}", share(e.bias)))
-            .collect();
-        if !off.is_empty() {
-            let why = format!("{} (at most {:.0} % is trusted)", off.join(", "), 100.0 * TRUSTED);
-            return Verdict { trusted: Some(false), why };
-        }
-        if held.is_empty() {
-            return Verdict { trusted: None, why: "nothing could be held out to judge the costs by".into() };
-        }
-        let worst = |errors: &mut dyn Iterator<Item = f64>| 100.0 * errors.map(f64::abs).fold(0.0, f64::max);
-        let mut parts = Vec::new();
-        if later.steps > 0 {
-            parts.push(format!("later steps within {:.1} %", worst(&mut [later.bias].into_iter())));
-        }
-        parts.push(match runs.len() {
-            0 => "no run could be held out".to_owned(),
-            _ => format!("runs it has not seen within {:.1} %", worst(&mut runs.iter().map(|(_, e)| e.bias))),
-        });
-        Verdict { trusted: Some(true), why: format!("{}: {}", c.covers(), parts.join(", ")) }
-    }
-
     /// Of live runs that were predicted by the runs of other cells.
     pub fn of_live(runs: &[HeldOutRun]) -> Verdict {
         let parts = |r: &HeldOutRun| [("target", r.target), ("draft", r.draft)];
@@ -94,6 +55,20 @@ impl Verdict {
         }
     }
 
+    /// The exit code of a calibration that was written to `folder`.
+    ///
+    /// # Errors
+    /// The calibration is not trusted.
+    pub fn judge(&self, folder: &Path) -> Result<()> {
+        if self.trusted != Some(false) {
+            return Ok(());
+        }
+        let message = format!("{} is written, but the calibration is {}", folder.display(), self.in_words());
+        Err(Problem::new(Exit::Negative, message).help(
+            "observe again on a machine on which nothing else runs, each load for longer, and calibrate on all runs",
+        ))
+    }
+
     /// Why it is not to be trusted.
     pub fn distrust(&self) -> Option<String> {
         (self.trusted != Some(true)).then(|| format!("the calibration is {}", self.in_words()))
@@ -101,23 +76,13 @@ impl Verdict {
 }
 
 /// Is a number this near to what was measured? One that is no number is not.
-fn within(error: f64) -> bool {
+pub(crate) fn within(error: f64) -> bool {
     error.abs() <= TRUSTED
 }
 
-fn share(error: f64) -> String {
+/// A signed share in per cent.
+pub(crate) fn share(error: f64) -> String {
     format!("{:+.1} %", 100.0 * error)
-}
-
-impl Calibration {
-    /// What its costs are of: draft lengths, and the requests of a step.
-    fn covers(&self) -> String {
-        let lengths: Vec<String> = self.lengths().iter().map(u32::to_string).collect();
-        let alone = if self.separated { "" } else { " alone" };
-        let most = self.rows.iter().map(|r| r.decodes + r.prompts).max().unwrap_or(0);
-        let requests = if most == 1 { "1 request".to_owned() } else { format!("up to {most} requests") };
-        format!("K = {}{alone}, steps of {requests}", lengths.join(", "))
-    }
 }
 
 #[cfg(test)]

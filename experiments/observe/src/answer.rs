@@ -1,7 +1,6 @@
 //! One request: sent, and its answer read chunk by chunk as it comes.
 
-use crate::bounded::{self, beginning, too_long};
-use crate::client::chain;
+use crate::bounded::{self, beginning, chain, too_long};
 use eventsource_stream::{EventStreamError, Eventsource};
 use foretoken_observed::recording::{Ended, Failure, Tokens};
 use futures_util::StreamExt;

@@ -1,6 +1,5 @@
 //! Bodies of answers, read up to a limit: a server may send without end.
 
-use crate::client::chain;
 use reqwest::Response;
 
 /// Most bytes of a list of models, of a version, and of what a server says when it refuses.
@@ -44,4 +43,18 @@ async fn read(response: &mut Response, most: usize) -> Result<(Vec<u8>, bool), S
         }
     }
     Ok((bytes, false))
+}
+
+/// An error with what caused it.
+pub fn chain(e: &dyn std::error::Error) -> String {
+    let mut text = e.to_string();
+    let mut cause = e.source();
+    while let Some(inner) = cause {
+        let said = inner.to_string();
+        if !text.contains(&said) {
+            text += &format!(": {said}");
+        }
+        cause = inner.source();
+    }
+    text
 }

@@ -1,6 +1,6 @@
 //! The connection to a server: its address, its key, and what can be asked of it besides completions.
 
-use crate::bounded::{self, whole};
+use crate::bounded::{self, chain, whole};
 use foretoken_observed::recording::{Sample, Server};
 use foretoken_spec::problem::{Problem, Result};
 use reqwest::{Certificate, RequestBuilder, Response, StatusCode, Url};
@@ -160,20 +160,6 @@ fn base(url: &str) -> Result<Url> {
     let path = format!("{}/", path.strip_suffix("/v1").unwrap_or(path));
     base.set_path(&path);
     Ok(base)
-}
-
-/// An error with what caused it.
-pub fn chain(e: &dyn std::error::Error) -> String {
-    let mut text = e.to_string();
-    let mut cause = e.source();
-    while let Some(inner) = cause {
-        let said = inner.to_string();
-        if !text.contains(&said) {
-            text += &format!(": {said}");
-        }
-        cause = inner.source();
-    }
-    text
 }
 
 trait Json {

@@ -1,6 +1,7 @@
 //! Notes on an observed run: what the server did not say, and what spoils the run's numbers.
 
-use crate::bounds::{answer_tokens, doubts};
+use crate::bounds::answer_tokens;
+use crate::doubts::doubts;
 use crate::recording::{Ended, Ending, Event, Failure, Recording};
 use crate::request::Answer;
 use crate::run::ObservedRun;

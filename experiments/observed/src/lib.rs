@@ -2,6 +2,7 @@
 //! benchmarks write. It reads and knows no network; `foretoken observe` records.
 
 pub mod bounds;
+mod doubts;
 pub mod findings;
 pub mod foreign;
 pub mod metrics;

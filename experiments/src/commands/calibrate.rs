@@ -6,9 +6,8 @@ use foretoken_calibrate::calibration::Calibration;
 use foretoken_calibrate::foreign::{self, Foreign};
 use foretoken_calibrate::kept::{EXPERIMENT, FOUND, PAGE};
 use foretoken_calibrate::source;
-use foretoken_calibrate::verdict::Verdict;
 use foretoken_run::cells::TAPES;
-use foretoken_spec::problem::{Exit, Problem, Result};
+use foretoken_spec::problem::{Problem, Result};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -46,20 +45,7 @@ pub fn run(args: &CalibrateArgs) -> Result<()> {
     if calibration.cost.is_some() {
         eprintln!("to simulate it: foretoken run {}", args.output.join(EXPERIMENT).display());
     }
-    calibration.verdict.as_ref().map_or(Ok(()), |verdict| judge(verdict, &args.output))
-}
-
-/// The exit code of a calibration that was written to `folder`.
-///
-/// # Errors
-/// It is not trusted.
-pub fn judge(verdict: &Verdict, folder: &Path) -> Result<()> {
-    if verdict.trusted != Some(false) {
-        return Ok(());
-    }
-    let message = format!("{} is written, but the calibration is {}", folder.display(), verdict.in_words());
-    Err(Problem::new(Exit::Negative, message)
-        .help("observe again on a machine on which nothing else runs, each load for longer, and calibrate on all runs"))
+    calibration.verdict.as_ref().map_or(Ok(()), |verdict| verdict.judge(&args.output))
 }
 
 /// A folder, or a recording; everything else is another tool's.

@@ -1,10 +1,10 @@
 //! `foretoken calibrate` of live runs: a profile from the times of the very passes that were served.
 
-use super::calibrate::judge;
 use super::print;
 use crate::cli::{CalibrateArgs, Format};
+use foretoken_calibrate::held_out::HeldOutRun;
 use foretoken_calibrate::kept::{FOUND, Input, PROFILE};
-use foretoken_calibrate::live::{HeldOutRun, LiveCalibration, LiveFound};
+use foretoken_calibrate::live::{LiveCalibration, LiveFound};
 use foretoken_calibrate::verdict::Verdict;
 use foretoken_live::learned::Learned;
 use foretoken_live::validate::{Recording, Runs, Tapes, paces, usual_of, usual_passes};
@@ -60,7 +60,7 @@ pub fn run(args: &CalibrateArgs) -> Result<()> {
     calibration.profile.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
     eprintln!("calibration: {}", args.output.join(FOUND).display());
     eprintln!("to predict another run: foretoken validate DIR --profile {}", args.output.join(PROFILE).display());
-    judge(&calibration.found.verdict, &args.output)
+    calibration.found.verdict.judge(&args.output)
 }
 
 /// The live runs of a folder, at the pace of `probes`, which are the first folder's that was probed.

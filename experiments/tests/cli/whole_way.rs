@@ -27,22 +27,25 @@ requests = 40
 warm_up_requests = 1
 "#;
 
+/// What a server says it runs, and its draft length by requests in flight.
+type Server = (&'static str, fn(usize) -> u32);
+
 /// A way in which requests come, and a server drafts.
 struct Kind {
     name: &'static str,
     /// What differs from the experiment.
     sets: &'static [&'static str],
-    /// The servers that are observed: what each says it runs, and its draft length by requests in flight.
-    servers: &'static [(&'static str, fn(usize) -> u32)],
+    /// The servers that are observed.
+    servers: &'static [Server],
     /// The load as `recommend` names it.
     load: &'static str,
     /// What stands in the experiment that `calibrate` wrote.
     written: &'static [&'static str],
 }
 
-const PLAIN: (&str, fn(usize) -> u32) = ("{ autoregressive = {} }", |_| 0);
-const ONE: (&str, fn(usize) -> u32) = ("{ fixed = { k = 1 } }", |_| 1);
-const THREE: (&str, fn(usize) -> u32) = ("{ fixed = { k = 3 } }", |_| 3);
+const PLAIN: Server = ("{ autoregressive = {} }", |_| 0);
+const ONE: Server = ("{ fixed = { k = 1 } }", |_| 1);
+const THREE: Server = ("{ fixed = { k = 3 } }", |_| 3);
 const TABLE: (&str, fn(usize) -> u32) =
     ("{ vllm-dynamic = { num_speculative_tokens_per_batch_size = [[1, 1, 3], [2, 4, 1]] } }", |n| {
         if n > 1 { 1 } else { 3 }

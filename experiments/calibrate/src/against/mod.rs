@@ -12,22 +12,9 @@ pub use comparison::{Against, BOUND, BOUND_TTFT, Cell, DECIDED, HeldOutNumbers, 
 
 use crate::kept::Kept;
 use crate::replay::replay;
-use crate::source::Source;
-use foretoken_observed::recording::Recording;
+use crate::source::{Source, load};
 use foretoken_spec::problem::Result;
 use std::collections::BTreeMap;
-
-/// The load of a run, in words: what its repeats share.
-pub(crate) fn load(recording: &Recording) -> String {
-    match recording.head.clients {
-        Some(clients) => format!("closed {clients}"),
-        None => {
-            let last = recording.head.asked.last().map_or(0.0, |a| a.due.as_s());
-            let rate = if last > 0.0 { recording.head.asked.len() as f64 / last } else { 0.0 };
-            format!("open {rate:.2} req/s, seed {}", recording.head.seed)
-        }
-    }
-}
 
 /// Where a load stands among others: closed loops by their clients, open traffic by its rate.
 fn place(load: &str) -> (&str, f64) {

@@ -13,11 +13,6 @@ impl Document {
         found.into_iter().map(|(_, path)| path).collect()
     }
 
-    /// The value at a path as plain TOML.
-    pub fn value_at(&self, path: &Path) -> Option<toml::Value> {
-        Document { sources: Vec::new(), root: self.get(path)?.clone() }.read().ok()
-    }
-
     /// Removes all items but one from a list.
     pub fn keep_item(&mut self, list: &Path, index: usize) {
         if self.get(list).is_some()

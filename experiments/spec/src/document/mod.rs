@@ -119,6 +119,11 @@ impl Document {
         source.is_some_and(|s| s.name.starts_with(SET))
     }
 
+    /// The value at a path as plain TOML.
+    pub fn value_at(&self, path: &Path) -> Option<toml::Value> {
+        Document { sources: Vec::new(), root: self.get(path)?.clone() }.read().ok()
+    }
+
     /// The string at a path.
     pub fn text_at(&self, path: &Path) -> Option<String> {
         match self.get(path)?.get_ref() {
