@@ -72,7 +72,7 @@ pub trait Definition {
     /// How the policy differs from the published artefact, and why.
     fn differences(&self) -> &'static str;
 
-    /// Colour and marker in figures. `usual` comes from the table of policies.
+    /// Colour and marker in figures: `usual`, from the table of policies, unless the policy's settings choose another.
     fn look(&self, usual: Look) -> Look {
         usual
     }

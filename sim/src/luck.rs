@@ -14,7 +14,7 @@ pub enum Stream {
     Confidence = 2,
     /// The confidence of a draft token off the path, keyed by round start and depth.
     OffPath = 3,
-    /// A property of the whole request, such as its acceptance rate or its category.
+    /// The stream of draws that are made once a request, such as its acceptance rate.
     Request = 4,
     /// Residual noise of a forward pass, keyed by step.
     Noise = 5,

@@ -16,8 +16,8 @@ const FEW: usize = 5;
 /// next step.
 const RESOLUTION: f64 = 1e-4;
 
-/// The way, seconds: the median over requests that came to an idle server, less the host's part of a step; `None`
-/// where there were too few.
+/// Seconds between client and scheduler (HTTP, tokenizer, processes): the median over requests that came to an idle
+/// server, minus the host's part of a step. `None` if fewer than `FEW` requests did.
 pub fn frontend_s(sources: &[Source], host_s: f64) -> Option<f64> {
     let ways: Vec<f64> =
         sources.iter().flat_map(|s| s.run.answers.iter().filter_map(|a| way(a, &s.run.steps))).collect();

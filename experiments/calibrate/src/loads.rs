@@ -54,7 +54,7 @@ pub const TRACES: &str = "traces";
 const NEAR: f64 = 0.05;
 
 impl Calibration {
-    /// The observed loads: closed loops by their clients, then the others by their rate.
+    /// The observed loads: closed loops sorted by clients, then open loads sorted by rate.
     pub fn loads(&self) -> Vec<ObservedLoad> {
         let mut groups: Vec<Vec<usize>> = Vec::new();
         for at in 0..self.sources.len() {

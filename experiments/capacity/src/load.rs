@@ -112,7 +112,7 @@ impl Load {
         self.rate * self.base[self.base.len() - 1].as_s() / LONGEST_S
     }
 
-    /// The rate that the experiment itself has.
+    /// The rate of the experiment's own arrivals, before the search scales them.
     pub fn own_rate(&self) -> f64 {
         self.rate
     }

@@ -78,9 +78,9 @@ impl Variant {
 /// Which engine settings the file leaves to the hardware.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Derived {
-    /// `engine.num_gpu_blocks`
+    /// Is `engine.num_gpu_blocks` derived from the hardware?
     pub num_gpu_blocks: bool,
-    /// `engine.draft_kv`
+    /// Is `engine.draft_kv` derived from the hardware?
     pub draft_kv: bool,
 }
 

@@ -11,7 +11,7 @@ const HARDWARE: &str = "Hardware";
 /// Tables that may be left out when a real server is observed.
 const UNKNOWN_OF_A_SERVER: [&str; 2] = ["hardware", "acceptance"];
 
-/// Widest line of the schema's text; longer values are broken.
+/// Most characters of a line of the schema's text. A longer value is written over several lines.
 const WIDTH: usize = 240;
 
 /// The schema, JSON Schema 2020-12.

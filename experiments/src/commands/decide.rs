@@ -157,7 +157,7 @@ fn learn(policy: &mut dyn SpecPolicy, accepted: &[u32]) {
     let n = accepted.len();
     let columns = Columns::new(vec![1; n], MAX_SPEC_LEN, f64::INFINITY);
     policy.propose(&columns.view(n), &mut DraftPlan { draft_len: vec![0; n], ..DraftPlan::default() });
-    // How much was drafted is not known: enough, for all.
+    // The history has accepted counts only. The longest draft is assumed, so that no count exceeds its draft.
     let drafted = vec![MAX_SPEC_LEN; n];
     policy.observe(&StepOutcome {
         ids: &columns.ids,

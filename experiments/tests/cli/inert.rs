@@ -100,7 +100,7 @@ fn the_check_changes_nothing_but_what_it_says() {
     let (with, without) =
         (all("with", &["--check-settings", "always"]), all("without", &["--check-settings", "never"]));
     assert!(with == without, "results depend on whether they were looked at again");
-    // Cells that are there say what was swept in vain at no cost.
+    // Finished cells show which swept keys changed nothing; that costs no further run.
     let json: Value = serde_json::from_slice(&std::fs::read(place.path("without/report.json")).unwrap()).unwrap();
     assert_eq!(named(&json), ["acceptance.ranks"]);
 }

@@ -5,7 +5,7 @@ use crate::support::Place;
 use foretoken_tests::stub::{Completion, Reply, Request, Stub, aside};
 use serde_json::{Value, json};
 
-/// A server that answers like any other, but at one path.
+/// A server that gives `reply` at `path` and answers as usual elsewhere.
 fn but(path: &'static str, reply: Reply) -> Stub {
     Stub::start(move |r| match r.path == path {
         true => reply.clone(),

@@ -107,7 +107,7 @@ fn of_a_log_as_it_should_be_nothing_is_said() {
 #[test]
 fn a_log_that_grows_without_end_is_read_up_to_a_limit() {
     let place = Place::holding(&plain());
-    // No line ends: what a limit must hold is the memory.
+    // The log has no line end, so the reader must bound its memory.
     let server = logging(&place, |_| "x".repeat(1 << 20));
     let out = observe(&place, &server.url("127.0.0.1"), &["--step-log", "server.log"]);
     assert!(out.status.success(), "{}", stderr(&out));

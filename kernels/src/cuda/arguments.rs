@@ -56,7 +56,7 @@ impl<T> Out<T> {
     }
 }
 
-/// A type of an argument.
+/// A Rust type that can be an argument of a kernel.
 trait Field {
     fn name() -> String;
 }

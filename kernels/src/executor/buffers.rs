@@ -63,7 +63,7 @@ pub(super) struct Verifying {
     pub(super) parents: Vec<u32>,
     /// The tree node of each entry of `tokens`.
     pub(super) nodes: Vec<u32>,
-    /// For each node of the present tree: its index among the kept nodes.
+    /// For each node of the current draft tree: its index among the nodes that `select` kept.
     pub(super) kept: Vec<u32>,
     pub(super) pass_tokens: Vec<u32>,
     pub(super) pass_parents: Vec<u32>,

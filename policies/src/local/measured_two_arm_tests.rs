@@ -1,4 +1,4 @@
-//! Tests of [`super`]: warm-up, adoption, breaking off and waiting, by hand.
+//! Tests of [`super`] on examples computed by hand: warm-up, adopting an arm, ending a trial early, and waiting.
 
 use super::*;
 use crate::testing::outcome;

@@ -71,7 +71,8 @@ impl Depths {
 #[derive(Clone, Copy, Debug)]
 pub struct Estimate {
     belief: Belief,
-    /// Draft prefill, and with always-extend every gap. Part of draft pass 1, or a pass by itself in a step without
+    /// Tokens that the draft runs over beside its drafts: its share of the prompts and, if the engine always extends
+    /// the draft's KV, all catch-up tokens. They are part of the first draft pass, or a pass of their own without
     /// drafts.
     riders: PassShape,
     passes: u32,

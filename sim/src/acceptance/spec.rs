@@ -208,7 +208,7 @@ fn without_recording(workload: &Workload) -> Option<usize> {
     (0..workload.len()).find(|&i| workload.recording.get(i).is_none_or(|&r| r == u32::MAX))
 }
 
-/// The parts that all sources share.
+/// Settings that all acceptance sources share.
 struct Common {
     confidence: ConfidenceModel,
     ranks: RankLaw,

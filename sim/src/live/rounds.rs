@@ -132,7 +132,7 @@ impl<'a> RecordedRounds<'a> {
         entries.binary_search_by_key(&start, |e| e.round.start).ok().map(|at| &entries[at])
     }
 
-    /// The nodes of a round's tree, each with its path key.
+    /// The nodes of a round's draft tree, each with a key of the path that leads to it.
     fn tree(&self, entry: &Entry) -> &[(TracedNode, u64)] {
         &self.nodes[entry.nodes..][..entry.round.nodes as usize]
     }

@@ -167,7 +167,7 @@ pub struct Order {
     pub load: String,
     /// Lengths, the fastest first, as observed.
     pub observed: Vec<u32>,
-    /// The same as predicted.
+    /// Lengths, the fastest first, as predicted.
     pub predicted: Vec<u32>,
     /// Pairs of lengths that lie further apart than their repeats do.
     pub told_apart: usize,

@@ -1,4 +1,4 @@
-//! The answer.
+//! The advice that `recommend` gives, as data.
 
 use super::at_load::AtLoad;
 use super::break_even::BreakEven;

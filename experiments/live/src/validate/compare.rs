@@ -30,7 +30,7 @@ pub struct Row {
     pub learned: Option<f64>,
     /// Error of `recorded` against the mean of the live values.
     pub recorded_error: Option<f64>,
-    /// Error of `modelled` against the mean of the live values.
+    /// `modelled` over the mean of the live values, minus 1; `None` where one of them is absent.
     pub modelled_error: Option<f64>,
     /// Error of `learned` against the mean of the live values.
     pub learned_error: Option<f64>,

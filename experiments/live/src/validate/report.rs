@@ -64,7 +64,7 @@ pub struct Validation {
     pub undecided: Vec<Undecided>,
     /// Errors of passes by kind, over all cells.
     pub regions: Vec<RegionError>,
-    /// The same, each cell predicted with costs learned from the other cells' live runs.
+    /// Errors of passes by kind, each cell predicted with costs learned from the other cells' live runs.
     pub learned_regions: Vec<RegionError>,
     /// Every bound, and whether it is kept.
     pub checks: Vec<Check>,
@@ -201,7 +201,7 @@ impl Compared<'_> {
         })
     }
 
-    /// The report of a cell without a piece that counts; `None` if no piece was begun.
+    /// The report of a cell (a policy at a load) of which no piece may be used; `None` if no piece was begun.
     fn undecided(&self, entry: &RunEntry, pieces: Vec<PieceReport>) -> Option<Undecided> {
         let probed = !self.runs.probed.is_empty() && !pieces.is_empty();
         let policy = self.plan.policies.get(entry.policy).filter(|_| probed)?.spec.label();

@@ -18,7 +18,7 @@ pub struct Slices {
 }
 
 impl Slices {
-    /// Starts a profile without visits.
+    /// An empty profile for `setup`: no slice is measured yet.
     pub fn new(setup: Setup) -> Slices {
         Slices { stops: setup.stops(), setup, visits: Vec::new(), wall: Duration::ZERO, begun: CpuTime::now() }
     }

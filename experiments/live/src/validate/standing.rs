@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct PieceReport {
     /// Names of the piece's tapes.
     pub tapes: Vec<String>,
-    /// Whether the piece counts.
+    /// Whether the piece is part of the validation's numbers, or why not.
     pub standing: Standing,
     /// Relative difference between its probes; absent if not all of them were made.
     pub spread: Option<f64>,

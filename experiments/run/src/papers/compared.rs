@@ -96,7 +96,8 @@ fn stated(stated: &Stated) -> Option<Measured> {
     }
 }
 
-/// The difference, and whether it counts as agreement.
+/// How far ours is outside the paper's range, relative (of shares, as a ratio of 1 + share), and whether it agrees.
+/// `None` where there is no value to compare with.
 fn compare(paper: &Measured, ours: &Measured, share: bool) -> (Option<f64>, Option<bool>) {
     match (paper, ours) {
         (Measured::Policies(theirs), Measured::Policies(ours)) => {

@@ -212,8 +212,8 @@ impl<'a> KvCacheManager<'a> {
         self.give_back(r, 0);
     }
 
-    /// [`free`](Self::free) for a request that has ended. No other request can hit the tokens that it decoded, so its
-    /// blocks are not registered; they are still freed in vLLM's order.
+    /// [`free`](Self::free) for a request that has ended. Its blocks are not registered for prefix
+    /// caching: simulated prompts never repeat decoded tokens. They are freed in vLLM's order.
     pub fn free_finished(&mut self, r: &mut RunningRequest) {
         let full = if self.caching { self.cacheable_blocks(r, r.num_cacheable_tokens) } else { 0 };
         self.give_back(r, full);

@@ -1,4 +1,4 @@
-//! Small worlds for tests: coin-flip truth, linear time, and policies that draft at random.
+//! Small random simulations for tests: independent acceptance, linear costs, and policies with random lengths.
 
 use crate::acceptance::{AcceptanceSpec, PromptLookup, RankLaw, Rates};
 use crate::engine::{ByPolicy, Engine, NoDraft, Order, Rules, SpeculativeConfig};
