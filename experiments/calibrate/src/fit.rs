@@ -29,8 +29,8 @@ const ROUNDS: usize = 3;
 /// twenty times the target's would be of no use to anybody.
 const LEAST_SHARE: f64 = 0.05;
 
-/// Draft passes are told apart from the target's where the draft's share of a step is known within this (one standard
-/// error). Drafting pays or does not pay by some tens of per cent of a step.
+/// Largest standard error of the draft's share of a step at which a fit separates draft passes from target passes.
+/// Drafting pays or does not pay by some tens of per cent of a step.
 const KNOWN: f64 = 0.10;
 
 /// Of a column this share may be left over by rounding alone.
@@ -46,7 +46,7 @@ pub struct CostFit {
     pub batched: Vec<(u64, f64)>,
     /// Seconds a token of context that the target reads.
     pub alpha_s: f64,
-    /// A draft pass; free where it is not told apart from the target's.
+    /// A draft pass; free where the fit does not separate draft passes from target passes.
     pub draft: Coefficients,
     /// Host time between steps, seconds: the mean.
     pub host_s: f64,

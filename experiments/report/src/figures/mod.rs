@@ -1,7 +1,7 @@
 //! The figures of a report, each one SVG file. The list is here; each kind is drawn in a file of its own.
 //!
 //! Deterministic: no font is read, no clock, no map is walked. A policy has one colour, dash and marker everywhere;
-//! what would look like another in a report is told apart from it (`view.rs`).
+//! where two policies of a report would look alike, one of them gets another dash and marker (`view.rs`).
 
 mod acceptance;
 mod against;
