@@ -19,6 +19,7 @@ pub mod look;
 pub mod luck;
 pub mod metrics;
 pub mod oracle;
+pub mod pair;
 pub mod patience;
 pub mod policy;
 pub mod scripted;
@@ -44,6 +45,7 @@ pub use latency::{Coefficients, ContextReads, Drafting, LatencyModel, Linear, Pa
 pub use luck::{Luck, Stream};
 pub use metrics::{Outcome, RequestRecords, StepRecord, Summary, Totals};
 pub use oracle::{OraclePolicy, Truth};
+pub use pair::Pair;
 pub use patience::Patience;
 pub use policy::{
     BatchView, Candidate, ChunkTotals, Continue, DraftLimits, DraftPlan, DraftShape, Explanation, SpecPolicy,

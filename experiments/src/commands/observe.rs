@@ -2,8 +2,8 @@
 
 use super::print;
 use crate::cli::{Format, ObserveArgs};
-use foretoken_observe::client::Client;
-use foretoken_observe::run::{Observed, Site, observe};
+use foretoken_observer::client::Client;
+use foretoken_observer::run::{Observed, Site, observe};
 use foretoken_run::cells::{Folder, Mode, OBSERVED_JSON, assemble};
 use foretoken_run::complete::keep_report;
 use foretoken_run::plan::Plan;

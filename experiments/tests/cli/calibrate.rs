@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// Twelve requests of three clients on vLLM 0.32 for CPUs, with drafts of this length.
 fn recording(k: u32) -> String {
-    let name = format!("observed/fixtures/vllm-0.32-k{k}.obs");
+    let name = format!("../recordings/fixtures/vllm-0.32-k{k}.obs");
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name).display().to_string()
 }
 

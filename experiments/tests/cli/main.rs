@@ -17,7 +17,7 @@ mod hostile;
 mod inert;
 mod interrupted;
 #[allow(dead_code, reason = "the laws of other tests")]
-#[path = "../../calibrate/src/synthetic.rs"]
+#[path = "../../../calibrate/src/synthetic.rs"]
 mod law;
 mod live;
 mod observe;

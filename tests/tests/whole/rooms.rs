@@ -37,9 +37,9 @@ const MOST: usize = 1;
 /// Crates with larger bounds, and the reason.
 const BOUNDS: [(&str, usize, &str); 4] = [
     ("policies", 4, "a policy from another crate gets a row like the table's, and a look that no row has"),
-    ("experiments/spec", 3, "a document, its leaves and its sweeps are one type in three files"),
-    ("experiments/run", 3, "the lanes and steps of a timeline share its names"),
-    ("experiments/live", 2, "a tape is rebuilt from its head and tail"),
+    ("spec", 3, "a document, its leaves and its sweeps are one type in three files"),
+    ("run", 3, "the lanes and steps of a timeline share its names"),
+    ("live", 2, "a tape is rebuilt from its head and tail"),
 ];
 
 /// A crate of the workspace, with its measurements.

@@ -1,0 +1,214 @@
+//! What the draft got right, from the rounds of observed runs: a truth table, and rates by position in a round.
+//!
+//! A round of K drafts that accepted a of them shows a right positions and, where a < K, a wrong one. Where a = K
+//! no draft was made at the next position: the round is censored there, which is no failure and no success. Deeper
+//! positions than the longest K were never seen and are extrapolated.
+
+use crate::foreign::Foreign;
+use crate::source::Source;
+use foretoken_recordings::request::{Answer, Rounds};
+use foretoken_sim::Recording;
+use foretoken_traces::truth::{ObservedTruth, RecordedModel, RecordedOutput, TruthHeader, TruthTable};
+
+/// Positions to which the rates are extrapolated.
+const DEEPEST: usize = 16;
+
+/// Acceptance at one position of a round.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Position {
+    /// From 1.
+    pub position: usize,
+    /// Rounds that drafted it and accepted everything before it.
+    pub reached: u64,
+    /// Of these, those that accepted it.
+    pub accepted: u64,
+    /// P(accepted | reached): observed, or extrapolated where nothing was drafted.
+    pub rate: f64,
+    /// Was it extrapolated?
+    pub extrapolated: bool,
+}
+
+/// What is known of acceptance.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Acceptance {
+    /// By position.
+    pub positions: Vec<Position>,
+    /// Request by request; `None` where no server told its rounds.
+    pub table: Option<TruthTable>,
+    /// Answers whose rounds are known from the first to the last.
+    pub whole: usize,
+    /// Answers with rounds of which some are missing: their positions in the answer are not known.
+    pub broken: usize,
+}
+
+impl Acceptance {
+    /// Of observed runs. `None` where nothing was drafted.
+    pub fn of(sources: &[Source], foreign: &[Foreign]) -> Option<Acceptance> {
+        let mut counts = vec![(0u64, 0u64); DEEPEST];
+        let mut lengths: Vec<u32> = Vec::new();
+        let (mut whole, mut broken) = (0, 0);
+        let mut families: Vec<String> = Vec::new();
+        let mut outputs: Vec<RecordedOutput> = Vec::new();
+        for source in sources {
+            let mut told = false;
+            for answer in &source.run.answers {
+                let Some(rounds) = answer.rounds.as_ref().filter(|r| !r.drafted.is_empty()) else { continue };
+                told = true;
+                count(rounds, &mut counts, &mut lengths);
+                if !answer.rounds_are_whole() {
+                    broken += 1;
+                    continue;
+                }
+                whole += 1;
+                let category = source.recording.head.categories.get(usize::from(answer.asked.category));
+                let family = index_of(&mut families, category.map_or("all", String::as_str));
+                outputs.push(RecordedOutput::observed(family, answer.prompt_len().max(1), &bits(answer, rounds)));
+            }
+            if !told && let Some(by_count) = source.run.metrics.rounds_of_one_length() {
+                let k = by_count.len() as u32 - 1;
+                lengths.push(k);
+                by_count.iter().zip(0..).for_each(|(&n, a)| count_rounds(k, a, n, &mut counts));
+            }
+        }
+        for &(drafted, accepted, rounds) in foreign.iter().flat_map(|f| &f.rounds) {
+            lengths.push(drafted);
+            count_rounds(drafted, accepted, rounds, &mut counts);
+        }
+        if counts[0].0 == 0 {
+            return None;
+        }
+        lengths.sort_unstable();
+        lengths.dedup();
+        let positions = extrapolated(&counts);
+        let table = (!outputs.is_empty()).then(|| table(sources, families, outputs, lengths, &positions));
+        Some(Acceptance { positions, table, whole, broken })
+    }
+
+    /// P(accepted | reached) by position, extrapolated ones included.
+    pub fn hazards(&self) -> Vec<f64> {
+        self.positions.iter().map(|p| p.rate).collect()
+    }
+}
+
+fn index_of(families: &mut Vec<String>, name: &str) -> u16 {
+    let at = families.iter().position(|f| f == name).unwrap_or_else(|| {
+        families.push(name.to_owned());
+        families.len() - 1
+    });
+    at as u16
+}
+
+/// Counts rounds by position. The last one of an answer may have been cut by its end, so that what it did not accept
+/// says nothing.
+fn count(rounds: &Rounds, counts: &mut [(u64, u64)], lengths: &mut Vec<u32>) {
+    let all = rounds.drafted.iter().zip(&rounds.accepted);
+    for (&drafted, &accepted) in all.take(rounds.drafted.len() - 1) {
+        lengths.push(drafted);
+        count_rounds(drafted, accepted, 1, counts);
+    }
+}
+
+/// Adds `rounds` rounds of `drafted` tokens with `accepted` accepted. Positions behind the first rejection do not
+/// count.
+fn count_rounds(drafted: u32, accepted: u32, rounds: u64, counts: &mut [(u64, u64)]) {
+    for (position, count) in (0..drafted.min(accepted + 1)).zip(counts) {
+        count.0 += rounds;
+        count.1 += if position < accepted { rounds } else { 0 };
+    }
+}
+
+/// Whether the draft was right at each position of an answer. The first comes from the prompt and is never drafted;
+/// behind the last round nothing is known.
+fn bits(answer: &Answer, rounds: &Rounds) -> Vec<Option<bool>> {
+    let mut bits = vec![None];
+    let tokens = answer.tokens() as usize;
+    for (&drafted, &accepted) in rounds.drafted.iter().zip(&rounds.accepted) {
+        bits.extend(std::iter::repeat_n(Some(true), accepted as usize));
+        // Where every draft was accepted, the next position was not drafted.
+        bits.push((accepted < drafted).then_some(false));
+    }
+    // The last round may stand over the end; that its token was wrong is not known there.
+    let over = bits.len() > tokens;
+    bits.resize(tokens, None);
+    if over
+        && let Some(last) = bits.last_mut()
+        && *last == Some(false)
+    {
+        *last = None;
+    }
+    bits
+}
+
+/// What a request was seen to accept, as a recording.
+pub fn own_recording(answer: &Answer) -> Recording {
+    let bits = match answer.rounds.as_ref().filter(|_| answer.rounds_are_whole()) {
+        Some(rounds) => bits(answer, rounds),
+        None => vec![None; answer.tokens().max(1) as usize],
+    };
+    let one = RecordedOutput::observed(0, answer.prompt_len().max(1), &bits);
+    foretoken_traces::truth::observed_recording(&one)
+}
+
+/// The rates by position: observed ones, and beyond the last of these what they tend to.
+///
+/// A round that got far is one of an easy text, so rates rise with depth and level off. Beyond the last observed
+/// position the differences go on as a geometric row, by the ratio of the last two, held between 0 and 1/2; with
+/// fewer than three the last rate stays.
+fn extrapolated(counts: &[(u64, u64)]) -> Vec<Position> {
+    // One of each is added, so that a position that was seen a few times is neither sure nor impossible.
+    let observed = counts.iter().take_while(|c| c.0 > 0);
+    let rates: Vec<f64> = observed.map(|&(n, a)| (a as f64 + 1.0) / (n as f64 + 2.0)).collect();
+    let seen = rates.len();
+    let rise = match rates.as_slice() {
+        [.., a, b, c] if (b - a).abs() > 1e-9 => Some((c - b, ((c - b) / (b - a)).clamp(0.0, 0.5))),
+        _ => None,
+    };
+    let mut all: Vec<f64> = rates.clone();
+    let mut step = rise.map_or(0.0, |(last, ratio)| last * ratio);
+    while all.len() < counts.len() {
+        let next = (all[all.len() - 1] + step).clamp(0.0, 0.999);
+        all.push(next);
+        step *= rise.map_or(0.0, |(_, ratio)| ratio);
+    }
+    let position = |(i, rate): (usize, f64)| Position {
+        position: i + 1,
+        reached: counts[i].0,
+        accepted: counts[i].1,
+        rate,
+        extrapolated: i >= seen,
+    };
+    all.into_iter().enumerate().map(position).collect()
+}
+
+fn table(
+    sources: &[Source],
+    families: Vec<String>,
+    outputs: Vec<RecordedOutput>,
+    lengths: Vec<u32>,
+    positions: &[Position],
+) -> TruthTable {
+    let head = &sources[0].recording.head;
+    let model = |name: &str| RecordedModel { name: name.into(), dtype: "unknown".into(), digest: "unknown".into() };
+    let mut hasher = blake3::Hasher::new();
+    for source in sources {
+        hasher.update(source.digest.as_bytes());
+    }
+    TruthTable {
+        header: TruthHeader {
+            foretoken: env!("CARGO_PKG_VERSION").into(),
+            target: model(&head.model),
+            draft: model("the server's"),
+            device: format!("observed at {}", head.url),
+            prompts: format!("the prompts of {} observed runs", sources.len()),
+            prompts_digest: hasher.finalize().to_hex().to_string(),
+            temperature: head.temperature,
+            families,
+            observed: Some(ObservedTruth {
+                lengths,
+                hazards: positions.iter().map(|p| p.rate).collect(),
+                seen: positions.iter().filter(|p| !p.extrapolated).count(),
+            }),
+        },
+        outputs,
+    }
+}

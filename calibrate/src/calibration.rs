@@ -1,0 +1,312 @@
+//! A calibration: what observed runs and other tools' files say together of a server's costs, acceptance, settings
+//! and requests.
+
+use crate::acceptance::Acceptance;
+use crate::costs::{StepRow, rows};
+use crate::fit::{CostFit, tells_apart};
+use crate::foreign::Foreign;
+use crate::frontend::frontend_s;
+use crate::held_out::{Error, HeldOut};
+use crate::one_server;
+use crate::source::Source;
+use crate::verdict::{TRUSTED, Verdict, share, within};
+use foretoken_profiler::{CALIBRATED_VERSION, Calibrated, CalibratedModel, Range};
+use foretoken_recordings::bounds::max_model_len;
+use foretoken_sim::config::DeliverAt;
+use foretoken_sim::{ContextReads, EngineConfig};
+use foretoken_spec::problem::{Problem, Result};
+use std::collections::BTreeSet;
+
+/// What a calibration found.
+#[derive(Debug)]
+pub struct Calibration {
+    /// The runs it is made from.
+    pub sources: Vec<Source>,
+    /// The other files.
+    pub foreign: Vec<Foreign>,
+    /// The steps that the costs are fitted to.
+    pub rows: Vec<StepRow>,
+    /// The costs; `None` where nothing tells times of steps.
+    pub cost: Option<CostFit>,
+    /// How far they can be trusted.
+    pub held_out: HeldOut,
+    /// What drafts get right; `None` where nothing was drafted.
+    pub acceptance: Option<Acceptance>,
+    /// The engine's settings.
+    pub engine: EngineConfig,
+    /// The time between client and scheduler, seconds, where it could be seen.
+    pub frontend: Option<f64>,
+    /// Are draft passes told apart from verification? If not, the target's passes have all of the cost, and only the
+    /// observed lengths can be predicted.
+    pub separated: bool,
+    /// How far the costs may be trusted; `None` where nothing tells times of steps.
+    pub verdict: Option<Verdict>,
+    /// What the data cannot tell, and what spoils it: most serious first.
+    pub warnings: Vec<String>,
+}
+
+/// Above this share of busy time outside of steps, the times of steps are not the times of passes.
+const ASYNC: f64 = 0.5;
+/// A fit to fewer steps is a fit to noise.
+const FEW: usize = 100;
+
+impl Calibration {
+    /// Of these runs and files.
+    ///
+    /// # Errors
+    /// They say neither what steps cost nor what drafts get right.
+    pub fn of(sources: Vec<Source>, foreign: Vec<Foreign>) -> Result<Calibration> {
+        one_server::check(&sources)?;
+        let mut engine = engine(&sources);
+        let mut rows = rows(&sources, &engine);
+        rows.extend(foreign.iter().flat_map(|f| f.rows.iter().copied()));
+        let acceptance = Acceptance::of(&sources, &foreign);
+        if rows.is_empty() && acceptance.is_none() {
+            return Err(Problem::bad_input("these runs say neither what steps take nor what drafts get right").help(
+                "observe with --step-log FILE for the times of steps; the server must log them with times in microseconds \
+                 (VLLM_LOGGING_CONFIG_PATH=experiments/vllm-logging.json)",
+            ));
+        }
+        let free = (!rows.is_empty()).then(|| CostFit::to(&rows));
+        let separated = free.as_ref().is_some_and(|fit| tells_apart(&rows, fit.noise));
+        let fit_to = if separated { CostFit::to } else { CostFit::together };
+        let cost = free.map(|fit| if separated { fit } else { fit_to(&rows) });
+        let held_out = cost.as_ref().map(|fit| HeldOut::of(fit, &rows, fit_to)).unwrap_or_default();
+        let frontend = cost.as_ref().and_then(|fit| frontend_s(&sources, fit.host_s));
+        engine.frontend_s = frontend.unwrap_or(engine.frontend_s);
+        let mut c = Calibration {
+            sources,
+            foreign,
+            rows,
+            cost,
+            held_out,
+            acceptance,
+            engine,
+            frontend,
+            separated,
+            verdict: None,
+            warnings: vec![],
+        };
+        c.verdict = c.cost.is_some().then(|| c.judged());
+        c.warnings = c.warn();
+        Ok(c)
+    }
+
+    /// How what a step came from is called in tables.
+    pub fn name_of(&self, source: usize) -> String {
+        let foreign = || self.foreign.get(source - self.sources.len()).and_then(|f| f.path.file_name());
+        match self.sources.get(source) {
+            Some(observed) => observed.name(),
+            None => foreign().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+        }
+    }
+
+    /// The draft lengths of the steps with times.
+    pub fn lengths(&self) -> BTreeSet<u32> {
+        self.rows.iter().map(|r| r.k).collect()
+    }
+
+    fn warn(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        if self.cost.is_some() && !self.separated {
+            let lengths: Vec<String> = self.lengths().iter().map(u32::to_string).collect();
+            all.push(match lengths.as_slice() {
+                [zero] if zero == "0" => "nothing was drafted in any run with times of steps: what drafts cost is not known; observe K = 3 next, and until then nothing that drafts can be predicted".to_owned(),
+                _ => format!(
+                    "drafts and verification cannot be told apart: all runs drafted {}; the target's passes have all of the cost, and no other length can be predicted; observe K = {} next",
+                    lengths.join(", "),
+                    if self.lengths().contains(&0) { 3 } else { 0 }
+                ),
+            });
+        }
+        if self.cost.is_none() {
+            all.push("nothing tells what steps take: only acceptance and requests are calibrated".to_owned());
+        } else if self.rows.len() < FEW {
+            all.push(format!("the costs are fitted to {} steps only", self.rows.len()));
+        }
+        let batches: BTreeSet<u32> = self.rows.iter().map(|r| r.decodes).collect();
+        if self.cost.is_some() && batches.len() < 3 {
+            all.push("batches of one or two sizes only: what a request more costs is a guess; observe closed loops of 1, 4 and 8 clients".to_owned());
+        }
+        if self.cost.is_some() && self.frontend.is_none() {
+            all.push("no request came to an idle server: the time between client and scheduler is not known and counts as none, so that first tokens are predicted too early; observe a closed loop of one client".to_owned());
+        }
+        all.extend(self.asynchronous());
+        match &self.acceptance {
+            None => all.push("no run drafted: acceptance is not known".to_owned()),
+            Some(a) => {
+                if a.table.is_none() {
+                    all.push("acceptance is known by position in a round only, not request by request: start vLLM with --per-request-spec-decode-metrics detailed".to_owned());
+                }
+                if a.broken > 0 {
+                    all.push(format!("{} answers have steps without drafts, so that the positions of their rounds are not exact: they count by position in a round only", a.broken));
+                }
+                if a.positions[0].accepted == 0 {
+                    all.push("not one drafted token was ever accepted".to_owned());
+                }
+            }
+        }
+        let silent = |s: &&Source| s.k.is_none() && !s.run.answers.iter().any(|a| a.rounds.is_some());
+        let varying = self.sources.iter().filter(silent).count();
+        if varying > 0 {
+            all.push(format!(
+                "{varying} runs drafted several lengths, and their answers do not tell their rounds: /metrics alone does not tell what such runs accepted by position; start vLLM with --per-request-spec-decode-metrics detailed"
+            ));
+        }
+        all.extend(one_server::release_doubt(&self.sources));
+        for source in &self.sources {
+            let name = source.name();
+            all.extend(source.findings.iter().map(|f| format!("{name}: {f}")));
+            if let Some(overload) = backlog(source) {
+                all.push(format!("{name}: {overload}"));
+            }
+        }
+        for f in &self.foreign {
+            let name = f.path.display();
+            all.extend(f.notes.iter().map(|n| format!("{name} ({}): {n}", f.format)));
+        }
+        all
+    }
+
+    /// Steps of an asynchronous engine overlap: what their lines say is what was left to wait for.
+    pub(crate) fn asynchronous(&self) -> Option<String> {
+        let (mut inside, mut outside) = (0.0, 0.0);
+        for row in &self.rows {
+            if let Some(host) = row.host_s {
+                inside += row.elapsed_s;
+                outside += host;
+            }
+        }
+        (inside + outside > 0.0 && outside / (inside + outside) > ASYNC).then(|| {
+            format!(
+                "{:.0} % of a busy server's time lies outside of its steps: with asynchronous scheduling a step's time is what was left to wait for; start the server with --no-async-scheduling",
+                100.0 * outside / (inside + outside)
+            )
+        })
+    }
+
+    /// The profile, where costs are known.
+    pub fn profile(&self) -> Option<Calibrated> {
+        let cost = self.cost.as_ref()?;
+        let most = |of: fn(&StepRow) -> u64| self.rows.iter().map(of).max().unwrap_or(0);
+        let requests = most(|r| u64::from(r.decodes + r.prompts));
+        let range = |batched: u64| Range { requests, batched, context: most(|r| r.context), pairs: 0 };
+        let verified = most(|r| r.verified + r.prompt_tokens);
+        let head = self.sources.first().map(|s| &s.recording.head);
+        let server = head.map_or_else(
+            || "files of other tools".to_owned(),
+            |h| format!("{} of {} at {}", h.model, h.server.version.as_deref().unwrap_or("an unknown version"), h.url),
+        );
+        Some(Calibrated {
+            calibrated_version: CALIBRATED_VERSION,
+            foretoken: env!("CARGO_PKG_VERSION").into(),
+            server,
+            distrust: self.verdict.as_ref().and_then(Verdict::distrust),
+            warnings: self.warnings.clone(),
+            step_overhead_s: cost.host_s,
+            noise_cv: cost.noise,
+            draft_lengths: self.lengths().into_iter().collect(),
+            separated: self.separated,
+            context_reads: ContextReads::Once,
+            probes: vec![],
+            fitted_to: vec![],
+            target: CalibratedModel {
+                cost: cost.target(),
+                belief: cost.target_line(self.decode_tokens()),
+                range: range(verified),
+            },
+            draft: CalibratedModel { cost: cost.draft_model(), belief: cost.draft, range: range(verified + requests) },
+        })
+    }
+
+    /// Tokens of the largest step without prompts: what the line for beliefs is for.
+    fn decode_tokens(&self) -> u64 {
+        self.rows.iter().filter(|r| r.prompts == 0).map(|r| r.verified).max().unwrap_or(1)
+    }
+}
+
+/// What is known of the engine: as the first run's experiment has it, with what the server's metrics say and what was
+/// seen.
+fn engine(sources: &[Source]) -> EngineConfig {
+    let stated = sources.iter().find_map(|s| s.engine.clone());
+    let mut engine = stated.unwrap_or_default();
+    engine.version = one_server::release(sources).0;
+    // What a log calls elapsed ends with the drafts, and the host follows: steps in a row, unless a setting says
+    // better.
+    engine.async_scheduling.get_or_insert(false);
+    engine.deliver_at.get_or_insert(DeliverAt::Drafted);
+    for source in sources {
+        let m = &source.run.metrics;
+        if let Some(blocks) = m.num_gpu_blocks {
+            engine.num_gpu_blocks = blocks;
+        }
+        if let Some(size) = m.block_size {
+            engine.block_size = size;
+        }
+        if let Some(len) = max_model_len(&source.recording) {
+            engine.max_model_len = len;
+        }
+        let seen = source.run.steps.iter().map(|s| s.logged.generation_requests + s.logged.context_requests).max();
+        engine.max_num_seqs = engine.max_num_seqs.max(seen.unwrap_or(0));
+    }
+    engine
+}
+
+/// A server that falls behind shows its queue, not its speed.
+fn backlog(source: &Source) -> Option<String> {
+    if source.recording.head.clients.is_some() {
+        return None;
+    }
+    foretoken_sim::metrics::overload(&source.run.run.records).map(|o| format!("the server was saturated: {o}"))
+}
+
+impl Calibration {
+    /// The verdict on the costs, by steps and runs that were held out.
+    fn judged(&self) -> Verdict {
+        let c = self;
+        if let Some(why) = c.asynchronous() {
+            return Verdict { trusted: Some(false), why };
+        }
+        if c.rows.len() < FEW {
+            let why = format!("the costs are fitted to {} steps, and {FEW} are needed to judge them", c.rows.len());
+            return Verdict { trusted: None, why };
+        }
+        let (later, runs) = (&c.held_out.by_time, &c.held_out.by_run);
+        let mut held: Vec<(String, Error)> = Vec::new();
+        if later.steps > 0 {
+            held.push(("later steps".into(), *later));
+        }
+        held.extend(runs.iter().map(|(run, e)| (format!("run {} by the others", c.name_of(*run)), *e)));
+        let off: Vec<String> = held
+            .iter()
+            .filter(|(_, e)| !within(e.bias))
+            .map(|(what, e)| format!("{what}: off by {}", share(e.bias)))
+            .collect();
+        if !off.is_empty() {
+            let why = format!("{} (at most {:.0} % is trusted)", off.join(", "), 100.0 * TRUSTED);
+            return Verdict { trusted: Some(false), why };
+        }
+        if held.is_empty() {
+            return Verdict { trusted: None, why: "nothing could be held out to judge the costs by".into() };
+        }
+        let worst = |errors: &mut dyn Iterator<Item = f64>| 100.0 * errors.map(f64::abs).fold(0.0, f64::max);
+        let mut parts = Vec::new();
+        if later.steps > 0 {
+            parts.push(format!("later steps within {:.1} %", worst(&mut [later.bias].into_iter())));
+        }
+        parts.push(match runs.len() {
+            0 => "no run could be held out".to_owned(),
+            _ => format!("runs it has not seen within {:.1} %", worst(&mut runs.iter().map(|(_, e)| e.bias))),
+        });
+        Verdict { trusted: Some(true), why: format!("{}: {}", c.covers(), parts.join(", ")) }
+    }
+
+    /// What its costs are of: draft lengths, and the requests of a step.
+    fn covers(&self) -> String {
+        let lengths: Vec<String> = self.lengths().iter().map(u32::to_string).collect();
+        let alone = if self.separated { "" } else { " alone" };
+        let most = self.rows.iter().map(|r| r.decodes + r.prompts).max().unwrap_or(0);
+        let requests = if most == 1 { "1 request".to_owned() } else { format!("up to {most} requests") };
+        format!("K = {}{alone}, steps of {requests}", lengths.join(", "))
+    }
+}

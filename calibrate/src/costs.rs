@@ -1,0 +1,211 @@
+//! The steps of observed runs as what a cost model sees of them: how many requests and tokens, how much context, how
+//! long.
+
+use crate::source::Source;
+use crate::step_lengths::step_lengths;
+use foretoken_recordings::request::Answer;
+use foretoken_sim::engine::passes_by_table;
+use foretoken_sim::{EngineConfig, Time};
+
+/// What a time is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A step: the target's pass, and the draft's behind it.
+    Step,
+    /// The target's pass alone.
+    Target,
+    /// The draft's passes alone.
+    Draft,
+}
+
+/// A step of a busy server.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepRow {
+    /// Index of its run.
+    pub source: usize,
+    /// What its time is of.
+    pub part: Part,
+    /// Where in its run it lies, 0 to 1.
+    pub when: f64,
+    /// Draft passes behind it; 0 is none. Each of them runs over a token of each request, the first one over the step's
+    /// tokens as well.
+    pub k: u32,
+    /// Requests that decode.
+    pub decodes: u32,
+    /// Their tokens: one each, and the drafts that are verified.
+    pub verified: u64,
+    /// Prompts, or pieces of them.
+    pub prompts: u32,
+    /// Their tokens.
+    pub prompt_tokens: u64,
+    /// Tokens in KV of the requests that decode, before the step.
+    pub context: u64,
+    /// How long the worker took, seconds.
+    pub elapsed_s: f64,
+    /// From the line before to this one, less that: the host's part, seconds. `None` where the server may have waited
+    /// for requests.
+    pub host_s: Option<f64>,
+}
+
+/// Host times above this many times the median count as interruptions.
+const INTERRUPTED: f64 = 10.0;
+/// No engine schedules more tokens in a step, and no step takes longer: a line that says so is damaged.
+const MOST_TOKENS: u64 = 1 << 20;
+/// Seconds.
+const LONGEST_S: f64 = 3600.0;
+
+/// The steps of all runs, on servers with these settings. The first step of a run, which warms up, is left out. So is a
+/// step of a run with several draft lengths after which the log does not tell what was drafted.
+pub fn rows(sources: &[Source], engine: &EngineConfig) -> Vec<StepRow> {
+    let mut all = Vec::new();
+    for (source, s) in sources.iter().enumerate() {
+        let steps = &s.run.steps;
+        let context = context(&s.run.answers);
+        let last = steps.last().map_or(Time::ZERO, |s| s.end).as_s().max(f64::MIN_POSITIVE);
+        let passes = draft_passes(s, engine);
+        for (i, (before, step)) in steps.iter().zip(steps.iter().skip(1)).enumerate() {
+            let Some(k) = passes[i + 1] else { continue };
+            let logged = step.logged;
+            // A request that decodes was running before: the server went from one step to the next.
+            let busy =
+                logged.generation_requests > 0 && before.logged.iteration.checked_add(1) == Some(logged.iteration);
+            let period = step.end.saturating_sub(before.end).as_s();
+            all.push(StepRow {
+                source,
+                part: Part::Step,
+                when: step.end.as_s() / last,
+                k,
+                decodes: logged.generation_requests,
+                verified: logged.generation_tokens,
+                prompts: logged.context_requests,
+                prompt_tokens: logged.context_tokens,
+                context: context_at(&context, step.start),
+                elapsed_s: logged.elapsed_s,
+                host_s: (busy && period > logged.elapsed_s).then_some(period - logged.elapsed_s),
+            });
+        }
+    }
+    all.retain(|r| {
+        let tokens = r.verified.saturating_add(r.prompt_tokens);
+        r.elapsed_s > 0.0 && r.elapsed_s < LONGEST_S && (1..=MOST_TOKENS).contains(&tokens)
+    });
+    forget_interruptions(&mut all);
+    all
+}
+
+/// Draft passes behind each step of a run; `None` where the log does not tell.
+fn draft_passes(source: &Source, engine: &EngineConfig) -> Vec<Option<u32>> {
+    let steps = &source.run.steps;
+    if let Some(k) = source.k {
+        return vec![Some(k); steps.len()];
+    }
+    let lengths = step_lengths(&source.run);
+    let most = lengths.iter().flatten().max().copied().unwrap_or(0);
+    // What is drafted behind a step is verified in the next one.
+    let behind = |i: usize| {
+        let (step, next) = (&steps[i], steps.get(i + 1)?);
+        let follows = step.logged.iteration.checked_add(1) == Some(next.logged.iteration);
+        lengths[i + 1].filter(|_| follows).map(|k| passes_by_table(engine, most, k))
+    };
+    (0..steps.len()).map(behind).collect()
+}
+
+/// Tokens in KV of the requests that have some of their answer and not all: (from when, how many), in order.
+fn context(answers: &[Answer]) -> Vec<(Time, i64)> {
+    let mut changes: Vec<(Time, i64)> = Vec::new();
+    for a in answers {
+        let mut held = 0;
+        let last = a.chunks.len().saturating_sub(1);
+        for (i, &(at, n)) in a.chunks.iter().enumerate() {
+            let first = if i == 0 { i64::from(a.prompt_len()) } else { 0 };
+            let change = if i == last { -held } else { first + i64::from(n) };
+            held += change;
+            changes.push((at, change));
+        }
+    }
+    changes.sort_unstable();
+    let mut sum = 0;
+    for change in &mut changes {
+        sum += change.1;
+        change.1 = sum;
+    }
+    changes
+}
+
+/// The same at an instant.
+fn context_at(context: &[(Time, i64)], at: Time) -> u64 {
+    let after = context.partition_point(|c| c.0 <= at);
+    after.checked_sub(1).map_or(0, |i| u64::try_from(context[i].1).unwrap_or(0))
+}
+
+/// Forgets the host's part of steps before which another process held the machine, or the server waited: host times
+/// above [`INTERRUPTED`] times the median of all. The steps themselves stay, whatever they took: an interrupted step is
+/// part of what the server does on average.
+fn forget_interruptions(rows: &mut [StepRow]) {
+    let mut host: Vec<f64> = rows.iter().filter_map(|r| r.host_s).collect();
+    host.sort_by(f64::total_cmp);
+    let Some(&middle) = host.get(host.len() / 2) else { return };
+    for row in rows {
+        row.host_s = row.host_s.filter(|h| *h <= INTERRUPTED * middle);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foretoken_recordings::recording::Asked;
+    use foretoken_recordings::request::ServerTimes;
+
+    #[test]
+    fn context_is_that_of_whoever_decodes() {
+        let answer = |request: u32, chunks: &[(u64, u32)]| Answer {
+            request,
+            asked: Asked { prompt_len: 10, ..Asked::default() },
+            sent: Time::ZERO,
+            retries: 0,
+            chunks: chunks.iter().map(|&(at, n)| (Time(at), n)).collect(),
+            ids: vec![],
+            counted: true,
+            ended: None,
+            rounds: None,
+            times: ServerTimes::default(),
+        };
+        let all = [
+            answer(0, &[(5, 1), (8, 3), (12, 2)]),
+            answer(1, &[(8, 1), (20, 4)]),
+            answer(2, &[(9, 1)]),
+            answer(3, &[]),
+        ];
+        let context = context(&all);
+        let at = |t: u64| context_at(&context, Time(t));
+        // One token and the prompt; three more beside another's first; one is done; both are.
+        assert_eq!([4, 5, 7, 8, 11, 12, 19, 20, 99].map(at), [0, 11, 11, 25, 25, 11, 11, 0, 0]);
+    }
+
+    #[test]
+    fn an_interrupted_step_stays_and_its_host_time_goes() {
+        let row = |elapsed_s, host_s| StepRow {
+            source: 0,
+            part: Part::Step,
+            when: 0.5,
+            k: 0,
+            decodes: 1,
+            verified: 1,
+            prompts: 0,
+            prompt_tokens: 0,
+            context: 9,
+            elapsed_s,
+            host_s: Some(host_s),
+        };
+        let mut rows = vec![row(0.01, 1e-3), row(0.9, 1e-3), row(0.01, 1.01e-2), row(0.01, 0.99e-2)];
+        forget_interruptions(&mut rows);
+        assert_eq!(rows.iter().map(|r| r.elapsed_s).collect::<Vec<_>>(), [0.01, 0.9, 0.01, 0.01]);
+        assert_eq!(
+            rows.iter().map(|r| r.host_s).collect::<Vec<_>>(),
+            [Some(1e-3), Some(1e-3), Some(1.01e-2), Some(0.99e-2)]
+        );
+        rows.extend([row(0.01, 1e-3); 3]);
+        forget_interruptions(&mut rows);
+        assert_eq!((rows[2].host_s, rows[3].host_s), (None, Some(0.99e-2)), "ten times the median of 1 ms");
+    }
+}

@@ -1,0 +1,226 @@
+//! What files of other tools say of costs, acceptance and requests: measured by engines themselves, or by their
+//! benchmarks.
+
+use crate::costs::{Part, StepRow};
+use crate::source::unread;
+use foretoken_recordings::foreign::{
+    self, Format, sglang_bench, sglang_dspark, sglang_forward, sglang_requests, vllm_bench, vllm_forward,
+};
+use foretoken_spec::problem::{Problem, Result};
+use std::path::{Path, PathBuf};
+
+/// What a file says.
+#[derive(Clone, Debug, Default)]
+pub struct Foreign {
+    /// The file.
+    pub path: PathBuf,
+    /// BLAKE3 of its bytes, in hexadecimal.
+    pub digest: String,
+    /// What it is, in words.
+    pub format: String,
+    /// Steps with their times.
+    pub rows: Vec<StepRow>,
+    /// Rounds by length and what they accepted: (drafted, accepted, rounds).
+    pub rounds: Vec<(u32, u32, u64)>,
+    /// Requests: when they came (seconds; `None` where only their order is known), prompt and output tokens.
+    pub requests: Vec<(Option<f64>, u32, u32)>,
+    /// Notes for its user.
+    pub notes: Vec<String>,
+}
+
+/// Reads a file of any format that is known. `draft_length` is the server's, where the format does not tell it.
+///
+/// # Errors
+/// It is of no known format, damaged, or lacks what nothing else tells.
+pub fn read(path: &Path, index: usize, draft_length: Option<u32>) -> Result<Foreign> {
+    let format = foreign::detect(path).map_err(unread)?;
+    let bytes = fs_err::read(path).map_err(|e| Problem::bad_input(e.to_string()))?;
+    let mut f = Foreign {
+        path: path.to_path_buf(),
+        digest: blake3::hash(&bytes).to_hex().to_string(),
+        format: format.to_string(),
+        ..Foreign::default()
+    };
+    match format {
+        Format::VllmForward => forward_cases(&mut f, index)?,
+        Format::VllmBench => vllm_serve(&mut f)?,
+        Format::SglangBench => sglang_serve(&mut f)?,
+        Format::SglangRequests => requests(&mut f)?,
+        Format::SglangForward => forward_steps(&mut f, index, draft_length)?,
+        Format::SglangDspark => dspark(&mut f, index)?,
+    }
+    Ok(f)
+}
+
+impl Foreign {
+    /// Is it of the one format that does not say how many tokens were drafted?
+    pub fn takes_draft_length(&self) -> bool {
+        self.format == Format::SglangForward.to_string()
+    }
+}
+
+fn row(source: usize, part: Part, elapsed_s: f64) -> StepRow {
+    StepRow {
+        source,
+        part,
+        when: 0.0,
+        k: 0,
+        decodes: 0,
+        verified: 0,
+        prompts: 0,
+        prompt_tokens: 0,
+        context: 0,
+        elapsed_s,
+        host_s: None,
+    }
+}
+
+/// Exact batches, timed as one graph: of the target with its drafter, or alone.
+fn forward_cases(f: &mut Foreign, source: usize) -> Result<()> {
+    let cases = vllm_forward::read(&f.path).map_err(unread)?;
+    let mut unknown = 0;
+    for case in &cases {
+        // Without a word a case has the drafter in it wherever it drafts.
+        let drafts = case.shape.requests.iter().any(|r| r.num_draft_tokens > 0);
+        unknown += usize::from(case.drafter.is_none() && drafts);
+        let part = if case.drafter == Some(false) { Part::Target } else { Part::Step };
+        let mut r = row(source, part, case.median_s);
+        for q in &case.shape.requests {
+            let count = q.count;
+            let decodes = q.query_len == q.num_draft_tokens + 1;
+            r.context += u64::from(count) * u64::from(q.kv_len.saturating_sub(q.query_len));
+            if decodes {
+                r.k = r.k.max(q.num_draft_tokens);
+                r.decodes += count;
+                r.verified += u64::from(count) * u64::from(q.query_len);
+            } else {
+                r.prompts += count;
+                r.prompt_tokens += u64::from(count) * u64::from(q.query_len);
+            }
+        }
+        f.rows.push(r);
+    }
+    f.notes.push("its times are of graphs without sampling and without the host: steps of a server take longer".into());
+    if unknown > 0 {
+        f.notes.push(format!(
+            "{unknown} of its cases draft and do not say whether the drafter ran: it is taken to have run"
+        ));
+    }
+    Ok(())
+}
+
+fn vllm_serve(f: &mut Foreign) -> Result<()> {
+    for run in vllm_bench::read(&f.path).map_err(unread)? {
+        let finished = run.requests.iter().filter(|r| r.error.is_none());
+        f.requests.extend(finished.map(|r| (Some(r.start_s), r.input_len, r.output_len)));
+        if let Some(s) = &run.speculation
+            && s.num_drafts > 0
+        {
+            let per_draft = s.draft_tokens as f64 / s.num_drafts as f64;
+            match per_draft.fract() == 0.0 {
+                true => f.rounds.extend(by_count(s.num_drafts, &s.per_position)),
+                false => f.notes.push(
+                    "its drafts had several lengths: acceptance by position is not identifiable from its totals".into(),
+                ),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Rounds that accepted exactly 0, 1, … tokens, from the shares of rounds that accepted at least 1, 2, … tokens.
+fn by_count(rounds: u64, at_least: &[f64]) -> Vec<(u32, u32, u64)> {
+    let k = at_least.len() as u32;
+    let share = |n: usize| if n == 0 { 1.0 } else { at_least.get(n - 1).copied().unwrap_or(0.0) };
+    let of = |n: usize| ((share(n) - share(n + 1)).max(0.0) * rounds as f64).round() as u64;
+    (0..=at_least.len()).map(|n| (k, n as u32, of(n))).collect()
+}
+
+fn sglang_serve(f: &mut Foreign) -> Result<()> {
+    for run in sglang_bench::read(&f.path).map_err(unread)? {
+        let untimed = run.requests.unwrap_or_default();
+        f.requests.extend(untimed.iter().filter(|r| r.error.is_none()).map(|r| (None, r.input_len, r.output_len)));
+        if let Some(length) = run.accept_length {
+            f.notes.push(format!(
+                "it says that a round gave {length:.2} tokens on average: by position that is not identifiable"
+            ));
+        }
+    }
+    f.notes.push("it has no start times: the order of its requests is known, and when they came is not".into());
+    Ok(())
+}
+
+fn requests(f: &mut Foreign) -> Result<()> {
+    let mut adaptive = 0;
+    for r in sglang_requests::read(&f.path).map_err(unread)? {
+        if let Some(prompt) = r.prompt_tokens {
+            f.requests.push((r.received_s, prompt, r.completion_tokens));
+        }
+        let Some(s) = &r.speculation else { continue };
+        let deepest = s.correct_drafts_histogram.len().saturating_sub(1) as u32;
+        // SGLang states the drafts with the width that is configured, not with what it drafted.
+        adaptive += usize::from(s.proposed_drafts.is_some_and(|p| p != s.verify_steps * u64::from(deepest)));
+        let counted = s.correct_drafts_histogram.iter().enumerate();
+        f.rounds.extend(counted.map(|(accepted, &n)| (deepest, accepted as u32, n)));
+    }
+    let first = f.requests.iter().filter_map(|r| r.0).fold(f64::INFINITY, f64::min);
+    f.requests.iter_mut().for_each(|r| r.0 = r.0.map(|s| s - first));
+    if adaptive > 0 {
+        f.notes.push(format!(
+            "of {adaptive} requests the drafts that were proposed have several widths: rounds that accepted the most count as full ones"
+        ));
+    }
+    Ok(())
+}
+
+fn forward_steps(f: &mut Foreign, source: usize, draft_length: Option<u32>) -> Result<()> {
+    let steps = sglang_forward::read(&f.path).map_err(unread)?;
+    let k = draft_length.ok_or_else(|| {
+        Problem::bad_input(format!(
+            "{}: forward-pass metrics do not say how many tokens were drafted",
+            f.path.display()
+        ))
+        .help("say it: --draft-length N (sglang:spec_num_steps; 0 without speculation)")
+    })?;
+    for step in steps.iter().filter(|s| !s.is_heartbeat()) {
+        let s = &step.scheduled;
+        let decodes = s.decode_requests;
+        f.rows.push(StepRow {
+            k,
+            decodes,
+            verified: u64::from(decodes) * u64::from(k + 1),
+            prompts: s.prefill_requests,
+            prompt_tokens: s.prefill_tokens,
+            context: s.decode_kv_tokens + s.prefill_kv_tokens,
+            ..row(source, Part::Step, step.wall_s)
+        });
+    }
+    f.notes.push("its times are of the GPU: steps of a server take longer by what the host takes".into());
+    Ok(())
+}
+
+/// Draft and verification apart, and what every request accepted.
+fn dspark(f: &mut Foreign, source: usize) -> Result<()> {
+    for records in sglang_dspark::read(&f.path).map_err(unread)? {
+        if records.simulated_accept_length.is_some() {
+            f.notes.push("its acceptance was simulated and says nothing of the draft: only its times are taken".into());
+        }
+        for step in &records.steps {
+            let decodes = step.batch_size.unwrap_or(0);
+            let verified = u64::from(step.verify_tokens.unwrap_or(decodes));
+            let k = records.gamma;
+            let context = step.requests.iter().flatten().map(|r| u64::from(r.prefix_len)).sum::<u64>();
+            let of = |part, seconds: Option<f64>| {
+                let seconds = seconds.filter(|s| *s > 0.0)?;
+                Some(StepRow { k, decodes, verified, context, ..row(source, part, seconds) })
+            };
+            f.rows.extend(of(Part::Target, step.verify_gpu_s));
+            f.rows.extend(of(Part::Draft, step.draft_gpu_s));
+            if records.simulated_accept_length.is_none() {
+                let of = |r: &sglang_dspark::DsparkRequest| (r.verify_len.saturating_sub(1), r.correct_drafts, 1);
+                f.rounds.extend(step.requests.iter().flatten().map(of));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,378 @@
+//! The loads that were observed: runs in which requests came in the same way are one load.
+
+use crate::calibration::Calibration;
+use crate::foreign::Foreign;
+use crate::source::Source;
+use foretoken_policies::{BatchRange, PolicySpec};
+use foretoken_sim::Workload;
+use foretoken_spec::experiment::Experiment;
+use foretoken_traces::{ArrivalSpec, LengthSpec, TraceSpec, WorkloadSpec};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// A load that was observed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ObservedLoad {
+    /// `closed loop of 4`, `Poisson 3/s`, `log of k3, 2.9 requests/s`.
+    pub name: String,
+    /// The runs with this load. The first one gives the requests.
+    pub runs: Vec<SeenRun>,
+    /// Number of requests.
+    pub requests: usize,
+    /// The workload that simulates the load. Its paths start at the calibration's folder.
+    pub workload: WorkloadSpec,
+}
+
+/// An observed run, as far as advice depends on it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SeenRun {
+    /// Its name in tables.
+    pub name: String,
+    /// Its recording.
+    pub recording: String,
+    /// The draft length of the server; `None` where the server drafted several lengths.
+    pub k: Option<u32>,
+    /// The table by batch size that the run's experiment says the server drafts by, where it drafted several lengths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<Vec<BatchRange>>,
+    /// When it started, microseconds since 1970.
+    pub started_unix_us: u64,
+}
+
+impl ObservedLoad {
+    /// Did requests come by themselves?
+    pub fn is_open(&self) -> bool {
+        !matches!(self.workload.arrivals, ArrivalSpec::ClosedLoop(_))
+    }
+}
+
+/// The folder of the traces.
+pub const TRACES: &str = "traces";
+
+/// Lengths of closed loops that are this near on average, as a share, are the same.
+const NEAR: f64 = 0.05;
+
+impl Calibration {
+    /// The observed loads: closed loops sorted by clients, then open loads sorted by rate.
+    pub fn loads(&self) -> Vec<ObservedLoad> {
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        for at in 0..self.sources.len() {
+            let of = |group: &&mut Vec<usize>| same_load(&self.sources[group[0]], &self.sources[at]);
+            match groups.iter_mut().find(of) {
+                Some(group) => group.push(at),
+                None => groups.push(vec![at]),
+            }
+        }
+        let mut loads: Vec<((bool, f64), ObservedLoad)> = groups.iter().map(|g| self.load(g)).collect();
+        loads.extend(self.foreign_loads());
+        loads.sort_by(|(a, _), (b, _)| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        let mut loads: Vec<ObservedLoad> = loads.into_iter().map(|(_, load)| load).collect();
+        tell_apart(&mut loads);
+        loads
+    }
+
+    /// The load of a group of runs, behind its place in the order.
+    fn load(&self, group: &[usize]) -> ((bool, f64), ObservedLoad) {
+        let requests = |at: usize| self.sources[at].run.workload.len();
+        // Of runs with as many requests the first.
+        let most = group.iter().copied().rev().max_by_key(|&at| requests(at)).expect("a group has a run");
+        let source = &self.sources[most];
+        let rest = group.iter().copied().filter(|&at| at != most);
+        let runs = [most].into_iter().chain(rest).map(|at| SeenRun::of(&self.sources[at])).collect();
+        let rate = mean_rate(&source.run.workload);
+        let place = match source.recording.head.clients {
+            Some(clients) => (false, f64::from(clients)),
+            None => (true, rate),
+        };
+        let workload = self.workload_of(most);
+        let stated = source.stated.as_ref();
+        let arrivals = match (source.recording.head.clients, stated) {
+            (Some(clients), _) => &ArrivalSpec::ClosedLoop(clients),
+            (None, Some(stated)) => &stated.workload.arrivals,
+            (None, None) => &workload.arrivals,
+        };
+        let name = name_of(arrivals, stated.and_then(stated_rate).unwrap_or(rate), &source.name());
+        (place, ObservedLoad { name, runs, requests: requests(most), workload })
+    }
+
+    /// Requests with instants in files of other tools.
+    fn foreign_loads(&self) -> impl Iterator<Item = ((bool, f64), ObservedLoad)> {
+        let timed = |file: &&Foreign| file.requests.len() > 1 && is_timed(file);
+        (self.sources.len()..).zip(&self.foreign).filter(move |(_, file)| timed(file)).map(|(at, file)| {
+            let times: Vec<f64> = file.requests.iter().filter_map(|r| r.0).collect();
+            let ends = times.iter().fold((f64::INFINITY, 0.0f64), |(a, b), &t| (a.min(t), b.max(t)));
+            let span = ends.1 - ends.0;
+            let rate = if span > 0.0 { (times.len() - 1) as f64 / span } else { 0.0 };
+            let workload = self.workload_of(at);
+            let name = name_of(&workload.arrivals, rate, &self.name_of(at));
+            ((true, rate), ObservedLoad { name, runs: vec![], requests: file.requests.len(), workload })
+        })
+    }
+
+    /// The workload that asks what an observed run was asked, or what a file of another tool has. Without instants a
+    /// client asks one request after the other.
+    pub fn workload_of(&self, at: usize) -> WorkloadSpec {
+        let path = self.trace_path(at);
+        let Some(seen) = self.sources.get(at) else {
+            return if is_timed(&self.foreign[at - self.sources.len()]) { open(path) } else { closed(1, path) };
+        };
+        let workload = match seen.recording.head.clients {
+            Some(clients) => WorkloadSpec { requests: Some(seen.run.workload.len() as u32), ..closed(clients, path) },
+            None => open(path),
+        };
+        WorkloadSpec { priorities: self.priorities(seen), ..workload }
+    }
+
+    /// The priorities that the run's experiment states, of the categories that were asked for. An engine that serves
+    /// by priority must have one.
+    fn priorities(&self, source: &Source) -> BTreeMap<String, i32> {
+        let asked = categories(&source.run.workload);
+        let stated = source.stated.as_ref().map(|e| e.workload.priorities.clone()).unwrap_or_default();
+        let mut priorities: BTreeMap<String, i32> = stated.into_iter().filter(|(c, _)| asked.contains(c)).collect();
+        if self.by_priority() && priorities.is_empty() {
+            priorities.extend(asked.first().map(|category| (category.clone(), 0)));
+        }
+        priorities
+    }
+
+    /// Did a run state priorities of categories that its recording does not have?
+    pub fn loses_priorities(&self) -> bool {
+        let lost = |source: &Source| {
+            let asked = categories(&source.run.workload);
+            let stated = source.stated.as_ref().map(|e| &e.workload.priorities);
+            stated.is_some_and(|stated| !stated.is_empty() && !stated.keys().any(|name| asked.contains(name)))
+        };
+        self.sources.iter().any(lost)
+    }
+
+    fn by_priority(&self) -> bool {
+        self.engine.scheduling_policy == foretoken_sim::SchedulingPolicy::Priority
+    }
+
+    /// The traces of all runs and files: name of the file, and its text.
+    pub fn traces(&self) -> Vec<(String, String)> {
+        let mut all = Vec::new();
+        for (at, source) in self.sources.iter().enumerate() {
+            let w = &source.run.workload;
+            let with_categories = categories(w).len() > 1 || !self.priorities(source).is_empty();
+            let category = |i: usize| with_categories.then(|| category(w, i));
+            let rows = (0..w.len()).map(|i| (w.arrival[i].as_s(), w.prompt_len[i], w.output_len[i], category(i)));
+            all.push((self.trace_name(at), trace(with_categories, rows)));
+        }
+        for (at, f) in self.foreign.iter().enumerate().filter(|(_, f)| !f.requests.is_empty()) {
+            // Without instants the order is what is known: a request a second.
+            let timed = is_timed(f);
+            let mut requests = f.requests.clone();
+            requests.sort_by(|a, b| a.0.unwrap_or(0.0).total_cmp(&b.0.unwrap_or(0.0)));
+            let at_s = |n: usize, r: &(Option<f64>, u32, u32)| if timed { r.0.unwrap_or(0.0) } else { n as f64 };
+            let rows = requests.iter().enumerate().map(|(n, r)| (at_s(n, r), r.1, r.2, None));
+            all.push((self.trace_name(self.sources.len() + at), trace(false, rows)));
+        }
+        all
+    }
+
+    /// The trace of a run or file, from the calibration's folder.
+    pub fn trace_path(&self, at: usize) -> String {
+        format!("{TRACES}/{}", self.trace_name(at))
+    }
+
+    fn trace_name(&self, at: usize) -> String {
+        let name = match at.checked_sub(self.sources.len()).and_then(|at| self.foreign.get(at)) {
+            Some(foreign) => foreign.path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default(),
+            None => self.name_of(at),
+        };
+        let fine = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+        format!("{at:02}-{}.csv", name.chars().map(fine).collect::<String>())
+    }
+}
+
+impl SeenRun {
+    fn of(source: &Source) -> SeenRun {
+        let policies = source.stated.iter().flat_map(|experiment| &experiment.policies);
+        let mut tables = policies.filter_map(|policy| match policy {
+            PolicySpec::VllmDynamic(p) => Some(p.num_speculative_tokens_per_batch_size.clone()),
+            _ => None,
+        });
+        SeenRun {
+            table: tables.next().filter(|_| source.k.is_none()),
+            name: source.name(),
+            recording: source.path.display().to_string(),
+            k: source.k,
+            started_unix_us: source.recording.head.started_unix_us,
+        }
+    }
+}
+
+/// The requests of a trace, when they came in it.
+fn open(path: String) -> WorkloadSpec {
+    WorkloadSpec {
+        arrivals: ArrivalSpec::Trace(Box::new(TraceSpec::new(path))),
+        lengths: None,
+        transform: vec![],
+        duration_s: None,
+        requests: None,
+        seed: None,
+        priorities: BTreeMap::new(),
+    }
+}
+
+/// A closed loop with the lengths of a trace.
+fn closed(clients: u32, path: String) -> WorkloadSpec {
+    WorkloadSpec {
+        arrivals: ArrivalSpec::ClosedLoop(clients),
+        lengths: Some(LengthSpec::Trace(Box::new(TraceSpec::new(&path)))),
+        ..open(path)
+    }
+}
+
+/// Does a file tell when each request came?
+fn is_timed(file: &Foreign) -> bool {
+    file.requests.iter().all(|r| r.0.is_some())
+}
+
+/// Did requests come in the same way? Closed loops of as many clients with requests as long; the same plan; or the
+/// same stated workload.
+fn same_load(a: &Source, b: &Source) -> bool {
+    let heads = [a, b].map(|s| &s.recording.head);
+    if heads[0].clients != heads[1].clients {
+        return false;
+    }
+    let stated = |s: &Source| s.stated.as_ref().map(|e| (e.workload.clone(), time_scale(e)));
+    let planned = heads[0].asked == heads[1].asked || stated(a).is_some_and(|of| Some(of) == stated(b));
+    let means = |s: &Source| {
+        let asked = &s.recording.head.asked;
+        let mean = |of: fn(&foretoken_recordings::recording::Asked) -> u32| {
+            asked.iter().map(|r| f64::from(of(r))).sum::<f64>() / asked.len().max(1) as f64
+        };
+        [mean(|r| r.prompt_len), mean(|r| r.output_len)]
+    };
+    let near = || means(a).iter().zip(means(b)).all(|(a, b)| (a - b).abs() <= NEAR * a.max(b));
+    planned || (heads[0].clients.is_some() && near())
+}
+
+fn time_scale(experiment: &Experiment) -> f64 {
+    experiment.observe.as_ref().map_or(1.0, |observe| observe.time_scale)
+}
+
+/// The rate that an experiment states: the rate of a Poisson process that nothing transforms.
+fn stated_rate(experiment: &Experiment) -> Option<f64> {
+    match &experiment.workload.arrivals {
+        ArrivalSpec::Poisson(p) if experiment.workload.transform.is_empty() => Some(p.rate * time_scale(experiment)),
+        _ => None,
+    }
+}
+
+/// Requests a second, from the first to the last; 0 where all come at once.
+pub fn mean_rate(w: &Workload) -> f64 {
+    let span = match (w.arrival.first(), w.arrival.last()) {
+        (Some(first), Some(last)) => last.saturating_sub(*first).as_s(),
+        _ => 0.0,
+    };
+    if span > 0.0 { (w.len() - 1) as f64 / span } else { 0.0 }
+}
+
+/// The name of a load: how requests come, and how many a second. `log` is the name of the log, where they come as one
+/// has them.
+pub fn name_of(arrivals: &ArrivalSpec, rate: f64, log: &str) -> String {
+    let rate = short(rate);
+    match arrivals {
+        ArrivalSpec::ClosedLoop(clients) => format!("closed loop of {clients}"),
+        ArrivalSpec::Poisson(_) => format!("Poisson {rate}/s"),
+        ArrivalSpec::Trace(_) => format!("log of {log}, {rate} requests/s"),
+        other => {
+            let value = serde_json::to_value(other).expect("plain data always serialises");
+            let kind = value.as_object().and_then(|map| map.keys().next().cloned()).unwrap_or_default();
+            format!("{kind}, {rate} requests/s")
+        }
+    }
+}
+
+/// A number with three significant digits, without zeros at its end.
+pub fn short(x: f64) -> String {
+    let digits = match x.abs() {
+        x if x >= 100.0 => 0,
+        x if x >= 10.0 => 1,
+        x if x >= 1.0 => 2,
+        _ => 3,
+    };
+    let text = format!("{x:.digits$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+/// Loads of one name get the name of their first run beside it.
+fn tell_apart(loads: &mut [ObservedLoad]) {
+    let names: Vec<String> = loads.iter().map(|load| load.name.clone()).collect();
+    for load in loads.iter_mut() {
+        let same = names.iter().filter(|name| **name == load.name).count() > 1;
+        if let (true, Some(run)) = (same, load.runs.first()) {
+            load.name = format!("{} ({})", load.name, run.name);
+        }
+    }
+}
+
+/// The categories that requests have, in the order of the workload.
+fn categories(w: &Workload) -> Vec<String> {
+    let mut seen: Vec<String> = Vec::new();
+    for i in 0..w.len() {
+        let name = category(w, i);
+        if !seen.contains(&name) {
+            seen.push(name);
+        }
+    }
+    seen
+}
+
+fn category(w: &Workload, request: usize) -> String {
+    w.categories.get(usize::from(w.category[request])).cloned().unwrap_or_else(|| "all".to_owned())
+}
+
+/// Requests as CSV: when they came, how long they are, and of which category.
+fn trace(with_categories: bool, rows: impl Iterator<Item = (f64, u32, u32, Option<String>)>) -> String {
+    let mut text = "t_s,input_tokens,output_tokens".to_owned();
+    text.push_str(if with_categories { ",category\n" } else { "\n" });
+    for (t, prompt, output, category) in rows {
+        write!(text, "{t:.6},{prompt},{output}").expect("a string grows");
+        if let Some(category) = category {
+            write!(text, ",\"{}\"", category.replace('"', "\"\"")).expect("a string grows");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_have_three_digits() {
+        let short = [3.0, 2.94, 0.125, 1000.4, 42.06].map(short);
+        assert_eq!(short, ["3", "2.94", "0.125", "1000", "42.1"]);
+    }
+
+    #[test]
+    fn a_load_is_named_by_how_requests_come() {
+        let name = |toml: &str, rate: f64| {
+            let arrivals: ArrivalSpec = toml::from_str::<BTreeMap<String, ArrivalSpec>>(toml).unwrap()["a"].clone();
+            name_of(&arrivals, rate, "k3")
+        };
+        assert_eq!(name("a = { closed-loop = 4 }", 9.0), "closed loop of 4");
+        assert_eq!(name("a = { poisson = { rate = 3.0 } }", 3.0), "Poisson 3/s");
+        assert_eq!(name("a = { trace = { path = \"x.csv\" } }", 2.94), "log of k3, 2.94 requests/s");
+        assert_eq!(name("a = { azure-code = {} }", 2.94), "azure-code, 2.94 requests/s");
+    }
+
+    #[test]
+    fn a_trace_quotes_its_categories() {
+        let rows = [(0.5, 3, 4, Some("a \"b\", c".to_owned()))];
+        assert_eq!(
+            trace(true, rows.into_iter()),
+            "t_s,input_tokens,output_tokens,category\n0.500000,3,4,\"a \"\"b\"\", c\"\n"
+        );
+        assert_eq!(trace(false, [(1.0, 2, 3, None)].into_iter()).lines().last(), Some("1.000000,2,3"));
+    }
+}

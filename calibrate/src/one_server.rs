@@ -1,0 +1,182 @@
+//! A calibration is of one server: the runs that it is made from, and those that it predicts, must be of one model, one
+//! release and the same settings.
+
+use crate::source::Source;
+use foretoken_recordings::bounds::max_model_len;
+use foretoken_recordings::recording::Ending;
+use foretoken_recordings::stated::{release_of, series};
+use foretoken_sim::EngineConfig;
+use foretoken_sim::Version;
+use foretoken_spec::problem::{Problem, Result};
+use serde::{Deserialize, Serialize};
+
+/// Keys of `[engine]` that a server has whether it drafts or not. What the server says itself (its blocks, its lengths)
+/// stands before what its experiment says, and drafts have keys of their own.
+const SAME: [&str; 11] = [
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "max_num_active_seqs",
+    "scheduling_policy",
+    "chunked_prefill",
+    "long_prefill_token_threshold",
+    "long_prefill_token_threshold_adaptive",
+    "prefill_schedule_interval",
+    "prefix_caching",
+    "scheduler_reserve_full_isl",
+    "watermark",
+];
+
+/// What a calibration keeps of its server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Server {
+    /// Its address, without what may be secret in it.
+    #[serde(default)]
+    pub url: String,
+    /// The model that was asked for.
+    pub model: String,
+    /// Its version, where it says so.
+    pub version: Option<String>,
+}
+
+impl Server {
+    /// The server of these runs; `None` without runs.
+    pub fn of(sources: &[Source]) -> Option<Server> {
+        let first = sources.first()?;
+        let version = sources.iter().find_map(|s| s.recording.head.server.version.clone());
+        let head = &first.recording.head;
+        Some(Server { url: head.url.clone(), model: head.model.clone(), version })
+    }
+
+    /// Refuses runs of another model or another release.
+    ///
+    /// # Errors
+    /// Names the first one, and both values.
+    pub fn check(&self, runs: &[Source]) -> Result<()> {
+        for run in runs {
+            let head = &run.recording.head;
+            let (file, other) = (run.path.display(), |version: &str| series(version).ok_or(version.to_owned()));
+            let what = match (&self.version, &head.server.version) {
+                _ if head.model != self.model => {
+                    format!("{file} is of model `{}`, and the calibration is of `{}`", head.model, self.model)
+                }
+                (Some(ours), Some(its)) if other(ours) != other(its) => {
+                    format!("{file} is of release {its}, and the calibration is of {ours}")
+                }
+                _ => continue,
+            };
+            return Err(Problem::bad_input(what).help("a calibration predicts the server that it is made from"));
+        }
+        Ok(())
+    }
+}
+
+/// Refuses runs that do not belong to one server.
+///
+/// # Errors
+/// Names two runs, what differs between them, and both values.
+pub fn check(sources: &[Source]) -> Result<()> {
+    for fact in facts() {
+        let mut known = sources.iter().filter_map(|s| Some((s, fact.of(s)?)));
+        let Some((first, ours)) = known.next() else { continue };
+        if let Some((other, its)) = known.find(|(_, its)| *its != ours) {
+            let (a, b) = (first.path.display(), other.path.display());
+            return Err(Problem::bad_input(format!(
+                "{a} and {b} are of two servers: {} is {ours} and {its}",
+                fact.name
+            ))
+            .help("calibrate each server by itself, with its runs alone"));
+        }
+    }
+    Ok(())
+}
+
+/// What a run says of something; `None` where it says nothing.
+type Said = dyn Fn(&Source) -> Option<String>;
+
+/// Something that all runs of a server have in common.
+struct Fact {
+    name: &'static str,
+    of: Box<Said>,
+}
+
+impl Fact {
+    fn new(name: &'static str, of: impl Fn(&Source) -> Option<String> + 'static) -> Fact {
+        Fact { name, of: Box::new(of) }
+    }
+
+    fn of(&self, source: &Source) -> Option<String> {
+        (self.of)(source)
+    }
+}
+
+fn facts() -> Vec<Fact> {
+    let version = |s: &Source| s.recording.head.server.version.clone();
+    let release = move |v: &str| series(v).map_or_else(|| v.to_owned(), |(a, b)| format!("{a}.{b}"));
+    let stated = |key: &'static str| {
+        Fact::new(key, move |s| {
+            let engine = toml::Value::try_from(s.engine.as_ref()?).ok()?;
+            Some(engine.get(key).map_or_else(|| "not set".to_owned(), ToString::to_string))
+        })
+    };
+    let mut all = vec![
+        Fact::new("the model", |s| Some(format!("`{}`", s.recording.head.model)).filter(|m| m != "``")),
+        Fact::new("the release", move |s| version(s).map(|v| release(&v))),
+        Fact::new("engine.version", |s| {
+            let silent = s.recording.head.server.version.is_none();
+            s.engine.as_ref().filter(|_| silent).map(|e| e.version.name().to_owned())
+        }),
+        Fact::new("the KV block size", |s| s.run.metrics.block_size.map(|n| n.to_string())),
+        Fact::new("max_model_len", |s| max_model_len(&s.recording).map(|n| n.to_string())),
+    ];
+    all.extend(SAME.map(stated));
+    all
+}
+
+/// Refuses runs that did not come to their end.
+///
+/// # Errors
+/// Names the first one, and how far it came.
+pub fn check_whole(runs: &[Source]) -> Result<()> {
+    let part = runs.iter().find(|run| run.recording.ending != Some(Ending::Done));
+    part.map_or(Ok(()), |run| {
+        let (sent, planned) = (run.run.answers.len(), run.recording.head.asked.len());
+        let file = run.path.display();
+        let how = match &run.recording.ending {
+            Some(Ending::Interrupted) => "was interrupted",
+            Some(Ending::Lost(_)) => "ends with the loss of the server",
+            Some(Ending::Done) | None => "breaks off",
+        };
+        Err(Problem::bad_input(format!("{file} is a part of a run: it {how} after {sent} of {planned} requests"))
+            .help("observe the rest: foretoken observe … --resume; a part is not held against a prediction"))
+    })
+}
+
+/// The release whose rules a calibration takes, and why in words: the server's own where its rules are known, else the
+/// experiment's.
+pub fn release(sources: &[Source]) -> (Version, String) {
+    let server = sources.iter().find_map(|s| s.recording.head.server.version.as_deref());
+    // It stands in a comment of the experiment: a line of its own would be a setting.
+    let server = server.map(|version| version.escape_debug().to_string());
+    let stated = sources.iter().find_map(|s| s.engine.as_ref()).map(|engine| engine.version);
+    let or_else = stated.unwrap_or(EngineConfig::default().version);
+    let whose = if stated.is_some() { "the observed experiment says it" } else { "it is the default" };
+    match (&server, server.as_deref().and_then(release_of)) {
+        (Some(server), Some(version)) => (version, format!("the server says that it is {server}")),
+        (Some(server), None) => {
+            let unknown = format!("the server says that it is {server}, whose rules Foretoken does not know");
+            (or_else, format!("{whose}; {unknown}"))
+        }
+        (None, _) => (or_else, format!("{whose}, and the server does not say its version")),
+    }
+}
+
+/// What is to be said where the release of the experiments is not the one that is taken, or is not known.
+pub fn release_doubt(sources: &[Source]) -> Option<String> {
+    let (version, why) = release(sources);
+    let server = sources.iter().find_map(|s| s.recording.head.server.version.as_deref())?;
+    let stated = sources.iter().find_map(|s| s.engine.as_ref()).map(|engine| engine.version);
+    let other = stated.filter(|stated| *stated != version).map(|stated| format!(" in place of {}", stated.name()));
+    (other.is_some() || release_of(server).is_none()).then(|| {
+        format!("the calibration takes engine.version = \"{}\"{}: {why}", version.name(), other.unwrap_or_default())
+    })
+}

@@ -1,0 +1,118 @@
+//! What a server would have done with the requests of an observed run: the same arrivals, prompts and lengths on a
+//! cost and an acceptance that are taken from elsewhere. Of the run itself nothing else is read.
+
+use crate::source::Source;
+use foretoken_policies::{Belief, Fixed, PolicyContext, PolicySpec};
+use foretoken_profiler::Calibrated;
+use foretoken_recordings::request::Answer;
+use foretoken_sim::acceptance::{AcceptanceSpec, Beyond, Rates, TableSource};
+use foretoken_sim::{ContextReads, Drafting, EngineConfig, Run, Simulation, Speculation, Workload};
+use foretoken_spec::problem::{Problem, Result};
+use foretoken_traces::truth::TruthTable;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+/// What decides which drafts are right.
+#[derive(Clone, Copy, Debug)]
+pub enum AcceptanceFrom<'a> {
+    /// A table of other runs, dealt out by category.
+    Table(&'a TruthTable),
+    /// What each request of this very run was seen to accept, with these rates where nothing was drafted.
+    Own(&'a [f64]),
+    /// A rate by position of a round.
+    Rates(&'a [f64]),
+    /// Nothing is drafted.
+    None,
+}
+
+/// The world that a prediction is made in.
+#[derive(Clone, Copy, Debug)]
+pub struct World<'a> {
+    /// What steps cost.
+    pub cost: &'a Calibrated,
+    /// What drafts get right.
+    pub acceptance: AcceptanceFrom<'a>,
+    /// The engine.
+    pub engine: &'a EngineConfig,
+    /// Decides how a table is dealt out.
+    pub seed: u64,
+}
+
+impl World<'_> {
+    /// Serves the requests of an observed run with a fixed draft length.
+    pub fn serve(&self, source: &Source, k: u32) -> Result<Run> {
+        let mut workload = source.run.workload.clone();
+        let acceptance = match self.acceptance {
+            AcceptanceFrom::Table(table) => {
+                let path = PathBuf::from("the observed truth");
+                let dealt = table.assign(&path, &mut workload, Beyond::Wrap, self.seed);
+                dealt.map_err(|e| Problem::bad_input(e.to_string()))?;
+                spec(Rates::Table(TableSource { path, beyond: Beyond::Wrap }))
+            }
+            other => other.of(source.run.answers.iter(), &mut workload),
+        };
+        let acceptance = acceptance.build(self.seed, &workload).map_err(|e| Problem::failed(e.to_string()))?;
+        let mut config = self.engine.clone();
+        config.max_draft_len = k;
+        config.step_overhead_s = self.cost.step_overhead_s;
+        let (target, draft) = (self.cost.target.cost.build(), self.cost.draft.cost.build());
+        let simulation = Simulation {
+            workload: &workload,
+            arrivals: source.recording.head.arrivals(),
+            config: &config,
+            draft: &*draft,
+            target: &*target,
+            context_reads: ContextReads::Once,
+            drafting: Drafting::Autoregressive,
+            noise_cv: 0.0,
+            acceptance: &*acceptance,
+            seed: self.seed,
+            slo_tpot_s: f64::INFINITY,
+            keep_steps: true,
+            interrupt: &AtomicBool::new(false),
+        };
+        Ok(simulation.run(fixed(k, &config, self.cost, self.seed)))
+    }
+}
+
+impl AcceptanceFrom<'_> {
+    /// The source of it for the answers that a workload is made of, in its order. A table is dealt out elsewhere.
+    pub(crate) fn of<'s>(self, answers: impl Iterator<Item = &'s Answer>, workload: &mut Workload) -> AcceptanceSpec {
+        match self {
+            AcceptanceFrom::None | AcceptanceFrom::Table(_) => spec(Rates::Constant { rate: 0.0 }),
+            AcceptanceFrom::Rates(rates) => spec(Rates::ByDepth { rates: rates.to_vec() }),
+            AcceptanceFrom::Own(hazards) => {
+                workload.recordings = answers.map(crate::acceptance::own_recording).collect();
+                workload.recording = (0..workload.len() as u32).collect();
+                spec(Rates::Recorded { hazards: hazards.to_vec() })
+            }
+        }
+    }
+}
+
+fn spec(source: Rates) -> AcceptanceSpec {
+    AcceptanceSpec { source, ..AcceptanceSpec::default() }
+}
+
+/// The policy of a fixed length; the plain engine where that is 0.
+pub(crate) fn fixed(k: u32, config: &EngineConfig, cost: &Calibrated, seed: u64) -> Speculation {
+    if k == 0 {
+        return Speculation::Off;
+    }
+    let belief = Belief {
+        draft: cost.draft.belief,
+        target: cost.target.belief,
+        context_reads: cost.context_reads,
+        drafting: Drafting::Autoregressive,
+    };
+    PolicySpec::Fixed(Fixed { k }).build(&PolicyContext {
+        belief,
+        profile: &belief,
+        max_draft_len: k,
+        max_num_seqs: config.max_num_seqs,
+        max_num_batched_tokens: config.max_num_batched_tokens,
+        seed,
+        staleness_steps: 0,
+        told: None,
+    })
+}

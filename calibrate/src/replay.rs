@@ -1,0 +1,382 @@
+//! The schedule of an observed run, made again by our engine: not how long steps took, but what was in them.
+//!
+//! Step n begins at n seconds, whatever it took. What each request accepts, round by round, is what the server said.
+//! No file says when a request got to the scheduler: it is placed between two steps of the log, and these places are
+//! the only free parameters, one a request. All else follows and is compared: the requests and tokens of every step,
+//! every round, every piece of an answer, and the step that ended it.
+
+use crate::predict::{AcceptanceFrom, fixed};
+use crate::source::Source;
+use foretoken_profiler::Calibrated;
+use foretoken_recordings::request::Answer;
+use foretoken_recordings::step_log::LoggedStep;
+use foretoken_recordings::steps::{PlacedStep, step_of};
+use foretoken_sim::drafts::Drafts;
+use foretoken_sim::event_clock::{EventClock, World};
+use foretoken_sim::executor::{DecisionTime, Executor, StepPlan};
+use foretoken_sim::latency::Linear;
+use foretoken_sim::{
+    AroundExecutor, Arrivals, Coefficients, ContextReads, Drafting, EngineConfig, Serving, Speculation, Time, Workload,
+};
+use foretoken_spec::problem::{Problem, Result};
+use serde::Serialize;
+use std::convert::Infallible;
+use std::sync::atomic::AtomicBool;
+
+/// What came of a replay.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Replayed {
+    /// The run.
+    pub run: String,
+    /// Steps of its log.
+    pub steps: usize,
+    /// Of these, with the same requests and tokens in ours, from the first on.
+    pub equal_steps: usize,
+    /// Requests, each with a place among the steps: the free parameters.
+    pub placed: usize,
+    /// Rounds that were compared.
+    pub rounds: usize,
+    /// Where it differs first; `None`: nowhere.
+    pub difference: Option<String>,
+}
+
+/// What is in a step: requests and tokens of prompts, requests and tokens of answers.
+type Content = (u32, u64, u32, u64);
+
+fn content(step: &LoggedStep) -> Content {
+    (step.context_requests, step.context_tokens, step.generation_requests, step.generation_tokens)
+}
+
+/// Makes the schedule of a run again. `None`: it has no steps, or its answers are not known round by round.
+///
+/// # Errors
+/// The engine does not take the settings.
+pub fn replay(source: &Source, engine: &EngineConfig, cost: &Calibrated, k: u32) -> Result<Option<Replayed>> {
+    let run = &source.run;
+    let known = |a: &Answer| k == 0 || a.rounds_are_whole();
+    // A request that was sent and brought nothing was never scheduled, or at an unknown step.
+    if run.steps.is_empty() || !run.answers.iter().all(|a| a.finished() && known(a)) {
+        return Ok(None);
+    }
+    let replay = Replay::new(source, engine, cost, k);
+    let mut places = replay.first_places();
+    let mut told = Replayed { run: source.name(), steps: run.steps.len(), placed: places.len(), ..Replayed::default() };
+    // Each run that differs moves one request; one that was moved back and forth is not to be placed.
+    for _ in 0..8 * places.len() + 1 {
+        let made = replay.make(&places)?;
+        let differs = run.steps.iter().zip(&made.contents).position(|(log, ours)| content(&log.logged) != *ours);
+        let short = (made.contents.len() != run.steps.len()).then(|| made.contents.len().min(run.steps.len()));
+        told.equal_steps = differs.or(short).unwrap_or(run.steps.len());
+        let Some(at) = differs.or(short) else {
+            (told.rounds, told.difference) = replay.compare(&made);
+            return Ok(Some(told));
+        };
+        told.difference = Some(replay.say(at, &made));
+        if !replay.move_one(at, &made, &mut places) {
+            break;
+        }
+    }
+    Ok(Some(told))
+}
+
+struct Replay<'a> {
+    source: &'a Source,
+    config: EngineConfig,
+    cost: &'a Calibrated,
+    k: u32,
+    /// The answers in the order in which the scheduler took them: that of their first tokens.
+    order: Vec<usize>,
+}
+
+/// What our engine made.
+#[derive(Default)]
+struct Made {
+    contents: Vec<Content>,
+    /// The step in which each request, in the scheduler's order, was there first, and its last one.
+    first: Vec<usize>,
+    last: Vec<usize>,
+    /// Its rounds: tokens verified, accepted.
+    rounds: Vec<Vec<(u32, u32)>>,
+}
+
+impl<'a> Replay<'a> {
+    fn new(source: &'a Source, engine: &EngineConfig, cost: &'a Calibrated, k: u32) -> Replay<'a> {
+        let mut order: Vec<usize> = (0..source.run.answers.len()).collect();
+        order.sort_by_key(|&i| (source.run.answers[i].chunks.first().map(|c| c.0), i));
+        let config = EngineConfig { max_draft_len: k, step_overhead_s: 0.0, frontend_s: 0.0, ..engine.clone() };
+        Replay { source, config, cost, k, order }
+    }
+
+    fn steps(&self) -> &[PlacedStep] {
+        &self.source.run.steps
+    }
+
+    fn answer(&self, at: usize) -> &Answer {
+        &self.source.run.answers[self.order[at]]
+    }
+
+    /// Every request at the step that gave its first token: right for all whose prompts were run in one piece, at once.
+    fn first_places(&self) -> Vec<usize> {
+        let first = |at: usize| self.answer(at).chunks.first().and_then(|c| step_of(self.steps(), c.0)).unwrap_or(0);
+        (0..self.order.len()).map(first).collect()
+    }
+
+    /// Serves the requests with these places.
+    fn make(&self, places: &[usize]) -> Result<Made> {
+        let mut workload = Workload { categories: self.source.run.workload.categories.clone(), ..Workload::default() };
+        for (&of, &place) in self.order.iter().zip(places) {
+            let mut request = self.source.run.workload.get(of as u32);
+            request.arrival = Time::from_s(place as f64);
+            workload.push(request);
+        }
+        // Nothing is unknown where every round is: what fills gaps is not asked.
+        let from = if self.k == 0 { AcceptanceFrom::None } else { AcceptanceFrom::Own(&[0.0]) };
+        let acceptance = from.of(self.order.iter().map(|&i| &self.source.run.answers[i]), &mut workload);
+        let acceptance = acceptance.build(1, &workload).map_err(|e| Problem::failed(e.to_string()))?;
+        let free = Linear::new(Coefficients::FREE);
+        let world = World {
+            draft: &free,
+            target: &free,
+            context_reads: ContextReads::Once,
+            drafting: Drafting::Autoregressive,
+            acceptance: &*acceptance,
+            overhead: Time::ZERO,
+            decision_time: DecisionTime::default(),
+            noise_cv: 0.0,
+            seed: 1,
+            max_draft_len: self.k,
+            queues: false,
+        };
+        let n = workload.len();
+        let seen = Seen {
+            clock: EventClock::new(world, n),
+            made: Made { first: vec![usize::MAX; n], last: vec![0; n], rounds: vec![Vec::new(); n], ..Made::default() },
+        };
+        let serving = Serving {
+            workload: &workload,
+            arrivals: Arrivals::Open,
+            config: &self.config,
+            slo_tpot_s: f64::INFINITY,
+            keep_steps: false,
+            interrupt: &AtomicBool::new(false),
+        };
+        let policy = match fixed(self.k, &self.config, self.cost, 1) {
+            Speculation::Policy(policy) => Some(policy),
+            _ => None,
+        };
+        Ok(serving.run(seen, policy).executor.made)
+    }
+
+    /// Moves the request that explains the first difference by a step. `false`: none does.
+    fn move_one(&self, at: usize, made: &Made, places: &mut [usize]) -> bool {
+        let (log, ours) = (self.steps().get(at).map(|s| content(&s.logged)), made.contents.get(at).copied());
+        let ((prompts, tokens, ..), (our_prompts, our_tokens, ..)) =
+            (log.unwrap_or_default(), ours.unwrap_or_default());
+        if (prompts, tokens) == (our_prompts, our_tokens) {
+            return false;
+        }
+        if (prompts, tokens) > (our_prompts, our_tokens) {
+            // A request was there already: take the next one in line, if it had been sent.
+            let Some(next) = (0..places.len()).find(|&i| made.first[i] > at && places[i] > at) else { return false };
+            let sent = self.answer(next).sent <= self.steps()[at].start;
+            places[next] = at;
+            sent
+        } else {
+            // A request was not there yet: take the last one in line.
+            let Some(last) = (0..places.len()).rev().find(|&i| made.first[i] == at && places[i] <= at) else {
+                return false;
+            };
+            for place in &mut places[last..] {
+                *place = (*place).max(at + 1);
+            }
+            at + 1 < self.steps().len()
+        }
+    }
+
+    fn say(&self, at: usize, made: &Made) -> String {
+        let words = |c: Option<Content>| match c {
+            Some((p, pt, g, gt)) => format!("{p} prompts with {pt} tokens and {g} answers with {gt}"),
+            None => "no step".to_owned(),
+        };
+        let log = self.steps().get(at);
+        let number = log.map_or(0, |s| s.logged.iteration);
+        let log = words(log.map(|s| content(&s.logged)));
+        format!("step {at} (iteration {number} of the log): {log}; ours: {}", words(made.contents.get(at).copied()))
+    }
+
+    /// Rounds compared, and the first difference among rounds, pieces and ends where every step was equal.
+    fn compare(&self, made: &Made) -> (usize, Option<String>) {
+        let mut compared = 0;
+        for at in 0..self.order.len() {
+            let (answer, rounds) = (self.answer(at), &made.rounds[at]);
+            let request = answer.request;
+            if let Some(theirs) = answer.rounds.as_ref().filter(|_| self.k > 0) {
+                let theirs = theirs.drafted.iter().copied().zip(theirs.accepted.iter().copied());
+                let pairs = up_to_the_end(answer.tokens(), theirs);
+                let ours = up_to_the_end(answer.tokens(), rounds.iter().copied().filter(|r| r.0 > 0));
+                compared += pairs.len();
+                if let Some(i) = (0..pairs.len().max(ours.len())).find(|&i| pairs.get(i) != ours.get(i)) {
+                    let say = |r: Option<&(u32, u32)>| r.map_or("none".into(), |r| format!("{} of {}", r.1, r.0));
+                    let (theirs, ours) = (say(pairs.get(i)), say(ours.get(i)));
+                    return (
+                        compared,
+                        Some(format!("request {request}, round {}: {theirs} accepted; ours {ours}", i + 1)),
+                    );
+                }
+            }
+            if let Some(which) = pieces(answer, rounds) {
+                return (compared, Some(format!("request {request}: {which}")));
+            }
+            // A client may find an answer's end a step late, and never before its step.
+            let ended = answer.chunks.last().and_then(|c| step_of(self.steps(), c.0)).unwrap_or(0);
+            if !(made.last[at]..=made.last[at] + 1).contains(&ended) {
+                let ours = made.last[at];
+                return (compared, Some(format!("request {request} ends in step {ended}; ours in step {ours}")));
+            }
+        }
+        (compared, None)
+    }
+}
+
+/// Rounds with what they accepted up to the answer's last token: drafts behind it are not seen.
+fn up_to_the_end(tokens: u32, rounds: impl Iterator<Item = (u32, u32)>) -> Vec<(u32, u32)> {
+    // The first token is the prompt's; a round brings a token more than it accepted.
+    let mut left = tokens.saturating_sub(1);
+    let cut = |(verified, accepted): (u32, u32)| {
+        let seen = accepted.min(left);
+        left = left.saturating_sub(accepted + 1);
+        (verified, seen)
+    };
+    rounds.map(cut).collect()
+}
+
+/// The first piece of an answer that no step of ours ends. A client that is slow finds the tokens of several steps in
+/// one piece.
+fn pieces(answer: &Answer, rounds: &[(u32, u32)]) -> Option<String> {
+    let all = answer.tokens();
+    let ends: Vec<u32> = rounds
+        .iter()
+        .scan(1, |emitted, r| {
+            *emitted = (*emitted + r.1 + 1).min(all);
+            Some(*emitted)
+        })
+        .collect();
+    let mut read = 0;
+    for &(_, n) in &answer.chunks {
+        read += n;
+        if read != 1 && !ends.contains(&read) {
+            return Some(format!("a piece of its answer ends at token {read}; none of ours does"));
+        }
+    }
+    None
+}
+
+/// Our engine on a clock on which step n begins at n seconds, and what it does.
+struct Seen<'a> {
+    clock: EventClock<'a>,
+    made: Made,
+}
+
+impl<'a> AroundExecutor for Seen<'a> {
+    type Inner = EventClock<'a>;
+    type Error = Infallible;
+
+    fn inner(&self) -> &EventClock<'a> {
+        &self.clock
+    }
+
+    fn inner_mut(&mut self) -> &mut EventClock<'a> {
+        &mut self.clock
+    }
+
+    fn around_verify(
+        &mut self,
+        plan: &StepPlan,
+        drafts: &mut Drafts,
+        accepted: &mut [u32],
+    ) -> std::result::Result<(), Infallible> {
+        self.clock.verify(plan, drafts, accepted)?;
+        let (step, ids) = (self.made.contents.len(), plan.batch.ids);
+        let verified = |i: usize| match plan.padded {
+            true => plan.batch.limit[i],
+            false => drafts.verify_len.get(i).copied().unwrap_or(0),
+        };
+        for (i, &id) in ids.iter().enumerate() {
+            self.made.rounds[id as usize].push((verified(i), accepted.get(i).copied().unwrap_or(0)));
+            self.made.last[id as usize] = step;
+        }
+        for chunk in plan.chunks {
+            let id = chunk.request as usize;
+            self.made.first[id] = self.made.first[id].min(step);
+            self.made.last[id] = step;
+        }
+        let tokens = (0..ids.len()).map(|i| u64::from(verified(i)) + 1).sum();
+        let prompt_tokens = plan.chunks.iter().map(|c| u64::from(c.tokens)).sum();
+        self.made.contents.push((plan.chunks.len() as u32, prompt_tokens, ids.len() as u32, tokens));
+        self.clock.wait_until(Time::from_s(step as f64 + 1.0));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calibration::Calibration;
+    use std::path::Path;
+
+    /// Recorded from vLLM 0.32.0 for CPUs with the shipped pair: 12 requests of three clients.
+    fn recorded(k: u32) -> Source {
+        let name = format!("../recordings/fixtures/vllm-0.32-k{k}.obs");
+        Source::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
+    }
+
+    fn engine() -> EngineConfig {
+        let c = Calibration::of(vec![recorded(0), recorded(3)], vec![]).unwrap();
+        EngineConfig {
+            max_num_seqs: 8,
+            max_num_batched_tokens: 256,
+            max_model_len: 512,
+            prefix_caching: false,
+            ..c.engine
+        }
+    }
+
+    fn cost() -> Calibrated {
+        Calibration::of(vec![recorded(0), recorded(3)], vec![]).unwrap().profile().unwrap()
+    }
+
+    #[test]
+    fn a_real_schedule_is_made_again_step_by_step() {
+        for k in [0, 3] {
+            let source = recorded(k);
+            let told = replay(&source, &engine(), &cost(), k).unwrap().unwrap();
+            assert_eq!(told.difference, None, "{told:?}");
+            assert_eq!((told.equal_steps, told.placed), (told.steps, 12));
+            assert_eq!(told.rounds > 300, k > 0, "{told:?}");
+        }
+    }
+
+    #[test]
+    fn a_step_that_is_otherwise_is_found() {
+        let mut source = recorded(3);
+        let at = source.run.steps.len() / 2;
+        source.run.steps[at].logged.generation_tokens += 1;
+        let told = replay(&source, &engine(), &cost(), 3).unwrap().unwrap();
+        assert_eq!(told.equal_steps, at);
+        assert!(told.difference.unwrap().starts_with(&format!("step {at} ")));
+    }
+
+    #[test]
+    fn a_round_that_is_otherwise_is_found() {
+        let mut source = recorded(3);
+        let rounds = source.run.answers.iter_mut().find_map(|a| a.rounds.as_mut()).unwrap();
+        // Two rounds change places: the answer is as long, its pieces are others.
+        let (i, j) = (0..rounds.accepted.len())
+            .flat_map(|i| (0..i).map(move |j| (j, i)))
+            .find(|&(i, j)| rounds.accepted[i] != rounds.accepted[j])
+            .unwrap();
+        rounds.accepted.swap(i, j);
+        let told = replay(&source, &engine(), &cost(), 3).unwrap().unwrap();
+        assert!(told.difference.is_some(), "{told:?}");
+    }
+}

@@ -1,0 +1,159 @@
+//! What a calibration is made from: observed runs, each with the digest of its recording.
+
+use crate::step_lengths::step_lengths;
+use foretoken_recordings::Unread;
+use foretoken_recordings::findings::findings;
+use foretoken_recordings::recording::{Recording, read_recording};
+use foretoken_recordings::run::ObservedRun;
+use foretoken_run::cells::{Manifest, RECORDINGS};
+use foretoken_run::plan::Plan;
+use foretoken_sim::EngineConfig;
+use foretoken_spec::experiment::Experiment;
+use foretoken_spec::problem::{Problem, Result};
+use std::path::{Path, PathBuf};
+
+/// An observed run.
+#[derive(Debug)]
+pub struct Source {
+    /// Its recording.
+    pub path: PathBuf,
+    /// BLAKE3 of the recording, in hexadecimal.
+    pub digest: String,
+    /// The recording.
+    pub recording: Recording,
+    /// What it tells.
+    pub run: ObservedRun,
+    /// Notes for its user.
+    pub findings: Vec<String>,
+    /// The draft length that the server ran with; `None` where it chose several.
+    pub k: Option<u32>,
+    /// The engine's settings, as the experiment of its results folder states them.
+    pub engine: Option<EngineConfig>,
+    /// The experiment of its results folder: the load, the priorities and the policy that it states.
+    pub stated: Option<Experiment>,
+}
+
+impl Source {
+    /// Of a recording's file.
+    pub fn open(path: &Path) -> Result<Source> {
+        let bytes = fs_err::read(path).map_err(|e| Problem::bad_input(e.to_string()))?;
+        let recording = read_recording(path).map_err(unread)?;
+        let run = ObservedRun::of(&recording);
+        let findings = findings(&recording, &run);
+        let k = draft_length(&run);
+        let digest = blake3::hash(&bytes).to_hex().to_string();
+        let stated = stated(path);
+        let engine = stated.as_ref().map(|experiment| experiment.engine.clone());
+        Ok(Source { path: path.to_path_buf(), digest, recording, run, findings, k, engine, stated })
+    }
+
+    /// How it is called in tables: the folder that its recording lies in, or the file.
+    pub fn name(&self) -> String {
+        let folder = self.path.parent().and_then(Path::parent);
+        let name = folder.filter(|f| f.join(RECORDINGS).is_dir()).and_then(Path::file_name);
+        let cell = self.path.file_stem().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        match name {
+            Some(folder) if cell == "v0-s0" => folder.to_string_lossy().into_owned(),
+            Some(folder) => format!("{}/{cell}", folder.to_string_lossy()),
+            None => cell,
+        }
+    }
+}
+
+/// The load of a run, in words: what its repeats share.
+pub(crate) fn load(recording: &Recording) -> String {
+    match recording.head.clients {
+        Some(clients) => format!("closed {clients}"),
+        None => {
+            let last = recording.head.asked.last().map_or(0.0, |a| a.due.as_s());
+            let rate = if last > 0.0 { recording.head.asked.len() as f64 / last } else { 0.0 };
+            format!("open {rate:.2} req/s, seed {}", recording.head.seed)
+        }
+    }
+}
+
+/// The observed runs that lie at these places: results folders of `observe`, or recordings.
+///
+/// # Errors
+/// Nothing is there, or it is damaged or something else.
+pub fn open_all(paths: &[PathBuf]) -> Result<Vec<Source>> {
+    let mut all: Vec<Source> = Vec::new();
+    for path in paths {
+        for recording in recordings(path)? {
+            let source = Source::open(&recording)?;
+            if let Some(same) = all.iter().find(|s| s.digest == source.digest) {
+                let (a, b) = (same.path.display(), source.path.display());
+                return Err(Problem::bad_input(format!("{a} and {b} are the same recording"))
+                    .help("name each observed run once: a run that counts twice makes errors look small"));
+            }
+            all.push(source);
+        }
+    }
+    Ok(all)
+}
+
+/// The recordings at a place, in order.
+fn recordings(path: &Path) -> Result<Vec<PathBuf>> {
+    if path.is_file() {
+        return Ok(vec![path.to_path_buf()]);
+    }
+    let nothing = |what: &str| {
+        Problem::bad_input(format!("{}: {what}", path.display()))
+            .help("give folders that `foretoken observe` wrote, or their recordings")
+    };
+    if !path.is_dir() {
+        return Err(nothing("no such file or folder"));
+    }
+    // A folder of a run that was killed has no complete manifest; what it entered is checked all the same.
+    if let Ok(manifest) = Manifest::read(path) {
+        manifest.check(path, manifest.files.keys().map(String::as_str).filter(|n| n.starts_with(RECORDINGS)))?;
+    }
+    let entries = std::fs::read_dir(path.join(RECORDINGS)).map_err(|_| nothing("it holds no recordings"))?;
+    // Parts of runs that were asked for again are kept beside them, and count where they are named.
+    let whole = |p: &PathBuf| {
+        p.extension().is_some_and(|e| e == "obs")
+            && !p.file_stem().is_some_and(|s| s.to_string_lossy().contains(".part"))
+    };
+    let mut all: Vec<PathBuf> = entries.flatten().map(|e| e.path()).filter(whole).collect();
+    all.sort();
+    if all.is_empty() {
+        return Err(nothing("it holds no recordings"));
+    }
+    Ok(all)
+}
+
+/// The experiment of the results folder around a recording.
+fn stated(recording: &Path) -> Option<Experiment> {
+    let folder = recording.parent()?.parent()?;
+    let plan = Plan::of_results(folder).ok()?;
+    let name = recording.file_stem()?.to_str()?;
+    let variant = name.strip_prefix('v')?.split('-').next()?.parse::<usize>().ok()?;
+    Some(plan.variants.get(variant)?.experiment.clone())
+}
+
+/// An error of a reader as one of the program.
+pub fn unread(e: Unread) -> Box<Problem> {
+    let hint = e.hint.clone();
+    Problem::bad_input(e.to_string()).help(hint)
+}
+
+/// The draft length of a run, where all its rounds and all its steps had one: the last round of an answer may be
+/// shorter. Rounds alone do not tell of steps without drafts.
+fn draft_length(run: &ObservedRun) -> Option<u32> {
+    let of_rounds = run.answers.iter().filter_map(|a| a.rounds.as_ref());
+    let rounds: Vec<u32> =
+        of_rounds.flat_map(|r| r.drafted.split_last().map_or(&[][..], |(_, before)| before)).copied().collect();
+    let steps: Vec<u32> = step_lengths(run).into_iter().flatten().collect();
+    match (rounds.is_empty(), steps.is_empty()) {
+        (_, true) => one_length(&rounds),
+        (true, false) => one_length(&steps),
+        (false, false) => one_length(&rounds).filter(|&k| one_length(&steps) == Some(k)),
+    }
+}
+
+/// The greatest of these lengths, where nearly all are the same; near the end of a context an engine drafts less.
+fn one_length(lengths: &[u32]) -> Option<u32> {
+    let most = lengths.iter().max().copied().unwrap_or(0);
+    let same = lengths.iter().filter(|&&k| k == most).count();
+    (same * 100 >= lengths.len() * 95).then_some(most)
+}

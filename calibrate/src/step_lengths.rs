@@ -1,0 +1,78 @@
+//! How many tokens were drafted for each request of a step, read from the step log: what a run with several draft
+//! lengths needs.
+
+use foretoken_recordings::run::ObservedRun;
+use foretoken_sim::MAX_SPEC_LEN;
+
+/// The draft length that each step of a run verified; `None` where nothing decoded.
+///
+/// A step of `n` requests that decode schedules `n` tokens and their drafts, so that the log gives the mean length.
+/// Where that is not one of the lengths of the answers' rounds (requests of one step may have several), the next longer
+/// of these is taken: the longest draft decides how many passes there were.
+pub fn step_lengths(run: &ObservedRun) -> Vec<Option<u32>> {
+    let mut known: Vec<u32> = run
+        .answers
+        .iter()
+        .filter_map(|a| a.rounds.as_ref())
+        .flat_map(|rounds| rounds.drafted.iter().copied())
+        .collect();
+    known.sort_unstable();
+    known.dedup();
+    let of_step = |requests: u32, tokens: u64| {
+        let n = u64::from(requests);
+        let drafts = tokens.checked_sub(n)?;
+        let mean = u32::try_from(drafts.div_ceil(n)).ok().filter(|&k| k <= MAX_SPEC_LEN)?;
+        let longer = known.iter().copied().find(|&k| k >= mean);
+        Some(if mean == 0 { 0 } else { longer.unwrap_or(mean) })
+    };
+    let steps = run.steps.iter().map(|s| s.logged);
+    steps
+        .map(|s| if s.generation_requests == 0 { None } else { of_step(s.generation_requests, s.generation_tokens) })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Source;
+    use crate::synthetic::{LAW, Lengths, keep};
+
+    fn run() -> ObservedRun {
+        let dir = tempfile::tempdir().unwrap();
+        let path = keep(&LAW.rising(Lengths::Table(&[(4, 3), (64, 1)]), 80, 1), dir.path(), "dyn");
+        Source::open(&path).unwrap().run
+    }
+
+    #[test]
+    fn a_step_has_the_length_that_its_batch_was_given() {
+        let run = run();
+        let lengths = step_lengths(&run);
+        let seen = |k: u32| lengths.iter().filter(|l| **l == Some(k)).count();
+        assert_eq!(lengths.len(), run.steps.len());
+        assert!(seen(1) > 50 && seen(3) > 50 && lengths[0].is_none(), "{} {}", seen(1), seen(3));
+        for (step, length) in run.steps.iter().zip(&lengths) {
+            let n = u64::from(step.logged.generation_requests);
+            assert_eq!(length.map_or(0, |k| n * u64::from(k + 1)), step.logged.generation_tokens);
+        }
+    }
+
+    /// Two requests in a step, of which one drafted 3 and the other 1: the mean is a length that no round has.
+    #[test]
+    fn of_several_lengths_in_a_step_the_longest_counts() {
+        let mut run = run();
+        let step = &mut run.steps[5].logged;
+        (step.generation_requests, step.generation_tokens) = (2, 4 + 2);
+        assert_eq!(step_lengths(&run)[5], Some(3));
+    }
+
+    #[test]
+    fn impossible_counts_tell_nothing_and_stop_nothing() {
+        let mut run = run();
+        for (at, (requests, tokens)) in [(2, 1), (1, u64::MAX), (u32::MAX, 7)].into_iter().enumerate() {
+            let step = &mut run.steps[at].logged;
+            (step.generation_requests, step.generation_tokens) = (requests, tokens);
+        }
+        let lengths = step_lengths(&run);
+        assert_eq!(lengths[..3], [None, None, None]);
+    }
+}

@@ -1,0 +1,171 @@
+//! A server that keeps to a known law, as a recording: what tests calibrate on.
+
+use foretoken_recordings::recording::{Asked, Ended, Ending, Event, Head, Recording, Server, Tokens};
+use foretoken_sim::{Luck, Stream, Time};
+use std::path::Path;
+
+/// The law.
+#[derive(Clone, Copy, Debug)]
+pub struct Law {
+    /// Seconds of a target pass without tokens.
+    pub target_s: f64,
+    /// Seconds a token of it.
+    pub token_s: f64,
+    /// Seconds of a draft pass.
+    pub draft_s: f64,
+    /// Seconds of the host between steps.
+    pub host_s: f64,
+    /// P(right) of a draft, whatever was before.
+    pub rate: f64,
+}
+
+pub const LAW: Law = Law { target_s: 9e-3, token_s: 2e-4, draft_s: 3e-3, host_s: 1e-3, rate: 0.7 };
+
+/// How long a server drafts.
+#[derive(Clone, Copy, Debug)]
+pub enum Lengths {
+    /// Always as long.
+    Fixed(u32),
+    /// `(requests, length)`: steps of up to that many requests draft that length; the first range that holds counts.
+    /// Behind a step without drafts the drafter runs once all the same, as on vLLM's first model runner.
+    Table(&'static [(u32, u32)]),
+    /// The same on vLLM's second one, where a draft model makes all of its passes behind every step.
+    TableOnV2(&'static [(u32, u32)]),
+}
+
+impl Lengths {
+    /// The draft length behind a step of `requests` requests, and its draft passes.
+    fn behind(self, requests: u32) -> (u32, u32) {
+        let of = |table: &[(u32, u32)]| table.iter().find(|r| requests <= r.0).map_or(0, |r| r.1);
+        match self {
+            Lengths::Fixed(k) => (k, k),
+            Lengths::Table(table) => (of(table), of(table).max(1)),
+            Lengths::TableOnV2(table) => (of(table), table.iter().map(|r| r.1).max().unwrap_or(0)),
+        }
+    }
+
+    fn policy(self) -> String {
+        match self {
+            Lengths::Fixed(0) => "autoregressive".into(),
+            Lengths::Fixed(k) => format!("fixed-{k}"),
+            Lengths::Table(_) | Lengths::TableOnV2(_) => "vllm-dynamic".into(),
+        }
+    }
+}
+
+struct Running {
+    request: u32,
+    left: u32,
+    prompt: u32,
+    drafted: Vec<u32>,
+    accepted: Vec<u32>,
+}
+
+impl Law {
+    /// A closed loop of `clients` clients that ask `requests` times, each for 40 tokens behind a prompt of 60.
+    pub fn closed(&self, k: u32, clients: u32, requests: u32, seed: u64) -> Recording {
+        self.serve(Lengths::Fixed(k), |_| clients, requests, seed)
+    }
+
+    /// The same of a server that drafts by a table, whose clients become one more every ten requests, up to 8, and then
+    /// one again.
+    pub fn rising(&self, lengths: Lengths, requests: u32, seed: u64) -> Recording {
+        self.serve(lengths, |request| 1 + request / 10 % 8, requests, seed)
+    }
+
+    fn serve(&self, lengths: Lengths, clients: impl Fn(u32) -> u32, requests: u32, seed: u64) -> Recording {
+        const START: u64 = 1_700_000_000_000_000;
+        let version = match lengths {
+            Lengths::Fixed(_) => None,
+            Lengths::Table(_) => Some("0.32.0".to_owned()),
+            Lengths::TableOnV2(_) => Some("0.33.0".to_owned()),
+        };
+        let asked = Asked { prompt_len: 60, output_len: 40, ..Asked::default() };
+        let head = Head {
+            policy: lengths.policy(),
+            seed,
+            url: "http://stub/".into(),
+            model: "stub".into(),
+            server: Server { max_model_len: Some(512), version, ..Server::default() },
+            started_unix_us: START,
+            clients: Some(clients(0)),
+            token_ids: true,
+            categories: vec!["all".into()],
+            asked: vec![asked; requests as usize],
+            ..Head::default()
+        };
+        let (mut events, mut now, mut next, mut step) = (Vec::new(), 0.0, 0, 0u64);
+        // Drafts that each request holds from the step before.
+        let mut held = 0;
+        let mut running: Vec<Running> = Vec::new();
+        while next < requests || !running.is_empty() {
+            while running.len() < clients(next) as usize && next < requests {
+                events.push(Event::Sent { request: next, at: Time::from_s(now), attempt: 0 });
+                running.push(Running { request: next, left: 40, prompt: 60, drafted: vec![], accepted: vec![] });
+                next += 1;
+            }
+            let prompts: Vec<u32> = running.iter().filter(|r| r.prompt > 0).map(|r| r.prompt).collect();
+            let decodes = running.len() as u32 - prompts.len() as u32;
+            let (context, generation) = (prompts.iter().sum::<u32>(), decodes * (held + 1));
+            let (behind, passes) = lengths.behind(running.len() as u32);
+            let elapsed =
+                self.target_s + self.token_s * f64::from(context + generation) + self.draft_s * f64::from(passes);
+            now += elapsed + self.host_s;
+            step += 1;
+            let line = format!(
+                "{:.6} INFO x Iteration({step}): {} context requests, {context} context tokens, {decodes} generation requests, \
+                 {generation} generation tokens, iteration elapsed time: {:.2} ms, CPU KV cache usage: 0.1%",
+                START as f64 / 1e6 + now,
+                prompts.len(),
+                1e3 * elapsed
+            );
+            let at = Time::from_s(now);
+            events.push(Event::Log { at, lines: vec![line] });
+            running.retain_mut(|r| self.advance(r, held, step, seed, at, &mut events));
+            held = behind;
+        }
+        events.push(Event::End { at: Time::from_s(now), ending: Ending::Done });
+        Recording { head, events, ending: Some(Ending::Done) }
+    }
+
+    fn advance(&self, r: &mut Running, k: u32, step: u64, seed: u64, at: Time, events: &mut Vec<Event>) -> bool {
+        let mut emitted = 1;
+        if r.prompt > 0 {
+            r.prompt = 0;
+        } else if k > 0 {
+            let luck = Luck::new(seed, Stream::Request, u64::from(r.request));
+            let right = |p: u32| luck.unit(step * 64 + u64::from(p)) < self.rate;
+            let accepted = (0..k).take_while(|&p| right(p)).count() as u32;
+            r.drafted.push(k);
+            r.accepted.push(accepted);
+            emitted = (accepted + 1).min(r.left);
+        }
+        r.left -= emitted;
+        let request = r.request;
+        events.push(Event::Chunk { request, at, tokens: Tokens::Ids(vec![65; emitted as usize]) });
+        if r.left == 0 {
+            let rounds = serde_json::json!({ "per_step_drafted": r.drafted, "per_step_accepted": r.accepted });
+            let metrics =
+                (!r.drafted.is_empty()).then(|| serde_json::json!({ "speculative_decoding": rounds }).to_string());
+            let (prompt_tokens, completion_tokens) = (Some(60), Some(40));
+            let reason = "length".into();
+            let how = Ended::Finished { reason, prompt_tokens, completion_tokens, cached_tokens: None, metrics };
+            events.push(Event::Ended { request, at, how });
+        }
+        r.left > 0
+    }
+
+    /// The same on disk, as a lone recording.
+    pub fn write(&self, folder: &Path, k: u32, clients: u32, seed: u64) -> std::path::PathBuf {
+        let recording = self.closed(k, clients, 40 * clients, seed);
+        keep(&recording, folder, &format!("k{k}-c{clients}-s{seed}"))
+    }
+}
+
+/// Writes a recording into a folder.
+pub fn keep(recording: &Recording, folder: &Path, name: &str) -> std::path::PathBuf {
+    let path = folder.join(format!("{name}.obs"));
+    let mut writer = foretoken_recordings::recording::RecordingWriter::create(&path, &recording.head).unwrap();
+    writer.append(&recording.events).unwrap();
+    path
+}

@@ -1,0 +1,259 @@
+//! A server that keeps to a known law is calibrated, and predicted at loads that were not observed.
+
+use crate::against::compare;
+use crate::calibration::Calibration;
+use crate::kept::Kept;
+use crate::predict::{AcceptanceFrom, World};
+use crate::source::{Source, open_all};
+use crate::synthetic::{LAW, Law, Lengths, keep};
+use std::path::Path;
+
+fn calibrated(folder: &Path, lengths: &[u32], law: &Law) -> (Calibration, Vec<Source>) {
+    let paths: Vec<_> = lengths.iter().flat_map(|&k| [1, 4, 8].map(|c| law.write(folder, k, c, 1))).collect();
+    (Calibration::of(open_all(&paths).unwrap(), vec![]).unwrap(), open_all(&paths).unwrap())
+}
+
+#[test]
+fn the_law_is_found_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (c, _) = calibrated(dir.path(), &[0, 3], &LAW);
+    let fit = c.cost.as_ref().unwrap();
+    // Lines of the log have hundredths of a millisecond.
+    assert!((fit.host_s - LAW.host_s).abs() < 5e-5, "{fit:?}");
+    assert!((fit.draft.delta_s - LAW.draft_s).abs() < 2e-4, "{fit:?}");
+    assert!(c.separated && c.held_out.by_time.mean_absolute < 5e-3, "{:?}", c.held_out);
+    let positions = &c.acceptance.as_ref().unwrap().positions;
+    for p in &positions[..3] {
+        assert!(!p.extrapolated && (p.rate - LAW.rate).abs() < 0.05, "{p:?}");
+    }
+    assert!(positions[3].extrapolated && positions[3].reached == 0);
+    assert_eq!(c.warnings, Vec::<String>::new());
+    let verdict = c.verdict.as_ref().unwrap().in_words();
+    assert!(verdict.starts_with("trusted for K = 0, 3, steps of up to 8 requests: later steps within 0."), "{verdict}");
+}
+
+#[test]
+fn a_length_that_nobody_saw_is_predicted_and_fitted_runs_are_told_apart() {
+    let (dir, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (c, fitted) = calibrated(dir.path(), &[0, 3], &LAW);
+    c.write(&to.path().join("cal"), false).unwrap();
+    let kept = Kept::read(&to.path().join("cal")).unwrap();
+    let held = [2, 5].into_iter().flat_map(|k| [11, 12].map(|seed| LAW.write(dir.path(), k, 4, seed)));
+    let mut runs = open_all(&held.collect::<Vec<_>>()).unwrap();
+    runs.push(Source::open(&dir.path().join("k3-c4-s1.obs")).unwrap());
+    let against = compare(&kept, &runs, &fitted).unwrap();
+    assert_eq!(against.cells.iter().map(|c| (c.k, c.fitted)).collect::<Vec<_>>(), [(2, false), (3, true), (5, false)]);
+    for cell in &against.cells {
+        for metric in ["throughput", "tpot mean", "e2e mean"] {
+            let row = cell.row(metric).unwrap();
+            assert!(row.error.abs() < 0.05, "K = {}: {row:?}", cell.k);
+            let parts = row.of_acceptance + row.of_cost + row.of_schedule;
+            assert!((parts - row.error).abs() < 1e-9, "the parts make up the error");
+        }
+    }
+    assert!(against.warnings.iter().any(|w| w.contains("beyond position 3")), "{:?}", against.warnings);
+    let text = against.in_words();
+    assert!(
+        text.starts_with("8 of 8 held-out numbers are predicted within 5 %, 8 within 10 %. The largest error is "),
+        "{text}"
+    );
+}
+
+/// A server that drafts 3 tokens up to four requests and 1 above.
+const TABLE: [(u32, u32); 2] = [(4, 3), (64, 1)];
+
+/// A calibration on one run whose length follows the batch size, beside runs of fixed lengths.
+fn by_table(lengths: Lengths, beside: &[u32]) -> Calibration {
+    let dir = tempfile::tempdir().unwrap();
+    let mut paths: Vec<_> = beside.iter().flat_map(|&k| [1, 4, 8].map(|c| LAW.write(dir.path(), k, c, 1))).collect();
+    paths.push(keep(&LAW.rising(lengths, 320, 5), dir.path(), "dyn"));
+    let sources = open_all(&paths).unwrap();
+    assert_eq!(sources.last().unwrap().k, None, "it drafted several lengths");
+    Calibration::of(sources, vec![]).unwrap()
+}
+
+/// Seconds of a target pass and of a draft pass, off by at most 2 %.
+fn is_the_law(c: &Calibration) {
+    let fit = c.cost.as_ref().unwrap();
+    assert!(c.separated, "{fit:?}");
+    assert!((fit.draft.delta_s / LAW.draft_s - 1.0).abs() < 0.02, "{fit:?}");
+    for &(tokens, seconds) in fit.batched.iter().filter(|p| p.0 > 1) {
+        let law = LAW.target_s + LAW.token_s * tokens as f64;
+        assert!((seconds / law - 1.0).abs() < 0.02, "{tokens} tokens: {seconds} s, by the law {law} s");
+    }
+    assert_eq!(c.verdict.as_ref().unwrap().trusted, Some(true), "{:?}", c.verdict);
+}
+
+#[test]
+fn a_run_with_several_lengths_has_the_law_in_it() {
+    let c = by_table(Lengths::Table(&TABLE), &[]);
+    is_the_law(&c);
+    assert_eq!(c.lengths().into_iter().collect::<Vec<_>>(), [1, 3]);
+}
+
+#[test]
+fn a_run_with_several_lengths_agrees_with_runs_beside_it() {
+    for beside in [&[0][..], &[3], &[0, 3]] {
+        is_the_law(&by_table(Lengths::Table(&TABLE), beside));
+    }
+}
+
+/// With steps that scatter by a tenth, a draft pass comes back within a tenth.
+#[test]
+fn noise_leaves_the_law_in_a_run_with_several_lengths() {
+    let mut rows = by_table(Lengths::Table(&TABLE), &[]).rows;
+    let luck = foretoken_sim::Luck::new(7, foretoken_sim::Stream::Request, 0);
+    for (i, row) in rows.iter_mut().enumerate() {
+        row.elapsed_s *= 0.9 + 0.2 * luck.unit(i as u64).round();
+    }
+    let fit = crate::fit::CostFit::to(&rows);
+    assert!((0.09..0.11).contains(&fit.noise) && crate::fit::tells_apart(&rows, fit.noise), "{fit:?}");
+    let off = fit.draft.delta_s / LAW.draft_s - 1.0;
+    assert!(off.abs() < 0.10, "off by {off}");
+}
+
+/// A table with a length of 0: the rounds of answers alone would say 3 throughout.
+#[test]
+fn steps_without_drafts_count_as_such() {
+    let c = by_table(Lengths::Table(&[(4, 3), (64, 0)]), &[]);
+    is_the_law(&c);
+    // The drafter runs once behind a step that drafts nothing.
+    assert_eq!(c.lengths().into_iter().collect::<Vec<_>>(), [1, 3]);
+}
+
+/// Where the drafter makes all its passes whatever the table says, a run tells what steps take, and not which share is
+/// drafting.
+#[test]
+fn passes_are_those_of_the_release() {
+    let c = by_table(Lengths::TableOnV2(&TABLE), &[]);
+    assert!(!c.separated && c.lengths().into_iter().eq([3]), "{:?}", c.lengths());
+    is_the_law(&by_table(Lengths::TableOnV2(&TABLE), &[0]));
+}
+
+/// All of a step counts as the target's pass: no pass is free, and the same length is predicted.
+#[test]
+fn one_length_alone_has_no_free_pass() {
+    let (dir, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (c, fitted) = calibrated(dir.path(), &[3], &LAW);
+    let fit = c.cost.as_ref().unwrap();
+    assert!(!c.separated && fit.draft == foretoken_sim::Coefficients::FREE);
+    // A step of one request: four tokens and three draft passes.
+    let step = LAW.target_s + 4.0 * LAW.token_s + 3.0 * LAW.draft_s;
+    assert!((fit.batched[0].1 / step - 1.0).abs() < 0.01, "{fit:?}");
+    assert!(c.verdict.as_ref().unwrap().in_words().starts_with("trusted for K = 3 alone"), "{:?}", c.verdict);
+    c.write(&to.path().join("cal"), false).unwrap();
+    let kept = Kept::read(&to.path().join("cal")).unwrap();
+    let runs = open_all(&[11, 12].map(|seed| LAW.write(dir.path(), 3, 4, seed))).unwrap();
+    let against = compare(&kept, &runs, &fitted).unwrap();
+    let off = against.cells[0].row("throughput").unwrap().error;
+    assert!(off.abs() < 0.05, "{off}");
+}
+
+/// Recordings of a few requests of which every second line of the log is lost.
+#[test]
+fn tiny_damaged_recordings_have_no_free_pass_and_finite_noise() {
+    let dir = tempfile::tempdir().unwrap();
+    for seed in 0..60 {
+        let (k, clients, requests) = (seed as u32 % 4, 1 + seed as u32 % 3, 1 + seed as u32 % 5);
+        let mut recording = LAW.closed(k, clients, requests, seed);
+        let mut nth = 0;
+        recording.events.retain(|e| {
+            nth += usize::from(matches!(e, foretoken_recordings::recording::Event::Log { .. }));
+            !matches!(e, foretoken_recordings::recording::Event::Log { .. }) || nth % 2 == 0
+        });
+        let path = keep(&recording, dir.path(), &format!("tiny-{seed}"));
+        let Ok(c) = Calibration::of(open_all(&[path]).unwrap(), vec![]) else { continue };
+        let Some(profile) = c.profile() else { continue };
+        assert_eq!(profile.check(), Ok(()));
+        assert!(profile.noise_cv < 20.0, "seed {seed}: {profile:?}");
+        assert!(c.cost.unwrap().batched[0].1 > 0.05 * LAW.target_s, "seed {seed}: {profile:?}");
+        assert_ne!(c.verdict.unwrap().trusted, Some(true), "seed {seed}");
+    }
+}
+
+/// A server whose steps become twice as long half-way.
+#[test]
+fn a_server_that_changes_is_not_trusted() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut runs = Vec::new();
+    for (k, seed) in [(0, 1), (3, 2)] {
+        let mut recording = LAW.closed(k, 4, 160, seed);
+        let half = recording.events.len() / 2;
+        for event in &mut recording.events[half..] {
+            if let foretoken_recordings::recording::Event::Log { lines, .. } = event {
+                let (before, rest) = lines[0].split_once("elapsed time: ").unwrap();
+                let (ms, after) = rest.split_once(' ').unwrap();
+                lines[0] = format!("{before}elapsed time: {:.2} {after}", 2.0 * ms.parse::<f64>().unwrap());
+            }
+        }
+        runs.push(keep(&recording, dir.path(), &format!("k{k}")));
+    }
+    let c = Calibration::of(open_all(&runs).unwrap(), vec![]).unwrap();
+    let verdict = c.verdict.clone().unwrap();
+    assert_eq!(verdict.trusted, Some(false), "{verdict:?}");
+    assert!(verdict.in_words().starts_with("not trusted: later steps: off by -"), "{verdict:?}");
+    assert!(c.profile().unwrap().distrust.unwrap().contains("not trusted"));
+}
+
+#[test]
+fn what_the_data_cannot_tell_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let (c, _) = calibrated(dir.path(), &[3], &LAW);
+    assert!(!c.separated);
+    assert!(c.warnings.iter().any(|w| w.contains("cannot be told apart: all runs drafted 3")), "{:?}", c.warnings);
+    let one = open_all(&[LAW.write(dir.path(), 0, 1, 2)]).unwrap();
+    let c = Calibration::of(one, vec![]).unwrap();
+    for said in ["nothing was drafted", "one or two sizes only", "acceptance is not known"] {
+        assert!(c.warnings.iter().any(|w| w.contains(said)), "{said}: {:?}", c.warnings);
+    }
+    let never = Law { rate: 0.0, ..LAW };
+    let c = Calibration::of(open_all(&[never.write(dir.path(), 2, 4, 3)]).unwrap(), vec![]).unwrap();
+    assert!(c.warnings.iter().any(|w| w.contains("not one drafted token was ever accepted")), "{:?}", c.warnings);
+    let waiting = Law { host_s: 50e-3, ..LAW };
+    let c = Calibration::of(open_all(&[waiting.write(dir.path(), 1, 4, 4)]).unwrap(), vec![]).unwrap();
+    assert!(c.warnings.iter().any(|w| w.contains("--no-async-scheduling")), "{:?}", c.warnings);
+}
+
+#[test]
+fn the_same_run_twice_and_what_is_no_recording_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = LAW.write(dir.path(), 1, 2, 1);
+    let said = |paths: &[_]| open_all(paths).unwrap_err().message().to_owned();
+    assert!(said(&[path.clone(), path.clone()]).contains("are the same recording"));
+    assert!(said(&[dir.path().join("none")]).contains("no such file or folder"));
+    assert!(said(&[dir.path().to_path_buf()]).contains("it holds no recordings"));
+    std::fs::write(dir.path().join("x.obs"), "hello there, this is text").unwrap();
+    assert!(said(&[dir.path().join("x.obs")]).contains("is no recording"));
+}
+
+#[test]
+fn a_calibration_that_was_edited_is_not_believed() {
+    let (dir, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (c, _) = calibrated(dir.path(), &[0, 3], &LAW);
+    let folder = to.path().join("cal");
+    c.write(&folder, false).unwrap();
+    assert!(c.write(&folder, false).unwrap_err().message().contains("holds a calibration"));
+    c.write(&folder, true).unwrap();
+    let kept = Kept::read(&folder).unwrap();
+    assert_eq!(kept.inputs, c.inputs());
+    let path = folder.join("calibration.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("\"separated\": true", "\"separated\": false")).unwrap();
+    assert!(Kept::read(&folder).unwrap_err().message().contains("damaged or was changed"));
+}
+
+/// Two servers that differ in everything but what they were asked: what is predicted of their runs is the same.
+#[test]
+fn a_prediction_reads_what_was_asked_and_nothing_else() {
+    let (dir, to, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (c, _) = calibrated(dir.path(), &[0, 3], &LAW);
+    c.write(&to.path().join("cal"), false).unwrap();
+    let kept = Kept::read(&to.path().join("cal")).unwrap();
+    let table = AcceptanceFrom::Table(kept.table.as_ref().unwrap());
+    let world = World { cost: &kept.cost, acceptance: table, engine: &kept.engine, seed: 1 };
+    let slow = Law { target_s: 30e-3, token_s: 1e-3, draft_s: 9e-3, host_s: 5e-3, rate: 0.2 };
+    let [a, b] = [LAW.write(dir.path(), 2, 4, 9), slow.write(other.path(), 2, 4, 9)].map(|p| Source::open(&p).unwrap());
+    assert_ne!(a.run.run.records.finish, b.run.run.records.finish);
+    let [a, b] = [a, b].map(|source| world.serve(&source, 2).unwrap().records);
+    assert_eq!(a, b);
+}

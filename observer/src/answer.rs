@@ -1,0 +1,218 @@
+//! One request: sent, and its answer read chunk by chunk as it comes.
+
+use crate::bounded::{self, beginning, chain, too_long};
+use eventsource_stream::{EventStreamError, Eventsource};
+use foretoken_recordings::recording::{Ended, Failure, Tokens};
+use futures_util::StreamExt;
+use reqwest::{RequestBuilder, Response};
+use serde::Deserialize;
+
+/// Why the bytes of an answer ended before its end.
+#[derive(Debug)]
+enum Broken {
+    Transport(reqwest::Error),
+    TooLong,
+}
+
+/// Sends a request for `tokens` tokens and reads its answer; `chunk` gets its parts as they come.
+pub async fn ask(request: RequestBuilder, tokens: u32, mut chunk: impl FnMut(Tokens)) -> Ended {
+    let response = match request.send().await {
+        Ok(response) => response,
+        Err(e) => return failed(if e.is_connect() { Failure::Connect } else { Failure::Cut }, chain(&e)),
+    };
+    if !response.status().is_success() {
+        return refused(response).await;
+    }
+    let kind = response.headers().get("content-type").and_then(|v| v.to_str().ok()).unwrap_or("").to_owned();
+    if !kind.starts_with("text/event-stream") {
+        return failed(Failure::Garbled, format!("the answer is no stream of events but `{}`", short(&kind)));
+    }
+    let most = bounded::ANSWER + tokens as usize * bounded::ANSWER_TOKEN;
+    let mut room = most;
+    let limited = response.bytes_stream().map(move |piece| {
+        let piece = piece.map_err(Broken::Transport)?;
+        room = room.checked_sub(piece.len()).ok_or(Broken::TooLong)?;
+        Ok(piece)
+    });
+    let mut events = limited.eventsource();
+    let mut answer = Answer::default();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(event) if event.data == "[DONE]" => return answer.ended(),
+            Ok(event) => match answer.read(&event.data) {
+                Ok(Some(tokens)) => chunk(tokens),
+                Ok(None) => {}
+                Err(ended) => return ended,
+            },
+            Err(EventStreamError::Transport(Broken::Transport(e))) => return failed(Failure::Cut, chain(&e)),
+            Err(EventStreamError::Transport(Broken::TooLong)) => {
+                return failed(Failure::Garbled, format!("{} for {tokens} tokens", too_long(most)));
+            }
+            Err(EventStreamError::Utf8(e)) => return failed(Failure::Garbled, e.to_string()),
+            Err(EventStreamError::Parser(e)) => return failed(Failure::Garbled, e.to_string()),
+        }
+    }
+    match answer.reason.is_some() {
+        true => answer.ended(),
+        false => failed(Failure::Cut, "the answer broke off before its end".into()),
+    }
+}
+
+fn failed(why: Failure, said: String) -> Ended {
+    Ended::Failed { why, said }
+}
+
+async fn refused(response: Response) -> Ended {
+    let status = response.status().as_u16();
+    let after = response.headers().get("retry-after").and_then(|v| v.to_str().ok()?.trim().parse::<f64>().ok());
+    let text = String::from_utf8_lossy(&beginning(response, bounded::PAGE).await).into_owned();
+    let said = serde_json::from_str::<Said>(&text).ok().and_then(Said::message).unwrap_or(text);
+    Ended::Refused { status, said: short(&said), retry_after_s: after.filter(|s| s.is_finite() && *s >= 0.0) }
+}
+
+/// The first words of what a server said.
+fn short(text: &str) -> String {
+    const MOST: usize = 300;
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+/// What of an answer is known so far besides its tokens.
+#[derive(Default)]
+struct Answer {
+    reason: Option<String>,
+    usage: Option<Usage>,
+    metrics: Option<String>,
+}
+
+impl Answer {
+    /// Reads an event; gives its tokens, if it has any. An error is the answer's end.
+    fn read(&mut self, data: &str) -> Result<Option<Tokens>, Ended> {
+        let event: Event =
+            serde_json::from_str(data).map_err(|e| failed(Failure::Garbled, format!("{e} in `{}`", short(data))))?;
+        if let Some(message) = event.error.and_then(|e| (Said { error: Some(e), ..Said::default() }).message()) {
+            return Err(failed(Failure::Cut, message));
+        }
+        self.metrics = event.metrics.map(|m| m.to_string()).or(self.metrics.take());
+        let so_far = event.usage.as_ref().and_then(|u| u.completion_tokens);
+        self.usage = event.usage.or(self.usage.take());
+        let Some(choice) = event.choices.into_iter().next() else { return Ok(None) };
+        self.reason = choice.finish_reason.or(self.reason.take());
+        Ok(match (choice.token_ids, so_far) {
+            (Some(ids), _) => Some(Tokens::Ids(ids)),
+            (None, Some(n)) => Some(Tokens::SoFar(n)),
+            (None, None) => choice.text.filter(|text| !text.is_empty()).map(|_| Tokens::Unknown),
+        })
+    }
+
+    fn ended(self) -> Ended {
+        let usage = self.usage.unwrap_or_default();
+        Ended::Finished {
+            reason: self.reason.unwrap_or_else(|| "unknown".into()),
+            prompt_tokens: usage.prompt_tokens,
+            completion_tokens: usage.completion_tokens,
+            cached_tokens: usage.prompt_tokens_details.and_then(|d| d.cached_tokens),
+            metrics: self.metrics,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Event {
+    #[serde(default)]
+    choices: Vec<Choice>,
+    usage: Option<Usage>,
+    metrics: Option<serde_json::Value>,
+    error: Option<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    text: Option<String>,
+    token_ids: Option<Vec<u32>>,
+    finish_reason: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct Usage {
+    prompt_tokens: Option<u32>,
+    completion_tokens: Option<u32>,
+    prompt_tokens_details: Option<Details>,
+}
+
+#[derive(Deserialize)]
+struct Details {
+    cached_tokens: Option<u32>,
+}
+
+/// What servers say when they refuse: `{"error": {"message"}}`, `{"message"}` or `{"detail"}`.
+#[derive(Default, Deserialize)]
+struct Said {
+    error: Option<serde_json::Value>,
+    message: Option<String>,
+    detail: Option<serde_json::Value>,
+}
+
+impl Said {
+    fn message(self) -> Option<String> {
+        let of = |value: serde_json::Value| match value.get("message").unwrap_or(&value) {
+            serde_json::Value::Null => None,
+            serde_json::Value::String(text) => Some(text.clone()),
+            other => Some(other.to_string()),
+        };
+        self.error.and_then(of).or(self.message).or_else(|| self.detail.and_then(of))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Recorded from vLLM 0.32.0 with three drafts: 12 tokens, of which rounds bring up to four.
+    #[test]
+    fn what_vllm_streams_is_read() {
+        let stream = include_str!("../fixtures/vllm-0.32-completion.sse");
+        let mut answer = Answer::default();
+        let events: Vec<&str> = stream.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+        let (end, events) = events.split_last().unwrap();
+        assert_eq!(*end, "[DONE]");
+        let chunks: Vec<Tokens> = events.iter().filter_map(|data| answer.read(data).unwrap()).collect();
+        let expected = [vec![10], vec![87, 104, 111, 32], vec![119, 97, 115, 32], vec![76, 97], vec![117]];
+        assert_eq!(chunks, expected.map(Tokens::Ids));
+        let Ended::Finished { reason, prompt_tokens, completion_tokens, metrics, .. } = answer.ended() else {
+            panic!("it finished")
+        };
+        assert_eq!((reason.as_str(), prompt_tokens, completion_tokens), ("length", Some(65), Some(12)));
+        let metrics: serde_json::Value = serde_json::from_str(&metrics.unwrap()).unwrap();
+        assert_eq!(metrics["speculative_decoding"]["per_step_accepted"], serde_json::json!([3, 3, 1, 0]));
+        assert!(metrics["queue_time_ms"].is_f64());
+    }
+
+    /// The same stream without token ids tells its tokens by the usage so far; without usage they are unknown.
+    #[test]
+    fn tokens_are_told_by_ids_or_by_the_usage_so_far_or_not_at_all() {
+        let of = |data: &str| Answer::default().read(data).unwrap();
+        let ids = r#"{"choices":[{"text":"ab","token_ids":[97,98]}],"usage":{"completion_tokens":5}}"#;
+        assert_eq!(of(ids), Some(Tokens::Ids(vec![97, 98])));
+        let usage = r#"{"choices":[{"text":"ab"}],"usage":{"completion_tokens":5}}"#;
+        assert_eq!(of(usage), Some(Tokens::SoFar(5)));
+        assert_eq!(of(r#"{"choices":[{"text":"ab"}]}"#), Some(Tokens::Unknown));
+        assert_eq!(of(r#"{"choices":[{"text":""}]}"#), None);
+    }
+
+    /// Messages as vLLM 0.32.0, FastAPI and SGLang word them.
+    #[test]
+    fn what_servers_say_when_they_refuse_is_found() {
+        let said = |text: &str| serde_json::from_str::<Said>(text).ok().and_then(Said::message);
+        let vllm = r#"{"error":{"message":"The model `nope` does not exist.","type":"NotFoundError","param":"model","code":404}}"#;
+        assert_eq!(said(vllm).as_deref(), Some("The model `nope` does not exist."));
+        assert_eq!(said(r#"{"detail":"Not Found"}"#).as_deref(), Some("Not Found"));
+        assert_eq!(said(r#"{"object":"error","message":"too long"}"#).as_deref(), Some("too long"));
+        let midway = Answer::default().read(r#"{"error":{"message":"the engine died"}}"#).unwrap_err();
+        assert_eq!(midway, failed(Failure::Cut, "the engine died".into()));
+        assert!(matches!(Answer::default().read("<html>"), Err(Ended::Failed { why: Failure::Garbled, .. })));
+    }
+}

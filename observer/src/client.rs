@@ -1,0 +1,223 @@
+//! The connection to a server: its address, its key, and what can be asked of it besides completions.
+
+use crate::bounded::{self, chain, whole};
+use foretoken_recordings::recording::{Sample, Server};
+use foretoken_spec::problem::{Problem, Result};
+use reqwest::{Certificate, RequestBuilder, Response, StatusCode, Url};
+use serde::Deserialize;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long a connection may take to come about.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How long a server may take to say what it is, or what its metrics are.
+const ASIDE: Duration = Duration::from_secs(10);
+
+const CERTIFICATES: &str = "give a file of certificates in PEM: each begins with -----BEGIN CERTIFICATE-----";
+
+/// A server that can be asked.
+#[derive(Clone, Debug)]
+pub struct Client {
+    http: reqwest::Client,
+    base: Url,
+    key: Option<String>,
+}
+
+impl Client {
+    /// For the server at `url`, with or without `/v1` at its end. `key` is its bearer token; `ca` a file of
+    /// certificates (PEM) that are trusted beside the system's.
+    pub fn new(url: &str, key: Option<String>, ca: Option<&Path>) -> Result<Client> {
+        // Another part of the process may have chosen already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let base = base(url)?;
+        let mut http = reqwest::Client::builder().connect_timeout(CONNECT).tcp_nodelay(true);
+        if let Some(path) = ca {
+            let bad = |what: String| Problem::bad_input(format!("--ca {}: {what}", path.display()));
+            let pem = fs_err::read(path).map_err(|e| bad(e.to_string()))?;
+            let certificates = Certificate::from_pem_bundle(&pem).map_err(|e| bad(chain(&e)))?;
+            if certificates.is_empty() {
+                return Err(bad("it holds no certificate".into()).help(CERTIFICATES));
+            }
+            for certificate in certificates {
+                http = http.add_root_certificate(certificate);
+            }
+        }
+        let http = http.build().map_err(|e| match ca {
+            Some(path) => {
+                let what = format!("--ca {}: no certificate that can be trusted: {}", path.display(), chain(&e));
+                Problem::bad_input(what).help(CERTIFICATES)
+            }
+            None => Problem::failed(format!("no HTTP client: {}", chain(&e))),
+        })?;
+        Ok(Client { http, base, key })
+    }
+
+    /// Its address, without a password.
+    pub fn url(&self) -> String {
+        let mut url = self.base.clone();
+        // Of an address that cannot have them there is nothing to remove.
+        let _ = url.set_password(None).and_then(|()| url.set_username(""));
+        url.to_string()
+    }
+
+    /// The request for a completion.
+    pub fn completion(&self, body: String, id: &str) -> RequestBuilder {
+        let post = self.http.post(self.at("v1/completions")).header("content-type", "application/json");
+        self.with_key(post.header("x-request-id", id).body(body))
+    }
+
+    /// What the server says of itself, and why its metrics cannot be used where it has some.
+    ///
+    /// # Errors
+    /// It cannot be reached, or does not know `/v1/models`.
+    pub async fn server(&self) -> Result<(Server, Option<String>)> {
+        let models = self.get("v1/models").await.map_err(|e| self.unreachable(&e))?;
+        let status = models.status();
+        if !status.is_success() {
+            let problem = Problem::failed(format!("{}v1/models answers {status}", self.url()));
+            return Err(problem.help(match status.as_u16() {
+                401 | 403 => "put the server's key into the environment variable FORETOKEN_API_KEY, or name another with --api-key-env",
+                _ => "give the address of an OpenAI-compatible server, such as http://127.0.0.1:8000",
+            }));
+        }
+        let models: Models = models.json_of().await.map_err(|why| {
+            Problem::failed(format!("{}v1/models: no list of models: {why}", self.url()))
+                .help("give the address of an OpenAI-compatible server, such as http://127.0.0.1:8000")
+        })?;
+        let version = match self.get("version").await {
+            Ok(response) if response.status().is_success() => {
+                response.json_of::<Version>().await.ok().map(|v| v.version)
+            }
+            _ => None,
+        };
+        let metrics = self.metrics().await;
+        let server = Server {
+            version,
+            max_model_len: models.data.iter().find_map(ModelCard::max_model_len),
+            models: models.data.into_iter().map(|m| m.id).collect(),
+            metrics: metrics.is_ok(),
+        };
+        // Many servers have no metrics.
+        let none = format!("/metrics answers {}", StatusCode::NOT_FOUND);
+        Ok((server, metrics.err().filter(|why| *why != none)))
+    }
+
+    /// The server's metrics about serving.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub async fn metrics(&self) -> std::result::Result<Vec<Sample>, String> {
+        let response = self.get("metrics").await.map_err(|e| chain(&e))?;
+        if !response.status().is_success() {
+            return Err(format!("/metrics answers {}", response.status()));
+        }
+        let bytes = whole(response, bounded::METRICS).await.map_err(|what| format!("/metrics: {what}"))?;
+        crate::scrape::samples(&String::from_utf8_lossy(&bytes))
+    }
+
+    async fn get(&self, path: &str) -> reqwest::Result<Response> {
+        self.with_key(self.http.get(self.at(path)).timeout(ASIDE)).send().await
+    }
+
+    fn with_key(&self, request: RequestBuilder) -> RequestBuilder {
+        match &self.key {
+            Some(key) => request.bearer_auth(key),
+            None => request,
+        }
+    }
+
+    fn at(&self, path: &str) -> Url {
+        self.base.join(path).expect("a path below an address that ends in a slash")
+    }
+
+    fn unreachable(&self, e: &reqwest::Error) -> Box<Problem> {
+        let help = match e {
+            e if e.is_timeout() => "is it still loading its model? It must answer /v1/models first",
+            e if chain(e).contains("certificate") => {
+                "give the address by the name that its certificate has, and its authority with --ca FILE"
+            }
+            _ => {
+                "is the server running, and is this its address? vLLM says \"Application startup complete\" when it can be asked"
+            }
+        };
+        Problem::failed(format!("{} cannot be reached: {}", self.url(), chain(e))).help(help)
+    }
+}
+
+/// The address as one that paths can be joined to.
+fn base(url: &str) -> Result<Url> {
+    let bad = |what: &str| {
+        Problem::bad_input(format!("`{url}` {what}")).help("give an address such as http://127.0.0.1:8000")
+    };
+    let mut base = Url::parse(url).map_err(|e| bad(&format!("is no address: {e}")))?;
+    if !matches!(base.scheme(), "http" | "https") || base.host().is_none() {
+        return Err(bad("is no address of a server: it must begin with http:// or https://"));
+    }
+    if base.query().is_some() || base.fragment().is_some() {
+        return Err(bad("has more than the place of a server"));
+    }
+    let path = base.path().trim_end_matches('/');
+    let path = format!("{}/", path.strip_suffix("/v1").unwrap_or(path));
+    base.set_path(&path);
+    Ok(base)
+}
+
+trait Json {
+    /// The body as JSON.
+    async fn json_of<T: for<'a> Deserialize<'a>>(self) -> std::result::Result<T, String>;
+}
+
+impl Json for Response {
+    async fn json_of<T: for<'a> Deserialize<'a>>(self) -> std::result::Result<T, String> {
+        let bytes = whole(self, bounded::PAGE).await?;
+        serde_json::from_slice(&bytes).map_err(|e| e.to_string())
+    }
+}
+
+#[derive(Deserialize)]
+struct Models {
+    data: Vec<ModelCard>,
+}
+
+#[derive(Deserialize)]
+struct ModelCard {
+    id: String,
+    max_model_len: Option<serde_json::Value>,
+}
+
+impl ModelCard {
+    /// The length, where it is a number that a length can be.
+    fn max_model_len(&self) -> Option<u32> {
+        self.max_model_len.as_ref()?.as_u64().and_then(|n| u32::try_from(n).ok())
+    }
+}
+
+#[derive(Deserialize)]
+struct Version {
+    version: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_taken_with_and_without_v1() {
+        for (given, base_is) in [
+            ("http://h:8000", "http://h:8000/"),
+            ("http://h:8000/v1", "http://h:8000/"),
+            ("https://u:secret@h/gateway/v1/", "https://h/gateway/"),
+        ] {
+            assert_eq!(Client::new(given, None, None).unwrap().url(), base_is);
+        }
+        for (given, said) in [
+            ("localhost:8000", "must begin with http"),
+            ("8000", "is no address: relative URL"),
+            ("ftp://h", "must begin with http"),
+            ("http://h/v1?x=1", "more than the place"),
+        ] {
+            let problem = Client::new(given, None, None).unwrap_err();
+            assert!(problem.message().contains(said), "{}", problem.message());
+        }
+    }
+}

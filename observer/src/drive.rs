@@ -1,0 +1,254 @@
+//! Sends the requests of a run when they are due, or when a client is free, and has the metrics read every second
+//! meanwhile.
+
+use crate::answer::ask;
+use crate::client::Client;
+use crate::recorder::Recorder;
+use crate::waiting::asked;
+use foretoken_recordings::recording::{Ended, Ending, Event, Failure, Sample};
+use foretoken_sim::Arrivals;
+use foretoken_spec::observe::ObserveSpec;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::{JoinSet, spawn_local};
+use tokio::time::{interval, sleep, timeout};
+
+/// After this many requests in a row without a connection the server is lost.
+const LOST: u32 = 5;
+/// Time for the last reading of the metrics once the run was interrupted.
+const LAST_METRICS: Duration = Duration::from_millis(300);
+
+/// What a run sends, and how.
+pub struct Load {
+    /// The bodies of the requests.
+    pub bodies: Vec<String>,
+    /// Tokens that each asks for.
+    pub tokens: Vec<u32>,
+    /// When each is due, from the start; not used in a closed loop.
+    pub due: Vec<Duration>,
+    /// How they come in.
+    pub arrivals: Arrivals,
+    /// Names the run in the ids of its requests.
+    pub name: String,
+    /// Are the server's metrics to be read?
+    pub metrics: bool,
+}
+
+/// What all requests of a run share.
+struct Shared {
+    client: Client,
+    recorder: Recorder,
+    load: Load,
+    spec: ObserveSpec,
+    /// Requests that were sent and have not ended.
+    running: RefCell<BTreeSet<u32>>,
+    /// Requests in a row that got no connection.
+    unconnected: Cell<u32>,
+    /// Set where the server is lost, with its last words.
+    lost: RefCell<Option<String>>,
+    stop: Notify,
+}
+
+impl Shared {
+    /// May a request still be sent?
+    fn open(&self) -> bool {
+        self.spec.run_s.is_none_or(|s| self.recorder.now().as_s() < s)
+    }
+
+    fn sent(&self, request: u32, attempt: u32) {
+        self.running.borrow_mut().insert(request);
+        self.recorder.saw(Event::Sent { request, at: self.recorder.now(), attempt });
+    }
+
+    fn ended(&self, request: u32, how: Ended) {
+        let none = matches!(how, Ended::Failed { why: Failure::Connect, .. });
+        self.unconnected.set(if none { self.unconnected.get() + 1 } else { 0 });
+        if let Ended::Failed { said, .. } = &how
+            && self.unconnected.get() >= LOST
+        {
+            self.lost.borrow_mut().get_or_insert_with(|| said.clone());
+            self.stop.notify_one();
+        }
+        self.running.borrow_mut().remove(&request);
+        self.recorder.saw(Event::Ended { request, at: self.recorder.now(), how });
+    }
+}
+
+/// Drives the server until every request has ended, the server is lost, or `interrupt` is set. Whatever is waited for
+/// then is given up. To be called within a [`tokio::task::LocalSet`].
+pub async fn drive(
+    client: Client,
+    recorder: Recorder,
+    load: Load,
+    spec: ObserveSpec,
+    interrupt: Arc<AtomicBool>,
+) -> Ending {
+    let shared = Rc::new(Shared {
+        client,
+        recorder,
+        load,
+        spec,
+        running: RefCell::default(),
+        unconnected: Cell::new(0),
+        lost: RefCell::default(),
+        stop: Notify::new(),
+    });
+    let metrics = spawn_local(watch_metrics(shared.clone()));
+    let requests = async {
+        match shared.load.arrivals {
+            Arrivals::Open => open_loop(&shared).await,
+            Arrivals::Closed { clients } => closed_loop(&shared, clients).await,
+        }
+    };
+    // Dropping `requests` ends every task that it has started, wherever the task waits.
+    let mut ending = tokio::select! {
+        biased;
+        () = asked(&interrupt) => Ending::Interrupted,
+        () = shared.stop.notified() => Ending::Lost(shared.lost.borrow().clone().unwrap_or_default()),
+        () = requests => Ending::Done,
+    };
+    metrics.abort();
+    for request in shared.running.take() {
+        let how = Ended::Failed { why: Failure::Abandoned, said: "the run was ended".into() };
+        shared.recorder.saw(Event::Ended { request, at: shared.recorder.now(), how });
+    }
+    let mut last = Vec::new();
+    let reading = async {
+        if shared.load.metrics {
+            read_metrics(&shared, &mut last).await;
+        }
+    };
+    match ending {
+        Ending::Lost(_) => {}
+        Ending::Interrupted => drop(timeout(LAST_METRICS, reading).await),
+        Ending::Done => tokio::select! {
+            () = reading => {}
+            () = asked(&interrupt) => ending = Ending::Interrupted,
+        },
+    }
+    shared.recorder.saw(Event::End { at: shared.recorder.now(), ending: ending.clone() });
+    ending
+}
+
+async fn open_loop(shared: &Rc<Shared>) {
+    let in_time = |due: &&Duration| shared.spec.run_s.is_none_or(|s| due.as_secs_f64() < s);
+    let due: Vec<Duration> = shared.load.due.iter().take_while(in_time).copied().collect();
+    let mut due = pace(shared.recorder.started(), due);
+    let places = Arc::new(Semaphore::new(shared.spec.max_in_flight.map_or(Semaphore::MAX_PERMITS, |n| n as usize)));
+    let mut running = JoinSet::new();
+    while let Some(request) = due.recv().await {
+        let place = places.clone().acquire_owned().await;
+        let own = shared.clone();
+        running.spawn_local(async move {
+            one(&own, request).await;
+            drop(place);
+        });
+    }
+    while running.join_next().await.is_some() {}
+}
+
+/// Tells each request when it is due. A thread of its own does, since the runtime's timer counts whole milliseconds.
+fn pace(start: Instant, due: Vec<Duration>) -> UnboundedReceiver<usize> {
+    /// How soon it notices that the caller is gone.
+    const LOOK: Duration = Duration::from_millis(100);
+    let (tell, told) = unbounded_channel();
+    std::thread::spawn(move || {
+        for (request, due) in due.into_iter().enumerate() {
+            loop {
+                let left = due.saturating_sub(start.elapsed());
+                if left.is_zero() {
+                    break;
+                }
+                if tell.is_closed() {
+                    return;
+                }
+                std::thread::sleep(left.min(LOOK));
+            }
+            if tell.send(request).is_err() {
+                return;
+            }
+        }
+    });
+    told
+}
+
+async fn closed_loop(shared: &Rc<Shared>, clients: u32) {
+    let next = Rc::new(Cell::new(0));
+    let mut running = JoinSet::new();
+    for _ in 0..clients {
+        let (shared, next) = (shared.clone(), next.clone());
+        running.spawn_local(async move {
+            while next.get() < shared.load.bodies.len() && shared.open() {
+                let request = next.replace(next.get() + 1);
+                one(&shared, request).await;
+            }
+        });
+    }
+    while running.join_next().await.is_some() {}
+}
+
+/// Sends a request, and again where that is asked for; writes down what comes.
+async fn one(shared: &Rc<Shared>, request: usize) {
+    let id = request as u32;
+    let allowed = Duration::from_secs_f64(shared.spec.timeout_s);
+    for attempt in 0..=shared.spec.retries {
+        let post =
+            shared.client.completion(shared.load.bodies[request].clone(), &format!("{}-{request}", shared.load.name));
+        shared.sent(id, attempt);
+        let answer = ask(post, shared.load.tokens[request], |tokens| {
+            shared.recorder.saw(Event::Chunk { request: id, at: shared.recorder.now(), tokens });
+        });
+        let how = timeout(allowed, answer).await.unwrap_or_else(|_| Ended::Failed {
+            why: Failure::Timeout,
+            said: format!("no end after {} s", shared.spec.timeout_s),
+        });
+        let wait = wait_before(&how, attempt).filter(|_| attempt < shared.spec.retries);
+        shared.ended(id, how);
+        match wait {
+            Some(wait) => sleep(wait).await,
+            None => return,
+        }
+    }
+}
+
+/// How long to wait before a request is sent again; `None`: it would come to the same.
+fn wait_before(how: &Ended, attempt: u32) -> Option<Duration> {
+    const LONGEST_S: f64 = 60.0;
+    let backoff = 0.5 * f64::from(1u32 << attempt.min(10));
+    match how {
+        Ended::Refused { status: 429 | 503, retry_after_s, .. } => Some(retry_after_s.unwrap_or(backoff)),
+        Ended::Failed { why: Failure::Connect, .. } => Some(backoff),
+        _ => None,
+    }
+    .map(|s| Duration::from_secs_f64(s.min(LONGEST_S)))
+}
+
+async fn watch_metrics(shared: Rc<Shared>) {
+    if !shared.load.metrics {
+        return;
+    }
+    let mut last = Vec::new();
+    let mut every = interval(Duration::from_secs(1));
+    loop {
+        every.tick().await;
+        read_metrics(&shared, &mut last).await;
+    }
+}
+
+/// Writes down the metrics that are not as in the last reading.
+async fn read_metrics(shared: &Shared, last: &mut Vec<Sample>) {
+    match shared.client.metrics().await {
+        Ok(now) => {
+            let samples = crate::scrape::changed(last, &now);
+            *last = now;
+            shared.recorder.saw(Event::Metrics { at: shared.recorder.now(), samples });
+        }
+        Err(text) => shared.recorder.saw(Event::Note { at: shared.recorder.now(), text }),
+    }
+}

@@ -1,0 +1,51 @@
+//! The terminal's line while a run lasts.
+
+use foretoken_recordings::recording::{Ended, Event};
+use foretoken_sim::Time;
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Counts what is seen.
+pub struct Progress {
+    bar: ProgressBar,
+    which: String,
+    sent: u64,
+    ended: u64,
+    failed: u64,
+}
+
+impl Progress {
+    /// Of a run that is called so.
+    pub fn new(which: String) -> Progress {
+        let bar = ProgressBar::new_spinner();
+        bar.set_style(ProgressStyle::with_template("{msg}").expect("the template is fixed"));
+        Progress { bar, which, sent: 0, ended: 0, failed: 0 }
+    }
+
+    /// Takes an event into account.
+    pub fn saw(&mut self, event: &Event) {
+        match event {
+            Event::Sent { attempt: 0, .. } => self.sent += 1,
+            Event::Ended { how: Ended::Finished { .. }, .. } => self.ended += 1,
+            Event::Ended { .. } => self.failed += 1,
+            _ => {}
+        }
+    }
+
+    /// Shows how far it is.
+    pub fn show(&self, now: Time) {
+        let Progress { which, sent, ended, failed, .. } = self;
+        let failed = if *failed > 0 { format!(", {failed} failed") } else { String::new() };
+        self.bar.set_message(format!("{which}: {:.0} s, {sent} sent, {ended} answered{failed}", now.as_s()));
+        self.bar.tick();
+    }
+
+    /// Says something above the line.
+    pub fn say(&self, text: &str) {
+        self.bar.suspend(|| eprintln!("warning: {text}"));
+    }
+
+    /// Takes the line away.
+    pub fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+}

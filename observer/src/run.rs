@@ -1,0 +1,414 @@
+//! All cells of a plan on a server, one after the other, each kept as it ends.
+
+use crate::body::body;
+use crate::client::Client;
+use crate::drive::{Load, drive};
+use crate::progress::Progress;
+use crate::prompts::{Prompt, prompts};
+use crate::recorder::Recorder;
+use crate::tail::Tail;
+use crate::waiting::Waiting;
+use foretoken_recordings::findings::{findings, late_p99};
+use foretoken_recordings::recording::{
+    Asked, Ended, Ending, Event, Head, Recording, RecordingWriter, Server, read_recording,
+};
+use foretoken_recordings::run::ObservedRun;
+use foretoken_recordings::stated;
+use foretoken_run::cells::{CellId, Folder, RECORDINGS, Speed, Store, Stored};
+use foretoken_run::plan::Plan;
+use foretoken_run::setting::Setting;
+use foretoken_sim::metrics::Summary;
+use foretoken_sim::{Arrivals, Workload};
+use foretoken_spec::observe::{ObserveSpec, Send};
+use foretoken_spec::problem::{Exit, Problem, Result};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// What `observed.json` says: what only an observed run knows.
+#[derive(Debug, Serialize)]
+pub struct ObserveReport {
+    /// The server.
+    pub url: String,
+    /// Its version, where it says so.
+    pub server: Option<String>,
+    /// The model that was asked.
+    pub model: String,
+    /// The runs, in their order.
+    pub cells: Vec<ObservedCell>,
+}
+
+/// A run.
+#[derive(Debug, Serialize)]
+pub struct ObservedCell {
+    /// Its recording, below the folder.
+    pub recording: String,
+    /// The seed.
+    pub seed: u64,
+    /// `done`, `interrupted`, or what was lost.
+    pub ended: String,
+    /// Requests that were sent.
+    pub sent: usize,
+    /// Of these, answered to their end.
+    pub answered: u64,
+    /// Answers a second, from the first request to the last answer.
+    pub answered_req_s: Option<f64>,
+    /// Output tokens of answered requests a second, likewise.
+    pub answered_tok_s: f64,
+    /// Mean time to first token, seconds.
+    pub ttft_mean_s: Option<f64>,
+    /// Mean time per output token after the first, seconds.
+    pub tpot_mean_s: Option<f64>,
+    /// Mean end-to-end latency, seconds.
+    pub e2e_mean_s: Option<f64>,
+    /// How late requests were sent, at the 99th percentile, seconds; nothing is due in a closed loop.
+    pub late_p99_s: Option<f64>,
+    /// Steps that the server's log has of it.
+    pub steps: usize,
+    /// Notes for its user.
+    pub findings: Vec<String>,
+}
+
+/// Where and how a server is asked.
+pub struct Site {
+    /// The connection.
+    pub client: Client,
+    /// The file that the server's steps are logged to.
+    pub step_log: Option<PathBuf>,
+}
+
+/// What was observed.
+pub struct Observed {
+    /// What only an observed run knows.
+    pub report: ObserveReport,
+    /// For the line at the end.
+    pub speed: Speed,
+    /// Cells that are in the store: a prefix of the plan's.
+    pub cells: usize,
+    /// Why it ended before its end.
+    pub ended: Option<Box<Problem>>,
+}
+
+/// Observes every cell of a plan that the folder does not hold yet.
+///
+/// # Errors
+/// The server cannot be asked at all; what was observed before an error is kept.
+pub fn observe(
+    plan: &Plan,
+    spec: &ObserveSpec,
+    site: &Site,
+    folder: &Folder,
+    interrupt: &Arc<AtomicBool>,
+) -> Result<Observed> {
+    // A step log that cannot be read is refused before anything is asked.
+    site.step_log.as_deref().map(Tail::open).transpose()?;
+    let waiting = Waiting::new(interrupt)?;
+    let (server, no_metrics) = waiting.on(site.client.server())??;
+    let no_metrics = no_metrics.map(|why| format!("{why}: the run has no metrics of the server"));
+    no_metrics.iter().for_each(|why| eprintln!("warning: {why}"));
+    let model = model(spec, &server)?;
+    let store = Store::open(folder, &plan.digest())?;
+    std::fs::create_dir_all(folder.path().join(RECORDINGS))
+        .map_err(|e| Problem::failed(format!("cannot make the folder {RECORDINGS}: {e}")))?;
+    for variant in &plan.variants {
+        // A run may take an hour: this is said before it, too.
+        let version = variant.experiment.engine.version;
+        if let Some(other) = stated::release(version, server.version.as_deref()) {
+            eprintln!("warning: {other}");
+            break;
+        }
+    }
+    let report =
+        ObserveReport { url: site.client.url(), server: server.version.clone(), model: model.clone(), cells: vec![] };
+    let mut observed = Observed { report, speed: Speed::default(), cells: 0, ended: None };
+    let runner = Runner { plan, spec, site, folder, waiting, server, no_metrics, model };
+    let started = Instant::now();
+    for variant in 0..plan.variants.len() {
+        for seed in 0..plan.seeds.len() {
+            let id = CellId { variant, seed, policy: 0 };
+            let Told { cell, stored, ended } = match runner.kept(id)? {
+                Some(told) => told,
+                None => runner.cell(id)?,
+            };
+            observed.speed.cells += 1;
+            observed.speed.request_steps += stored.summary.request_steps;
+            observed.report.cells.push(cell);
+            let ended = ended.or_else(|| runner.waiting.is_asked().then(interrupted));
+            if stored.summary.finished > 0 {
+                store.save(id, &stored)?;
+                observed.cells += 1;
+            }
+            if ended.is_some() {
+                observed.ended = ended;
+                observed.speed.wall_s = started.elapsed().as_secs_f64();
+                return Ok(observed);
+            }
+        }
+    }
+    observed.speed.wall_s = started.elapsed().as_secs_f64();
+    Ok(observed)
+}
+
+/// The model to ask for.
+fn model(spec: &ObserveSpec, server: &Server) -> Result<String> {
+    let served = server.models.join("`, `");
+    match &spec.model {
+        Some(name) if server.models.contains(name) => Ok(name.clone()),
+        Some(name) => Err(Problem::bad_input(format!("the server has no model `{name}`"))
+            .help(format!("it serves `{served}`: set observe.model"))),
+        None if server.models.len() == 1 => Ok(server.models[0].clone()),
+        None => Err(Problem::bad_input(format!("the server has {} models", server.models.len()))
+            .help(format!("set observe.model to one of `{served}`"))),
+    }
+}
+
+/// The recording of a cell, below a results folder.
+pub fn recording_name(variant: usize, seed: usize) -> String {
+    format!("{RECORDINGS}/v{variant}-s{seed}.obs")
+}
+
+struct Runner<'a> {
+    plan: &'a Plan,
+    spec: &'a ObserveSpec,
+    site: &'a Site,
+    folder: &'a Folder,
+    waiting: Waiting,
+    server: Server,
+    /// Why the server's metrics are not read, where it has some.
+    no_metrics: Option<String>,
+    model: String,
+}
+
+/// What a recording says.
+struct Told {
+    cell: ObservedCell,
+    stored: Stored,
+    /// Why the run is not a whole one, or of no use.
+    ended: Option<Box<Problem>>,
+}
+
+impl Runner<'_> {
+    /// What an earlier call observed of a cell, if that is all of it. A part of a run keeps a name of its own, and
+    /// the cell is asked again.
+    fn kept(&self, id: CellId) -> Result<Option<Told>> {
+        let path = self.folder.path().join(recording_name(id.variant, id.seed));
+        if !path.exists() {
+            return Ok(None);
+        }
+        let told = match read_recording(&path) {
+            Ok(recording) => Some(self.told(id, &recording)?),
+            Err(e) => {
+                eprintln!("warning: {e}: it is kept beside the others, and the run is asked for again");
+                None
+            }
+        };
+        if let Some(Told { ended: None, .. }) = told {
+            return Ok(told);
+        }
+        let aside = (1..).map(|n| path.with_extension(format!("part{n}.obs"))).find(|p| !p.exists());
+        let aside = aside.expect("some number is free");
+        std::fs::rename(&path, &aside)
+            .map_err(|e| Problem::failed(format!("cannot rename {} to {}: {e}", path.display(), aside.display())))?;
+        Ok(None)
+    }
+
+    /// One run: warmed up, driven, read back and kept.
+    fn cell(&self, id: CellId) -> Result<Told> {
+        let (variant, number) = (&self.plan.variants[id.variant], self.plan.seeds[id.seed]);
+        let mut setting = Setting::new(variant, number)?;
+        let asked = prompts(self.spec, &mut setting.workload, number)?;
+        setting.notes.iter().for_each(|note| eprintln!("note: {note}"));
+        self.refuse_lengths(&setting.workload);
+        let which =
+            format!("[{} of {}] {}", id.variant * self.plan.seeds.len() + id.seed + 1, self.plan.cells(), self.label());
+        let name = recording_name(id.variant, id.seed);
+        let path = self.folder.path().join(&name);
+        self.warm_up(&setting, &asked, &path, &which)?;
+        let load = self.load(&setting, &asked, format!("foretoken-v{}-s{number}", id.variant), usize::MAX)?;
+        self.drive(&path, self.head(&setting, number), load, Progress::new(which))?;
+        self.folder.enter(&[&name])?;
+        let recording = read_recording(&path).map_err(|e| Problem::failed(e.to_string()).help(e.hint.clone()))?;
+        self.told(id, &recording)
+    }
+
+    /// A recording in numbers.
+    fn told(&self, id: CellId, recording: &Recording) -> Result<Told> {
+        let setting = Setting::new(&self.plan.variants[id.variant], self.plan.seeds[id.seed])?;
+        let run = ObservedRun::of(recording);
+        let mut warnings = findings(recording, &run);
+        let engine = setting.engine(false);
+        warnings.extend(stated::release(engine.version, recording.head.server.version.as_deref()));
+        warnings.extend(self.no_metrics.clone());
+        let block_size = run.metrics.block_size.unwrap_or(engine.block_size);
+        let own = &run.workload.slo_tpot_s;
+        let (of, slo) = (&run.run, setting.slo(None));
+        let mut summary = Summary::new(&of.records, &of.totals, slo, own, of.usable_blocks, block_size);
+        let ending = recording.ending.as_ref();
+        if setting.arrivals() == Arrivals::Open && ending == Some(&Ending::Done) {
+            summary = summary.with_overload(&of.records);
+        }
+        warnings.extend(summary.overload.as_ref().map(ToString::to_string));
+        let cell = ObservedCell {
+            recording: recording_name(id.variant, id.seed),
+            seed: recording.head.seed,
+            ended: match ending {
+                Some(Ending::Done) => "done".into(),
+                Some(Ending::Interrupted) => "interrupted".into(),
+                Some(Ending::Lost(why)) => format!("the server was lost: {why}"),
+                None => "killed".into(),
+            },
+            sent: run.answers.len(),
+            answered: summary.finished,
+            answered_req_s: (summary.duration_s > 0.0).then(|| summary.finished as f64 / summary.duration_s),
+            answered_tok_s: summary.token_goodput_tok_s,
+            ttft_mean_s: summary.ttft.map(|q| q.mean),
+            tpot_mean_s: summary.tpot.map(|q| q.mean),
+            e2e_mean_s: summary.e2e.map(|q| q.mean),
+            late_p99_s: late_p99(recording, &run.answers).map(|t| t.as_s()),
+            steps: run.steps.len(),
+            findings: warnings.clone(),
+        };
+        let ended = self.problem(ending, &summary, &run);
+        Ok(Told { cell, stored: Stored::of(run.run, summary, warnings), ended })
+    }
+
+    fn label(&self) -> String {
+        self.plan.policies[0].spec.label()
+    }
+
+    /// Says which requests the server will refuse for their length.
+    fn refuse_lengths(&self, workload: &Workload) {
+        let Some(most) = self.server.max_model_len else { return };
+        let lengths = workload.prompt_len.iter().zip(&workload.output_len);
+        let long = lengths.filter(|(p, o)| u64::from(**p) + u64::from(**o) > u64::from(most)).count();
+        if long > 0 {
+            let all = workload.len();
+            eprintln!(
+                "warning: {long} of {all} requests are longer than the server's max_model_len of {most}: it will refuse them"
+            );
+        }
+    }
+
+    /// The first requests, one after the other. What is recorded of them is gone afterwards.
+    fn warm_up(&self, setting: &Setting, asked: &[Prompt], path: &Path, which: &str) -> Result<()> {
+        let n = self.spec.warm_up_requests as usize;
+        if n == 0 {
+            return Ok(());
+        }
+        let mut load = self.load(setting, asked, "foretoken-warm-up".into(), n)?;
+        (load.arrivals, load.metrics) = (Arrivals::Closed { clients: 1 }, false);
+        let path = &path.with_extension("warm-up.partial");
+        let ending = self.drive(path, self.head(setting, 0), load, Progress::new(format!("{which}, warming up")))?;
+        let recording = read_recording(path).map_err(|e| Problem::failed(e.to_string()))?;
+        let _ = std::fs::remove_file(path);
+        let refused = recording.events.iter().find_map(|e| match e {
+            Event::Ended { how: how @ (Ended::Refused { .. } | Ended::Failed { .. }), .. } => Some(how),
+            _ => None,
+        });
+        let any = recording.events.iter().any(|e| matches!(e, Event::Ended { how: Ended::Finished { .. }, .. }));
+        for event in &recording.events {
+            if let Event::Note { text, .. } = event {
+                eprintln!("warning: while warming up: {text}");
+            }
+        }
+        match (ending, refused) {
+            (Ending::Interrupted, _) => Err(interrupted()),
+            (_, Some(how)) if !any => Err(self.refusal(how)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Why not one request of the warm-up was answered.
+    fn refusal(&self, how: &Ended) -> Box<Problem> {
+        match how {
+            Ended::Refused { status, said, .. } => {
+                Problem::failed(format!("the server refuses what it is asked ({status}): {said}")).help(match status {
+                    401 | 403 => "put the server's key into the environment variable FORETOKEN_API_KEY, or name another with --api-key-env",
+                    404 => "it must have /v1/completions, and the model: set observe.model",
+                    429 | 503 => "it has too much to do; ask later, or set observe.retries",
+                    _ if self.spec.send == Send::TokenIds => {
+                        "not every server takes token ids as prompts: observe.send = \"text\"; what else is sent can be changed with observe.extra and observe.ignore_eos"
+                    }
+                    _ => "what is sent can be changed with observe.extra and observe.ignore_eos",
+                })
+            }
+            Ended::Failed { said, .. } => Problem::failed(format!("the server does not answer: {said}"))
+                .help("look into its log; a first request may take long: observe.timeout_s"),
+            Ended::Finished { .. } => Problem::failed("nothing was refused"),
+        }
+    }
+
+    fn load(&self, setting: &Setting, asked: &[Prompt], name: String, most: usize) -> Result<Load> {
+        let lengths = asked.iter().zip(&setting.workload.output_len).take(most);
+        let bodies = lengths.map(|(prompt, &n)| body(self.spec, &self.model, prompt, n)).collect::<Result<_>>()?;
+        let due = setting.workload.arrival.iter().take(most).map(|at| Duration::from_nanos(at.0 / 1000)).collect();
+        let tokens = setting.workload.output_len.iter().take(most).copied().collect();
+        Ok(Load { bodies, tokens, due, arrivals: setting.arrivals(), name, metrics: self.server.metrics })
+    }
+
+    fn head(&self, setting: &Setting, seed: u64) -> Head {
+        let w = &setting.workload;
+        let clients = match setting.arrivals() {
+            Arrivals::Open => None,
+            Arrivals::Closed { clients } => Some(clients),
+        };
+        let asked = (0..w.len()).map(|i| Asked {
+            due: if clients.is_some() { Default::default() } else { w.arrival[i] },
+            prompt_len: w.prompt_len[i],
+            output_len: w.output_len[i],
+            category: w.category[i],
+        });
+        Head {
+            foretoken: env!("CARGO_PKG_VERSION").into(),
+            policy: self.label(),
+            seed,
+            url: self.site.client.url(),
+            model: self.model.clone(),
+            server: self.server.clone(),
+            started_unix_us: 0,
+            clients,
+            token_ids: self.spec.send == Send::TokenIds,
+            temperature: self.spec.temperature,
+            categories: w.categories.clone(),
+            asked: asked.collect(),
+        }
+    }
+
+    fn drive(&self, path: &Path, mut head: Head, load: Load, progress: Progress) -> Result<Ending> {
+        let log = self.site.step_log.as_deref().map(Tail::open).transpose()?;
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        head.started_unix_us = unix.as_micros() as u64;
+        let writer = RecordingWriter::create(path, &head).map_err(|e| {
+            Problem::failed(format!("cannot write the recording {}: {e}", path.display()))
+                .help("free some space or choose another folder with -o")
+        })?;
+        let interrupt = self.waiting.interrupt();
+        let (recorder, writing) = Recorder::start(writer, log, progress, interrupt.clone());
+        let run = drive(self.site.client.clone(), recorder, load, self.spec.clone(), interrupt.clone());
+        let ending = self.waiting.on_local(run);
+        self.waiting.on_thread(writing)??;
+        Ok(ending)
+    }
+
+    fn problem(&self, ending: Option<&Ending>, summary: &Summary, run: &ObservedRun) -> Option<Box<Problem>> {
+        match ending {
+            Some(Ending::Done) if summary.finished == 0 => {
+                let first = run.answers.iter().find_map(|a| a.ended.as_ref());
+                Some(first.map_or_else(|| Problem::failed("nothing was sent"), |(_, how)| self.refusal(how)))
+            }
+            Some(Ending::Done) => None,
+            Some(Ending::Interrupted) | None => Some(interrupted()),
+            Some(Ending::Lost(why)) => Some(
+                Problem::failed(format!("the server does not answer any more: {why}"))
+                    .help("what was observed is kept; start the server and go on with --resume"),
+            ),
+        }
+    }
+}
+
+fn interrupted() -> Box<Problem> {
+    Problem::new(Exit::Interrupted, "interrupted: what was observed is kept".to_owned())
+        .help("`foretoken calibrate` reads the recordings of a part, too; --resume goes on")
+}

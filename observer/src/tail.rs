@@ -1,0 +1,205 @@
+//! The server's step log, as far as it grows while a run lasts.
+
+use foretoken_recordings::step_log::is_step;
+use foretoken_spec::problem::{Problem, Result};
+use std::fs::{File, FileType, Metadata};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+/// Most bytes that are read at once, once a second: a log that grows faster is read later.
+const READING: u64 = 16 << 20;
+/// Most bytes of a line. A step's line has some 250; of longer lines nothing is kept.
+const LINE: usize = 16 << 10;
+/// Most bytes of steps' lines that are kept of a run: about a million steps.
+const KEPT: u64 = 256 << 20;
+
+/// A log that is read from where it ended when the run began.
+#[derive(Debug)]
+pub struct Tail {
+    path: PathBuf,
+    file: File,
+    at: u64,
+    /// The beginning of a line whose end is not written yet.
+    part: Vec<u8>,
+    /// Is the line that goes on longer than [`LINE`]?
+    long: bool,
+    /// Lines that were written while the run lasted.
+    lines: u64,
+    /// Bytes of the steps' lines that were kept.
+    kept: u64,
+    /// Steps' lines beyond [`KEPT`].
+    beyond: u64,
+}
+
+impl Tail {
+    /// At the end of the log.
+    ///
+    /// # Errors
+    /// There is no such file, or it is a folder, a device, a pipe: it has no end to read from.
+    pub fn open(path: &Path) -> Result<Tail> {
+        const HELP: &str =
+            "name the file that the server's output goes to; it must run with --enable-logging-iteration-details";
+        let bad = |what: String| Problem::bad_input(format!("--step-log {}: {what}", path.display())).help(HELP);
+        // Asked before it is opened: opening a pipe waits for its writer.
+        let kind = std::fs::metadata(path).map_err(|e| bad(e.to_string()))?;
+        if !kind.is_file() {
+            return Err(bad(format!("it is {}, and no file that a log is written to", what_it_is(kind.file_type()))));
+        }
+        let mut file = File::open(path).map_err(|e| bad(e.to_string()))?;
+        let at = file.seek(SeekFrom::End(0)).map_err(|e| bad(e.to_string()))?;
+        Ok(Tail { path: path.to_path_buf(), file, at, part: vec![], long: false, lines: 0, kept: 0, beyond: 0 })
+    }
+
+    /// The lines of steps that are new. A log that was cut or begun again is read from its start.
+    pub fn new_lines(&mut self) -> Vec<String> {
+        let log = std::fs::metadata(&self.path).ok().filter(Metadata::is_file);
+        if log.is_some_and(|m| m.len() < self.at)
+            && let Ok(file) = File::open(&self.path)
+        {
+            (self.file, self.at, self.long) = (file, 0, false);
+            self.part.clear();
+        }
+        let mut new = Vec::new();
+        // What cannot be read now is read the next time.
+        let from = self.file.seek(SeekFrom::Start(self.at));
+        if from.and_then(|_| (&self.file).take(READING).read_to_end(&mut new)).is_err() {
+            return Vec::new();
+        }
+        self.at += new.len() as u64;
+        let mut steps = Vec::new();
+        let mut pieces = new.split(|&b| b == b'\n');
+        let last = pieces.next_back().unwrap_or_default();
+        for piece in pieces {
+            self.goes_on(piece);
+            self.line_ends(&mut steps);
+        }
+        self.goes_on(last);
+        steps
+    }
+
+    /// What is to be said of the log when the run has ended.
+    pub fn doubts(&self) -> Option<String> {
+        let log = self.path.display();
+        const FLAG: &str = "vLLM writes a line a step with --enable-logging-iteration-details";
+        match (self.lines, self.kept, self.beyond) {
+            (0, ..) => Some(format!(
+                "nothing was written to the step log {log} during the run: does the server's output go there? {FLAG}"
+            )),
+            (lines, 0, 0) => Some(format!(
+                "{lines} lines were written to the step log {log} during the run, and none of them is of a step: {FLAG}"
+            )),
+            (.., 0) => None,
+            (.., beyond) => Some(format!(
+                "the step log {log} grew by more than {} MiB of steps during the run: {beyond} later steps are not kept",
+                KEPT >> 20
+            )),
+        }
+    }
+
+    /// Takes more of a line.
+    fn goes_on(&mut self, piece: &[u8]) {
+        self.long |= self.part.len() + piece.len() > LINE;
+        match self.long {
+            true => self.part.clear(),
+            false => self.part.extend_from_slice(piece),
+        }
+    }
+
+    /// Takes the end of a line.
+    fn line_ends(&mut self, steps: &mut Vec<String>) {
+        self.lines += 1;
+        let line = std::mem::take(&mut self.part);
+        let line = String::from_utf8_lossy(&line);
+        if !std::mem::take(&mut self.long) && is_step(&line) {
+            let line = line.trim_end_matches('\r').to_owned();
+            match self.kept + line.len() as u64 {
+                kept if kept <= KEPT => {
+                    self.kept = kept;
+                    steps.push(line);
+                }
+                _ => self.beyond += 1,
+            }
+        }
+    }
+}
+
+fn what_it_is(kind: FileType) -> &'static str {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        if kind.is_fifo() {
+            return "a pipe";
+        }
+        if kind.is_char_device() || kind.is_block_device() {
+            return "a device";
+        }
+        if kind.is_socket() {
+            return "a socket";
+        }
+    }
+    if kind.is_dir() { "a folder" } else { "something else" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn what_grows_is_read_line_by_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("server.log");
+        let line = |n: u32| format!("1.5 Iteration({n}): iteration elapsed time: 1 ms");
+        std::fs::write(&path, line(1) + "\n").unwrap();
+        let mut tail = Tail::open(&path).unwrap();
+        assert!(tail.new_lines().is_empty(), "what was there before is not of this run");
+        let mut file = File::options().append(true).open(&path).unwrap();
+        write!(file, "hello\n{}\n{}", line(2), &line(3)[..20]).unwrap();
+        assert_eq!(tail.new_lines(), [line(2)]);
+        writeln!(file, "{}", &line(3)[20..]).unwrap();
+        assert_eq!(tail.new_lines(), [line(3)]);
+        std::fs::write(&path, line(4) + "\n").unwrap();
+        assert_eq!(tail.new_lines(), [line(4)], "begun again");
+        let problem = Tail::open(&dir.path().join("none")).unwrap_err();
+        assert!(problem.message().starts_with("--step-log "), "{}", problem.message());
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        let pipe = made.is_ok_and(|s| s.success()).then_some((pipe.as_path(), "it is a pipe"));
+        let others = [
+            (dir.path(), "it is a folder"),
+            (Path::new("/dev/null"), "it is a device"),
+            (Path::new("/dev/zero"), "it is a device"),
+        ];
+        for (path, said) in others.into_iter().chain(pipe) {
+            let problem = Tail::open(path).unwrap_err();
+            assert!(problem.message().contains(said), "{}", problem.message());
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_takes_no_memory_and_the_next_one_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("server.log");
+        std::fs::write(&path, "").unwrap();
+        let mut tail = Tail::open(&path).unwrap();
+        assert!(tail.doubts().unwrap().starts_with("nothing was written to the step log "));
+        let step = "1.5 Iteration(3): iteration elapsed time: 1 ms";
+        let mut file = File::options().append(true).open(&path).unwrap();
+        write!(file, "{step}{}", "x".repeat(3 * LINE)).unwrap();
+        assert!(tail.new_lines().is_empty() && tail.part.is_empty());
+        write!(file, "{}\nhello\n", "x".repeat(LINE)).unwrap();
+        assert!(tail.new_lines().is_empty());
+        assert!(tail.doubts().unwrap().starts_with("2 lines were written to the step log "));
+        write!(file, "{step}\r\n").unwrap();
+        assert_eq!((tail.new_lines(), tail.doubts()), (vec![step.to_owned()], None));
+        tail.kept = KEPT;
+        writeln!(file, "{step}").unwrap();
+        assert!(tail.new_lines().is_empty());
+        assert!(tail.doubts().unwrap().ends_with("256 MiB of steps during the run: 1 later steps are not kept"));
+    }
+}

@@ -1,0 +1,208 @@
+"""Running, reading, interrupting; shards; files."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import polars
+import pytest
+from conftest import EXPERIMENT, digests
+
+import foretoken
+from foretoken import BadInput
+
+ROOT = Path(__file__).parents[2]
+QUICKSTART = ROOT / "experiments" / "quickstart.toml"
+
+
+def test_a_file_with_overrides_is_what_the_program_makes(tmp_path):
+    changes = {"seeds": [1, 2], "workload__requests": 40, "engine__max_num_seqs": {"sweep": [8, 64]}}
+    ours = foretoken.run(QUICKSTART, output=tmp_path / "ours", **changes)
+    sets = ["--set", "seeds=[1, 2]", "--set", "workload.requests=40", "--set", "engine.max_num_seqs={ sweep = [8, 64] }"]
+    command = [sys.executable, "-m", "foretoken", "run", QUICKSTART, "-o", tmp_path / "theirs", *sets]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert digests(ours.path) == digests(tmp_path / "theirs")
+    assert (ours.path / "report.txt").read_text() == done.stdout
+
+
+def test_tables_are_frames(experiment):
+    results = foretoken.run(experiment, figures=False)
+    assert results.summary.height == 4 and isinstance(results.summary, polars.DataFrame)
+    assert results.requests.height == 4 * 60 and {"summary", "requests", "steps"} <= set(results.tables)
+    assert results.steps.height > 100 and "requests" in dir(results)
+    assert results.comparison["name"] == "small" or "policies" in results.comparison
+    assert results.manifest["complete"]
+    with pytest.raises(AttributeError, match="has no table `nothing`: it has calibration"):
+        results.nothing  # noqa: B018
+    assert "small" in repr(results)
+    page = results.report(Path("page"))
+    assert page.name == "index.html" and "<title>" in page.read_text()
+    beside = results.report(Path("beside"), baseline=results)
+    assert beside.exists()
+
+
+def test_a_complete_folder_is_read_and_an_unfinished_one_goes_on(experiment, tmp_path):
+    first = foretoken.run(experiment, figures=False)
+    assert first.path.parent.name == "results" and first.path.name.startswith("small-")
+    before = digests(first.path)
+    assert digests(foretoken.run(experiment, figures=False).path) == before
+    with pytest.raises(BadInput, match="not empty|is there"):
+        foretoken.run(experiment, figures=False, mode="fresh")
+    assert digests(foretoken.run(experiment, figures=False, mode="overwrite").path) == before
+    with pytest.raises(ValueError, match="none of"):
+        foretoken.run(experiment, mode="again")
+
+
+def test_errors_have_a_place_and_a_hint(experiment, tmp_path):
+    file = tmp_path / "bad.toml"
+    file.write_text(QUICKSTART.read_text().replace("arrivals", "arrival", 1))
+    with pytest.raises(BadInput) as caught:
+        foretoken.run(file)
+    error = caught.value
+    assert "arrival" in error.message and "arrivals" in f"{error.message}{error.hint}"
+    assert error.place.startswith(f"{file}:") and error.exit_code == 2 and error.hint in str(error)
+    with pytest.raises(BadInput, match="cannot read the experiment"):
+        foretoken.run(tmp_path / "nothing.toml")
+    with pytest.raises(BadInput, match="cannot be written as TOML"):
+        foretoken.run(experiment, workload__requests=float("nan"))
+    with pytest.raises(BadInput, match="cannot be written as TOML"):
+        foretoken.run(experiment, workload__requests=object())
+    with pytest.raises(BadInput, match="reqests"):
+        foretoken.run(experiment, workload__reqests=3)
+    with pytest.raises(BadInput, match="is no folder"):
+        foretoken.Results(tmp_path / "nowhere")
+
+
+def test_regret_is_of_any_experiment(experiment):
+    results = foretoken.run(experiment, figures=False, regret=True)
+    assert "oracle-goodput" in results.summary["policy"].to_list()
+
+
+def test_progress_is_told(experiment, monkeypatch):
+    from foretoken import _native, experiment as module
+
+    told = []
+    asked, _ = module._experiment(experiment, {})
+    options = module._options(None, "resume", 1, False, "never")
+    _native.run(asked, options, False, lambda done, of: told.append((done, of)))
+    assert told[-1] == (4, 4) and told == sorted(told)
+
+
+def test_what_progress_raises_ends_the_run(experiment):
+    from foretoken import _native, experiment as module
+
+    def no(done, of):
+        raise LookupError("not found")
+
+    asked, _ = module._experiment({**experiment, "workload": {**experiment["workload"], "requests": 30000}}, {})
+    with pytest.raises((LookupError, KeyboardInterrupt)):
+        _native.run(asked, module._options(None, "resume", 1, False, "never"), False, no)
+
+
+def test_ctrl_c_leaves_what_can_be_gone_on_with(tmp_path):
+    script = tmp_path / "long.py"
+    script.write_text(
+        textwrap.dedent(f"""
+        import foretoken
+        from functools import partial
+        import sys
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        import presets
+        experiment = {EXPERIMENT!r}
+        experiment["seeds"] = list(range(1, 400))
+        try:
+            foretoken.run(experiment, output="long", figures=False, policies=["autoregressive", presets.AdaspecInPython])
+        except KeyboardInterrupt as e:
+            print("ended:", e)
+            raise SystemExit(130)
+        """)
+    )
+    process = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+    cells = tmp_path / "long" / "cells"
+    until = time.monotonic() + 60
+    while time.monotonic() < until and (not cells.is_dir() or len(os.listdir(cells)) < 10):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 130 and "what was finished is kept" in said
+    kept = len(list(cells.glob("*.cell")))
+    assert 10 <= kept < 798
+
+
+def test_shards_are_what_one_machine_makes(experiment, tmp_path):
+    experiment["engine"] = {"max_num_seqs": {"sweep": [4, 16, 64]}}
+    whole = foretoken.run(experiment, output=tmp_path / "whole")
+    for i in (2, 3, 1):
+        assert foretoken.shard(experiment, f"{i}/3", output=tmp_path / "shared") == 4
+    assert foretoken.shard(experiment, "1/3", output=tmp_path / "shared") == 0
+    assert [s["finished"] for s in foretoken.state(tmp_path / "shared")["shards"]] == [4, 4, 4]
+    merged = foretoken.merge(tmp_path / "shared")
+    assert digests(merged.path) == digests(whole.path)
+    with pytest.raises(ValueError, match="counted from 1"):
+        foretoken.shard(experiment, "0/3", output=tmp_path / "other")
+
+
+def test_capacity(experiment):
+    experiment["slo"] = {"ttft_s": 1.0, "tpot_s": 0.03}
+    experiment["capacity"] = {"requests": 100, "warm_up_requests": 10, "tolerance": 0.05}
+    found = foretoken.capacity(experiment, figures=False)
+    assert found.capacity.height == 4 and found.probes.height > 8
+    assert all(c["req_s"] for c in found.answer["capacities"])
+    assert foretoken.capacity(experiment, figures=False).path == found.path
+    with pytest.raises(BadInput, match="promises nothing"):
+        foretoken.capacity({**experiment, "slo": {}}, figures=False, output="nothing", mode="fresh")
+    assert not Path("nothing").exists(), "what came to nothing leaves nothing"
+
+
+def test_policies_are_listed():
+    listed = foretoken.policies()
+    assert len(listed) > 40 and all({"name", "summary", "source", "settings"} <= set(p) for p in listed)
+
+
+def test_a_profile_is_read():
+    profile = foretoken.Profile(ROOT / "experiments" / "profiles" / "tiny-cpu.toml")
+    line = profile.line("target")
+    assert line.delta_s > 0 and profile.context_reads in ("once", "per-position")
+    assert profile.pass_s("target", 8, 800, 800) > profile.pass_s("draft", 8, 800, 800) > 0
+    measured = profile.measured("target")
+    assert measured.height > 50 and measured["seconds"].min() > 0
+    with pytest.raises(ValueError, match="neither"):
+        profile.pass_s("both", 1, 1)
+    with pytest.raises(BadInput):
+        foretoken.Profile(QUICKSTART)
+
+
+def test_a_truth_table_is_read():
+    table = foretoken.TruthTable(ROOT / "experiments" / "profiles" / "tiny-pair.truth")
+    assert len(table) == table.outputs.height and table.outputs["tokens"].sum() == table.positions.height
+    right = table.positions["right"].mean()
+    assert 0.2 < right < 1.0
+    assert table.positions["confidence"].is_between(0, 1).all()
+    # A draft that is surer is right more often.
+    sure = table.positions.filter(polars.col("confidence") > 0.9)["right"].mean()
+    assert sure > right
+    with pytest.raises(BadInput):
+        foretoken.TruthTable(QUICKSTART)
+
+
+def test_what_the_readme_shows_runs(tmp_path):
+    """As a newcomer would, at the top of the source."""
+    (tmp_path / "experiments").symlink_to(ROOT / "experiments")
+    shown = (ROOT / "python/README.md").read_text().split("```python\n")[1].split("```")[0]
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", shown], capture_output=True, text=True)
+    assert done.returncode == 0 and "calm-or-busy" in done.stdout, done.stderr
+
+
+def test_the_program():
+    def run(*words):
+        return subprocess.run([sys.executable, "-m", "foretoken", *words], capture_output=True, text=True)
+
+    assert "speculate" in run("--help").stdout
+    assert run("policies", "show", "adaspec").stdout.startswith("adaspec:")
+    wrong = run("run", "nothing.toml")
+    assert wrong.returncode == 2 and "cannot read the experiment" in wrong.stderr

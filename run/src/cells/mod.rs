@@ -1,0 +1,353 @@
+//! Running the cells of a plan: each (swept values, seed, policy) once, in parallel, each stored as it is finished.
+//!
+//! The order in which cells finish decides nothing: results are put together afterwards, from the store, in the
+//! order of the plan.
+
+mod assemble;
+mod failures;
+mod folder;
+mod id;
+mod lock;
+mod manifest;
+mod marks;
+mod own;
+mod progress;
+mod shard;
+mod store;
+mod unwritten;
+mod warnings;
+
+pub use assemble::{Assembled, Numbers, Unfinished, assemble, entries, finished_cells};
+pub use failures::{Failure, Failures};
+pub use folder::{CAPACITY_JSON, Folder, LIVE_JSON, Mode, OBSERVED_JSON, RUNS_JSON};
+pub use id::{CellId, ids, key, swept};
+pub use manifest::{AGAIN, Manifest, Timing, digest};
+pub use marks::{Mark, Marks};
+pub use own::{EXPERIMENT, PROBES, RECORDINGS, TAPES};
+pub use progress::Speed;
+pub use shard::Shard;
+pub use store::{Store, Stored};
+pub use unwritten::write_problem;
+
+use crate::guard::guarded;
+use crate::plan::Plan;
+use crate::setting::Setting;
+use foretoken_policies::PolicySpec;
+use foretoken_report::not_finite;
+use foretoken_sim::metrics::Slo;
+use foretoken_sim::{Ending, Run, Summary};
+use foretoken_spec::problem::{Exit, Problem, Result};
+use progress::Progress;
+use rayon::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Runs every cell that the folder does not hold yet. What is finished when an error or an interrupt comes is kept.
+pub fn run_cells(plan: &Plan, folder: &Folder, interrupt: &AtomicBool) -> Result<Speed> {
+    let store = Store::open(folder, &plan.digest())?;
+    let damaged = ids(plan).filter_map(|id| store.damage(id, ids(plan)));
+    damaged.for_each(|which| eprintln!("warning: {which}: that run is done again"));
+    let progress = Progress::new(plan.cells() as u64);
+    let runner = Runner { plan, store, failures: None, progress, interrupt };
+    let result = runner.comparisons((0..comparisons(plan)).collect());
+    let speed = runner.progress.finish();
+    result.map(|()| speed)
+}
+
+/// Runs the cells of a shard that the folder does not hold yet, each of its comparisons whatever becomes of the
+/// others. A cell that failed, now or before, is kept as a failure; with `again` earlier failures are tried once more.
+///
+/// # Errors
+/// An interrupt, or what is finished cannot be kept.
+pub fn run_shard(
+    plan: &Plan,
+    folder: &Folder,
+    shard: Shard,
+    again: bool,
+    interrupt: &AtomicBool,
+) -> Result<(Speed, Vec<Failure>)> {
+    let store = Store::open(folder, &plan.digest())?;
+    let failures = Failures::of(folder);
+    let its_own: Vec<CellId> = ids(plan).filter(|&id| shard.has(comparison(plan, id))).collect();
+    if again {
+        its_own.iter().for_each(|&id| failures.forget(id));
+    }
+    for which in its_own.iter().filter_map(|&id| store.damage(id, ids(plan))) {
+        eprintln!("warning: {which}: that run is done again");
+    }
+    let progress = Progress::new(its_own.len() as u64);
+    let runner = Runner { plan, store, failures: Some(failures), progress, interrupt };
+    let result = runner.comparisons((0..comparisons(plan)).filter(|&c| shard.has(c)).collect());
+    let speed = runner.progress.finish();
+    result?;
+    let failures = runner.failures.expect("a shard keeps them");
+    Ok((speed, its_own.iter().filter_map(|&id| failures.get(id)).collect()))
+}
+
+/// Combinations of swept values, with each seed.
+fn comparisons(plan: &Plan) -> usize {
+    plan.variants.len() * plan.seeds.len()
+}
+
+/// Which of them a cell belongs to.
+pub fn comparison(plan: &Plan, id: CellId) -> usize {
+    id.variant * plan.seeds.len() + id.seed
+}
+
+/// What the cells of a run share.
+struct Runner<'a> {
+    plan: &'a Plan,
+    store: Store,
+    /// Where failures are kept, if they do not end the run.
+    failures: Option<Failures>,
+    progress: Progress,
+    interrupt: &'a AtomicBool,
+}
+
+impl Runner<'_> {
+    fn comparisons(&self, these: Vec<usize>) -> Result<()> {
+        let plan = self.plan;
+        let seeds = plan.seeds.len();
+        // Those that set bounds first: the others find them in the store.
+        let sets: Vec<bool> =
+            (0..plan.variants.len()).map(|v| plan.bound_from(v).is_none_or(|from| from == v)).collect();
+        let (first, rest): (Vec<usize>, Vec<usize>) = these.into_iter().partition(|c| sets[c / seeds]);
+        let run = |these: &[usize]| these.par_iter().try_for_each(|c| self.comparison(c / seeds, c % seeds));
+        run(&first).and_then(|()| run(&rest))
+    }
+
+    /// All policies on one setting; the baseline first, because a bound may depend on it.
+    fn comparison(&self, variant: usize, seed: usize) -> Result<()> {
+        let id = |policy| CellId { variant, seed, policy };
+        let baseline = id(self.plan.baseline);
+        let missing: Vec<usize> = (0..self.plan.policies.len()).filter(|&p| !self.is_settled(id(p))).collect();
+        self.progress.skip((self.plan.policies.len() - missing.len()) as u64);
+        if missing.is_empty() || self.has_failed(baseline) {
+            return Ok(());
+        }
+        self.check_interrupt()?;
+        let setting = match Setting::new(&self.plan.variants[variant], self.plan.seeds[seed]) {
+            Ok(setting) => setting,
+            Err(problem) => return self.failed(baseline, problem),
+        };
+        let slo = match self.store.load(baseline)? {
+            Some(stored) => stored.summary.slo,
+            None => {
+                let ran = self
+                    .bound_from_elsewhere(variant, seed, &setting)
+                    .map(|given| self.cell(&setting, baseline, given));
+                match ran {
+                    Err(problem) => return self.failed(baseline, problem),
+                    Ok(ran) => match ran? {
+                        Some(slo) => slo,
+                        None => return Ok(()),
+                    },
+                }
+            }
+        };
+        // All of them, and then the first error in the order of the table: which thread fails first must not show.
+        let others = missing.par_iter().map(|&p| id(p)).filter(|&id| id != baseline);
+        let results: Vec<Result<Option<Slo>>> = others.map(|id| self.cell(&setting, id, Some(slo))).collect();
+        results.into_iter().try_for_each(|result| result.map(|_| ()))
+    }
+
+    fn has_failed(&self, id: CellId) -> bool {
+        self.failures.as_ref().is_some_and(|f| f.get(id).is_some())
+    }
+
+    /// Is there nothing to do?
+    fn is_settled(&self, id: CellId) -> bool {
+        self.store.has(id) || self.has_failed(id)
+    }
+
+    /// A cell came to nothing. That ends a run; a shard keeps it and goes on.
+    fn failed(&self, id: CellId, problem: Box<Problem>) -> Result<()> {
+        match &self.failures {
+            Some(failures) if problem.exit != Exit::Interrupted => failures.keep(id, &key(self.plan, id), &problem),
+            _ => Err(problem),
+        }
+    }
+
+    /// The bounds of a comparison whose TPOT bound another variant's baseline gives; `None` when its own does. That
+    /// baseline is in the store, or is run again by itself, which gives the same.
+    fn bound_from_elsewhere(&self, variant: usize, seed: usize, setting: &Setting) -> Result<Option<Slo>> {
+        let Some(from) = self.plan.bound_from(variant).filter(|&from| from != variant) else { return Ok(None) };
+        let id = CellId { variant: from, seed, policy: self.plan.baseline };
+        let tpot = match self.store.load(id)? {
+            Some(stored) => stored.summary.tpot,
+            None => {
+                let there = Setting::new(&self.plan.variants[from], self.plan.seeds[seed])?;
+                let policy = &self.plan.policies[id.policy].spec;
+                let (run, played) = run_through(&there, policy, f64::INFINITY, self.interrupt)?;
+                let summary = there.summary(&run, Slo::default());
+                if summary.finished == 0 {
+                    return Err(there.nothing_fits(&played, &run));
+                }
+                summary.tpot
+            }
+        };
+        Ok(Some(setting.slo(tpot.map(|q| q.p90))))
+    }
+
+    /// Runs and stores a cell. Without bounds given, it is the baseline and sets them. `None`: it failed, and that is
+    /// kept.
+    fn cell(&self, setting: &Setting, id: CellId, slo: Option<Slo>) -> Result<Option<Slo>> {
+        let policy = &self.plan.policies[id.policy].spec;
+        let played =
+            play(setting, policy, slo, self.interrupt).and_then(|played| match fault(&played.stored.summary) {
+                None => Ok(played),
+                Some(fault) => Err(Problem::bad_input(format!("{}: {fault}", key(self.plan, id))).help(ABSURD)),
+            });
+        let Played { stored, slo, engine } = match played {
+            Ok(played) => played,
+            Err(problem) => return self.failed(id, problem).map(|()| None),
+        };
+        self.progress.done(&policy.label(), &stored.summary, engine);
+        self.store.save(id, &stored)?;
+        Ok(Some(slo))
+    }
+
+    fn check_interrupt(&self) -> Result<()> {
+        if self.interrupt.load(Ordering::Relaxed) { Err(crate::interrupt::problem()) } else { Ok(()) }
+    }
+}
+
+/// What comes of a policy on a setting.
+pub struct Played {
+    /// All that is kept of it.
+    pub stored: Stored,
+    /// The bounds it was held against.
+    pub slo: Slo,
+    /// Time inside the engine.
+    engine: Duration,
+}
+
+/// Runs a policy on a setting. Without bounds given, it is the baseline and sets them.
+pub fn play(setting: &Setting, policy: &PolicySpec, slo: Option<Slo>, interrupt: &AtomicBool) -> Result<Played> {
+    let started = Instant::now();
+    let bound = slo.and_then(|s| s.tpot_s).unwrap_or(f64::INFINITY);
+    let (run, played) = run_through(setting, policy, bound, interrupt)?;
+    let engine = started.elapsed();
+    let slo = slo.unwrap_or_else(|| {
+        let p90 = setting.summary(&run, Slo::default()).tpot.map(|q| q.p90);
+        setting.slo(p90)
+    });
+    let summary = setting.summary(&run, slo);
+    if summary.finished == 0 {
+        return Err(setting.nothing_fits(&played, &run));
+    }
+    let unfit = setting.limits(&played, &run).into_keys();
+    let unfit =
+        unfit.map(|l| format!("requests that can never run were rejected: {}; to change that, {}", l.what, l.fix));
+    let believes = !policy.definition().is_blind() && !policy.sees_hidden_truth();
+    let belief = setting.belief_notes.iter().filter(|_| believes);
+    let notes = setting.notes.iter().chain(&run.warnings).cloned().chain(unfit);
+    let warnings = notes.chain(belief.cloned()).collect();
+    Ok(Played { stored: Stored::of(run, summary, warnings), slo, engine })
+}
+
+/// Runs a policy on a setting to its end; says what was played as well, which a clairvoyant chooses.
+fn run_through(
+    setting: &Setting,
+    policy: &PolicySpec,
+    bound: f64,
+    interrupt: &AtomicBool,
+) -> Result<(Run, PolicySpec)> {
+    if interrupt.load(Ordering::Relaxed) {
+        return Err(crate::interrupt::problem());
+    }
+    let (run, played) = guarded(&policy.label(), || setting.run(policy, bound, interrupt))?;
+    match run.ending {
+        Ending::Done => Ok((run, played)),
+        Ending::Interrupted => Err(crate::interrupt::problem()),
+        Ending::OutOfTime => Err(out_of_time(&policy.label())),
+        Ending::Failed | Ending::Certain => {
+            unreachable!("passes on the event clock cannot fail, and nothing is to be found out")
+        }
+    }
+}
+
+fn out_of_time(policy: &str) -> Box<Problem> {
+    Problem::bad_input(format!("{policy}: the simulated clock ran past its 213 days")).help(ABSURD)
+}
+
+const ABSURD: &str =
+    "some time in the experiment is absurd: look at hardware, engine.step_overhead_s, noise_cv and the arrivals";
+
+/// Why a summary is no result. What may be absent (no draft was made, no bound was set) is absent in it; a number
+/// that is there and not finite, or a latency of nothing, over which speedups are taken, is a fault of what was
+/// asked.
+fn fault(summary: &Summary) -> Option<String> {
+    if let Some((name, value)) = not_finite(summary) {
+        return Some(format!("`{name}` came out as {value}"));
+    }
+    if summary.e2e.is_some_and(|q| q.mean == 0.0) {
+        return Some("mean E2E is 0 s: no pass took any time, so there is no speedup and no rate".to_owned());
+    }
+    let bounds = [("TTFT", summary.slo.ttft_s), ("TPOT", summary.slo.tpot_s), ("E2E", summary.slo.e2e_s)];
+    let (name, _) = bounds.into_iter().find(|(_, bound)| bound.is_some_and(|s| s <= 0.0))?;
+    Some(format!("the SLO bounds {name} to 0 s: it was scaled from a run in which tokens took no time"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foretoken_sim::RequestRecords;
+    use foretoken_sim::metrics::{Quantiles, Totals};
+
+    #[test]
+    fn what_is_absent_is_no_fault_and_what_is_not_finite_is() {
+        let quantiles = |mean| Some(Quantiles { mean, p50: mean, p90: mean, p99: mean });
+        let good = Summary::new(&RequestRecords::default(), &Totals::default(), Slo::default(), &[], 1, 1);
+        let good = Summary { e2e: quantiles(1.0), ..good };
+        assert_eq!(fault(&good), None);
+        assert!(good.acceptance_rate.is_none() && good.tpot.is_none(), "absent, and no fault");
+        let with = |change: fn(&mut Summary)| {
+            let mut broken = good.clone();
+            change(&mut broken);
+            fault(&broken).unwrap()
+        };
+        assert!(with(|s| s.kv_use_mean = f64::NAN).contains("`kv_use_mean` came out as NaN"));
+        assert!(with(|s| s.tpot = Some(Quantiles { p99: f64::INFINITY, ..s.e2e.unwrap() })).contains("`tpot_p99_s`"));
+        assert!(with(|s| s.e2e = Some(Quantiles { mean: 0.0, ..s.e2e.unwrap() })).contains("mean E2E is 0 s"));
+        assert!(with(|s| s.slo.tpot_s = Some(0.0)).contains("bounds TPOT to 0 s"));
+    }
+
+    const SETS: [&str; 4] = [
+        "policies=[{ fixed = { k = 3 } }]",
+        "seeds=[1, 2]",
+        "workload.requests=120",
+        "workload.arrivals={ poisson = { rate = { sweep = [8.0, 2.0] } } }",
+    ];
+
+    /// Comparisons may run anywhere: the reference's baseline is run again where it is not at hand, and gives the
+    /// same bound.
+    #[test]
+    fn a_comparison_finds_its_bound_alone() {
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../experiments/quickstart.toml");
+        let plan = Plan::load(&file, &SETS.map(str::to_owned)).unwrap();
+        let interrupt = AtomicBool::new(false);
+        let dir = tempfile::tempdir().unwrap();
+        let folder = |name: &str| Folder::at(dir.path().join(name));
+        run_cells(&plan, &folder("whole"), &interrupt).unwrap();
+        let whole = Store::open(&folder("whole"), &plan.digest()).unwrap();
+        for seed in 0..2 {
+            let runner = Runner {
+                plan: &plan,
+                store: Store::open(&folder(&format!("alone-{seed}")), &plan.digest()).unwrap(),
+                failures: None,
+                progress: Progress::new(0),
+                interrupt: &interrupt,
+            };
+            runner.comparison(0, seed).unwrap();
+            for policy in 0..plan.policies.len() {
+                let id = |variant| CellId { variant, seed, policy };
+                let (alone, together) = (runner.store.load(id(0)).unwrap(), whole.load(id(0)).unwrap());
+                assert_eq!(alone.unwrap().summary, together.as_ref().unwrap().summary);
+                let reference = whole.load(id(1)).unwrap().unwrap().summary;
+                assert_eq!(together.unwrap().summary.slo, reference.slo, "one bound at both loads");
+                assert!(!runner.store.has(id(1)), "the reference's comparison is not run");
+            }
+        }
+    }
+}

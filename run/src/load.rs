@@ -1,0 +1,452 @@
+//! From a file and `--set` arguments to a [`Plan`].
+
+use crate::plan::{Derived, Entrant, Plan, Variant, path_from, put_order};
+use crate::profiled::{self, Filled};
+use crate::{bound, papers, shipped};
+use foretoken_policies::{PolicySpec, from_sglang_json};
+use foretoken_spec::document::{Document, Path};
+use foretoken_spec::experiment::{Experiment, UNSWEPT};
+use foretoken_spec::problem::{Problem, Result};
+use foretoken_spec::read::trace_problem;
+use foretoken_spec::text;
+use foretoken_traces::{TraceError, TraceSpec};
+use std::collections::BTreeMap;
+use std::path::{Path as FilePath, PathBuf};
+
+impl Plan {
+    /// Reads an experiment file and applies overrides.
+    pub fn load(file: &FilePath, sets: &[String]) -> Result<Plan> {
+        Plan::of(read_document(file, sets)?, file.parent().unwrap_or(FilePath::new("")))
+    }
+
+    /// Reads an experiment known to the user as `name`, whose relative paths start at `folder`, and applies overrides.
+    pub fn of_text(name: &str, text: &str, sets: &[String], folder: &FilePath) -> Result<Plan> {
+        Plan::of(parse_document(name, text, sets)?, folder)
+    }
+
+    /// [`load`](Plan::load) for `foretoken observe`. A missing `[hardware]` or `[acceptance]` is filled with costs of
+    /// zero and acceptance 0.
+    pub fn load_to_observe(file: &FilePath, sets: &[String]) -> Result<Plan> {
+        let mut document = read_document(file, sets)?;
+        let nothing = "{ linear = { alpha_s = 0.0, gamma_s = 0.0, delta_s = 0.0 } }";
+        let unknown = [
+            ("hardware", format!("{{ target = {nothing}, draft = {nothing} }}")),
+            ("acceptance", "{ source = { constant = { rate = 0.0 } } }".to_owned()),
+        ];
+        for (key, value) in unknown {
+            if document.get(&Path::of(key)).is_none() {
+                document.replace(&Path::of(key), "what is not known of a server", &value)?;
+            }
+        }
+        let mut plan = Plan::of(document, file.parent().unwrap_or(FilePath::new("")))?;
+        plan.observed()?;
+        Ok(plan)
+    }
+
+    /// The plan with `oracle-goodput`, which regret is measured to, added unless it is there.
+    pub fn with_regret(self) -> Result<Plan> {
+        if self.policies.iter().any(|e| matches!(e.spec, PolicySpec::OracleGoodput(_))) {
+            return Ok(self);
+        }
+        let mut document = self.document;
+        document.append(&Path::of("policies"), "--regret", "{ oracle-goodput = {} }")?;
+        Plan::of(document, &self.folder)
+    }
+
+    /// [`load`](Plan::load) with the costs of a profile instead of the experiment's own.
+    pub fn load_with_profile(file: &FilePath, sets: &[String], profile: &FilePath) -> Result<Plan> {
+        let mut document = Plan::load(file, sets)?.document;
+        let folder = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(FilePath::new("."));
+        for key in ["target", "draft", "context_reads"] {
+            document.remove(&Path::of("hardware").key(key));
+        }
+        let given = toml::Value::String(path_from(folder, profile)).to_string();
+        document.replace(&Path::of("hardware.profile"), "the profile", &given)?;
+        Plan::of(document, folder)
+    }
+
+    /// The plan of a document; relative paths in it start at `folder`.
+    pub fn of(document: Document, folder: &FilePath) -> Result<Plan> {
+        Plan::build(document, folder, true, BTreeMap::new())
+    }
+
+    /// The plan of a results folder, from the experiment that it keeps. The files that the experiment reads may be
+    /// gone.
+    pub fn of_results(folder: &FilePath) -> Result<Plan> {
+        let file = folder.join("experiment.toml");
+        let text = fs_err::read_to_string(&file).map_err(|e| {
+            Problem::bad_input(format!("cannot read what was run: {e}")).help("the folder is not whole: run it again")
+        })?;
+        Plan::build(Document::parse(&file.display().to_string(), &text)?, folder, false, BTreeMap::new())
+    }
+
+    /// The plan of one of this plan's variants, with its document changed by `change`. A paper's claims are left out,
+    /// because they are about the whole.
+    pub fn altered(&self, variant: usize, change: impl FnOnce(&mut Document) -> Result<()>) -> Result<Plan> {
+        let mut document = self.variants[variant].document();
+        let filled = &self.variants[variant].filled;
+        filled.keys.iter().chain(&["paper", "sweep_order"].map(Path::of)).for_each(|path| document.remove(path));
+        change(&mut document)?;
+        Plan::build(document, &self.folder, true, self.inputs.clone())
+    }
+
+    /// `inputs`: digests of files that are known already.
+    fn build(
+        mut document: Document,
+        folder: &FilePath,
+        with_files: bool,
+        mut inputs: BTreeMap<String, String>,
+    ) -> Result<Plan> {
+        read_policy_files(&mut document, folder)?;
+        let whole = document.clone();
+        let sweeps = document.sweeps(&["policies"])?;
+        let mut variants = Vec::new();
+        let mut resolved = None;
+        let mut relative = BTreeMap::new();
+        for variant in document.variants("policies", &UNSWEPT)? {
+            let mut filled = Filled::default();
+            let (mut picked, mut document) = (variant.picked.clone(), variant.picked.document());
+            if let Some(given) = profiled::named(&document) {
+                let full = locate(&document, &given)?;
+                let path = folder.join(&full);
+                filled = profiled::fill(&mut document, &given, &path)?;
+                picked = document.clone().into();
+                inputs.insert(given.clone(), digest_file(&document, &given, &path)?);
+                if full.is_relative() {
+                    relative.insert(given, path);
+                }
+            }
+            let mut experiment = Experiment::read(&document)?;
+            let derived = Derived::of(&document, &experiment);
+            if resolved.is_none() {
+                resolved = Some(resolve(&experiment, derived, &filled, &sweeps)?);
+            }
+            for model in experiment.live.iter_mut().flat_map(|live| live.folders_mut()).filter(|_| with_files) {
+                let given = std::mem::take(model);
+                let full = locate(&document, &given)?;
+                let path = folder.join(&full);
+                *model = path.display().to_string();
+                if full.is_relative() {
+                    relative.insert(given, path);
+                }
+            }
+            for path in paths(&mut experiment).filter(|_| with_files) {
+                let given = path.display().to_string();
+                let full = locate(&document, &given)?;
+                *path = folder.join(&full);
+                if full.is_relative() {
+                    relative.insert(given.clone(), path.clone());
+                }
+                if !inputs.contains_key(&given) {
+                    inputs.insert(given.clone(), digest_file(&document, &given, path)?);
+                }
+            }
+            variants.push(Variant { choices: variant.choices, experiment, picked, derived, filled });
+        }
+        let first = &variants.first().expect("a document has at least one variant").experiment;
+        let (mut policies, mut baseline) = entrants(&first.policies);
+        for variant in &variants {
+            for (i, policy) in first.policies.iter().enumerate() {
+                variant.filled.check_policy(&whole, i, policy)?;
+            }
+            if variant.filled.only.as_ref().is_some_and(|only| !only.contains(&0)) {
+                // The yardstick cannot be predicted: there is none.
+                policies.retain(|p| !p.implied);
+                baseline = 0;
+                if variant.experiment.slo.adaspec_scale.is_some() {
+                    let at = whole.problem_at(
+                        &Path::of("slo"),
+                        "slo.adaspec-scale is scaled from an autoregressive run, and the profile cannot predict one",
+                    );
+                    return Err(at.help("give the bound itself: slo.tpot_s"));
+                }
+            }
+        }
+        let plan = Plan {
+            name: first.name.clone(),
+            seeds: first.seeds.clone(),
+            policies,
+            baseline,
+            measured: None,
+            folder: folder.to_path_buf(),
+            document: whole,
+            resolved: resolved.expect("the first variant was resolved"),
+            relative,
+            inputs,
+            variants,
+        };
+        papers::check(&plan)?;
+        bound::check(&plan)?;
+        Ok(plan)
+    }
+}
+
+/// Reads an experiment file and applies overrides; what it says is not checked yet.
+///
+/// # Errors
+/// The file cannot be read, is not TOML, or an override is not `path=value`.
+pub fn read_document(file: &FilePath, sets: &[String]) -> Result<Document> {
+    if let Some(text) = shipped::text(file) {
+        return parse_document(&format!("{}.toml", file.display()), text, sets);
+    }
+    let text = text::read(file).map_err(|e| {
+        let names: Vec<&str> = shipped::names().collect();
+        Problem::bad_input(format!("cannot read the experiment: {e}"))
+            .help(format!("give a TOML file, or the name of a shipped experiment: {}", names.join(", ")))
+    })?;
+    parse_document(&file.display().to_string(), &text, sets)
+}
+
+/// [`read_document`] of a text known to the user as `name`.
+///
+/// # Errors
+/// As [`read_document`].
+pub fn parse_document(name: &str, text: &str, sets: &[String]) -> Result<Document> {
+    let mut document = Document::parse(name, text)?;
+    sets.iter().try_for_each(|argument| document.set(argument))?;
+    Ok(document)
+}
+
+/// The files of an experiment, except its models' and its profile.
+fn paths(experiment: &mut Experiment) -> impl Iterator<Item = &mut PathBuf> {
+    let Experiment { workload, acceptance, live, observe, .. } = experiment;
+    let texts = [
+        live.as_mut().and_then(|live| live.prompts.path_mut()),
+        observe.as_mut().and_then(|observe| observe.prompts.path_mut()),
+    ];
+    workload.paths_mut().into_iter().chain(texts.into_iter().flatten()).chain(acceptance.source.path_mut())
+}
+
+/// Replaces `{ sglang-json = "FILE" }` by the policy that the engine's own file describes.
+fn read_policy_files(document: &mut Document, folder: &FilePath) -> Result<()> {
+    for i in 0.. {
+        let at = Path::of(&format!("policies[{i}]"));
+        if document.get(&at).is_none() {
+            return Ok(());
+        }
+        let Some(given) = document.text_at(&at.key(SGLANG_JSON)) else { continue };
+        let path = folder.join(locate(document, &given)?);
+        let wrong = |message: String| document.problem_at(&at, message);
+        let text = text::read(&path).map_err(|e| wrong(format!("cannot read SGLang's settings: {e}")))?;
+        let spec = from_sglang_json(&text).map_err(|e| wrong(format!("{}: {e}", path.display())))?;
+        let toml = toml::Value::try_from(&spec).map_err(|e| wrong(format!("{}: {e}", path.display())))?.to_string();
+        document.replace(&at, &given, &toml)?;
+    }
+    Ok(())
+}
+
+/// The key of a policy that is read from SGLang's `adaptive_spec.json`.
+const SGLANG_JSON: &str = "sglang-json";
+
+impl Derived {
+    fn of(document: &Document, experiment: &Experiment) -> Derived {
+        let absent = |key: &str| document.get(&Path::of("engine").key(key)).is_none();
+        let known = experiment.hardware.target.memory().is_some();
+        let both = known && experiment.hardware.draft.memory().is_some();
+        Derived { num_gpu_blocks: known && absent("num_gpu_blocks"), draft_kv: both && absent("draft_kv") }
+    }
+}
+
+/// The policies, with the autoregressive baseline in front unless it is among them; and the baseline's index.
+fn entrants(asked: &[PolicySpec]) -> (Vec<Entrant>, usize) {
+    let mut all: Vec<Entrant> = asked.iter().map(|spec| Entrant { spec: spec.clone(), implied: false }).collect();
+    match asked.iter().position(is_autoregressive) {
+        Some(at) => (all, at),
+        None => {
+            all.insert(0, Entrant { spec: baseline(), implied: true });
+            (all, 0)
+        }
+    }
+}
+
+/// The experiment as TOML: every default spelled out, sweeps put back in their places, derived settings left out.
+fn resolve(
+    experiment: &Experiment,
+    derived: Derived,
+    filled: &Filled,
+    sweeps: &[(Path, toml::Value)],
+) -> Result<toml::Value> {
+    let mut value = toml::Value::try_from(experiment)
+        .map_err(|e| Problem::failed(format!("the experiment cannot be written as TOML: {e}")))?;
+    if let Some(engine) = value.get_mut("engine").and_then(toml::Value::as_table_mut) {
+        if derived.num_gpu_blocks {
+            engine.remove("num_gpu_blocks");
+        }
+        if derived.draft_kv {
+            engine.remove("draft_kv");
+        }
+    }
+    filled.keys.iter().for_each(|path| path.remove(&mut value));
+    for (path, sweep) in sweeps {
+        path.put(&mut value, sweep.clone());
+    }
+    put_order(&mut value, sweeps);
+    Ok(value)
+}
+
+/// The file a path in the experiment means: `${NAME}` is replaced by the environment variable. A relative path starts
+/// at the experiment's folder.
+fn locate(document: &Document, given: &str) -> Result<PathBuf> {
+    if given.is_empty() {
+        let problem = document.point(Problem::bad_input("the path is empty"), document.span_of_string(given));
+        return Err(problem.help("expected the path of a file; a relative one starts at the experiment's folder"));
+    }
+    let mut rest = given;
+    let mut full = String::new();
+    while let Some((before, after)) = rest.split_once("${") {
+        let Some((name, tail)) = after.split_once('}') else { break };
+        let value = std::env::var(name).map_err(|_| {
+            let problem = Problem::bad_input(format!("the environment variable {name} is not set"));
+            let help = format!("set it to the folder that holds the file: {name}=/path/to/folder foretoken run ...");
+            document.point(problem, document.span_of_string(given)).help(help)
+        })?;
+        full.push_str(before);
+        full.push_str(&value);
+        rest = tail;
+    }
+    full.push_str(rest);
+    let full = PathBuf::from(full);
+    Ok(full)
+}
+
+fn digest_file(document: &Document, given: &str, path: &FilePath) -> Result<String> {
+    // For a missing file the reader's own message says what to do.
+    let unreadable = || match foretoken_traces::read(&TraceSpec::new(path), None) {
+        Err(e @ TraceError::File { .. }) => {
+            let problem = trace_problem(document, &e);
+            document.point(problem, document.span_of_string(given))
+        }
+        _ => Problem::bad_input(format!("{}: cannot be read", path.display())),
+    };
+    let mut hasher = blake3::Hasher::new();
+    let file = foretoken_traces::raw(path).map_err(|_| unreadable())?;
+    hasher.update_reader(file).map_err(|_| unreadable())?;
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+/// Is it the plain engine, without a drafter?
+pub(crate) fn is_autoregressive(policy: &PolicySpec) -> bool {
+    policy.name() == "autoregressive"
+}
+
+fn baseline() -> PolicySpec {
+    with_defaults("autoregressive").expect("the registry has the baseline")
+}
+
+/// The policy of that name with its default settings.
+pub fn with_defaults(name: &str) -> Option<PolicySpec> {
+    PolicySpec::all().into_iter().find(|policy| policy.name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::to_toml;
+
+    fn shipped(name: &str) -> PathBuf {
+        FilePath::new(env!("CARGO_MANIFEST_DIR")).join("../experiments").join(name)
+    }
+
+    /// The experiment that is written beside the results gives the same plan again.
+    #[test]
+    fn resolving_is_idempotent() {
+        for name in ["quickstart.toml", "bench-poisson.toml", "bench-poisson-fixed4.toml"] {
+            // In another order than the one in which they are written.
+            let sets = [
+                "workload.requests={ sweep = [50, 20] }",
+                "engine.max_num_seqs={ sweep = [16, 64] }",
+                "slo.ttft_s=0.5",
+            ];
+            let sets = sets.map(str::to_owned);
+            let plan = Plan::load(&shipped(name), &sets).unwrap();
+            let text = to_toml(&plan.resolved).unwrap();
+            let again = Plan::of(Document::parse("resolved", &text).unwrap(), FilePath::new("")).unwrap();
+            assert_eq!(plan.resolved, again.resolved);
+            assert_eq!(plan.digest(), again.digest());
+            assert_eq!((plan.cells(), plan.variants.len()), (again.cells(), 4));
+            let choices = |plan: &Plan| plan.variants.iter().map(|v| v.choices.clone()).collect::<Vec<_>>();
+            assert_eq!(choices(&plan), choices(&again), "the first sweep of the text varies slowest");
+            let asked = plan.asked_for(FilePath::new("")).unwrap();
+            let asked = Plan::of(Document::parse("asked", &asked).unwrap(), FilePath::new("")).unwrap();
+            assert_eq!((plan.digest(), choices(&plan)), (asked.digest(), choices(&asked)));
+        }
+    }
+
+    /// Of two sweeps, the first in the text varies slowest, also when the text is written anew in alphabetical order.
+    #[test]
+    fn variants_keep_their_order() {
+        let text = r#"name = "two"
+            policies = [{ autoregressive = {} }]
+            [workload]
+            arrivals = { poisson = { rate = { sweep = [2.0, 6.0] } } }
+            lengths = { fixed = { prompt = 128, output = 64 } }
+            requests = 60
+            [hardware]
+            target = { linear = { alpha_s = 0.0, gamma_s = 5e-5, delta_s = 1e-2 } }
+            draft = { linear = { alpha_s = 0.0, gamma_s = 5e-6, delta_s = 1e-3 } }
+            [engine]
+            max_num_seqs = { sweep = [8, 2] }
+            num_gpu_blocks = 400
+            [acceptance.source]
+            mixture = {}"#;
+        let of = |text: &str| Plan::of(Document::parse("x.toml", text).unwrap(), FilePath::new("")).unwrap();
+        let values = |plan: &Plan| -> Vec<Vec<String>> {
+            plan.variants.iter().map(|v| v.choices.iter().map(|c| c.value.clone()).collect()).collect()
+        };
+        let plan = of(text);
+        assert_eq!(values(&plan), [["2.0", "8"], ["2.0", "2"], ["6.0", "8"], ["6.0", "2"]]);
+        for again in [plan.asked_for(FilePath::new("")).unwrap(), to_toml(&plan.resolved).unwrap()] {
+            assert!(again.find("[engine]") < again.find("[workload]"), "{again}");
+            let again = of(&again);
+            assert_eq!((values(&again), again.digest()), (values(&plan), plan.digest()));
+        }
+        // The other order is another plan; otherwise its cells would be mixed up.
+        let other = of(&format!("sweep_order = [\"engine.max_num_seqs\"]\n{text}"));
+        assert_eq!(values(&other)[1], ["8", "6.0"]);
+        assert_ne!(other.digest(), plan.digest());
+    }
+
+    /// The experiment's file is valid. Its traces are not shipped, so they are not read.
+    #[test]
+    fn the_experiment_on_real_traces_parses() {
+        let text = fs_err::read_to_string(shipped("adaspec-conv.toml")).unwrap();
+        let document = Document::parse("adaspec-conv.toml", &text).unwrap();
+        let variants = document.variants("policies", &UNSWEPT).unwrap();
+        let experiment = Experiment::read(&variants[0].picked.document()).unwrap();
+        assert_eq!((variants.len(), experiment.policies.len()), (1, 13));
+    }
+
+    #[test]
+    fn the_baseline_is_added_only_when_nobody_asked_for_it() {
+        let plan = Plan::load(&shipped("quickstart.toml"), &[]).unwrap();
+        assert_eq!(plan.baseline, 0);
+        assert!(plan.policies.iter().all(|p| !p.implied));
+        let plan = Plan::load(&shipped("bench-poisson-fixed4.toml"), &[]).unwrap();
+        assert!(plan.policies[plan.baseline].implied);
+        assert_eq!(plan.policies.len(), 2);
+    }
+
+    #[test]
+    fn everything_that_decides_results_is_in_the_digest() {
+        let digest = |sets: &[&str]| {
+            let sets: Vec<String> = sets.iter().map(|s| (*s).to_owned()).collect();
+            Plan::load(&shipped("bench-poisson.toml"), &sets).unwrap().digest()
+        };
+        let plain = digest(&[]);
+        assert_eq!(plain, digest(&["engine.draft_gap=catch-up-next-use"]));
+        for change in ["seeds=[2]", "engine.watermark=0.1", "workload.requests=9", "policies=[{ fixed = {} }]"] {
+            assert_ne!(plain, digest(&[change]), "{change}");
+        }
+    }
+
+    #[test]
+    fn blocks_are_derived_from_the_hardware_unless_given() {
+        let derived = |sets: &[&str]| {
+            let sets: Vec<String> = sets.iter().map(|s| (*s).to_owned()).collect();
+            Plan::load(&shipped("quickstart.toml"), &sets).unwrap().variants[0].derived
+        };
+        assert_eq!(derived(&[]), Derived { num_gpu_blocks: true, draft_kv: true });
+        let given = ["engine.num_gpu_blocks=100", "engine.draft_kv=none"];
+        assert_eq!(derived(&given), Derived { num_gpu_blocks: false, draft_kv: false });
+    }
+}

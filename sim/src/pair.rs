@@ -1,0 +1,32 @@
+//! Two values that belong to the target and to the draft model.
+
+/// A value of the target and the same kind of value of the draft.
+///
+/// A tuple of two equal types compiles when they are swapped; the names here cannot be swapped unseen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Pair<T> {
+    pub target: T,
+    pub draft: T,
+}
+
+impl<T> Pair<T> {
+    /// Both values, borrowed.
+    pub fn as_ref(&self) -> Pair<&T> {
+        Pair { target: &self.target, draft: &self.draft }
+    }
+
+    /// `f` of both values, the target's first.
+    pub fn map<U>(self, mut f: impl FnMut(T) -> U) -> Pair<U> {
+        Pair { target: f(self.target), draft: f(self.draft) }
+    }
+
+    /// `f` of both values, the target's first. Stops at the first error.
+    pub fn try_map<U, E>(self, mut f: impl FnMut(T) -> Result<U, E>) -> Result<Pair<U>, E> {
+        Ok(Pair { target: f(self.target)?, draft: f(self.draft)? })
+    }
+
+    /// Pairs each model's value with its value in `other`.
+    pub fn zip<U>(self, other: Pair<U>) -> Pair<(T, U)> {
+        Pair { target: (self.target, other.target), draft: (self.draft, other.draft) }
+    }
+}
