@@ -5,7 +5,7 @@ use foretoken_sim::RequestRecords;
 use foretoken_sim::metrics::quantile_sorted;
 use serde::{Deserialize, Serialize};
 
-/// Points kept at most.
+/// The most values that a [`Cdf`] holds.
 const POINTS: usize = 512;
 
 /// Equally likely values of a latency in seconds, ascending: every sample while there are at most 512 of them,
@@ -14,7 +14,7 @@ const POINTS: usize = 512;
 pub struct Cdf {
     /// The values, seconds.
     pub values: Vec<f64>,
-    /// Samples they stand for.
+    /// Number of samples that the values summarize.
     pub samples: u64,
 }
 
@@ -46,12 +46,13 @@ impl Cdf {
         Cdf::of_finished(records, |i| records.tpot_s(i))
     }
 
-    fn of_finished(records: &RequestRecords, of: impl Fn(usize) -> Option<f64>) -> Cdf {
-        Cdf::of((0..records.len()).filter(|&i| records.finished(i)).filter_map(of).collect())
+    fn of_finished(records: &RequestRecords, latency: impl Fn(usize) -> Option<f64>) -> Cdf {
+        Cdf::of((0..records.len()).filter(|&i| records.finished(i)).filter_map(latency).collect())
     }
 
-    /// The steps of the mixture in which each part weighs as much as its number of samples: (value in seconds, share
-    /// of samples at or below it), ascending, ending at 1. Empty when there is no sample.
+    /// Pools several distributions into one cumulative curve, each weighted by its number of samples. Returns points
+    /// (value in seconds, share of samples at or below the value), ascending; the last share is 1. Empty without
+    /// samples.
     pub fn mixture(parts: &[&Cdf]) -> Vec<(f64, f64)> {
         let total: f64 = parts.iter().map(|c| c.samples as f64).sum();
         let weigh = |c: &Cdf| {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 /// A result file that could not be written or read. Nothing half-written is left under its final name.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// The file system refused: disk full, read-only, missing folder.
+    /// The file system refused the write, for example because the disk is full or the folder is missing.
     #[error("cannot write {}: {cause}", path.display())]
     Write {
         /// The final path of the file.
@@ -13,7 +13,7 @@ pub enum ReportError {
         /// The system's error.
         cause: std::io::Error,
     },
-    /// The Parquet encoder refused.
+    /// The Parquet encoder reported an error.
     #[error("cannot write {}: {cause}", path.display())]
     Parquet {
         /// The final path of the file.
@@ -32,9 +32,9 @@ pub enum ReportError {
     /// Cells of one report differ in their swept settings.
     #[error("cell {cell} does not have the swept settings of the first cell ({expected})")]
     SweepMismatch {
-        /// The odd cell.
+        /// The cell that differs.
         cell: String,
-        /// The paths of the first cell.
+        /// The paths of the first cell's swept settings.
         expected: String,
     },
 }

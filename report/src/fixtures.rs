@@ -1,10 +1,10 @@
-//! Made-up cells for the tests: shaped like real ones, drawn from a keyed hash, no simulation behind them.
+//! Cells made up for the tests. Their numbers come from a keyed hash; nothing is simulated.
 
 use crate::{Cell, Dash, Entry, Key, Look, Marker, Report, Role, Source, Swept};
 use foretoken_sim::metrics::{CalibrationBin, Series, Slo, Totals};
 use foretoken_sim::{Outcome, RequestRecords, StepRecord, Summary, Time};
 
-/// Label, speedup, draft length, colour.
+/// A made-up policy: label, speedup, draft length, colour.
 type Made = (&'static str, f64, u32, (u8, u8, u8));
 const POLICIES: [Made; 13] = [
     ("autoregressive", 1.0, 0, (0x44, 0x44, 0x44)),
@@ -67,7 +67,7 @@ pub fn records(n: usize, fast: f64, rate: f64, seed: u64) -> RequestRecords {
     r
 }
 
-/// Steps over `seconds`, half a second each, with a load that swells and ebbs.
+/// Steps of half a second each over `seconds`, with a load that rises and falls.
 fn steps(seconds: f64, fast: f64, draft: u32, rate: f64, seed: u64) -> Vec<StepRecord> {
     let step = |i: u64| {
         let start = i as f64 * 0.5;
@@ -124,7 +124,7 @@ fn cell(policy: usize, rate: Option<f64>, scheduler: Option<&str>, seed: u64, re
     Cell { speedup, series, lengths: totals.lengths.rows(), calibration: calibration(policy, seed), ..cell }
 }
 
-/// Confidences of the policies that look at them: drafts that are slightly overconfident.
+/// Bins of confidence of the policies that look at confidences; the draft is slightly overconfident.
 fn calibration(policy: usize, seed: u64) -> Vec<CalibrationBin> {
     let bin = |i: u64| {
         let (drafts, confidence) = (40 + 30 * i, (i as f64 + 0.5) / 20.0);

@@ -19,8 +19,8 @@ pub use cdf::Cdf;
 pub use error::ReportError;
 pub use figures::{
     Accepted, CapacityWords, Carried, Figure, GainAt, Kind, PREDICTED_EDGE, PredictedCell, PredictedNumber, Profiled,
-    ProfiledFit, ProfiledPass, Told, TriedRate, Validated, ValidatedRun, acceptance_figures, capacity_figures, figures,
-    gain_figure, predicted_figure, profile_figures, validation_figures, write_figures,
+    ProfiledFit, ProfiledPass, RunKind, TriedRate, Validated, ValidatedRun, acceptance_figures, capacity_figures,
+    figures, gain_figure, predicted_figure, profile_figures, validation_figures, write_figures,
 };
 pub use model::{Cell, Dash, Entry, Key, Look, Marker, Report, Role, ScaledBound, Source, Swept, relate};
 pub use run_page::{Compared, Explorer, Pair, RunFacts, TIMING, run_page};

@@ -16,7 +16,7 @@ pub enum Source {
     Profiled,
     /// Measured on hardware while serving.
     Live,
-    /// Measured from outside, on a server that was observed.
+    /// Measured by a client, on a server that was observed.
     Observed,
     /// Predicted on the event clock, with recorded acceptance.
     Recorded,
@@ -64,14 +64,14 @@ pub struct Swept {
     pub number: Option<f64>,
 }
 
-/// Identifies the cell of a row.
+/// Identifies a cell: one run of one policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Key {
     /// The policy's display label, unique in a report.
     pub policy: String,
     /// The swept settings; every cell of a report has the same paths in the same order.
     pub sweep: Vec<Swept>,
-    /// The seed.
+    /// The seed of the run's random draws.
     pub seed: u64,
 }
 
@@ -83,22 +83,22 @@ impl fmt::Display for Key {
     }
 }
 
-/// The part that a policy has in a comparison.
+/// The role of a policy in a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
     /// A compared policy.
     #[default]
     Contender,
-    /// The plain engine, which speedups refer to.
+    /// Autoregressive decoding, which speedups refer to.
     Baseline,
-    /// The bound that regret is measured to; it sees the hidden truth.
+    /// The oracle that regret is measured against; it sees which drafts will be accepted.
     Bound,
-    /// Another policy that sees the hidden truth.
+    /// Another policy that sees which drafts will be accepted.
     Oracle,
 }
 
 impl Role {
-    /// Does it see what no server sees?
+    /// Does the policy see which drafts will be accepted, which no server can?
     pub fn sees_hidden_truth(self) -> bool {
         matches!(self, Role::Bound | Role::Oracle)
     }
@@ -111,7 +111,7 @@ pub struct Entry {
     pub key: Key,
     /// Colour and marker of its policy.
     pub look: Look,
-    /// The part of its policy in the comparison.
+    /// The role of its policy in the comparison.
     pub role: Role,
     /// Does the policy choose lengths without looking at the requests? Then the gain of a length is the gain for any
     /// request, not only for the requests that the length was chosen for.
@@ -122,18 +122,18 @@ pub struct Entry {
     pub stops_for_slo: bool,
     /// Was it added as the baseline, without being asked for? Then it is in the tables and not in the figures.
     pub implied: bool,
-    /// Its TPOT bound, if that was scaled from an autoregressive run.
+    /// How the run's TPOT bound was scaled from an autoregressive run; `None` if it was not.
     pub bound: Option<ScaledBound>,
 }
 
 /// A TPOT bound that was scaled from the autoregressive run of the same seed at some swept values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScaledBound {
-    /// The swept values of that run.
+    /// The swept values of the autoregressive run.
     pub from: Vec<Swept>,
-    /// The bound over that run's P90 TPOT.
+    /// The bound divided by the autoregressive run's P90 TPOT.
     pub scale: f64,
-    /// Is there no other bound?
+    /// Is the TPOT bound the run's only bound?
     pub alone: bool,
 }
 
@@ -155,7 +155,7 @@ pub struct Cell {
     pub over_overload: bool,
     /// Was the run that the bound is scaled from overloaded?
     pub bound_of_overload: bool,
-    /// Load over time.
+    /// Batch size and tokens in bins of time.
     pub series: Series,
     /// Time to first token of its finished requests.
     pub ttft: Cdf,
@@ -170,7 +170,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Drops the data that only figures need; what claims of papers read stays.
+    /// Drops the data that only figures need, to save memory. Claims of papers are checked on the data that stay.
     pub fn forget_curves(&mut self) {
         self.series = Series::default();
         (self.ttft, self.tpot, self.e2e) = Default::default();
@@ -207,7 +207,7 @@ impl Cell {
         &self.entry.key
     }
 
-    /// Is 90 % attained by definition, because the bound is the run's own 90th percentile? Not where requests have
+    /// Is the SLO attainment 90 % by definition, because the bound is the run's own P90 TPOT? False if requests have
     /// bounds of their own.
     pub fn attains_by_definition(&self) -> bool {
         let own = |b: &ScaledBound| b.alone && b.scale == 1.0 && b.from == self.key().sweep;
@@ -215,8 +215,8 @@ impl Cell {
         self.entry.role == Role::Baseline && attains && self.entry.bound.as_ref().is_some_and(own)
     }
 
-    /// Does its policy stop speculating for a TPOT bound that was scaled from a run at other swept values? Then its
-    /// row says what that bound does to the policy, too.
+    /// Does its policy stop speculating for a TPOT bound that was scaled from a run at other swept values? Then the
+    /// cell's numbers also show the effect of that bound on the policy.
     pub fn stops_for_a_bound_of_another_load(&self) -> bool {
         self.entry.stops_for_slo && self.entry.bound.as_ref().is_some_and(|b| b.from != self.key().sweep)
     }
@@ -256,7 +256,7 @@ pub fn relate(cells: &mut [Cell]) {
     }
 }
 
-/// The contents of the tables and figures of one results folder.
+/// The cells of one results folder, with the name and the source for its tables and figures.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The experiment's name.
@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_of_a_source_is_read_back() {
+    fn the_text_of_a_source_is_read_back() {
         for source in Source::ALL {
             assert_eq!(Source::named(&source.to_string()), Some(source));
         }

@@ -22,7 +22,7 @@ fn partial_files() -> MutexGuard<'static, BTreeSet<PathBuf>> {
 pub struct Staged {
     // Taken on commit; closed before the file is removed on drop.
     out: Option<BufWriter<std::fs::File>>,
-    /// Absent where bytes go directly to their destination.
+    /// The `.partial` file; `None` if bytes go directly to a pipe or a device.
     partial: Option<PathBuf>,
     path: PathBuf,
 }
@@ -61,7 +61,7 @@ impl Staged {
         let out = self.out.take().expect("only commit takes the writer");
         let file = out.into_inner().map_err(|e| ReportError::write(&self.path)(e.into_error()))?;
         drop(file);
-        // Held so that no other thread removes the file meanwhile.
+        // The lock is held so that no other thread removes the file before it is renamed.
         let mut all = partial_files();
         if let Some(partial) = &self.partial {
             std::fs::rename(partial, &self.path).map_err(ReportError::write(&self.path))?;
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn says_which_file_and_why() {
+    fn the_error_names_the_file_and_the_cause() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("missing/a.txt");
         let message = Staged::write_all_to(&path, b"x").unwrap_err().to_string();

@@ -1,5 +1,5 @@
-//! What a draft gets right on a target's text: its acceptance by depth and family, and whether its confidence is to be
-//! believed.
+//! Two figures of recorded acceptance: the share of right drafts by depth, for each family of texts, and the
+//! calibration of the draft model's confidence.
 
 use super::axis::Axis;
 use super::canvas::Anchor;
@@ -8,22 +8,24 @@ use super::style::{GREY, RULE, Rgb, TEXT};
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
-/// What the figures show.
+/// The data of both figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accepted {
-    /// The pair, in words.
+    /// Names of the target and the draft model.
     pub title: String,
-    /// Where the numbers come from and how many they are.
+    /// The line under the figures: where the numbers come from, and the number of samples.
     pub source: String,
-    /// Each family's conditional acceptance rate by depth, from depth 1; `None` where nothing reached so deep.
+    /// For each family of texts its name and its conditional acceptance rates, from depth 1 on. `None`: no draft of the
+    /// family reached this depth.
     pub families: Vec<(String, Vec<Option<f64>>)>,
-    /// Bins of the draft's confidence: mean confidence, share right, positions.
+    /// Bins of the draft's confidence, each as (mean confidence, share of right drafts, number of positions).
     pub calibration: Vec<(f64, f64, u64)>,
-    /// Expected calibration error.
+    /// Expected calibration error, as a share.
     pub calibration_error: f64,
 }
 
-/// Okabe and Ito's colours that are told apart with any eyes; families are no policies and share no look with them.
+/// Okabe and Ito's colours, which people with any colour vision can distinguish. Families of texts are not policies, so
+/// they have looks of their own.
 const COLOURS: [Rgb; 7] = [
     (0x00, 0x00, 0x00),
     (0xe6, 0x9f, 0x00),
@@ -43,7 +45,7 @@ const MARKERS: [Marker; 7] = [
     Marker::Plus,
 ];
 
-/// Acceptance by depth, and the calibration of the draft's confidence.
+/// Draws both figures: acceptance by depth, and the calibration of the draft's confidence.
 pub fn acceptance_figures(of: &Accepted) -> Vec<Figure> {
     let figure = |kind, file: &str, svg: String| Figure { kind, file: file.to_owned(), svg };
     vec![

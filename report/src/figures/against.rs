@@ -1,4 +1,5 @@
-//! A number against a swept setting, one line a policy, one panel a combination of the other settings.
+//! Draws a number of the results against a swept setting: one line per policy, one panel per combination of the other
+//! settings.
 
 use super::axis::Axis;
 use super::canvas::{Anchor, Canvas};
@@ -8,63 +9,64 @@ use super::view::{Mean, Scale, View, distinct, joined, with_unit, words};
 use crate::number::fixed;
 use crate::{Cell, Dash, Look, Swept};
 
-/// A number of a cell that figures compare policies by.
+/// A number by which figures compare policies, and how figures write it. Each cell (one run of one policy) has it.
 pub struct Quantity {
-    /// What it is, in a title.
+    /// The number's name in a figure's title.
     pub title: &'static str,
-    /// Its name and unit on an axis.
+    /// The number's name and unit on an axis.
     pub axis: &'static str,
-    /// The number, in the axis' unit.
+    /// Reads the number from a cell, in the axis' unit; `None` if the cell does not have it.
     pub of: fn(&Cell) -> Option<f64>,
-    /// What its values are.
+    /// Whether the values are amounts, ratios or changes.
     pub scale: Scale,
-    /// Decimals when written out.
+    /// Decimals of the written number.
     pub decimals: usize,
-    /// A value to mark with a line.
+    /// A value that the figure marks with a line; `None` for no line.
     pub reference: Option<f64>,
-    /// The least and greatest value that are possible; `None` when there are none.
+    /// The least and the greatest possible value; `None` if the number has no such limits.
     pub ends: Option<(f64, f64)>,
-    /// What to know of the cells of a panel beside its swept values, in its title; empty for nothing.
+    /// Returns a note on the cells of a panel, which follows the swept values in the panel's title; empty for no note.
     pub title_note: fn(&[&Cell]) -> String,
-    /// What to know of some cells alone: a mark for their numbers, and what it says.
+    /// A sign beside the numbers of some cells, with its explanation; `None` for no sign.
     pub mark: Option<Mark>,
 }
 
-/// A mark on the numbers of cells that are not what they seem.
+/// A sign beside numbers that need an explanation, such as a speedup over an overloaded run.
 pub struct Mark {
-    /// Which cells.
+    /// Returns true for a cell whose number gets the sign.
     pub on: fn(&Cell) -> bool,
-    /// The mark.
+    /// The sign, such as `!`.
     pub sign: &'static str,
-    /// What it says, in the source line.
+    /// The sign's explanation for the source line.
     pub says: &'static str,
 }
 
 impl Quantity {
-    /// What stands behind a number: the mark where a seed of it has it.
+    /// The sign behind a mean over `cells`, one per seed; empty unless one of the cells is marked.
     pub fn sign(&self, cells: &[&Cell]) -> &'static str {
         self.mark.as_ref().filter(|m| cells.iter().any(|c| (m.on)(c))).map_or("", |m| m.sign)
     }
 
-    /// The source line, with what the mark says where some cell has it.
+    /// The figure's source line. It explains the sign if a cell of the view is marked.
     pub fn source(&self, view: &View) -> String {
         let marked = |m: &&Mark| view.all(|_| true).into_iter().any(|c| (m.on)(c));
         let says = self.mark.as_ref().filter(marked).map(|m| format!(" · {}: {}", m.sign, m.says));
         view.source_of_means() + &says.unwrap_or_default()
     }
 
-    /// A value in words.
+    /// Writes a value with the number's decimals.
     pub fn say(&self, value: f64) -> String {
         fixed(value, self.decimals)
     }
 
-    /// A value kept within what is possible: an interval over seeds knows nothing of 100 %.
+    /// Limits a value to `ends`. The interval over seeds is computed without these limits and may pass 100 %.
     pub fn bounded(&self, value: f64) -> f64 {
         self.ends.map_or(value, |(low, high)| value.clamp(low, high))
     }
 
-    /// An axis over the means and intervals; `None` without any. Two seeds can give an interval many times wider than
-    /// the data: whiskers end at half the spread of the means beyond them, or the means would lie on one spot.
+    /// An axis that covers the means and their intervals; `None` without means. The interval over two seeds can be many
+    /// times wider than the spread of the means, which would then lie on one spot. So the axis ends at most half that
+    /// spread beyond the means, and longer whiskers are cut.
     pub fn range(&self, of: &[Mean], ticks: usize) -> Option<Axis> {
         let means = || of.iter().map(|i| i.mean).chain(self.reference);
         let (low, high) = (means().fold(f64::INFINITY, f64::min), means().fold(f64::NEG_INFINITY, f64::max));
@@ -72,7 +74,7 @@ impl Quantity {
             return None;
         }
         if let Some((least, most)) = self.ends {
-            // All of what is possible, unless everybody is in one corner of it.
+            // The axis covers all possible values, unless the means span less than 40 % of them.
             let near = (high - low).max((most - least) * 0.02) * 0.5;
             return Some(match high - low < (most - least) * 0.4 {
                 true => Axis::linear((low - near).max(least), (high + near).min(most), ticks),
@@ -85,19 +87,20 @@ impl Quantity {
         let highest = ends().map(|e| e.1).fold(high, f64::max).min(high + slack);
         // A little air keeps the outermost markers off the frame.
         let air = (highest - lowest) * 0.03;
-        // What is never below 0 needs none there.
+        // No margin below a number whose least value is 0.
         let below = if lowest == 0.0 { 0.0 } else { air };
         Some(Axis::linear(lowest - below, highest + air, ticks))
     }
 }
 
-/// The figures: one for each setting swept over at least two numbers, as (path, SVG).
+/// Draws one figure for each setting swept over at least two numbers. Returns (the setting's path, SVG).
 pub fn draw(view: &View, quantity: &Quantity) -> Vec<(String, String)> {
     let paths = view.combinations.first().map_or(0, |c| c.len());
     (0..paths).filter_map(|at| Some((view.combinations[0][at].path.clone(), draw_path(view, quantity, at)?))).collect()
 }
 
-/// A policy's line: swept value, number, and the mark that is on it and not on everybody's.
+/// A policy's line: points of (swept value, number, sign). The sign is empty where all policies have it, because then
+/// the tick shows it.
 type Line = (Look, Vec<(f64, Mean, &'static str)>);
 
 fn draw_path(view: &View, quantity: &Quantity, at: usize) -> Option<String> {
@@ -128,13 +131,13 @@ fn draw_path(view: &View, quantity: &Quantity, at: usize) -> Option<String> {
     }))
 }
 
-/// A panel's title: the other settings, and what to know of its cells.
+/// A panel's title: the values of the other settings, and the note on the panel's cells.
 fn title(view: &View, quantity: &Quantity, at: usize, other: &[&Swept]) -> String {
     let cells = view.all(|s| without(s, at) == other);
     joined([words(other.iter().copied()), (quantity.title_note)(&cells)])
 }
 
-/// The mark beside a swept value at which everybody has it.
+/// The sign beside the tick at swept value `x`, with a space before it; empty unless every policy is marked there.
 fn tick_sign(view: &View, quantity: &Quantity, at: usize, x: f64) -> String {
     let sign = |policy: &str| quantity.sign(&view.cells(policy, |s| s[at].number == Some(x)));
     match view.policies.iter().map(|p| sign(p.0)).min() {
@@ -143,7 +146,7 @@ fn tick_sign(view: &View, quantity: &Quantity, at: usize, x: f64) -> String {
     }
 }
 
-/// The swept numbers, ascending, with their labels; `None` when they are not at least two numbers.
+/// The values of swept setting `at` with their labels, ascending; `None` if one is no number or all are equal.
 fn numbers(view: &View, at: usize) -> Option<Vec<(f64, String)>> {
     let all: Option<Vec<_>> = view.combinations.iter().map(|c| Some((c[at].number?, c[at].value.clone()))).collect();
     let mut values = distinct(all?, |a, b| a.0 == b.0);

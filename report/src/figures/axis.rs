@@ -11,7 +11,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// A linear axis with about `ticks` round ticks whose ends are ticks too.
+    /// A linear axis from a tick at or below `low` to a tick at or above `high`, with about `ticks` round ticks.
     pub fn linear(low: f64, high: f64, ticks: usize) -> Axis {
         let (low, high) = if high > low { (low, high) } else { (low - 0.5, low + 0.5) };
         let step = round_step((high - low) / ticks.max(1) as f64);
@@ -22,7 +22,7 @@ impl Axis {
         Axis { low: first as f64 * step, high: last as f64 * step, log: false, ticks }
     }
 
-    /// A linear axis that ends where the data does, with about `ticks` round ticks.
+    /// A linear axis from exactly `low` to exactly `high`, with about `ticks` round ticks.
     pub fn exact(low: f64, high: f64, ticks: usize) -> Axis {
         let rounded = Axis::linear(low, high, ticks);
         if high <= low {
@@ -63,7 +63,7 @@ impl Axis {
         Axis { low, high, log, ticks: values.to_vec() }
     }
 
-    /// An axis of whole numbers from 0 to `high`, each with half a unit of room on both sides.
+    /// A linear axis of the whole numbers from 0 to `high`, with a margin of half a unit at both ends.
     pub fn whole(high: u32) -> Axis {
         let every = match high {
             0..=12 => 1,
@@ -74,7 +74,7 @@ impl Axis {
         Axis { low: -0.5, high: f64::from(high) + 0.5, log: false, ticks }
     }
 
-    /// An axis of batch sizes between two ends: logarithmic unless they are few.
+    /// An axis of batch sizes from `low` to `high`: linear up to 12, else logarithmic.
     pub fn batch_sizes(low: f64, high: f64) -> Axis {
         if high > 12.5 && low > 0.0 {
             let mut axis = Axis::log(low, high);
@@ -86,14 +86,14 @@ impl Axis {
         axis
     }
 
-    /// An axis of positions counted from 1.
+    /// A linear axis of the draft positions 1 to `most`.
     pub fn positions(most: u32) -> Axis {
         let mut axis = Axis { low: 0.5, ..Axis::whole(most) };
         axis.ticks.retain(|t| t.0 >= 1.0);
         axis
     }
 
-    /// An axis of rows, the first at the axis' end (the top of a panel).
+    /// A vertical axis with one row per label; the first row is at the top of the panel.
     pub fn rows(labels: &[&str]) -> Axis {
         let ticks = labels.iter().enumerate().map(|(i, label)| (i as f64, (*label).to_owned())).collect();
         Axis { low: labels.len() as f64 - 0.5, high: -0.5, log: false, ticks }

@@ -1,4 +1,5 @@
-//! A number per policy as a row of dots with whiskers, one panel a combination of swept values.
+//! Draws a number of every policy as a dot with a whisker: one row per policy, one panel per combination of swept
+//! values.
 
 use super::against::Quantity;
 use super::axis::Axis;
@@ -10,7 +11,7 @@ use crate::{Dash, Swept};
 
 const ROW: f64 = 24.0;
 
-/// The figure, `None` when no cell has the number.
+/// Draws the figure; `None` if no cell has the number.
 pub fn draw(view: &View, quantity: &Quantity) -> Option<String> {
     let rows: Vec<Vec<Option<Mean>>> = view
         .combinations
@@ -44,7 +45,7 @@ pub fn draw(view: &View, quantity: &Quantity) -> Option<String> {
     }))
 }
 
-/// A panel's title: its settings, and what to know of its cells.
+/// A panel's title: its swept values, and the note on its cells.
 fn title(view: &View, quantity: &Quantity, combination: &[Swept]) -> String {
     joined([words(combination), (quantity.title_note)(&view.all(|s| s == combination))])
 }

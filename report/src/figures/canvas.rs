@@ -14,25 +14,25 @@ use plotters::prelude::{
 };
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// Units of the surface a px.
+/// Units of the surface per px.
 const FINE: f64 = 4.0;
 const IN_MEMORY: &str = "drawing into a string cannot fail";
 
 /// A point in px from the top left.
 pub type Point = (f64, f64);
 
-/// Where a text is held.
+/// Which part of a text lies at its point.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
-    /// Starts at the point.
+    /// The text starts at the point.
     Start,
-    /// Centred on the point.
+    /// The text is centred on the point.
     Middle,
-    /// Ends at the point.
+    /// The text ends at the point.
     End,
 }
 
-/// A surface to draw on.
+/// The SVG surface that figures draw on.
 pub struct Canvas<'a>(DrawingArea<SVGBackend<'a>, Shift>);
 
 /// Draws an SVG of `size` px. `title` and `description` are for readers who cannot see it.
@@ -72,7 +72,7 @@ fn stroke(colour: Rgb, width: f64) -> ShapeStyle {
 }
 
 impl Canvas<'_> {
-    /// A line through points.
+    /// Draws a line through `points`, `width` px wide.
     pub fn line(&self, points: &[Point], colour: Rgb, width: f64, dash: Dash) {
         let mut path: Vec<_> = points.iter().copied().map(fine).collect();
         path.dedup();
@@ -102,7 +102,7 @@ impl Canvas<'_> {
         self.line(&[a, (b.0, a.1), b, (a.0, b.1), a], colour, 1.0, Dash::Solid);
     }
 
-    /// A policy's marker, with a thin edge of paper that keeps overlapping ones apart.
+    /// Draws a policy's marker. A thin edge in the background's colour separates overlapping markers.
     pub fn marker(&self, at: Point, look: Look) {
         let corners = |shape: &[Point], r: f64| shape.iter().map(|(x, y)| (at.0 + x * r, at.1 + y * r)).collect();
         let polygon = |shape: &[Point]| {
@@ -132,22 +132,22 @@ impl Canvas<'_> {
         }
     }
 
-    /// A text whose middle height is at the point.
+    /// Writes a text; `at` is at half of its height.
     pub fn text(&self, text: &str, at: Point, anchor: Anchor, size: f64, colour: Rgb) {
         self.write(text, at, anchor, size, colour, FontStyle::Normal, FontTransform::None);
     }
 
-    /// A bold text whose middle height is at the point.
+    /// Writes a bold text; `at` is at half of its height.
     pub fn bold(&self, text: &str, at: Point, anchor: Anchor, size: f64, colour: Rgb) {
         self.write(text, at, anchor, size, colour, FontStyle::Bold, FontTransform::None);
     }
 
-    /// A text read from bottom to top, centred on the point.
+    /// Writes a text that reads from bottom to top, centred on `at`.
     pub fn upward(&self, text: &str, at: Point, size: f64, colour: Rgb) {
         self.write(text, at, Anchor::Middle, size, colour, FontStyle::Normal, FontTransform::Rotate270);
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the one place where the three kinds of text meet")]
+    #[expect(clippy::too_many_arguments, reason = "plain, bold and turned text share this function")]
     fn write(
         &self,
         text: &str,

@@ -1,4 +1,5 @@
-//! How much load policies carry, and how many requests keep their bounds as the load grows.
+//! Figures of a capacity search: the request rate that each policy carries, and the share of requests within their
+//! bounds as the rate grows.
 
 use super::axis::Axis;
 use super::canvas::Anchor;
@@ -8,56 +9,57 @@ use super::{Figure, Kind};
 use crate::{Dash, Look};
 use foretoken_sim::metrics::Interval;
 
-/// A policy at its swept values.
+/// The capacity of one policy at one combination of swept values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Carried {
     /// The policy's label.
     pub policy: String,
-    /// The swept values in words; empty for none.
+    /// The swept values as text; empty if nothing is swept.
     pub at: String,
-    /// The swept value, where one number is swept.
+    /// The swept value; `None` unless exactly one number is swept.
     pub value: Option<f64>,
-    /// Its look.
+    /// The policy's colour, dash and marker.
     pub look: Look,
-    /// Requests a second; `None` where there is no such rate.
+    /// The capacity in requests a second, over seeds; `None` if `words` says why there is none.
     pub req_s: Option<Interval>,
-    /// The rate in words, or why there is none.
+    /// The capacity as text, or the reason why there is none.
     pub words: String,
-    /// Rates whose runs on the first seed went to their end, ascending.
+    /// Rates tried on the first seed whose runs were not stopped early, ascending.
     pub tried: Vec<TriedRate>,
 }
 
-/// A rate that was tried with a run to its end.
+/// A request rate that was tried, with a run that was not stopped early.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TriedRate {
     /// Requests a second.
     pub rate: f64,
-    /// Share of the requests that count which kept their bounds.
+    /// Share of the counted requests that kept their bounds.
     pub share: f64,
-    /// Did the server keep up?
+    /// Did the server keep up with the arrivals?
     pub steady: bool,
 }
 
-/// What the figures of capacities say beside their data.
+/// Texts and numbers of the figures that do not belong to one policy.
 #[derive(Clone, Copy, Debug)]
 pub struct CapacityWords<'a> {
     /// Share of requests that must keep their bounds.
     pub share: f64,
-    /// Where the numbers come from, and what was asked.
+    /// Where the numbers come from, and the bounds that were asked for.
     pub source: &'a str,
-    /// The seeds of the intervals.
+    /// How many seeds the intervals are over, as text.
     pub seeds: &'a str,
-    /// The seed whose runs are shown.
+    /// The seed whose runs are shown, as text.
     pub first_seed: &'a str,
     /// The name of the swept number.
     pub swept: &'a str,
 }
 
 const ROW: f64 = 24.0;
-/// Rates from this multiple of the least capacity are shown, and up to the other one of the greatest.
+/// The axis of rates starts at the first multiple of the least capacity and ends at the second one of the greatest.
 const SHOWN: [f64; 2] = [0.5, 1.6];
 
-/// `capacity.svg`, `capacity-over.svg` where a number is swept, and `attainment-over-rate.svg`; none without rates.
+/// Draws `capacity.svg`, `attainment-over-rate.svg` and, if a number is swept, `capacity-over.svg`. Draws none if no
+/// policy has a capacity.
 pub fn capacity_figures(all: &[Carried], words: CapacityWords<'_>) -> Vec<Figure> {
     [by_policy(all, words), over_swept(all, words), over_rate(all, words)].into_iter().flatten().collect()
 }
@@ -73,7 +75,7 @@ fn panels(all: &[Carried]) -> Vec<&str> {
     seen
 }
 
-/// The policies, what carries most on average first.
+/// The policies with their looks; the one with the highest capacities comes first.
 fn policies(all: &[Carried]) -> Vec<(&str, Look)> {
     let mut seen: Vec<(&str, Look, f64)> = Vec::new();
     for c in all {
@@ -87,7 +89,7 @@ fn policies(all: &[Carried]) -> Vec<(&str, Look)> {
     seen.into_iter().map(|(policy, look, _)| (policy, look)).collect()
 }
 
-/// The end of an interval.
+/// The upper end of an interval.
 fn high(i: &Interval) -> f64 {
     i.mean + i.half_width.unwrap_or(0.0)
 }
@@ -126,7 +128,7 @@ fn by_policy(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
     Some(Figure { kind: Kind::Capacity, file: "capacity.svg".to_owned(), svg })
 }
 
-/// A line a policy over a swept number; `None` where no number is swept.
+/// Draws capacity over a swept number, one line per policy; `None` if no number is swept.
 fn over_swept(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
     let mut values: Vec<f64> = all.iter().map(|c| c.value).collect::<Option<_>>()?;
     values.sort_by(f64::total_cmp);
@@ -167,7 +169,7 @@ fn over_swept(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
     Some(Figure { kind: Kind::Capacity, file: "capacity-over.svg".to_owned(), svg })
 }
 
-/// The rates that a panel shows; `None` without a capacity in it.
+/// The least and the greatest rate that panel `at` shows; `None` if no policy has a capacity there.
 fn rates_of(all: &[Carried], at: &str) -> Option<[f64; 2]> {
     let rates = || all.iter().filter(|c| c.at == at).filter_map(|c| Some(c.req_s?.mean));
     Some([SHOWN[0] * rates().reduce(f64::min)?, SHOWN[1] * rates().reduce(f64::max)?])
@@ -264,7 +266,7 @@ mod tests {
         assert!(capacity_figures(&[], WORDS).is_empty());
     }
 
-    /// Labels of the right panels were cut at the frame, captions ended in dots.
+    /// An earlier version cut labels of the right panels at the frame and ended captions in dots.
     #[test]
     fn nothing_is_cut_in_any_grid() {
         for n in [1, 2, 4, 6] {

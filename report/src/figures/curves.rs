@@ -1,5 +1,5 @@
-//! A ratio against something counted within a run, one line a policy, one panel a combination: how lengths follow the
-//! batch size, how acceptance falls with depth, how far confidences can be believed.
+//! Draws a ratio against a count within a run: draft length by batch size, acceptance by depth, calibration of
+//! confidences. One line per policy, one panel per combination of swept values.
 
 use super::axis::Axis;
 use super::page::{Page, columns};
@@ -12,33 +12,33 @@ use std::collections::BTreeMap;
 /// A cell's counts at one point of the horizontal axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Counts {
-    /// Which point; points of several seeds with one key are one point.
+    /// Identifies the point. Points of several seeds with one key are drawn as one.
     pub key: u32,
-    /// Where it lies, times `of`.
+    /// The point's horizontal position, times `of`.
     pub x: f64,
-    /// What is shown, times `of`.
+    /// The point's value, times `of`.
     pub y: f64,
-    /// What both are means over.
+    /// The number of items that position and value are means over.
     pub of: f64,
 }
 
-/// What is drawn.
+/// A kind of curve: its names, its counts and its axes.
 pub struct Curves {
-    /// What it is, in a title.
+    /// The curve's name in a figure's title.
     pub title: &'static str,
     /// Name and unit of the horizontal axis.
     pub x_name: &'static str,
     /// Name and unit of the vertical axis.
     pub y_name: &'static str,
-    /// The counts of a cell.
+    /// Returns the counts of a cell, one per point.
     pub counts: fn(&Cell) -> Vec<Counts>,
-    /// The axes for points from the least to the greatest x, and up to the greatest y.
+    /// Makes both axes from (the least x, the greatest x) and the greatest y.
     pub axes: fn((f64, f64), f64) -> (Axis, Axis),
-    /// Is what should be marked the diagonal?
+    /// Is the diagonal drawn, on which a perfectly calibrated draft lies?
     pub diagonal: bool,
 }
 
-/// Mean draft length by decode batch size. Of policies that draft.
+/// Mean draft length by decode batch size; empty for a policy that drafted nothing.
 pub fn lengths(cell: &Cell) -> Vec<Counts> {
     let mut by_size: BTreeMap<u32, (u64, u64, u64)> = BTreeMap::new();
     for row in &cell.lengths {
@@ -53,16 +53,17 @@ pub fn lengths(cell: &Cell) -> Vec<Counts> {
     let filled = by_size.into_iter().filter(|(_, sums)| sums.0 as f64 >= FEWEST);
     let counts = |(key, (steps, request_steps, drafted)): (u32, (u64, u64, u64))| {
         let of = request_steps as f64;
-        // A bucket lies at its mean batch size: request-steps a step.
+        // A bucket of batch sizes is drawn at its mean batch size: request-steps / steps.
         Counts { key, x: of / steps as f64 * of, y: drafted as f64, of }
     };
     filled.map(counts).collect()
 }
 
-/// What a point counts (steps, drafts) in a seed below which it is not drawn: a mean of a handful says nothing.
+/// Least number of samples (steps, drafts) that a point needs in one seed. Points with fewer are not drawn, because
+/// their means are noise.
 pub const FEWEST: f64 = 30.0;
 
-/// Share accepted at each draft position, of the drafts whose predecessors were all accepted.
+/// For each draft position the share that was accepted, %, of the drafts whose predecessors were all accepted.
 pub fn by_depth(cell: &Cell) -> Vec<Counts> {
     let counts = |(key, p): (u32, &foretoken_sim::metrics::PositionCounts)| {
         let of = p.reached as f64;
@@ -71,7 +72,7 @@ pub fn by_depth(cell: &Cell) -> Vec<Counts> {
     (1..).zip(&cell.summary.positions).filter(|(_, p)| p.reached as f64 >= FEWEST).map(counts).collect()
 }
 
-/// Share right of the drafts with a confidence in each bin.
+/// For each bin of confidence the share of its drafts that were right, %.
 pub fn calibration(cell: &Cell) -> Vec<Counts> {
     let filled = (0..).zip(&cell.calibration).filter(|(_, b)| b.drafts as f64 >= FEWEST);
     filled
@@ -82,7 +83,7 @@ pub fn calibration(cell: &Cell) -> Vec<Counts> {
 /// A policy's line: (x, y with its interval over seeds), by x.
 type Line = (Look, Vec<(f64, Interval)>);
 
-/// The figure, `None` when no cell has any counts.
+/// Draws the figure; `None` if no cell has any counts.
 pub fn draw(view: &View, curves: &Curves) -> Option<String> {
     let panels: Vec<Vec<Line>> = view
         .combinations
@@ -129,8 +130,8 @@ pub fn draw(view: &View, curves: &Curves) -> Option<String> {
     }))
 }
 
-/// The line of a policy's cells, one a seed. A point that some seed lacks is left out: an interval over the others
-/// would be wide, and their mean no neighbour's like.
+/// A policy's line from its `cells`, one per seed: points of (position, mean and interval over seeds). Leaves out a
+/// point that a seed lacks: its mean would be over fewer seeds than the means beside it.
 fn line(cells: &[&Cell], counts: fn(&Cell) -> Vec<Counts>) -> Vec<(f64, Interval)> {
     let mut points: BTreeMap<u32, (f64, f64, Vec<f64>)> = BTreeMap::new();
     for at in cells.iter().flat_map(|cell| counts(cell)) {
@@ -153,7 +154,7 @@ mod tests {
         let report = report(3, &[], &[], 2, 60);
         let of = |seed: u64| report.cells.iter().find(|c| c.key().policy == "fixed-3" && c.key().seed == seed).unwrap();
         let points = line(&[of(1), of(2)], by_depth);
-        // Of v verified drafts the fixture accepts v / 2, a hundred times each: a third one is never reached.
+        // The fixture accepts v / 2 of v verified drafts, a hundred times for each v. No third draft is reached.
         assert_eq!(points.len(), 2);
         assert_eq!((points[0].0, points[0].1.mean, points[0].1.n), (1.0, 200.0 / 3.0, 2));
         assert_eq!(points[0].1.half_width, Some(0.0));

@@ -1,4 +1,4 @@
-//! What drafting brings as the load grows.
+//! Draws the gain of drafting over the server's present setting, by load.
 
 use super::axis::Axis;
 use super::page::Page;
@@ -6,24 +6,24 @@ use super::style::{GREY, RULE};
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
-/// At a load.
+/// The gain at one load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GainAt {
     /// Requests a second.
     pub rate: f64,
-    /// Gain as a share: above 0 it is better than what runs now.
+    /// Gain in mean end-to-end latency, as a share; above 0 is faster than the present setting.
     pub gain: f64,
-    /// Half of its interval, where there is one.
+    /// Half of the gain's interval, as a share; `None` without an interval.
     pub half_width: Option<f64>,
 }
 
-/// Okabe and Ito's blue, as the policies'.
+/// The look of drafting, in Okabe and Ito's blue.
 const DRAFTING: Look = Look { colour: (0x00, 0x72, 0xb2), dash: Dash::Solid, marker: Marker::Circle };
-/// Plain decoding, beside it.
+/// The look of plain decoding.
 const PLAIN: Look = Look { colour: GREY, dash: Dash::Dashed, marker: Marker::Square };
 
-/// The figure `gain-over-load.svg`: what `drafting`, and plain decoding, bring over what runs `now`; `None` without
-/// points.
+/// Draws `gain-over-load.svg`: the gain of `drafting` (`points`) and of plain decoding (`plain`) over the present
+/// setting, which `now` names. `None` without points.
 pub fn gain_figure(drafting: &str, points: &[GainAt], plain: &[GainAt], now: &str, source: &str) -> Option<Figure> {
     let all = || points.iter().chain(plain);
     let ends = all().flat_map(|p| [-1.0, 1.0].map(|s| 100.0 * (p.gain + s * p.half_width.unwrap_or(0.0))));
@@ -45,7 +45,7 @@ pub fn gain_figure(drafting: &str, points: &[GainAt], plain: &[GainAt], now: &st
     };
     let svg = page.svg(|c, panel, _| {
         c.line(&[panel.at(page.x.start(), 0.0), panel.at(page.x.end(), 0.0)], RULE, 1.2, Dash::Dashed);
-        // What drafts is drawn over plain decoding.
+        // Reversed, so that drafting is drawn over plain decoding.
         for (_, points, look) in lines.iter().rev() {
             let middle: Vec<_> = points.iter().map(|p| panel.at(p.rate, 100.0 * p.gain)).collect();
             c.line(&middle, look.colour, 1.6, look.dash);
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_says_what_is_compared_with_what_the_unit_and_the_source() {
+    fn the_figure_names_both_sides_the_unit_and_the_source() {
         let point = |rate: f64, gain: f64| GainAt { rate, gain, half_width: Some(0.02) };
         let drafting = [point(1.0, 0.3), point(5.0, -0.1)];
         let figure = gain_figure("K = 2", &drafting, &[point(1.0, -0.4)], "K = 3", "simulated; 3 seeds").unwrap();

@@ -1,9 +1,9 @@
 //! Goodput by batch size and draft length, and the best length at each batch size (SmartSpec, Fig. 5).
 //!
-//! What the steps of a run gave, not what a model promises: steps without prompts in them, pooled over seeds and over
-//! the policies that choose lengths blindly. Those that draft more where they expect luck would make long drafts look
-//! as good as luck is, and a fixed length does not get that. A colour says how much of the best length's goodput
-//! another one gives at the same batch size: across batch sizes goodput differs so much that nothing else would show.
+//! The data are the simulated steps without prompts, not predictions of a cost model. They are pooled over seeds and
+//! over the policies that choose lengths without looking at the requests. A policy that drafts more where it expects
+//! acceptance would make long drafts look better than a fixed length is. A colour gives a length's goodput as a share
+//! of the best length's at the same batch size: goodput itself differs too much between batch sizes for one scale.
 
 use super::axis::Axis;
 use super::curves::FEWEST;
@@ -13,7 +13,7 @@ use super::view::{View, count, words};
 use crate::{Dash, Look, Marker};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Classes of goodput, in % of the best from the given share on, with their colours (viridis, light is good).
+/// Classes of goodput: least % of the best length's goodput, label, colour (viridis; light is good).
 const CLASSES: [(f64, &str, Rgb); 7] = [
     (99.0, "99–100 %", (0xfd, 0xe7, 0x25)),
     (95.0, "95–99 %", (0x90, 0xd7, 0x43)),
@@ -23,16 +23,16 @@ const CLASSES: [(f64, &str, Rgb); 7] = [
     (50.0, "50–65 %", (0x44, 0x39, 0x83)),
     (0.0, "under 50 %", (0x44, 0x01, 0x54)),
 ];
-/// The best length's line.
+/// The look of the line through the best lengths.
 const BEST: Look = Look { colour: INK, dash: Dash::Solid, marker: Marker::Ring };
 
-/// A field of the map.
+/// Sums over the steps in one field of the map: a bucket of batch sizes and a draft length.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Field {
-    /// Greatest batch size of its bucket.
+    /// Greatest batch size of the bucket.
     to: u32,
     steps: u64,
-    /// Time inside its steps, ps.
+    /// Time inside the steps, ps.
     busy: u64,
     emitted: u64,
 }
@@ -40,7 +40,7 @@ struct Field {
 /// The fields of a combination by (least batch size, draft length).
 type Map = BTreeMap<(u32, u32), Field>;
 
-/// The figure; `None` when no batch size saw two lengths that were chosen blindly.
+/// Draws the figure; `None` if no batch size has two lengths that were chosen without looking at the requests.
 pub fn draw(view: &View) -> Option<String> {
     let maps: Vec<Map> = view.combinations.iter().map(|&c| map(view, |s| s == c)).collect();
     let all = || maps.iter().flatten();
@@ -73,7 +73,7 @@ pub fn draw(view: &View) -> Option<String> {
         for (&(size, length), field) in map {
             let (from, y) = (f64::from(size) - 0.5, f64::from(length));
             let corners = [panel.at(from, y + 0.5), panel.at(f64::from(field.to) + 0.5, y - 0.5)];
-            // A trace wider, or the page would show through between two fields.
+            // A quarter px larger, so that the background does not show between two fields.
             let to = (corners[1].0 + 0.25, corners[1].1 + 0.25);
             c.area(corners[0], to, class(goodput(field) / best(map, size).1 * 100.0));
         }
@@ -100,13 +100,13 @@ fn map(view: &View, sweep: impl Fn(&[crate::Swept]) -> bool) -> Map {
         }
     }
     map.retain(|_, field| field.steps as f64 >= FEWEST && field.busy > 0);
-    // One length alone is its own best and says nothing.
+    // A batch size with one length has nothing to compare.
     let of_size: Vec<u32> = map.keys().map(|k| k.0).collect();
     map.retain(|k, _| of_size.iter().filter(|&&size| size == k.0).count() > 1);
     map
 }
 
-/// Tokens a second.
+/// Goodput of a field, tokens a second of step time.
 fn goodput(field: &Field) -> f64 {
     field.emitted as f64 / (field.busy as f64 / 1e12)
 }
@@ -117,8 +117,9 @@ fn best(map: &Map, size: u32) -> (u32, f64) {
     here.fold((0, 0.0), |best, one| if one.1 > best.1 { one } else { best })
 }
 
-/// The best lengths by batch size, in unbroken stretches of (batch size, length). Where the next shorter or the next
-/// longer length of the map was not seen, the best of those seen may be no optimum, and the line has a gap.
+/// The best lengths by batch size, as unbroken lines of (batch size, length). A line has a gap at a batch size where
+/// the next shorter or the next longer length of the map has no steps: there the best length that was run may not be
+/// the optimum.
 fn optimum(map: &Map) -> Vec<Vec<(f64, f64)>> {
     let lengths: BTreeSet<u32> = map.keys().map(|k| k.1).collect();
     let sizes: BTreeSet<u32> = map.keys().map(|k| k.0).collect();

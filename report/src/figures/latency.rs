@@ -1,4 +1,5 @@
-//! The distribution of a latency, one line a policy, one panel a combination, all seeds pooled.
+//! Draws the distribution of a latency: one line per policy, one panel per combination of swept values, all seeds
+//! pooled.
 
 use super::axis::Axis;
 use super::canvas::Canvas;
@@ -9,27 +10,27 @@ use crate::number::fixed;
 use crate::{Cdf, Cell, Dash, Look, Swept};
 use foretoken_sim::metrics::{Interval, Slo};
 
-/// Which latency.
+/// A kind of latency: its names, its distribution and its bound.
 pub struct Latency {
-    /// What it is, in a title.
+    /// The latency's name in a figure's title.
     pub title: &'static str,
-    /// Its name on an axis.
+    /// The latency's name on an axis.
     pub axis: &'static str,
-    /// Whose it is, in the source line.
+    /// Which requests have this latency, for the source line.
     pub whose: &'static str,
-    /// Its distribution.
+    /// Returns the latency's distribution in a cell.
     pub of: fn(&Cell) -> &Cdf,
-    /// The bound on it.
+    /// Returns the bound on the latency in seconds; `None` without a bound.
     pub bound: fn(&Slo) -> Option<f64>,
 }
 
-/// Points of a line at most.
+/// The most points of a line, but for its last.
 const POINTS: usize = 256;
 
 /// A policy's line: (latency in seconds, share of requests at or below it).
 type Line = (Look, Vec<(f64, f64)>);
 
-/// The figure, `None` when nothing finished.
+/// Draws the figure; `None` if no request finished.
 pub fn draw(view: &View, latency: &Latency) -> Option<String> {
     let panels: Vec<Vec<Line>> = view
         .combinations
@@ -43,7 +44,8 @@ pub fn draw(view: &View, latency: &Latency) -> Option<String> {
         })
         .collect();
     let bounds: Vec<Option<Bound>> = view.combinations.iter().map(|&c| Bound::of(view, latency, c)).collect();
-    // Loads differ a thousandfold in latency: on one axis the light ones would be a wall.
+    // Each panel has its own axis. Latencies differ a thousandfold between loads: on one axis all lines of a light load
+    // would fall together.
     let own: Vec<Option<Axis>> = panels.iter().zip(&bounds).map(|(lines, bound)| axis(lines, bound.as_ref())).collect();
     let any = own.iter().flatten().next()?.clone();
     let alone = panels.len() == 1;
@@ -76,7 +78,7 @@ pub fn draw(view: &View, latency: &Latency) -> Option<String> {
         for (p, (look, line)) in panels[i].iter().enumerate() {
             let path: Vec<_> = line.iter().map(|&(x, y)| panel.at(panel.x.clamp(x), y * 100.0)).collect();
             c.line(&path, look.colour, 1.8, look.dash);
-            // Three markers a line, at other heights for each policy, so that they do not pile up.
+            // Three markers per line, at different heights for each policy, so that they do not overlap.
             for turn in 0..3 {
                 let height = (f64::from(turn) + (p as f64 + 0.5) / n) / 3.0;
                 if let Some(at) = line.iter().position(|&(_, y)| y >= height) {
@@ -87,11 +89,11 @@ pub fn draw(view: &View, latency: &Latency) -> Option<String> {
     }))
 }
 
-/// The bound of a panel.
+/// The SLO bound that a panel shows.
 struct Bound {
-    /// Mean over seeds, seconds.
+    /// The bound in seconds, mean over seeds.
     at_s: f64,
-    /// The policy whose share at or below it is 90 % by definition.
+    /// The policy that has 90 % of its requests at or below the bound by definition; `None` if there is none.
     defined_by: Option<String>,
 }
 
@@ -103,7 +105,7 @@ impl Bound {
         Some(Bound { at_s: Interval::of(&values)?.mean, defined_by })
     }
 
-    /// What it is, for the panel's title; a star where a policy is at 90 % by definition.
+    /// The bound as text for the panel's title, with a star if `defined_by` names a policy.
     fn says(&self) -> String {
         let star = if self.defined_by.is_some() { " *" } else { "" };
         format!("SLO ≤ {} ms{star}", fixed(self.at_s * 1e3, 2))
@@ -114,7 +116,7 @@ impl Bound {
     }
 }
 
-/// What the source line says of the bounds.
+/// Explains the dashed line and the star in the source line; empty without bounds.
 fn legend(bounds: &[Option<Bound>]) -> String {
     let line = bounds.iter().flatten().next().map(|_| " · dashed: the SLO".to_owned());
     let star = bounds.iter().flatten().find_map(|b| b.defined_by.as_ref());
@@ -122,7 +124,7 @@ fn legend(bounds: &[Option<Bound>]) -> String {
     line.into_iter().chain(star).collect()
 }
 
-/// An axis over all of a panel's latencies, and their bound; `None` without any.
+/// An axis over all latencies of a panel and their bound; `None` without latencies.
 fn axis(lines: &[Line], bound: Option<&Bound>) -> Option<Axis> {
     let latencies = || lines.iter().flat_map(|line| line.1.iter().map(|p| p.0)).filter(|&v| v > 0.0);
     latencies().next()?;
@@ -130,7 +132,7 @@ fn axis(lines: &[Line], bound: Option<&Bound>) -> Option<Axis> {
     Some(Axis::log(values().reduce(f64::min)?, values().reduce(f64::max)?))
 }
 
-/// Every few points of a line, and always its ends.
+/// Keeps every n-th point of a line, about [`POINTS`] in all, and always its first and its last.
 fn thin(line: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     let (every, last) = (line.len().div_ceil(POINTS).max(1), line.len().saturating_sub(1));
     line.into_iter().enumerate().filter(|(i, _)| i % every == 0 || *i == last).map(|(_, p)| p).collect()

@@ -1,7 +1,8 @@
 //! The figures of a report, each one SVG file. The list is here; each kind is drawn in a file of its own.
 //!
-//! Deterministic: no font is read, no clock, no map is walked. A policy has one colour, dash and marker everywhere;
-//! where two policies of a report would look alike, one of them gets another dash and marker (`view.rs`).
+//! Drawing is deterministic: it reads no font and no clock, and iterates no hash map. A policy has one colour, dash and
+//! marker in all figures. If two policies of a report would look alike, one of them gets another dash and marker
+//! (`view.rs`).
 
 mod acceptance;
 mod against;
@@ -28,7 +29,7 @@ pub use capacity::{CapacityWords, Carried, TriedRate, capacity_figures};
 pub use gain::{GainAt, gain_figure};
 pub use predicted::{PREDICTED_EDGE, PredictedCell, PredictedNumber, predicted_figure};
 pub use profile::{Profiled, ProfiledFit, ProfiledPass, profile_figures};
-pub use validation::{Told, Validated, ValidatedRun, validation_figures};
+pub use validation::{RunKind, Validated, ValidatedRun, validation_figures};
 
 use crate::{Cell, Report, ReportError, Staged, Swept};
 use against::{Mark, Quantity};
@@ -40,49 +41,49 @@ use std::path::Path;
 pub(crate) use style::{BEHIND, FONTS, GREY, GRID, INK, PAPER, RULE, Rgb};
 use view::{Scale, View};
 
-/// What a figure is about.
+/// The subject of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Speedup over autoregressive.
+    /// Speedup in mean latency over autoregressive.
     Speedup,
-    /// SLO attainment.
+    /// Share of requests that met their SLO.
     Attainment,
-    /// Batch size over time.
+    /// Decode batch size over time.
     BatchSize,
-    /// Draft length over time.
+    /// Draft tokens a request-step over time.
     DraftLength,
-    /// Distributions of latencies.
+    /// Distribution of end-to-end latency, TTFT or TPOT.
     Latency,
     /// Chosen draft length against batch size.
     Chosen,
-    /// Acceptance by draft position.
+    /// Share of accepted drafts by draft position.
     Depth,
-    /// Confidence calibration.
+    /// Calibration of the draft's confidence.
     Calibration,
     /// Goodput by batch size and draft length.
     Heat,
-    /// Regret to the oracle.
+    /// Excess in mean latency over the oracle's (regret).
     Regret,
-    /// KV use and preemptions.
+    /// Peak KV use, or preemptions.
     Memory,
-    /// Differences to other results.
+    /// Change of mean latency against other results.
     Change,
-    /// How a profile's fit predicts the passes it was made of.
+    /// Times of passes as a profile's fit predicts them, against the measured ones.
     Fit,
-    /// Live runs beside their simulation.
+    /// Live or observed runs beside their simulation.
     Validation,
-    /// What drafting brings, by load.
+    /// Gain of drafting, by load.
     Gain,
-    /// How much load is carried.
+    /// The request rate that policies carry within bounds.
     Capacity,
 }
 
-/// A figure.
+/// A drawn figure, one SVG file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// What it is about.
+    /// The figure's subject.
     pub kind: Kind,
-    /// Its file name, such as `speedup.svg`; unique in a report.
+    /// The file name, such as `speedup.svg`; unique in a report.
     pub file: String,
     /// The SVG document.
     pub svg: String,
@@ -235,15 +236,15 @@ fn nothing(_: &[&Cell]) -> String {
     String::new()
 }
 
-/// The bounds, and whether they are scaled from a run that was overloaded.
+/// The bounds of some cells as text, with a note if they are scaled from an overloaded run.
 fn bound(cells: &[&Cell]) -> String {
     let from = if cells.iter().any(|c| c.bound_of_overload) { "bound of an overloaded run" } else { "" };
     view::joined([view::bounds(cells), from.to_owned()])
 }
 
-/// Draws every figure the cells have data for, in a fixed order: speedup and SLO attainment per policy and against
-/// each swept number, batch size and draft length over time (one file a combination), latencies, and what lengths
-/// were chosen and what came of them.
+/// Draws every figure that the cells have data for, in a fixed order: speedup, SLO attainment, regret and change, each
+/// per policy and against each swept number; batch size and draft length over time, one file per combination;
+/// latencies; chosen lengths, acceptance, calibration and goodput; KV use and preemptions.
 pub fn figures(report: &Report) -> Vec<Figure> {
     let view = View::new(report);
     let mut figures = Vec::new();
@@ -302,14 +303,14 @@ fn combination(sweep: &[Swept]) -> String {
     view::words(sweep).replace(" = ", "-").replace(", ", "_")
 }
 
-/// `name` and what tells this figure from its siblings, as part of a file name of bounded length.
+/// A file name without its extension: `name`, a dot and `which` (80 characters at most, odd ones replaced by `-`).
 fn slug(name: &str, which: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
     let which: String = which.chars().take(80).map(plain).collect();
     if which.is_empty() { name.to_owned() } else { format!("{name}.{which}") }
 }
 
-/// The name with `.svg`, numbered when another figure has it already.
+/// The name with `.svg`, numbered if another figure has it already.
 fn unused(figures: &[Figure], name: &str) -> String {
     let numbered = (2..).map(|n| format!("{name}.{n}.svg"));
     std::iter::once(format!("{name}.svg"))

@@ -1,7 +1,9 @@
-//! Load and draft length over time: one panel a policy, all on the same axes, one figure a combination.
+//! Draws batch size and draft length over time: one panel per policy, all on the same axes, one figure per combination
+//! of swept values.
 //!
-//! One seed is drawn, the first: arrivals differ between seeds, and a mean over them would show a load no server had.
-//! Lines are solid here whatever the policy's dash, which would turn noise into confetti; the panel's title shows it.
+//! Only the first seed is drawn: arrivals differ between seeds, and a mean over seeds would show a load that no run
+//! had. Lines are solid, because a dashed line is unreadable where it is noisy. The panel's title shows the policy's
+//! dash.
 
 use super::axis::Axis;
 use super::page::{Page, columns};
@@ -10,16 +12,16 @@ use super::view::{View, words};
 use crate::{Dash, Look, Swept};
 use foretoken_sim::metrics::{Bin, Series};
 
-/// Points of a line at most.
+/// The most points of a line.
 const POINTS: usize = 240;
 
-/// What is drawn over time.
+/// A number that is drawn over time.
 pub struct Course {
-    /// What it is, in a title.
+    /// The number's name in a figure's title.
     pub title: &'static str,
-    /// Its name and unit on an axis.
+    /// The number's name and unit on an axis.
     pub axis: &'static str,
-    /// Its value over a few neighbouring bins; `None` leaves a gap.
+    /// Computes the number over neighbouring bins of time; `None` leaves a gap in the line.
     pub of: fn(&[Bin]) -> Option<f64>,
     /// Is the first policy drawn in grey behind the others?
     pub backdrop: bool,
@@ -39,10 +41,11 @@ pub fn draft_len(bins: &[Bin]) -> Option<f64> {
     (steps > 0).then(|| drafted as f64 / steps as f64)
 }
 
-/// A policy's course: unbroken stretches of (time in seconds, value).
+/// A policy's line in unbroken parts, each with points (time in seconds, value).
 type Stretches = Vec<Vec<(f64, f64)>>;
 
-/// The figures, one a combination of swept values, with the combination. A policy whose value is always 0 has no panel.
+/// Draws one figure per combination of swept values and returns each with its combination. A policy whose value is
+/// always 0 has no panel.
 pub fn draw<'a>(view: &View<'a>, course: &Course) -> Vec<(&'a [Swept], String)> {
     view.combinations.iter().filter_map(|&c| Some((c, draw_one(view, course, c)?))).collect()
 }
@@ -93,7 +96,8 @@ fn draw_one(view: &View, course: &Course, combination: &[Swept]) -> Option<Strin
     })
 }
 
-/// A series thinned to at most `POINTS` points, each at the middle of the bins it stands for.
+/// Thins a series to at most [`POINTS`] points, each at the middle of the bins that it is computed from. Bins without a
+/// value break the line.
 fn stretches(series: &Series, of: fn(&[Bin]) -> Option<f64>) -> Stretches {
     let together = series.bins.len().div_ceil(POINTS).max(1);
     let width = series.width.as_s();

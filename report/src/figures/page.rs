@@ -1,4 +1,5 @@
-//! A figure's page: title, a grid of panels that share both axes, the legend beside them, the source line below.
+//! The layout of a figure: its title, a grid of panels that share both axes, the legend beside them, the source line
+//! below.
 //!
 //! The legend has a column of its own and so never hides data. A tick label that would touch the one before it is
 //! left out.
@@ -15,15 +16,15 @@ const NAME_ROOM: f64 = 22.0;
 const GAP: f64 = 30.0;
 const LEGEND_MARK: f64 = 48.0;
 
-/// One figure, all but its data.
+/// Everything of a figure but its data: texts, axes, panels and legend.
 pub struct Page {
-    /// What is shown.
+    /// The figure's title.
     pub title: String,
-    /// Where the numbers come from, how many they are, and their interval.
+    /// The source line: where the numbers come from, the number of samples, and the kind of interval.
     pub source: String,
     /// Name and unit of the horizontal axis.
     pub x_name: String,
-    /// Name and unit of the vertical axis; empty when its ticks speak for themselves.
+    /// Name and unit of the vertical axis; empty if the tick labels suffice.
     pub y_name: String,
     /// Horizontal axis of every panel without one of its own.
     pub x: Axis,
@@ -31,38 +32,38 @@ pub struct Page {
     pub own_x: Vec<Axis>,
     /// Vertical axis of every panel.
     pub y: Axis,
-    /// Policies in the legend; empty for none.
+    /// Names and looks in the legend; empty for no legend.
     pub legend: Vec<(String, Look)>,
     /// The panels' titles.
     pub panels: Vec<PanelTitle>,
     /// Height of a panel, px.
     pub panel_height: f64,
-    /// Room kept free at the right of each panel, px.
+    /// Space kept free at the right of each panel, px.
     pub right: f64,
 }
 
-/// What a panel shows: a text, empty for none, and the look of its policy when it has one.
+/// A panel's title: its text, which may be empty, and the look drawn before the text; `None` for no look.
 pub type PanelTitle = (String, Option<Look>);
 
-/// The area of one panel.
+/// The area of one panel in the figure, and its axes.
 pub struct Panel<'a> {
-    /// Top left corner.
+    /// Top left corner, px.
     pub from: Point,
-    /// Bottom right corner.
+    /// Bottom right corner, px.
     pub to: Point,
-    /// Its horizontal axis.
+    /// The panel's horizontal axis.
     pub x: &'a Axis,
     y: &'a Axis,
 }
 
 impl Panel<'_> {
-    /// The point of a pair of values.
+    /// The point of the figure at the data values `x` and `y`.
     pub fn at(&self, x: f64, y: f64) -> Point {
         (self.from.0 + (self.to.0 - self.from.0) * self.x.at(x), self.to.1 + (self.from.1 - self.to.1) * self.y.at(y))
     }
 }
 
-/// Columns of a grid of `n` panels.
+/// Number of columns in a grid of `n` panels.
 pub fn columns(n: usize) -> usize {
     match n {
         0 | 1 => 1,
@@ -159,10 +160,10 @@ fn legend_mark(c: &Canvas, look: Look, (x, y): Point) {
     c.marker((x + (LEGEND_MARK - 8.0) / 2.0, y), look);
 }
 
-/// A panel's title in one line, or one line a setting when that is too wide.
+/// A panel's title in one line, or in one line per setting if one line would be wider than `room` px.
 fn title_lines((title, look): &PanelTitle, room: f64) -> Vec<&str> {
     let mark = if look.is_some() { LEGEND_MARK } else { 0.0 };
-    // Bold is wider than the estimate is for.
+    // The estimate is for regular type; bold is about 10 % wider.
     let fits = text_width(title, TEXT) * 1.1 + mark <= room;
     if fits {
         Some(title.as_str()).filter(|t| !t.is_empty()).into_iter().collect()

@@ -1,4 +1,4 @@
-//! Predictions of observed runs: by how much each is off, beside how far repeats are apart.
+//! Draws the errors of predictions of observed runs, beside the spread of repeated runs.
 
 use super::axis::Axis;
 use super::page::{Page, columns};
@@ -6,33 +6,33 @@ use super::style::RULE;
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
-/// A number of a cell: errors are predicted over observed, less 1.
+/// The errors of predicting one number of one cell (a setting at a load). An error is predicted / observed − 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PredictedCell {
     /// The cell, such as `K = 3, closed 8`.
     pub label: String,
-    /// How far apart its repeats are, as a share; infinite for one repeat.
+    /// Distance between the cell's repeated runs, as a share; infinite with one run.
     pub spread: f64,
-    /// Of the simulation.
+    /// Error of the simulation.
     pub simulated: f64,
-    /// Of the line between two draft lengths.
+    /// Error of interpolating between two other draft lengths; `None` without two.
     pub interpolated: Option<f64>,
-    /// Of the formula.
+    /// Error of the closed formula; `None` if the formula has no answer.
     pub formula: Option<f64>,
 }
 
-/// A number, cell by cell: a panel.
+/// One panel: the errors of one number in every cell.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PredictedNumber {
-    /// Which.
+    /// The number's name, which is the panel's title.
     pub title: String,
-    /// Errors within this are what was asked for, as a share.
+    /// The largest acceptable error, as a share; drawn as dashed lines.
     pub bound: f64,
     /// The cells, the same in every panel.
     pub cells: Vec<PredictedCell>,
 }
 
-/// Okabe and Ito's colours, as the policies'.
+/// Names and looks of the three predictions, in Okabe and Ito's colours.
 const LOOKS: [(&str, Look); 3] = [
     ("formula", Look { colour: (0xcc, 0x79, 0xa7), dash: Dash::Dotted, marker: Marker::Diamond }),
     ("interpolated", Look { colour: (0xe6, 0x9f, 0x00), dash: Dash::Dashed, marker: Marker::Triangle }),
@@ -42,7 +42,7 @@ const LOOKS: [(&str, Look); 3] = [
 pub const PREDICTED_EDGE: f64 = 60.0;
 const ROW: f64 = 17.0;
 
-/// The figure `predicted.svg`; `None` without cells.
+/// Draws `predicted.svg`; `None` without cells.
 pub fn predicted_figure(numbers: &[PredictedNumber], source: &str) -> Option<Figure> {
     let cells = &numbers.first()?.cells;
     let labels: Vec<&str> = cells.iter().map(|c| c.label.as_str()).collect();
@@ -72,7 +72,7 @@ pub fn predicted_figure(numbers: &[PredictedNumber], source: &str) -> Option<Fig
         for (i, cell) in number.cells.iter().enumerate() {
             let x = |error: f64| panel.at(page.x.clamp(100.0 * error), row(i));
             let half = cell.spread / 2.0;
-            // One repeat has no distance.
+            // One run alone has no spread.
             if cell.spread.is_finite() {
                 c.line(&[x(-half), x(half)], RULE, 5.0, Dash::Solid);
             }

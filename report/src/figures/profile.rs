@@ -1,4 +1,4 @@
-//! A profile: what the fits predict against what was measured, and by how much they are off.
+//! Draws a profile: predicted against measured times of passes, and the relative errors of the fits.
 
 use super::axis::Axis;
 use super::canvas::Canvas;
@@ -7,34 +7,34 @@ use super::style::RULE;
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
-/// One measured pass.
+/// One timed pass of a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProfiledPass {
     /// Which of [`Profiled::regions`] it lies in.
     pub region: usize,
-    /// New tokens.
+    /// New tokens of the pass.
     pub batched: u64,
     /// Median time, seconds, above 0.
     pub measured_s: f64,
-    /// What the fit says, seconds.
+    /// Time that the fit predicts, seconds.
     pub predicted_s: f64,
 }
 
 /// A fit to passes of one model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProfiledFit {
-    /// Such as `target, linear fit`.
+    /// The panel's title, such as `target, linear fit`.
     pub title: String,
-    /// The passes.
+    /// The passes that the fit predicts.
     pub passes: Vec<ProfiledPass>,
 }
 
-/// What the figures of a profile show.
+/// The data of a profile's figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profiled {
-    /// The pair and its device.
+    /// Names of the pair of models and of their device.
     pub title: String,
-    /// Where the numbers come from, and how many they are.
+    /// The source line: where the numbers come from, and the number of passes.
     pub source: String,
     /// Names of the regions, at most four.
     pub regions: Vec<&'static str>,
@@ -48,7 +48,7 @@ const MARKERS: [Marker; 4] = [Marker::Circle, Marker::Square, Marker::Triangle, 
 /// Residuals beyond this are drawn at the edge, %.
 const EDGE: f64 = 50.0;
 
-/// Two figures, `predicted.svg` and `residuals.svg`; none where there is nothing to show.
+/// Draws `predicted.svg` and `residuals.svg`; none if no pass has a positive time.
 pub fn profile_figures(profile: &Profiled) -> Vec<Figure> {
     let passes = || profile.fits.iter().flat_map(|fit| &fit.passes);
     let shown = |p: &&ProfiledPass| p.measured_s > 0.0 && p.predicted_s > 0.0;

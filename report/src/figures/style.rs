@@ -1,4 +1,4 @@
-//! The one place for sizes, greys and type: every figure looks like the others because none of them chooses.
+//! Sizes, greys and fonts, defined once so that all figures look alike.
 
 /// Width of every figure, px.
 pub const WIDTH: f64 = 960.0;
@@ -12,26 +12,26 @@ pub const TITLE: f64 = 17.0;
 pub const LINE: f64 = 20.0;
 /// Radius of a marker, px.
 pub const MARKER: f64 = 4.0;
-/// Fonts, present or not: the viewer picks the first it has.
+/// Font families in order of preference: the viewer uses the first one that is installed.
 pub const FONTS: &str = "Helvetica, Arial, Liberation Sans, DejaVu Sans, sans-serif";
 
-/// An RGB colour.
+/// A colour as (red, green, blue), each 0 to 255.
 pub type Rgb = (u8, u8, u8);
-/// Titles and labels.
+/// Colour of titles and labels.
 pub const INK: Rgb = (0x22, 0x22, 0x22);
-/// Tick labels, source lines.
+/// Colour of tick labels and source lines.
 pub const GREY: Rgb = (0x66, 0x66, 0x66);
-/// Frames, reference lines.
+/// Colour of frames and reference lines.
 pub const RULE: Rgb = (0x99, 0x99, 0x99);
-/// What others are drawn before.
+/// Colour of a line that is repeated behind the lines of other policies.
 pub const BEHIND: Rgb = (0xc4, 0xc4, 0xc4);
-/// Grid lines.
+/// Colour of grid lines.
 pub const GRID: Rgb = (0xe4, 0xe4, 0xe4);
-/// Behind everything.
+/// Colour of the background.
 pub const PAPER: Rgb = (0xff, 0xff, 0xff);
 
-/// Width of a text in px, estimated from Helvetica's advance widths by class of character and rounded up: nothing here
-/// reads a font, so that the same figure is drawn on every machine. Characters outside ASCII count as wide.
+/// Width of a text in px, estimated from Helvetica's advance widths by class of character and rounded up. No font is
+/// read, so that every machine draws the same figure. Characters outside ASCII count as wide.
 pub fn text_width(text: &str, size: f64) -> f64 {
     let em = |c: char| match c {
         'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '|' | '!' | '\'' | '·' => 0.28,

@@ -1,11 +1,11 @@
-//! The figures of made-up cells: what must be in them, that no two texts overlap, and that their bytes stay.
+//! Tests on figures of made-up cells: their contents, that no two texts overlap, and that their bytes do not change.
 //!
-//! `FORETOKEN_FIGURES=DIR cargo test -p foretoken-report` leaves them in DIR to be looked at.
+//! `FORETOKEN_FIGURES=DIR cargo test -p foretoken-report` writes the figures to DIR, for a person to look at.
 
 use super::*;
 use crate::fixtures::report;
 
-/// The reports looked at: (name, report).
+/// The reports that the tests draw, as (name, report).
 fn samples() -> Vec<(&'static str, Report)> {
     vec![
         ("one", report(1, &[], &[], 1, 200)),
@@ -63,7 +63,7 @@ fn texts(svg: &str) -> Vec<Placed> {
 }
 
 #[test]
-fn can_be_looked_at() {
+fn figures_are_written_to_the_folder_of_the_variable() {
     let Some(folder) = std::env::var_os("FORETOKEN_FIGURES") else { return };
     for (name, report) in samples() {
         let folder = Path::new(&folder).join(name);
@@ -98,7 +98,8 @@ fn every_figure_names_its_policies_and_its_source() {
         for Figure { file, svg, kind } in figures(&report) {
             let texts = texts(&svg);
             let has = |what: &str| texts.iter().any(|t| t.text == what);
-            // What a policy does not do has no line: draft, look at confidences. The map is of all policies together.
+            // A policy that does not draft, or does not look at confidences, has no line in those figures. The map of
+            // goodput pools all policies.
             let absent = |p: &str| match kind {
                 Kind::DraftLength | Kind::Chosen | Kind::Depth => p == "autoregressive",
                 Kind::Calibration => !report.cells.iter().any(|c| c.key().policy == p && !c.calibration.is_empty()),
@@ -156,7 +157,7 @@ fn the_list_follows_what_was_swept() {
             "kv-use.svg"
         ]
     );
-    // Names that differ only in what a file name cannot hold.
+    // Names that differ only in characters that are replaced in file names.
     let odd = files(&report(2, &[], &["a b", "a/b"], 1, 300));
     assert!(odd.contains(&"batch-size.scheduler-a-b.svg".to_owned()), "{odd:?}");
     assert!(odd.contains(&"batch-size.scheduler-a-b.2.svg".to_owned()), "{odd:?}");
@@ -189,7 +190,7 @@ fn digest(f: &Figure) -> String {
     format!("{} {}", &blake3::hash(f.svg.as_bytes()).to_hex()[..16], f.file)
 }
 
-/// The kinds that three policies at one setting do not have; to be looked at in `whole`.
+/// Digests of the kinds of figures that the sample `three` does not have, drawn from the sample `whole`.
 #[test]
 fn bytes_of_the_other_kinds_stay() {
     let figures = figures(&whole());

@@ -1,5 +1,5 @@
-//! Live runs and their simulation, laid over each other: distributions of latencies, request by request, over time,
-//! pass by pass.
+//! Draws live runs and their simulations over each other: distributions of latencies, the latency of each request,
+//! batch size and draft length over time, and the times of passes.
 
 use super::axis::Axis;
 use super::canvas::Canvas;
@@ -8,15 +8,15 @@ use super::style::RULE;
 use super::{Figure, Kind};
 use crate::{Cdf, Dash, Look, Marker};
 
-/// Points of a scatter at most, a panel.
+/// The most points of a scatter plot in one panel.
 const POINTS: usize = 150;
 
-/// A kind of run, as every figure draws it.
+/// The kind of run that a line or a point comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum RunKind {
     /// The live run.
     Live,
-    /// The same done a second time: how far apart two live runs are.
+    /// The second live run of the same setting; its distance to the first one is the machine's noise.
     Again,
     /// Simulated with the recorded acceptance.
     Recorded,
@@ -24,61 +24,61 @@ pub enum Told {
     Modelled,
 }
 
-impl Told {
-    /// All of them.
-    pub const ALL: [Told; 4] = [Told::Live, Told::Again, Told::Recorded, Told::Modelled];
+impl RunKind {
+    /// All kinds, in the order of the arrays of [`ValidatedRun`].
+    pub const ALL: [RunKind; 4] = [RunKind::Live, RunKind::Again, RunKind::Recorded, RunKind::Modelled];
 
     fn name(self) -> &'static str {
         match self {
-            Told::Live => "live",
-            Told::Again => "live, again",
-            Told::Recorded => "simulated, recorded",
-            Told::Modelled => "simulated, modelled",
+            RunKind::Live => "live",
+            RunKind::Again => "live, again",
+            RunKind::Recorded => "simulated, recorded",
+            RunKind::Modelled => "simulated, modelled",
         }
     }
 
     /// Okabe and Ito's colours, as the policies'.
     fn look(self) -> Look {
         let (colour, dash, marker) = match self {
-            Told::Live => ((0x00, 0x72, 0xb2), Dash::Solid, Marker::Circle),
-            Told::Again => ((0x56, 0xb4, 0xe9), Dash::Dashed, Marker::Ring),
-            Told::Recorded => ((0xd5, 0x5e, 0x00), Dash::Solid, Marker::Square),
-            Told::Modelled => ((0xcc, 0x79, 0xa7), Dash::Dotted, Marker::Diamond),
+            RunKind::Live => ((0x00, 0x72, 0xb2), Dash::Solid, Marker::Circle),
+            RunKind::Again => ((0x56, 0xb4, 0xe9), Dash::Dashed, Marker::Ring),
+            RunKind::Recorded => ((0xd5, 0x5e, 0x00), Dash::Solid, Marker::Square),
+            RunKind::Modelled => ((0xcc, 0x79, 0xa7), Dash::Dotted, Marker::Diamond),
         };
         Look { colour, dash, marker }
     }
 }
 
-/// One run and what is said of it: a panel.
+/// The data of one panel: one policy at one load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ValidatedRun {
     /// Policy and load.
     pub title: String,
-    /// Latencies of finished requests, seconds, as in [`Told::ALL`]; empty where there was no such run. TTFT, TPOT,
-    /// E2E.
+    /// Latencies of finished requests, seconds: TTFT, TPOT and E2E of each kind of run in [`RunKind::ALL`]. Empty if
+    /// there was no such run.
     pub latencies: [[Vec<f64>; 3]; 4],
-    /// End-to-end latency of each request, seconds: live, simulated with the recorded acceptance.
+    /// End-to-end latency of each request, seconds, as (live, simulated with the recorded acceptance).
     pub requests: Vec<(f64, f64)>,
-    /// Passes of each step, seconds: measured, predicted.
+    /// Time of the passes of each step, seconds, as (measured, predicted).
     pub steps: Vec<(f64, f64)>,
-    /// How long the curves below last, seconds.
+    /// End of the time axis of `batch_size` and `draft_len`, seconds.
     pub end_s: f64,
-    /// Decode batch size in equal bins of time, as in [`Told::ALL`].
+    /// Decode batch size in equal bins of time, for each kind of run in [`RunKind::ALL`].
     pub batch_size: [Vec<f64>; 4],
-    /// Draft tokens a request-step, likewise.
+    /// Draft tokens a request-step in equal bins of time, for each kind of run in [`RunKind::ALL`].
     pub draft_len: [Vec<f64>; 4],
 }
 
-/// What the figures of a validation show.
+/// The data of a validation's figures.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Validated {
-    /// The experiment and its device.
+    /// Names of the experiment and its device.
     pub title: String,
-    /// The runs.
+    /// The runs, one panel each.
     pub runs: Vec<ValidatedRun>,
 }
 
-/// The figures there is something to show in.
+/// Draws the figures that there are data for.
 pub fn validation_figures(of: &Validated) -> Vec<Figure> {
     let latency = |at: usize, name: &str, file: &str| Some(figure(file, distributions(of, at, name)?));
     let scatter = |name: &str, file: &str, points: fn(&ValidatedRun) -> &[(f64, f64)]| {
@@ -102,7 +102,7 @@ fn figure(file: &str, svg: String) -> Figure {
     Figure { kind: Kind::Validation, file: file.to_owned(), svg }
 }
 
-fn page(of: &Validated, name: &str, source: &str, x: (Axis, String), y: (Axis, String), legend: &[Told]) -> Page {
+fn page(of: &Validated, name: &str, source: &str, x: (Axis, String), y: (Axis, String), legend: &[RunKind]) -> Page {
     let panels: Vec<_> = of.runs.iter().map(|run| (run.title.clone(), None)).collect();
     Page {
         title: format!("{name}: {}", of.title),
@@ -111,7 +111,7 @@ fn page(of: &Validated, name: &str, source: &str, x: (Axis, String), y: (Axis, S
         y_name: y.1,
         x: x.0,
         y: y.0,
-        legend: legend.iter().map(|told| (told.name().to_owned(), told.look())).collect(),
+        legend: legend.iter().map(|kind| (kind.name().to_owned(), kind.look())).collect(),
         panel_height: [380.0, 260.0, 170.0][columns(panels.len()) - 1],
         panels,
         own_x: Vec::new(),
@@ -119,25 +119,25 @@ fn page(of: &Validated, name: &str, source: &str, x: (Axis, String), y: (Axis, S
     }
 }
 
-/// The quantities that some run has.
-fn present(of: &Validated, has: impl Fn(&ValidatedRun, usize) -> bool) -> Vec<Told> {
-    Told::ALL.into_iter().filter(|&told| of.runs.iter().any(|run| has(run, told as usize))).collect()
+/// The kinds of runs for which `has` is true in at least one panel.
+fn present(of: &Validated, has: impl Fn(&ValidatedRun, usize) -> bool) -> Vec<RunKind> {
+    RunKind::ALL.into_iter().filter(|&kind| of.runs.iter().any(|run| has(run, kind as usize))).collect()
 }
 
 fn distributions(of: &Validated, latency: usize, name: &str) -> Option<String> {
     let values =
         || of.runs.iter().flat_map(|r| r.latencies.iter().flat_map(|l| &l[latency])).copied().filter(|&v| v > 0.0);
     let (low, high) = (values().reduce(f64::min)?, values().reduce(f64::max)?);
-    let legend = present(of, |run, told| !run.latencies[told][latency].is_empty());
+    let legend = present(of, |run, kind| !run.latencies[kind][latency].is_empty());
     let x = (Axis::log(low, high), format!("{} (s, logarithmic)", name.to_lowercase()));
     let y = (Axis::linear(0.0, 100.0, 5), "requests at or below (%)".to_owned());
     let page = page(of, name, "finished requests of each run", x, y, &legend);
     Some(page.svg(|c, panel, i| {
-        for &told in &legend {
-            let cdf = Cdf::of(of.runs[i].latencies[told as usize][latency].clone());
+        for &kind in &legend {
+            let cdf = Cdf::of(of.runs[i].latencies[kind as usize][latency].clone());
             let steps = Cdf::mixture(&[&cdf]);
             let path: Vec<_> = steps.iter().map(|&(v, share)| panel.at(page.x.clamp(v), share * 100.0)).collect();
-            let look = told.look();
+            let look = kind.look();
             c.line(&path, look.colour, 1.6, look.dash);
         }
     }))
@@ -159,7 +159,7 @@ fn scatter(of: &Validated, name: &str, points: fn(&ValidatedRun) -> &[(f64, f64)
     let ends = [low, high];
     Some(page.svg(|c, panel, i| {
         c.line(&ends.map(|t| panel.at(t, t)), RULE, 1.2, Dash::Dashed);
-        panels[i].iter().for_each(|p| c.marker(panel.at(p.0, p.1), Told::Recorded.look()));
+        panels[i].iter().for_each(|p| c.marker(panel.at(p.0, p.1), RunKind::Recorded.look()));
     }))
 }
 
@@ -169,13 +169,13 @@ fn course(of: &Validated, name: &str, bins: fn(&ValidatedRun) -> &[Vec<f64>; 4])
     if most <= 0.0 || end <= 0.0 {
         return None;
     }
-    let legend = present(of, |run, told| !bins(run)[told].is_empty());
+    let legend = present(of, |run, kind| !bins(run)[kind].is_empty());
     let x = (Axis::exact(0.0, end, 5), "time (s)".to_owned());
     let y = (Axis::linear(0.0, most, 4), String::new());
     let page = page(of, name, "means of equal stretches of time", x, y, &legend);
     Some(page.svg(|c, panel, i| {
         let run = &of.runs[i];
-        legend.iter().for_each(|&told| draw_course(c, panel, &bins(run)[told as usize], run.end_s, told.look()));
+        legend.iter().for_each(|&kind| draw_course(c, panel, &bins(run)[kind as usize], run.end_s, kind.look()));
     }))
 }
 

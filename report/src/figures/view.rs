@@ -23,19 +23,19 @@ impl From<Interval> for Mean {
     }
 }
 
-/// What the values of a number are, which decides how their interval is made.
+/// The kind of a number's values, which decides how the interval over seeds is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// Amounts: the interval is around the mean.
     Amount,
-    /// Ratios of two runs of a seed: the interval is that of their logarithms.
+    /// Ratios of two runs with one seed: the interval is computed on their logarithms.
     Ratio,
-    /// Such ratios less 1, in per cent.
+    /// Ratios of two runs with one seed, less 1, in percent; the interval is computed as for `Ratio`.
     Change,
 }
 
 impl Scale {
-    /// The mean of per-seed values; `None` without any.
+    /// The mean of `values`, one per seed, with its interval; `None` without values.
     pub fn mean(self, values: &[f64]) -> Option<Mean> {
         match self {
             Scale::Amount => Interval::of(values).map(Mean::from),
@@ -50,11 +50,11 @@ impl Scale {
     }
 }
 
-/// The cells to draw; implied ones are left out.
+/// The cells to draw. Leaves out baselines that were added without being asked for ([`crate::Entry::implied`]).
 pub struct View<'a> {
     /// The experiment's name.
     pub name: &'a str,
-    /// Policies in order of appearance.
+    /// Labels and looks of the policies, in order of appearance.
     pub policies: Vec<(&'a str, Look)>,
     /// Combinations of swept values in order of appearance; one empty combination when nothing is swept.
     pub combinations: Vec<&'a [Swept]>,
@@ -65,14 +65,15 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// The view of a report.
+    /// Groups the cells of a report by policy, combination and seed.
     pub fn new(report: &'a Report) -> View<'a> {
         let cells: Vec<&Cell> = report.cells.iter().filter(|c| !c.entry.implied).collect();
         View {
             name: &report.name,
-            policies: told_apart(distinct(cells.iter().map(|c| (c.key().policy.as_str(), c.entry.look)), |a, b| {
-                a.0 == b.0
-            })),
+            policies: distinct_looks(distinct(
+                cells.iter().map(|c| (c.key().policy.as_str(), c.entry.look)),
+                |a, b| a.0 == b.0,
+            )),
             combinations: distinct(cells.iter().map(|c| c.key().sweep.as_slice()), |a, b| a == b),
             seeds: distinct(cells.iter().map(|c| c.key().seed), |a, b| a == b),
             cells,
@@ -80,7 +81,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The cells of a policy whose swept values pass, one a seed when they fix a combination.
+    /// The cells of a policy whose swept values pass the filter `sweep`; one per seed if it passes one combination.
     pub fn cells(&self, policy: &str, mut sweep: impl FnMut(&[Swept]) -> bool) -> Vec<&'a Cell> {
         self.cells.iter().copied().filter(|c| c.key().policy == policy && sweep(&c.key().sweep)).collect()
     }
@@ -97,17 +98,17 @@ impl<'a> View<'a> {
         scale.mean(&each)
     }
 
-    /// Has some policy run with this seed in a combination?
+    /// Did any policy run at this combination with this seed?
     pub fn has_seed(&self, combination: &[Swept], seed: u64) -> bool {
         self.cells.iter().any(|c| c.key().seed == seed && c.key().sweep == combination)
     }
 
-    /// The cells of all policies whose swept values pass.
+    /// The cells of all policies whose swept values pass the filter `sweep`.
     pub fn all(&self, mut sweep: impl FnMut(&[Swept]) -> bool) -> Vec<&'a Cell> {
         self.cells.iter().copied().filter(|c| sweep(&c.key().sweep)).collect()
     }
 
-    /// The policies as a legend.
+    /// Labels and looks of the policies, for a legend.
     pub fn legend(&self) -> Vec<(String, Look)> {
         self.policies.iter().map(|&(label, look)| (label.to_owned(), look)).collect()
     }
@@ -123,12 +124,12 @@ impl<'a> View<'a> {
         self.source(&[&count(self.seeds.len(), "seed"), interval])
     }
 
-    /// The source line with `rest` after where the numbers come from and how many requests a run has.
+    /// The source line: where the numbers come from, how many requests a run has, then `rest`.
     pub fn source(&self, rest: &[&str]) -> String {
         format!("{} · {} a run · {}", self.source, self.requests(), rest.join(" · "))
     }
 
-    /// How many requests a run has.
+    /// The number of requests of a run as text; a range if runs differ.
     pub fn requests(&self) -> String {
         let requests = || self.cells.iter().map(|c| c.summary.requests);
         let (least, most) = (requests().min().unwrap_or(0), requests().max().unwrap_or(0));
@@ -157,10 +158,10 @@ const MARKERS: [Marker; 8] = [
     Marker::Ring,
 ];
 
-/// The policies with looks of their own. One policy with other settings looks like itself, so the second keeps the
-/// colour and takes a dash and a marker that no other policy here has with it, while there are any, and else a pair
-/// of them that is free.
-fn told_apart(mut policies: Vec<(&str, Look)>) -> Vec<(&str, Look)> {
+/// Gives each policy a look of its own. Two settings of one policy have one look; the later one keeps the colour and
+/// gets another dash and marker. It gets a dash and a marker that no policy of this colour has; if there are none left,
+/// it gets a combination that is not taken.
+fn distinct_looks(mut policies: Vec<(&str, Look)>) -> Vec<(&str, Look)> {
     for i in 1..policies.len() {
         let own = policies[i].1;
         if policies[..i].iter().all(|p| p.1 != own) {
@@ -178,13 +179,13 @@ fn told_apart(mut policies: Vec<(&str, Look)>) -> Vec<(&str, Look)> {
     policies
 }
 
-/// A title of several parts, without the empty ones.
+/// Joins the parts of a title with a comma; leaves out empty parts.
 pub fn joined(parts: [String; 2]) -> String {
     parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
-/// The bounds of cells in words, empty without any: `TPOT ≤ 12.92 ms`. A bound that differs between seeds is their
-/// mean; one that moves with a swept setting has both ends.
+/// The bounds of some cells as text, such as `TPOT ≤ 12.92 ms`; empty without bounds. A bound is averaged over seeds.
+/// If it differs between swept values, the text gives its least and its greatest value.
 pub fn bounds(cells: &[&Cell]) -> String {
     let one = |name: &str, of: fn(&Slo) -> Option<f64>| {
         let settings = distinct(cells.iter().map(|c| c.key().sweep.as_slice()), |a, b| a == b);
@@ -202,13 +203,13 @@ pub fn bounds(cells: &[&Cell]) -> String {
     all.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// "1 seed", "3 seeds".
+/// A count with its noun, such as "1 seed" or "3 seeds".
 pub fn count<N: TryInto<u64>>(n: N, what: &str) -> String {
     let n = n.try_into().unwrap_or(u64::MAX);
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// A combination in words, empty when nothing is swept: `rate_scale = 2, block_size = 16`.
+/// Swept values as text, such as `rate_scale = 2, block_size = 16`; empty if nothing is swept.
 pub fn words<'a>(sweep: impl IntoIterator<Item = &'a Swept>) -> String {
     let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
     sweep.into_iter().map(|s| format!("{} = {}", last(&s.path), s.value)).collect::<Vec<_>>().join(", ")
@@ -237,7 +238,7 @@ const UNITS: [(&str, &str); 17] = [
 
 /// A setting's path with its unit, when it has a known one: `workload.arrivals.poisson.rate (requests/s)`.
 pub fn with_unit(path: &str) -> String {
-    // The longest end that fits: `constant.rate` is no rate of arrivals.
+    // The longest matching end decides: `constant.rate` is not an arrival rate.
     let unit = UNITS.iter().filter(|u| path.ends_with(u.0)).max_by_key(|u| u.0.len());
     unit.map_or_else(|| path.to_owned(), |(_, unit)| format!("{path} ({unit})"))
 }
@@ -268,14 +269,15 @@ mod tests {
         assert_eq!(with_unit("engine.scheduler"), "engine.scheduler");
     }
 
-    /// Twelve settings of one policy beside another one of its colour: all differ, and the first ones keep their looks.
+    /// Twelve settings of one policy and a policy of the same colour: all looks differ, and the first two do not
+    /// change.
     #[test]
     fn no_two_policies_look_alike() {
         let own = Look { colour: (1, 2, 3), dash: Dash::Dashed, marker: Marker::Square };
         let kin = Look { dash: Dash::Solid, ..own };
         let mut given = vec![("kin", kin)];
         given.extend([("own", own); 12]);
-        let shown = told_apart(given.clone());
+        let shown = distinct_looks(given.clone());
         assert_eq!(shown[..2], given[..2]);
         assert!([own.dash, kin.dash].iter().all(|&d| shown[2].1.dash != d), "lines without markers differ too");
         assert_ne!(shown[2].1.marker, own.marker);

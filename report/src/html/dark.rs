@@ -1,8 +1,8 @@
 //! Dark mode of figures: every stroke and fill that would vanish on a dark page gets another colour.
 //!
 //! Colours are matched as attributes, so that the same SVG serves both modes and stays a light document of its own.
-//! The greys of the figures' style have fixed partners. Policies' colours keep their hue and are lightened until they
-//! stand out.
+//! The greys of the figures' style have fixed replacements. Policies' colours keep their hue and are lightened until
+//! their contrast with the page suffices.
 
 use crate::figures::{BEHIND, GREY, GRID, INK, PAPER, RULE, Rgb};
 use std::collections::BTreeSet;
@@ -12,10 +12,10 @@ use std::fmt::Write;
 const DARK: Rgb = (0x16, 0x19, 0x1d);
 /// Least contrast of a line with the page: thin lines need the contrast that WCAG 2.1 asks of text (1.4.3).
 const CONTRAST: f64 = 4.5;
-/// Fixed partners of black and of the figures' greys.
+/// Fixed replacements of black and of the figures' greys.
 const GREYS: [(Rgb, Rgb); 7] = [
     (PAPER, DARK),
-    // The black of autoregressive: lightened it would be the grey of others.
+    // The black of autoregressive becomes white: lightened, it would equal the grey of other policies.
     ((0, 0, 0), PAPER),
     (INK, (0xe6, 0xe8, 0xea)),
     (GREY, (0xa6, 0xac, 0xb3)),
@@ -24,8 +24,8 @@ const GREYS: [(Rgb, Rgb); 7] = [
     (GRID, (0x33, 0x38, 0x3e)),
 ];
 
-/// The CSS rules for the colours of some drawings. A colour that only fills and never draws a line is an area (a cell
-/// of a heat map) and stays.
+/// CSS rules that recolour `figures`, SVG documents, for dark mode. A colour that only fills areas and draws no line (a
+/// field of a heat map) stays.
 pub fn style(figures: &[&str]) -> String {
     let mut css = String::new();
     let mut rule = |from: Rgb, to: Rgb| {
@@ -51,7 +51,7 @@ fn strokes(svg: &str) -> impl Iterator<Item = Rgb> {
     svg.split("stroke=\"#").skip(1).filter_map(parse)
 }
 
-/// The colour mixed with white until it stands out; `None` when it does already.
+/// The colour mixed with white until its contrast with the dark page suffices; `None` if it suffices already.
 fn lightened(colour: Rgb) -> Option<Rgb> {
     let mix = |share: f64| {
         let one = |c: u8| (f64::from(c) + (255.0 - f64::from(c)) * share).round() as u8;

@@ -1,4 +1,4 @@
-//! The page: title, sections, parts.
+//! An HTML page as data: title, sections and parts, and how it becomes a document.
 
 use super::dark;
 use super::table::Table;
@@ -10,9 +10,9 @@ use serde::{Serialize, Serializer};
 /// An HTML page.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Page {
-    /// What it is about: the window's title and the heading.
+    /// The title, shown in the window's bar and as heading.
     pub title: String,
-    /// What kind of page it is, and where its numbers come from: a line above the heading.
+    /// A line above the heading: the kind of page, and where its numbers come from.
     pub kind: String,
     /// Parts under the heading, before any section.
     pub lead: Vec<Part>,
@@ -20,34 +20,34 @@ pub struct Page {
     pub sections: Vec<Section>,
     /// The foot: the program and its version.
     pub foot: String,
-    /// Script of this page alone, run after its content is there.
+    /// JavaScript of this page, run after its content is loaded; empty for none.
     pub script: String,
-    /// Style of this page alone, after the shared one.
+    /// CSS of this page, added to the shared style; empty for none.
     pub style: String,
-    /// Files beside the page that it loads as scripts when they are there.
+    /// Names of script files in the page's folder that the page loads if they exist.
     pub beside: Vec<String>,
 }
 
 /// A section of a page.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Section {
-    /// Its anchor: letters, digits and `-`.
+    /// The section's anchor: letters, digits and `-`.
     pub id: String,
-    /// Its heading.
+    /// The section's heading.
     pub title: String,
-    /// Its parts, in order.
+    /// The section's contents, in order.
     pub parts: Vec<Part>,
 }
 
-/// A piece of a section.
+/// One element of a section.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "lowercase", tag = "kind", content = "of")]
 pub enum Part {
-    /// A paragraph.
+    /// A paragraph of text.
     Text(String),
-    /// The sentence to remember.
+    /// The main result in a sentence, in large type.
     Headline(String),
-    /// A list.
+    /// A bulleted list.
     List(Vec<String>),
     /// A fact that the reader must know before the results.
     Warning(String),
@@ -61,9 +61,9 @@ pub enum Part {
     },
     /// A figure that was not drawn, and the setting that draws it.
     Missing(String),
-    /// A table.
+    /// A table that the reader can sort.
     Table(Table),
-    /// Names with their values.
+    /// A list of names and their values.
     Facts(Vec<(String, String)>),
     /// Verbatim text, folded away under a title.
     Folded {
@@ -112,7 +112,7 @@ impl Page {
             .expect("every field of a page can be shown")
     }
 
-    /// The style that repaints the figures' colours in the dark.
+    /// The style that recolours the page's figures in dark mode.
     fn dark_style(&self) -> String {
         let mut figures = Vec::new();
         collect(self.sections.iter().flat_map(|s| &s.parts).chain(&self.lead), &mut figures);
@@ -130,7 +130,7 @@ fn collect<'a>(parts: impl Iterator<Item = &'a Part>, figures: &mut Vec<&'a str>
     }
 }
 
-/// An SVG document as an element of a page: without what the page's style says once for all of them.
+/// Serializes an SVG document for a page, without the attributes that the page's style sets for all figures.
 fn inline<S: Serializer>(svg: &str, to: S) -> Result<S::Ok, S::Error> {
     let fonts = format!(" font-family=\"{}\"", crate::figures::FONTS);
     let svg = svg.replace(&fonts, "").replace(" opacity=\"1\"", "").replace(" \"/>", "\"/>");

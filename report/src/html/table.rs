@@ -1,36 +1,37 @@
-//! Tables that sort: each value knows what it is sorted by.
+//! Tables that the reader can sort: each value carries its sort key.
 
 use crate::{Dash, Look, Marker};
 use serde::{Serialize, Serializer};
 
-/// A table.
+/// A table of a page.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Table {
-    /// What it shows.
+    /// The caption above the table; may be empty.
     pub caption: String,
-    /// Headings, each with what it means (empty: nothing to explain).
+    /// Headings, each with its explanation for a tooltip; the explanation may be empty.
     pub columns: Vec<(String, String)>,
-    /// The rows.
+    /// The rows, in the order before sorting.
     pub rows: Vec<Row>,
 }
 
-/// A row.
+/// A row of a table.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Row {
-    /// One value a column.
+    /// The values, one per column.
     pub values: Vec<Value>,
-    /// Set apart from the others: a yardstick or a bound, not a contender.
+    /// Shown in grey italics: a baseline or an oracle, not a policy that a server could choose.
     pub apart: bool,
 }
 
 /// A value of a table.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Value {
-    /// As shown.
+    /// The text that is shown.
     pub text: String,
-    /// What a number sorts by; texts sort by themselves, and what has neither comes last.
+    /// The sort key of a number. `None` for a text, which sorts alphabetically, and for a missing number, which comes
+    /// last.
     pub by: Option<f64>,
-    /// Is it in a column of numbers, which end at the same side?
+    /// Is it in a column of numbers? Such columns are aligned to the right.
     pub number: bool,
     /// A policy's look, shown before its name.
     #[serde(serialize_with = "swatch")]
@@ -46,24 +47,24 @@ impl Table {
 }
 
 impl Row {
-    /// A row of values.
+    /// A row of `values`, in ordinary type.
     pub fn of(values: impl IntoIterator<Item = Value>) -> Row {
         Row { values: values.into_iter().collect(), apart: false }
     }
 }
 
 impl Value {
-    /// A text.
+    /// A value that is a text.
     pub fn text(text: impl Into<String>) -> Value {
         Value { text: text.into(), ..Value::default() }
     }
 
-    /// A number as it is to be written.
+    /// A number that sorts by `by` and is shown as `text`.
     pub fn number(by: f64, text: impl Into<String>) -> Value {
         Value { text: text.into(), by: Some(by), number: true, swatch: None }
     }
 
-    /// A number that does not exist.
+    /// A missing number, shown as a dash.
     pub fn none() -> Value {
         Value { text: "–".to_owned(), by: None, number: true, swatch: None }
     }
@@ -74,7 +75,7 @@ impl Value {
     }
 }
 
-/// A look as a small drawing in the figures' own colours; nothing without one.
+/// Serializes a look as a small SVG of its line and its marker; `None` gives an empty text.
 fn swatch<S: Serializer>(look: &Option<Look>, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&look.map_or_else(String::new, drawn))
 }

@@ -1,4 +1,4 @@
-//! What was promised and whether the load could be served: the bounds in words, and who fell behind.
+//! Text on the SLO bounds of a run, and warnings for runs that were overloaded.
 
 use super::say;
 use crate::figures::view::{View, bounds, distinct, words};
@@ -7,12 +7,12 @@ use crate::number::fixed;
 use crate::{Cell, Report, ScaledBound, Swept};
 use foretoken_sim::metrics::Overload;
 
-/// Settings beyond which they are not listed one by one.
+/// The most settings that are listed one by one.
 const OPEN: usize = 6;
-/// Policies beyond which they are not all named.
+/// The most policies that are all named.
 const FEW: usize = 3;
 
-/// The bounds for "What was asked"; `None` without any.
+/// The bounds as text for the section "What was asked"; `None` without bounds.
 pub fn asked(view: &View) -> Option<String> {
     let all = view.all(|_| true);
     let said = |c: &&[Swept]| bounds(&view.all(|s| s == *c));
@@ -41,7 +41,7 @@ fn origin(view: &View, scaled: &[&ScaledBound]) -> String {
         _ => "a multiple of the P90 TPOT of autoregressive".to_owned(),
     };
     let apart = |c: &Swept| view.combinations.iter().any(|s| s.iter().any(|o| o.path == c.path && o.value != c.value));
-    // What every bound is scaled from the same value of, though it is swept.
+    // Swept values that all runs share from which bounds are scaled.
     let fixed = first.from.iter().filter(|c| apart(c) && scaled.iter().all(|b| b.from.contains(c)));
     let fixed = words(fixed);
     match (view.combinations.len(), fixed.as_str()) {
@@ -51,7 +51,8 @@ fn origin(view: &View, scaled: &[&ScaledBound]) -> String {
     }
 }
 
-/// Which policies stop speculating for a TPOT bound, and where that bound is from; `None` where none does.
+/// Names the policies that stop speculating for a TPOT bound, and the setting that the bound is scaled from; `None` if
+/// no policy does.
 pub fn stops_for_slo(view: &View) -> Option<String> {
     let stops: Vec<&Cell> = view.all(|_| true).into_iter().filter(|c| c.entry.stops_for_slo).collect();
     let stops: Vec<&Cell> = stops.into_iter().filter(|c| c.summary.slo.tpot_s.is_some()).collect();
@@ -73,7 +74,7 @@ pub fn stops_for_slo(view: &View) -> Option<String> {
     })
 }
 
-/// A warning for each setting in which a policy fell behind; all but a few are folded away.
+/// One warning per setting in which a policy was overloaded; folded away if there are more than [`OPEN`].
 pub fn overloads(report: &Report) -> Vec<Part> {
     let settings = distinct(report.cells.iter().map(|c| c.key().sweep.as_slice()), |a, b| a == b);
     let said: Vec<Part> = settings.into_iter().filter_map(|s| overload(report, s)).map(Part::Warning).collect();
@@ -91,7 +92,7 @@ fn overload(report: &Report, sweep: &[Swept]) -> Option<String> {
     if names.is_empty() {
         return None;
     }
-    // Of each policy a mean over seeds; of several policies the least and the greatest.
+    // Each policy is averaged over its seeds. The text gives the least and the greatest of the policies.
     let range = |of: fn(&Overload) -> f64, decimals: usize| {
         let mean = |name: &&str| {
             let own: Vec<f64> = behind.iter().filter(|b| b.0 == *name).map(|b| of(&b.1)).collect();

@@ -1,4 +1,5 @@
-//! Differences to other results: the same policy, swept values and seed in both, differences paired by seed.
+//! The section on differences to other results. It pairs cells of one policy, one combination of swept values and one
+//! seed.
 
 use super::results::swept_value;
 use super::say;
@@ -10,28 +11,29 @@ use foretoken_sim::Summary;
 /// Other results that a report's cells are compared with.
 #[derive(Clone, Debug, Default)]
 pub struct Compared {
-    /// What the other results are.
+    /// The name of the other results.
     pub name: String,
-    /// The cells that are in both.
+    /// The cells that are in both results.
     pub pairs: Vec<Pair>,
-    /// Why others are not.
+    /// Reasons why other cells have no partner.
     pub unpaired: Vec<String>,
     /// Settings in which the experiments differ: path, then the other's value and this one's.
     pub differs: Vec<(String, String, String)>,
-    /// What makes the comparison less than it seems.
+    /// Reasons to trust the comparison less.
     pub warnings: Vec<String>,
 }
 
-/// A cell that is in both.
+/// A cell that is in both results.
 #[derive(Clone, Debug)]
 pub struct Pair {
-    /// Which one.
+    /// Identifies the cell in both results.
     pub key: Key,
-    /// Its numbers in the other results.
+    /// The cell's numbers in the other results.
     pub other: Summary,
 }
 
-/// What is compared: its heading, what it means, the difference of two summaries in its unit, and what that is.
+/// A compared number: its heading, its explanation, its difference between two summaries (this run's, the other's), and
+/// the kind of that difference.
 type Measure = (&'static str, &'static str, fn(&Summary, &Summary) -> Option<f64>, Scale);
 
 const MEASURES: [Measure; 6] = [
@@ -81,13 +83,13 @@ impl Compared {
     }
 }
 
-/// The section.
+/// The page's section on the comparison.
 pub fn section(report: &Report, compared: &Compared, figures: &[&Figure]) -> Section {
     let mut section = Section::new("compared", "Compared with other results");
     section.parts.extend(compared.warnings.iter().cloned().map(Part::Warning));
     let text = format!(
-        "With {}: {} with the same policy, swept values and seed. A change is this run over that one, less 1; below zero is \
-         faster. Intervals are 95 %, Student t over the seeds' paired changes, of ratios over their logarithms.",
+        "With {}: {} with the same policy, swept values and seed. A change is this run over that one, less 1; a latency \
+        below zero is faster. Intervals are 95 %, Student t over the seeds' paired changes, of ratios over their logarithms.",
         compared.name,
         count(compared.pairs.len(), "pair"),
     );
@@ -152,7 +154,7 @@ fn pairs_of<'a>(
     cells.into_iter().filter_map(|cell| Some((&cell.summary, other(cell)?))).collect()
 }
 
-/// A change with its sign and interval.
+/// A change as text, with its sign and its interval.
 fn signed(mean: &Mean) -> String {
     let sign = if mean.mean > 0.0 { "+" } else { "" };
     format!("{sign}{}", say::with_interval(mean, "", 1))

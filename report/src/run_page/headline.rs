@@ -1,4 +1,5 @@
-//! The result in words: the best policy of each setting, the next one, who is as good, and how far the bound is.
+//! The result in sentences: the fastest policy of each setting, the next one, the policies that are as good, and the
+//! distance to the oracle.
 
 use super::rank::{AS_GOOD, Ranking, rank};
 use super::{balance, say};
@@ -6,7 +7,7 @@ use crate::figures::view::{Scale, View, count, distinct, words};
 use crate::html::Part;
 use crate::{Cell, Report, Swept};
 
-/// Settings beyond which the sentences are folded away.
+/// The most settings whose sentences are not folded away.
 const OPEN: usize = 8;
 
 /// The sentences at the top of the page.
@@ -35,7 +36,7 @@ fn nothing() -> String {
     "No policy was compared with autoregressive here.".to_owned()
 }
 
-/// Which policy leads in how many settings, and which one is never far behind.
+/// Counts the settings that each policy leads, and names the policy that is never far behind.
 fn over_settings(view: &View, ranked: &[(&[Swept], Option<Ranking>)]) -> String {
     let rankings: Vec<&Ranking> = ranked.iter().filter_map(|(_, r)| r.as_ref()).collect();
     let leaders = distinct(rankings.iter().map(|r| r.leader), |a, b| a == b);
@@ -72,7 +73,7 @@ fn over_settings(view: &View, ranked: &[(&[Swept], Option<Ranking>)]) -> String 
     }
 }
 
-/// The best policy of a setting in words.
+/// Sentences on one setting: its fastest policy, the next one, ties, and policies that need more seeds.
 fn sentence(view: &View, combination: &[Swept], ranking: &Ranking) -> String {
     let leader = ranking.leader;
     let here = |s: &[Swept]| s == combination;
@@ -84,7 +85,7 @@ fn sentence(view: &View, combination: &[Swept], ranking: &Ranking) -> String {
     };
     text += &format!("{} over autoregressive", say::speedup(&speedup));
     if cells.iter().any(|c| c.over_overload) {
-        text += " (!), which was overloaded: how large this ratio is hangs on the length of the run";
+        text += " (!), which was overloaded: this ratio depends on the length of the run";
     }
     text += &bound(view, combination, leader, &cells);
     text += ".";
@@ -112,7 +113,7 @@ fn sentence(view: &View, combination: &[Swept], ranking: &Ranking) -> String {
     text
 }
 
-/// How far the best policy is from oracle-goodput, named for what that one bounds.
+/// How far the fastest policy is from oracle-goodput, and what oracle-goodput bounds; empty if no oracle was run.
 fn bound(view: &View, combination: &[Swept], leader: &str, cells: &[&Cell]) -> String {
     if cells.iter().any(|c| c.entry.trees) && cells.iter().any(|c| c.regret.is_some()) {
         return "; it drafts trees, which oracle-goodput, the bound for chains of drafts, does not bound".to_owned();

@@ -1,4 +1,4 @@
-//! Where settings are swept: how far each policy is behind the fastest one of each setting, and what it promises there.
+//! The section of a sweep: how much slower each policy is than the fastest one of each setting, and its SLO attainment.
 
 use super::rank::rank;
 use crate::figures::view::{View, words};
@@ -7,10 +7,10 @@ use crate::number::fixed;
 use crate::{Report, Swept};
 use foretoken_sim::metrics::Interval;
 
-/// Settings beyond which a row would be wider than a page.
+/// The most settings that a row of a page holds.
 const MOST: usize = 12;
 
-/// The section; `None` where one setting was run, or more than a table can hold.
+/// The section; `None` for one setting, and for more than [`MOST`].
 pub fn section(report: &Report, view: &View) -> Option<Section> {
     if !(2..=MOST).contains(&view.combinations.len()) {
         return None;
@@ -37,14 +37,14 @@ pub fn section(report: &Report, view: &View) -> Option<Section> {
     let mut section = Section::new("settings", "Setting by setting");
     section.parts.push(Part::Text(
         "How much longer the mean latency is than that of the fastest policy of the setting, %; in brackets the requests that met \
-         every bound, %. Yardsticks and oracles are left out."
+         every bound, %. The baseline and the oracles are left out."
             .into(),
     ));
     section.parts.push(Part::Table(table));
     Some(section)
 }
 
-/// The share of requests that met every bound, in brackets; nothing without bounds.
+/// The share of requests that met every bound, %, in brackets; empty without bounds.
 fn met(view: &View, policy: &str, combination: &[Swept]) -> String {
     let cells = view.cells(policy, |s| s == combination);
     let shares: Option<Vec<f64>> = cells.iter().map(|c| c.summary.slo_attainment).collect();

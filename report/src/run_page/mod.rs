@@ -1,4 +1,4 @@
-//! The page of a run: what was asked, what came out in words, figures, tables, and what to believe of it.
+//! The page of a run: its settings, its results in sentences, figures and tables, and the warnings.
 
 mod balance;
 mod compared;
@@ -17,33 +17,33 @@ use crate::{Figure, Kind, Report, Source, figures};
 /// The explorer that lies beside the page.
 #[derive(Clone, Debug, Default)]
 pub struct Explorer {
-    /// Its file.
+    /// The explorer's file name.
     pub file: String,
-    /// Where it opens: what follows `#` in its address, such as `a=0.6&n=4`.
+    /// The settings with which it opens, as the part of its address after `#`, such as `a=0.6&n=4`.
     pub state: String,
 }
 
 /// Everything the page shows beside the cells.
 #[derive(Clone, Debug, Default)]
 pub struct RunFacts {
-    /// Names and what they are: version, digest, inputs.
+    /// Names and values of facts on the run: version, digest, inputs.
     pub facts: Vec<(String, String)>,
     /// The experiment with every default, as TOML.
     pub config: String,
-    /// What policies and engine want the user to know.
+    /// Warnings of the policies and of the engine.
     pub warnings: Vec<String>,
-    /// Why this is only a part of the results, when it is.
+    /// Why the results are incomplete; `None` if they are complete.
     pub partial: Option<String>,
-    /// Other results that these are compared with.
+    /// Other results to compare with; `None` for no comparison.
     pub compared: Option<Compared>,
-    /// The explorer beside the page.
+    /// The explorer beside the page; `None` if there is none.
     pub explorer: Option<Explorer>,
     /// The version of Foretoken that makes the page.
     pub version: String,
 }
 
-/// The name of the file beside the page that says how fast the simulator was: the only thing about a run that is not
-/// the same every time, so the page itself is.
+/// Name of the file beside the page with the simulator's speed. Only this file differs between two runs of one
+/// experiment; the page does not.
 pub const TIMING: &str = "timing.js";
 
 /// The page of a run.
@@ -112,7 +112,7 @@ fn asked(report: &Report, view: &View, run: &RunFacts) -> Section {
     section
 }
 
-/// The sections with figures, each with what to see in them, and what to switch on where there is none.
+/// The sections with figures. Each explains its figures, or names the setting that gives them.
 fn shown<'a>(view: &View, pick: impl Fn(&[Kind]) -> Vec<&'a Figure>) -> Vec<Section> {
     let several_seeds = view.seeds.len() > 1;
     let section = |id: &str, title: &str, kinds: &[Kind], caption: &str, missing: &str| {
@@ -140,11 +140,13 @@ fn shown<'a>(view: &View, pick: impl Fn(&[Kind]) -> Vec<&'a Figure>) -> Vec<Sect
     if !view.sweeps_a_number() {
         let example = "for example --set 'slo.adaspec-scale={ sweep = [0.8, 1.0, 1.5] }'";
         speedup.parts.push(Part::Missing(
-            "No setting is swept over numbers, so nothing is drawn against one: give one several values, for example \
+            "No setting is swept over numbers, so no figure is drawn against a setting: give one several values, for example \
              --set 'workload.arrivals.poisson.rate={ sweep = [1.0, 2.0, 4.0] }'."
                 .into(),
         ));
-        slo.parts.push(Part::Missing(format!("Against scale and rate it is drawn when those are swept, {example}.")));
+        slo.parts.push(Part::Missing(format!(
+            "The attainment is drawn against scale and rate if you sweep them, {example}."
+        )));
     }
     let pooled = if several_seeds { "All seeds pooled." } else { "" };
     vec![
@@ -162,7 +164,7 @@ fn shown<'a>(view: &View, pick: impl Fn(&[Kind]) -> Vec<&'a Figure>) -> Vec<Sect
             "time",
             "Over time",
             &[Kind::BatchSize, Kind::DraftLength],
-            "How the load swells and how the policies answer it: the batch size, and the draft tokens a request-step.",
+            "How the batch size and the draft tokens a request-step change over time.",
             "The results hold no series over time: run again with this version.",
         ),
         section(
@@ -184,24 +186,24 @@ fn shown<'a>(view: &View, pick: impl Fn(&[Kind]) -> Vec<&'a Figure>) -> Vec<Sect
             "calibration",
             "Confidence calibration",
             &[Kind::Calibration],
-            "On the grey line the draft is right as often as it says. Of the policies that look at confidences.",
+            "On the grey line the draft is right as often as its confidence says. Only policies that look at confidences are shown.",
             "No policy here looks at the draft's confidences: add one that does, such as adaspec or threshold-hf.",
         ),
         section(
             "goodput",
             "Goodput by batch size and length",
             &[Kind::Heat],
-            "Counted, not modelled: steps without prompts, fields of at least 30 steps, of the policies that choose blindly \
-             (autoregressive, fixed, random). Others draft more where they expect luck, and would make long drafts look better \
-             than they are. The line has a gap where the length next to the best one was not seen.",
-            "No batch size saw two lengths that were chosen blindly: compare several, for example \
+            "Counted, not modelled: steps without prompts, at least 30 per field, of the policies that choose lengths without \
+            looking at the requests (autoregressive, fixed, random). Other policies draft more where they expect acceptance, which \
+            would make long drafts look better than they are. The line has a gap where the length next to the best one was not run.",
+            "No batch size has two lengths that were chosen without looking at the requests: compare several, for example \
              { fixed = { k = { sweep = [1, 3, 5] } } } and { random = {} }.",
         ),
         section("memory", "KV use and preemptions", &[Kind::Memory], "", "The results hold no KV use."),
     ]
 }
 
-/// Figures open all kinds, and fold what repeats one for further combinations away.
+/// Shows the figures. Folds away batch sizes and draft lengths over time of all combinations but the first.
 fn parts(figures: &[&Figure], caption: &str) -> Vec<Part> {
     let part = |f: &Figure, caption: &str| Part::Figure { svg: f.svg.clone(), caption: caption.to_owned() };
     let repeats = |kind: Kind| matches!(kind, Kind::BatchSize | Kind::DraftLength);
@@ -222,12 +224,12 @@ fn parts(figures: &[&Figure], caption: &str) -> Vec<Part> {
     parts
 }
 
-/// The link to the explorer beside the page, or for a server that was observed what is needed to have one.
+/// The link to the explorer beside the page. Without an explorer: how to get one for an observed server, else `None`.
 fn explore(explorer: Option<&Explorer>, source: Source) -> Option<Section> {
     let mut section = Section::new("explore", "Break-even explorer");
     let Some(explorer) = explorer else {
         section.parts.push(Part::Missing(
-            "What a pass costs on this server is not known, so there is no explorer. `foretoken observe` with --step-log records \
+            "The cost of a pass on this server is not known, so there is no explorer. `foretoken observe` with --step-log records \
              the times of steps, `foretoken calibrate` fits the costs to them, and `foretoken explore --profile \
              calibrated/profile.toml` makes the explorer."
                 .into(),

@@ -1,5 +1,4 @@
-//! Who is the fastest in a setting, and what can be said of the others: paired by seed, in logarithms of mean
-//! end-to-end latencies.
+//! Ranks the policies of a setting by mean end-to-end latency. Latencies are compared as logarithms, paired by seed.
 
 use crate::figures::view::{Mean, Scale, View};
 use crate::{Report, Role, Swept};
@@ -9,11 +8,11 @@ use foretoken_sim::metrics::Interval;
 /// apart.
 pub const AS_GOOD: f64 = 0.05;
 
-/// The policies that a server can run, the fastest first.
+/// The policies of a setting that a server can run, the fastest first.
 pub struct Ranking<'a> {
-    /// The fastest.
+    /// Label of the fastest policy.
     pub leader: &'a str,
-    /// The others, the faster ones first.
+    /// The other policies, the faster ones first.
     pub others: Vec<Behind<'a>>,
 }
 
@@ -22,11 +21,11 @@ pub struct Behind<'a> {
     pub policy: &'a str,
     /// Its mean latency over the leader's less 1, per cent.
     pub slower: Mean,
-    standing: Standing,
+    verdict: Verdict,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum Verdict {
     /// Within [`AS_GOOD`] of the leader, and not told apart from it.
     Tied,
     /// Slower, by the interval or in every seed.
@@ -38,16 +37,16 @@ enum Standing {
 impl Ranking<'_> {
     /// The policies that are as good as the leader.
     pub fn ties(&self) -> Vec<&str> {
-        self.who_are(Standing::Tied)
+        self.who_are(Verdict::Tied)
     }
 
-    /// The policies of which more seeds would say something.
+    /// The policies that may be slower than the leader, but only more seeds can show it.
     pub fn noisy(&self) -> Vec<&str> {
-        self.who_are(Standing::Noisy)
+        self.who_are(Verdict::Noisy)
     }
 
-    fn who_are(&self, standing: Standing) -> Vec<&str> {
-        self.others.iter().filter(|b| b.standing == standing).map(|b| b.policy).collect()
+    fn who_are(&self, verdict: Verdict) -> Vec<&str> {
+        self.others.iter().filter(|b| b.verdict == verdict).map(|b| b.policy).collect()
     }
 
     /// How far a policy's mean latency is behind the leader's, as a share; `None` when it is not ranked.
@@ -71,24 +70,25 @@ pub fn rank<'a>(report: &Report, view: &View<'a>, combination: &[Swept]) -> Opti
     let behind = |(policy, own): &(&'a str, Vec<f64>)| {
         let differences: Vec<f64> = best.iter().zip(own).map(|(best, own)| best - own).collect();
         let percent: Vec<f64> = differences.iter().map(|d| 100.0 * d.exp_m1()).collect();
-        Some(Behind { policy, slower: Scale::Change.mean(&percent)?, standing: standing(&differences) })
+        Some(Behind { policy, slower: Scale::Change.mean(&percent)?, verdict: verdict(&differences) })
     };
     Some(Ranking { leader, others: others.iter().filter_map(behind).collect() })
 }
 
-/// What differences of logarithms, one a seed, say of the slower policy.
-fn standing(differences: &[f64]) -> Standing {
-    let Some(i) = Interval::of(differences) else { return Standing::Slower };
-    let Some(half) = i.half_width else { return Standing::Slower };
+/// Judges a policy behind the leader. `differences` has one value per seed: the logarithm of its mean latency over the
+/// leader's.
+fn verdict(differences: &[f64]) -> Verdict {
+    let Some(i) = Interval::of(differences) else { return Verdict::Slower };
+    let Some(half) = i.half_width else { return Verdict::Slower };
     match () {
-        () if i.mean > half => Standing::Slower,
-        () if i.mean <= AS_GOOD.ln_1p() => Standing::Tied,
-        () if differences.iter().all(|d| *d > 0.0) => Standing::Slower,
-        () => Standing::Noisy,
+        () if i.mean > half => Verdict::Slower,
+        () if i.mean <= AS_GOOD.ln_1p() => Verdict::Tied,
+        () if differences.iter().all(|d| *d > 0.0) => Verdict::Slower,
+        () => Verdict::Noisy,
     }
 }
 
-/// The logarithms of a policy's speedups, seed by seed; `None` where a seed has none.
+/// The logarithms of a policy's speedups, one per seed; `None` if a seed has no finite speedup.
 fn logs(view: &View, combination: &[Swept], policy: &str) -> Option<Vec<f64>> {
     let cells = view.cells(policy, |s| s == combination);
     let of = |seed: &u64| {
@@ -107,13 +107,13 @@ mod tests {
     #[test]
     fn a_policy_is_tied_slower_or_too_noisy() {
         for (name, differences, wanted) in [
-            ("a little slower, not told apart", &[0.010, -0.005, 0.012][..], Standing::Tied),
-            ("a little slower in every seed, told apart", &[0.020, 0.021, 0.022], Standing::Slower),
-            ("much slower in every seed, though the interval is wide", &[0.23, 0.68, 1.4], Standing::Slower),
-            ("much slower on average, faster in one seed", &[0.9, -0.1, 0.8], Standing::Noisy),
-            ("one seed", &[0.01], Standing::Slower),
+            ("a little slower, not told apart", &[0.010, -0.005, 0.012][..], Verdict::Tied),
+            ("a little slower in every seed, told apart", &[0.020, 0.021, 0.022], Verdict::Slower),
+            ("much slower in every seed, though the interval is wide", &[0.23, 0.68, 1.4], Verdict::Slower),
+            ("much slower on average, faster in one seed", &[0.9, -0.1, 0.8], Verdict::Noisy),
+            ("one seed", &[0.01], Verdict::Slower),
         ] {
-            assert_eq!(standing(differences), wanted, "{name}");
+            assert_eq!(verdict(differences), wanted, "{name}");
         }
     }
 }

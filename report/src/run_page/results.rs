@@ -6,10 +6,11 @@ use crate::html::{Part, Row, Section, Table, Value};
 use crate::number::fixed;
 use crate::{Cell, Report, Swept};
 
-/// Rows beyond which the table is folded away.
+/// The most rows of a table that is not folded away.
 const OPEN: usize = 60;
 
-/// A column: its heading, what it means, its value, its unit and its decimals, and whether its interval is shown.
+/// A column: its heading and explanation, how it reads a cell, the factor to its unit, its decimals, and whether its
+/// interval is shown.
 struct Column {
     name: &'static str,
     meaning: &'static str,
@@ -39,7 +40,7 @@ const COLUMNS: [Column; 18] = [
     column("E2E mean\ns", "mean end-to-end latency", |c| c.e2e_mean_s(), 1.0, 3),
     column(
         "regret\n%",
-        "mean E2E over that of oracle-goodput, the bound for chains of drafts, in excess",
+        "mean E2E over that of oracle-goodput, the bound for chains of drafts, less 1",
         |c| c.regret,
         100.0,
         1,
@@ -73,7 +74,7 @@ const COLUMNS: [Column; 18] = [
     column("rejected", "requests that could never fit, mean over seeds", |c| Some(c.summary.rejected as f64), 1.0, 1),
 ];
 
-/// The section.
+/// The section with the table of results, and the meaning of its marks.
 pub fn section(report: &Report, view: &View) -> Section {
     let mut section = Section::new("results", "Results");
     let table = table(report, view);
@@ -101,8 +102,8 @@ pub fn section(report: &Report, view: &View) -> Section {
         ),
     ];
     let marks: String = marks.into_iter().filter_map(|(there, says)| there.then_some(says)).collect();
-    let note = "Means over seeds. A heading sorts; it says what it means when the pointer rests on it. Grey: yardsticks and \
-                oracles, which see hidden truth and are bounds, not policies a server can run.";
+    let note = "Means over seeds. A click on a heading sorts by it; its explanation appears when the pointer rests on it. Grey: \
+    the baseline, and oracles, which see what will be accepted, so no server can run them.";
     section.parts.push(Part::Text(note.to_owned() + &marks));
     section.parts.push(match rows {
         n if n > OPEN => Part::More { title: format!("All {n} rows"), parts: vec![Part::Table(table)] },
@@ -138,7 +139,8 @@ fn table(report: &Report, view: &View) -> Table {
     Table { caption: String::new(), columns: headings, rows }
 }
 
-/// Marks what is not what it seems: a speedup over an overloaded run, and an attainment that is 90 % by definition.
+/// Appends the marks that the section explains: `!` baseline overloaded, `^` drafts trees, `~` bound of another load,
+/// `*` attainment of 90 % by definition.
 fn mark(values: &mut [Value], headings: &[(String, String)], cells: &[&Cell]) {
     for (value, (name, _)) in values.iter_mut().zip(headings) {
         if name.starts_with("speedup") && cells.iter().any(|c| c.over_overload) {
@@ -157,7 +159,7 @@ fn mark(values: &mut [Value], headings: &[(String, String)], cells: &[&Cell]) {
     }
 }
 
-/// A swept value, sorted as a number when it is one.
+/// A swept value for a table; it sorts as a number if it is one.
 pub fn swept_value(swept: &Swept) -> Value {
     match swept.number {
         Some(n) => Value::number(n, &swept.value),
@@ -166,7 +168,7 @@ pub fn swept_value(swept: &Swept) -> Value {
 }
 
 fn value(column: &Column, cells: &[&Cell]) -> Value {
-    // A mean over fewer seeds is another number.
+    // No mean if a seed lacks the number: a mean over fewer seeds cannot be compared.
     let each: Option<Vec<f64>> = cells.iter().map(|c| (column.of)(c).filter(|x| x.is_finite())).collect();
     match each.and_then(|v| column.scale.mean(&v)) {
         None => Value::none(),

@@ -1,16 +1,16 @@
-//! Numbers in words.
+//! Numbers, intervals and sources as text.
 
 use crate::Source;
 use crate::figures::view::Mean;
 use crate::number::fixed;
 
-/// Where the numbers come from, in words.
+/// Where the numbers come from, in a sentence.
 pub fn source(source: Source) -> &'static str {
     match source {
         Source::Simulated => "simulated: predicted on the event clock",
         Source::Profiled => "simulated on profiled costs: predicted on the event clock, passes cost what was measured",
         Source::Live => "live: measured on hardware while serving",
-        Source::Observed => "observed: measured from outside, of a server that was asked",
+        Source::Observed => "observed: measured from outside, by a client that sent requests to a server",
         Source::Recorded => {
             "simulated on recorded acceptance: predicted on the event clock, drafts are right where they were recorded to be"
         }
@@ -21,7 +21,7 @@ pub fn source(source: Source) -> &'static str {
     }
 }
 
-/// What intervals are.
+/// How the intervals over `seeds` seeds are computed.
 pub fn interval(seeds: usize) -> String {
     match seeds {
         0 | 1 => "none: one seed".to_owned(),
@@ -31,7 +31,7 @@ pub fn interval(seeds: usize) -> String {
     }
 }
 
-/// A mean in a unit with its sign and its interval: `1.31 [1.28, 1.34]`, `9.5 % [8.3, 10.8]`.
+/// A mean in a unit with its interval: `1.31 [1.28, 1.34]`, `9.5 % [8.3, 10.8]`.
 pub fn with_interval(mean: &Mean, unit: &str, decimals: usize) -> String {
     let say = |value: f64| fixed(value, decimals);
     match mean.ends {
@@ -40,12 +40,12 @@ pub fn with_interval(mean: &Mean, unit: &str, decimals: usize) -> String {
     }
 }
 
-/// A speedup: `1.31× [1.28, 1.34]`.
+/// A speedup as text, such as `1.31× [1.28, 1.34]`.
 pub fn speedup(mean: &Mean) -> String {
     with_interval(mean, "×", 2)
 }
 
-/// A few of many: `a, b, c and 2 more`.
+/// Up to four names, else three names and the number of the others: `a, b, c and 2 more`.
 pub fn few(names: &[&str]) -> String {
     match names.len() {
         0..=4 => names.join(", "),
@@ -59,7 +59,7 @@ mod tests {
     use crate::figures::view::Scale;
 
     #[test]
-    fn intervals_in_words() {
+    fn intervals_as_text() {
         let i = Scale::Ratio.mean(&[1.30, 1.31, 1.32]).unwrap();
         assert_eq!(speedup(&i), "1.31× [1.29, 1.34]");
         assert_eq!(speedup(&Scale::Ratio.mean(&[1.3]).unwrap()), "1.30×");

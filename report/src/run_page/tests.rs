@@ -1,4 +1,4 @@
-//! The page of made-up cells: what it says, what it leaves out, that its size stays within bounds.
+//! Tests on the page of made-up cells: its sentences, what it leaves out, and its size.
 
 use super::*;
 use crate::fixtures::report;
@@ -36,8 +36,8 @@ fn headline_of(latencies: &[(&str, [f64; 3])], change: impl Fn(&mut Report)) -> 
     page.split("class=\"headline\">").nth(1).unwrap().split("</p>").next().unwrap().replace("&nbsp;", "\u{a0}")
 }
 
-/// What three seeds said of eagle2, smartspec-medusa, adaserve-like and specinfer: the last two lose in every seed by
-/// a quarter at least, though three seeds make their intervals wide.
+/// The latencies are real ones of eagle2, smartspec-medusa, adaserve-like and specinfer on three seeds. The last two
+/// are slower by a quarter or more in every seed, but three seeds make their intervals wide.
 #[test]
 fn a_policy_that_loses_in_every_seed_is_no_tie_and_the_second_is_named() {
     let said = headline_of(
@@ -105,7 +105,7 @@ fn a_bound_is_named_for_what_it_bounds() {
     assert!(!said.contains("below"), "{said}");
 }
 
-/// A bound of another load makes such a policy draft less: the row has a mark, and the page says what it means.
+/// A TPOT bound of another load makes such a policy draft less: its row has a mark, and the page explains the mark.
 #[test]
 fn a_policy_that_stops_for_the_bound_of_another_load_is_marked() {
     let mut swept = related(report(8, &[0.5, 1.0], &[], 2, 200));
@@ -166,7 +166,7 @@ fn a_sweep_has_a_sentence_a_setting() {
 }
 
 #[test]
-fn what_is_not_there_says_what_to_switch_on() {
+fn a_missing_figure_names_the_setting_that_gives_it() {
     let mut one = report(1, &[], &[], 1, 60);
     for cell in &mut one.cells {
         (cell.summary.slo_attainment, cell.series, cell.lengths) = (None, Default::default(), Vec::new());
@@ -185,7 +185,7 @@ fn what_is_not_there_says_what_to_switch_on() {
 }
 
 #[test]
-fn a_policy_that_finished_nothing_is_told_and_breaks_nothing() {
+fn a_policy_that_finished_nothing_is_named_and_breaks_nothing() {
     let mut broken = report(3, &[], &[], 2, 60);
     let empty = report(3, &[], &[], 2, 1);
     for (cell, none) in broken.cells.iter_mut().zip_eq(empty.cells).filter(|(c, _)| c.key().policy == "fixed-3") {
@@ -235,7 +235,7 @@ fn changes_are_paired_by_seed() {
     assert!(page.contains("-50.5 [-51.1, -49.9]") && page.contains("Change in mean end-to-end latency"));
 }
 
-/// Every policy there is, at five loads: the page of a large comparison stays small enough to send.
+/// Twelve policies at five loads with three seeds: the page stays small enough to send by mail.
 #[test]
 fn a_large_comparison_stays_small() {
     let page = html(&related(report(12, &[0.25, 0.5, 1.0, 2.0, 3.0], &[], 3, 3000)), &RunFacts::default());

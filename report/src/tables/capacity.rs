@@ -1,32 +1,32 @@
-//! What policies carry, a row a policy and seed, and every rate that was tried, a row each.
+//! `capacity.parquet`, one row per policy and seed, and `probes.parquet`, one row per rate that was tried.
 
 use super::writer::{Table, column};
 use crate::{Key, ReportError};
 use polars::prelude::Column;
 use std::path::Path;
 
-/// What a policy carries on a seed.
+/// The capacity of one policy with one seed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CapacityRow {
     /// Policy, swept values, seed.
     pub key: Key,
-    /// What came of the search: "rate", "no rate" or "every rate tried".
+    /// The outcome of the search: "rate", "no rate" or "every rate tried".
     pub verdict: String,
-    /// Requests a second; `None` where no rate is carried, or every rate that was tried.
+    /// The capacity, requests a second; `None` if the policy carried no rate, or every rate that was tried.
     pub req_s: Option<f64>,
     /// The highest rate that was tried, requests a second.
     pub tried_up_to: f64,
-    /// What keeps the policy from carrying more: "bounds" or "queue".
+    /// Why the policy does not carry more: "bounds" or "queue"; `None` if that is not known.
     pub limit: Option<String>,
     /// Output tokens a second and GPU.
     pub tok_s_gpu: Option<f64>,
-    /// Rates above the answer that were carried all the same.
+    /// Number of rates above the capacity at which enough requests kept their bounds all the same.
     pub exceptions: u32,
     /// The bounds, seconds: TTFT, TPOT, E2E.
     pub slo: [Option<f64>; 3],
 }
 
-/// A rate that was tried.
+/// One rate that the search tried.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbeRow {
     /// Policy, swept values, seed.
@@ -35,10 +35,10 @@ pub struct ProbeRow {
     pub rate: f64,
     /// Did enough requests keep their bounds?
     pub carried: bool,
-    /// Requests that count; of these, those that had kept their bounds when the verdict was certain, and those that
-    /// had not.
+    /// The number of counted requests, then how many of them had kept and how many had missed their bounds when the
+    /// verdict was certain.
     pub counted: [u32; 3],
-    /// Did the server keep up? `None` where the run ended before all requests that count had ended.
+    /// Did the server keep up? `None` if the run was stopped before all counted requests ended.
     pub steady: Option<bool>,
 }
 

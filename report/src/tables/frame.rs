@@ -11,7 +11,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// Reads a file; of the columns beside the key only those asked for, all of them without a list.
+    /// Reads the key columns and `columns` of a file; `None` reads all columns.
     pub(super) fn read(path: &Path, columns: Option<&[&str]>) -> Result<Frame, ReportError> {
         let bad = |cause: String| ReportError::Read { path: path.to_path_buf(), cause };
         let file = std::fs::File::open(path).map_err(|e| bad(e.to_string()))?;
@@ -36,12 +36,12 @@ impl Frame {
         self.frame.column(name).map_err(missing)
     }
 
-    /// Is there such a column?
+    /// Does the table have a column of this name?
     pub(super) fn has(&self, name: &str) -> bool {
         self.frame.column(name).is_ok()
     }
 
-    /// Rows.
+    /// Number of rows.
     pub(super) fn height(&self) -> usize {
         self.frame.height()
     }
@@ -52,25 +52,25 @@ impl Frame {
         Ok(column.iter().collect())
     }
 
-    /// A column of counts.
+    /// A column of 64-bit counts; null reads as 0.
     pub(super) fn counts(&self, name: &str) -> Result<Vec<u64>, ReportError> {
         let column = self.column(name)?.u64().map_err(|e| self.bad(e.to_string()))?;
         Ok(column.iter().map(Option::unwrap_or_default).collect())
     }
 
-    /// A column of small counts.
+    /// A column of 32-bit counts; null reads as 0.
     pub(super) fn small(&self, name: &str) -> Result<Vec<u32>, ReportError> {
         let column = self.column(name)?.u32().map_err(|e| self.bad(e.to_string()))?;
         Ok(column.iter().map(Option::unwrap_or_default).collect())
     }
 
-    /// A column of yes and no.
+    /// A column of booleans; null reads as false.
     pub(super) fn flags(&self, name: &str) -> Result<Vec<bool>, ReportError> {
         let column = self.column(name)?.bool().map_err(|e| self.bad(e.to_string()))?;
         Ok(column.iter().map(Option::unwrap_or_default).collect())
     }
 
-    /// The entry that each row belongs to, `None` for rows of other cells. Rows of a cell lie together.
+    /// For each row the index of its entry; `None` for rows of other cells. Rows of a cell lie together.
     pub(super) fn rows_of(&self, entries: &[Entry]) -> Result<Vec<Option<usize>>, ReportError> {
         let bad = |e: polars::error::PolarsError| self.bad(e.to_string());
         let policy = self.column("policy")?.str().map_err(bad)?;

@@ -33,7 +33,7 @@ pub fn read_cells(folder: &Path, entries: &[Entry]) -> Result<Vec<Cell>, ReportE
     Ok(cells.into_iter().flatten().collect())
 }
 
-/// Hands every row to the cell it belongs to.
+/// Calls `add` with each row and the cell that the row belongs to.
 fn for_each(
     frame: &Frame,
     entries: &[Entry],
@@ -63,7 +63,7 @@ fn fill_latencies(folder: &Path, entries: &[Entry], cells: &mut [Option<Cell>]) 
     let (ttft, tpot, e2e) = (frame.reals("ttft_s")?, frame.reals("tpot_s")?, frame.reals("e2e_s")?);
     let mut samples = vec![[const { Vec::new() }; 3]; entries.len()];
     for (row, at) in frame.rows_of(entries)?.into_iter().enumerate() {
-        // Of finished requests, as the summaries are.
+        // Only finished requests count, as in the summaries.
         let (Some(at), Some(e2e)) = (at, e2e[row]) else { continue };
         samples[at][0].extend(ttft[row]);
         samples[at][1].extend(tpot[row]);
@@ -132,7 +132,7 @@ fn fill_calibration(folder: &Path, entries: &[Entry], cells: &mut [Option<Cell>]
     })
 }
 
-/// Which runs fell behind their arrivals; of results from before that was written, none.
+/// The overload of each row; `None` for a run that kept up, and for results of versions that did not write overloads.
 fn read_overload(frame: &Frame) -> Result<Vec<Option<Overload>>, ReportError> {
     let there = OVERLOAD.iter().all(|name| frame.has(name));
     let columns: Vec<Vec<Option<f64>>> = match there {

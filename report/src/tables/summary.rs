@@ -35,7 +35,7 @@ pub fn not_finite(summary: &Summary) -> Option<(String, f64)> {
     numbers(summary).into_iter().find_map(|(name, number)| Some((name, broken(number)?)))
 }
 
-/// The columns of an overload.
+/// The columns of an overload, null for runs that kept up with their arrivals.
 pub(super) const OVERLOAD: [&str; 5] = [
     "overload_offered_req_s",
     "overload_completed_req_s",
@@ -44,7 +44,7 @@ pub(super) const OVERLOAD: [&str; 5] = [
     "overload_waiting_end",
 ];
 
-/// A number of a summary.
+/// A number of a summary; a real is `None` where the summary has none.
 enum Number {
     Count(u64),
     Real(Option<f64>),
@@ -56,7 +56,7 @@ impl Number {
     }
 }
 
-/// Every number with its column, in the order of the columns. Taken apart field by field, so that a number added to
+/// Every number with its column, in the order of the columns. The pattern lists every field, so that a number added to
 /// [`Summary`] cannot be forgotten here.
 fn numbers(summary: &Summary) -> Vec<(String, Number)> {
     let Summary {

@@ -1,4 +1,4 @@
-//! One cell's steps and requests read back from a results folder: what a timeline is drawn from.
+//! Reads the steps and the requests of one cell back from a results folder, to draw a timeline.
 
 use crate::{Key, ReportError, Swept};
 use foretoken_sim::{Outcome, RequestRecords, StepRecord, Time};
@@ -94,7 +94,7 @@ struct Frame {
 }
 
 impl Frame {
-    /// Some columns of some rows `(first, how many)` of a file; all without a list or a range.
+    /// Reads `columns` and `rows` (first row, number of rows) of a file; `None` reads all.
     fn read(path: &Path, columns: Option<Vec<String>>, rows: Option<(usize, usize)>) -> Result<Frame, ReportError> {
         let bad = |cause: String| ReportError::Read { path: path.to_path_buf(), cause };
         let file = std::fs::File::open(path).map_err(|e| bad(e.to_string()))?;
@@ -102,7 +102,7 @@ impl Frame {
         Ok(Frame { frame: reader.finish().map_err(|e| bad(e.to_string()))?, path: path.to_path_buf() })
     }
 
-    /// The rows of a cell. They lie together: the keys are read first, and of the rest only what belongs to the cell.
+    /// The rows of a cell. Rows of a cell lie together, so the keys are read first, then only this cell's rows.
     fn of_cell(path: &Path, key: &Key) -> Result<Frame, ReportError> {
         let swept = key.sweep.iter().map(|s| format!("sweep.{}", s.path));
         let columns = ["policy", "seed"].map(str::to_owned).into_iter().chain(swept).collect();
@@ -192,7 +192,7 @@ mod tests {
     use crate::{RequestsWriter, StepsWriter, write_summary};
 
     #[test]
-    fn what_was_written_of_a_cell_is_read_back() {
+    fn steps_and_requests_of_a_cell_are_read_back() {
         let dir = tempfile::tempdir().unwrap();
         let cells = report(3, &[1.0, 2.5], &[], 2, 20).cells;
         let keys: Vec<Key> = cells.iter().map(|c| c.key().clone()).collect();

@@ -17,7 +17,7 @@ const GROUP: usize = 1 << 16;
 /// Cells whose rows are made at a time: each has some thousand at most.
 pub(super) const CELLS: usize = 128;
 
-/// Any column from a vector polars understands.
+/// A column from a vector of any type that polars has a column type for.
 pub(super) fn column<T, P: ?Sized>(name: &str, values: T) -> Column
 where
     Series: NamedFrom<T, P>,
@@ -79,8 +79,8 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Starts `path`, which will hold rows of `keys`. `columns` are those after the key columns, with no rows: they say
-    /// names and types.
+    /// Starts `path`, which will hold rows of `keys`. `columns` gives names and types of the columns after the key
+    /// columns; it has no rows.
     pub(super) fn create<'a>(
         path: &Path,
         keys: impl IntoIterator<Item = &'a Key>,
@@ -115,7 +115,7 @@ impl Table {
         if self.pending.height() >= GROUP { self.write_group() } else { Ok(()) }
     }
 
-    /// Writes what is pending as a row group. No rows, no group.
+    /// Writes the pending rows as a row group; does nothing without rows.
     fn write_group(&mut self) -> Result<(), ReportError> {
         if self.pending.height() == 0 {
             return Ok(());
@@ -147,7 +147,7 @@ impl Shared {
         self.0.lock().expect("no thread panics while it writes")
     }
 
-    /// The system's own error when there was one, else what polars says.
+    /// The operating system's error if there was one, else the error of polars.
     fn explain(&self, path: &Path, cause: PolarsError) -> ReportError {
         let path = path.to_path_buf();
         match self.lock().failed.take() {
