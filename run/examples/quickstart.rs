@@ -1,7 +1,6 @@
 //! An experiment run by a program of one's own: `cargo run --release -p foretoken-run --example quickstart`.
 //!
-//! Reads the quickstart with one seed, runs it into a folder and asks the comparison which policy that a server can
-//! run was fastest.
+//! Reads the quickstart with one seed, runs it into a folder and prints the fastest policy that a server can run.
 
 use foretoken_run::cells::Mode;
 use foretoken_run::compare::PolicyResult;

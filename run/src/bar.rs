@@ -1,5 +1,4 @@
-//! Progress of long work: a bar on a terminal, nothing elsewhere, and the same counts for a program that draws its
-//! own bar.
+//! Progress of long work: a bar on a terminal, and counts for a program that draws a bar of its own.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;

@@ -1,5 +1,5 @@
-//! What the policies of a comparison believe: a linear model of both passes, what they may time before serving
-//! starts, and how both may be wrong. Misspecification is an axis of an experiment like any other (`belief.*`).
+//! The policies' belief about costs: a linear model of draft and target passes, and passes that they may time before
+//! serving starts. Both may be made wrong on purpose, by the settings `belief.*` of an experiment.
 
 use foretoken_policies::{Belief, PassTimes};
 use foretoken_sim::{Coefficients, ContextReads, Draws, LatencyModel, Luck, PassShape, Stream};
@@ -9,16 +9,16 @@ use rand_distr::{Distribution, LogNormal};
 
 /// The belief of one seed.
 pub struct Believed {
-    /// α, γ, δ.
+    /// The linear model: α, γ, δ of target and draft.
     pub linear: Belief,
-    /// Steps that outcomes are delayed before a policy learns them.
+    /// Number of steps by which outcomes reach a policy late.
     pub staleness_steps: u32,
     tables: Tables,
     scale_target: f64,
     scale_draft: f64,
     noise_cv: f64,
     luck: Luck,
-    /// The other machine on which cost tables were profiled.
+    /// Costs (draft, target) of another machine, if cost tables were profiled there; `None` for the true costs.
     elsewhere: Option<(Box<dyn LatencyModel>, Box<dyn LatencyModel>)>,
 }
 
@@ -51,8 +51,8 @@ impl Believed {
         })
     }
 
-    /// What policies may time before serving starts, on a machine with these true costs that counts context as
-    /// `reads` says.
+    /// The passes that policies may time before serving starts. `draft` and `target` are the machine's true costs;
+    /// `reads` says how its verify pass counts context.
     pub fn profile<'a>(
         &'a self,
         draft: &'a dyn LatencyModel,
@@ -75,7 +75,7 @@ pub struct Profile<'a> {
 
 impl Profile<'_> {
     fn time(&self, of: &dyn LatencyModel, shape: PassShape, scale: f64, model: u64) -> f64 {
-        // One error for each table entry: the same pass timed twice is wrong in the same way.
+        // One error per table entry: a pass that is timed twice has the same error both times.
         let key = shape.batched << 32 ^ shape.context;
         of.pass(shape).as_s() * scale * error(self.believed.noise_cv, self.believed.luck.narrow(model).bits(key))
     }
@@ -104,7 +104,7 @@ impl PassTimes for Profile<'_> {
     }
 }
 
-/// Scaled coefficients, each with an error of its own.
+/// The coefficients times `scale`, each times a random factor of its own with coefficient of variation `cv`.
 fn wrong(c: Coefficients, scale: f64, cv: f64, seed: u64, model: u64) -> Coefficients {
     let luck = Luck::new(seed, Stream::Belief, 1 + model);
     let of = |value: f64, which: u64| value * scale * error(cv, luck.bits(which));
@@ -121,7 +121,7 @@ fn error(cv: f64, key: u64) -> f64 {
     law.sample(&mut Draws::new(key, Stream::Belief, 0))
 }
 
-/// Given coefficients, or the linear fit to the truth.
+/// The `given` coefficients; `None` fits a line to the true costs and adds a note if the fit is bad.
 fn believe(
     given: Option<Coefficients>,
     truth: &dyn LatencyModel,
@@ -135,8 +135,8 @@ fn believe(
         .map_err(|e| Problem::failed(format!("no linear belief fits the {model}'s true costs: {e}")))?;
     if !fit.trusted {
         notes.push(format!(
-            "the policies' linear belief fits the {model}'s true cost badly: {}; they decide by it as they would on such a \
-             machine, and belief.{model} = {{ alpha_s, gamma_s, delta_s }} gives them another",
+            "the policies' linear belief fits the {model}'s true cost badly: {}; they decide by this belief, as they would on \
+            such a machine; belief.{model} = {{ alpha_s, gamma_s, delta_s }} gives them another",
             fit.reasons.join("; ")
         ));
     }
@@ -166,10 +166,9 @@ mod tests {
         assert_eq!(noisy, wrong(c, 1.0, 0.3, 1, 0));
     }
 
-    /// A pass that is timed before the run counts context as the machine does; a believed pass counts it as the line
-    /// does.
+    /// A timed pass counts context as the machine does; a pass of the linear belief counts it as the belief says.
     #[test]
-    fn passes_are_asked_for_in_the_counting_of_whoever_answers() {
+    fn timed_and_believed_passes_count_context_each_in_their_own_way() {
         let linear = "{ linear = { alpha_s = 1e-6, gamma_s = 1e-5, delta_s = 1e-3 } }";
         let text = format!("target = {linear}\ndraft = {linear}\ncontext_reads = \"once\"");
         let hardware: Hardware = toml::from_str(&text).unwrap();

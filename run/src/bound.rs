@@ -1,18 +1,18 @@
 //! Chooses the autoregressive run that a TPOT bound is scaled from, where settings are swept.
 //!
-//! A bound is a promise that does not change with the load: one load's run gives the bound of all loads. Scaled from
-//! each load's own run, as in the AdaSpec paper, the bound would grow with the queue, and autoregressive would attain
-//! 90 % at every load.
+//! A bound should not change with the load, so the run at one load gives the bound of all loads. If each load's own run
+//! gave its bound, as in the AdaSpec paper, the bound would grow with the queue, and autoregressive would attain 90 %
+//! at every load.
 
 use crate::plan::{Plan, choice, picks};
 use foretoken_spec::document::{Choice, Path};
 use foretoken_spec::experiment::Reference;
 use foretoken_spec::problem::{Result, nearest};
 
-/// Checks that every value that `slo.reference` names is one that a sweep takes.
+/// Checks that a sweep takes every value that `slo.reference` names.
 ///
 /// # Errors
-/// A value is not; the error points at its place in the file.
+/// No sweep takes a value; the error points at its place in the file.
 pub fn check(plan: &Plan) -> Result<()> {
     for variant in &plan.variants {
         let Some(Reference::At(at)) = &variant.experiment.slo.reference else { continue };
@@ -38,8 +38,8 @@ pub fn check(plan: &Plan) -> Result<()> {
 }
 
 impl Plan {
-    /// The variant whose autoregressive run gives the TPOT bound of `variant`, for each seed its own; `None` when no
-    /// bound is scaled.
+    /// The variant whose autoregressive run, with the same seed, gives the TPOT bound of `variant`; `None` if no bound
+    /// is scaled.
     pub fn bound_from(&self, variant: usize) -> Option<usize> {
         let own = &self.variants[variant];
         own.experiment.slo.adaspec_scale?;
@@ -54,11 +54,11 @@ impl Plan {
             _ => self.lowest(c),
         });
         let wanted: Vec<&Choice> = wanted.collect();
-        // Sweeps make all combinations, so there is one.
+        // Sweeps make all combinations, so a variant has these values.
         self.variants.iter().position(|v| v.choices.iter().eq(wanted.iter().copied()))
     }
 
-    /// The lowest value of a swept load; for any other setting its own value.
+    /// The lowest value of the sweep of `own` if it sweeps the load; otherwise `own`.
     fn lowest<'a>(&'a self, own: &'a Choice) -> &'a Choice {
         let numbers = || values(self, &own.path).map(|c| c.number.filter(|n| n.is_finite()));
         if !is_load(&own.path) || numbers().any(|n| n.is_none()) {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn other_settings_keep_their_own() {
+    fn settings_other_than_the_load_keep_their_value() {
         let all = origins(&[RATES, SEQS]);
         assert_eq!(all.len(), 6);
         let plan = plan(&[RATES, SEQS]).unwrap();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_run_is_refused() {
+    fn a_reference_to_a_value_that_no_sweep_takes_is_refused() {
         let refused = |reference: &str| {
             let Err(problem) = plan(&[RATES, &format!("slo.reference={reference}")]) else { panic!("{reference}") };
             format!("{} {}", problem.message(), problem.help_text())

@@ -13,7 +13,7 @@ use serde::Serialize;
 /// Everything the table and `--format json` show.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// How much of a live run it is, where that is not all.
+    /// Which part of a live run the numbers cover; absent if they cover all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partial: Option<String>,
     /// The experiment's name.
@@ -24,15 +24,15 @@ pub struct Comparison {
     pub version: String,
     /// The seeds, one replication each.
     pub seeds: Vec<u64>,
-    /// One a combination of swept values.
+    /// One result per combination of swept values.
     pub variants: Vec<VariantResult>,
-    /// What policies and engine want the user to know.
+    /// Warnings of policies and of the engine.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Settings that did nothing; absent when none is known of.
+    /// Settings that did nothing; absent if none is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings: Option<Inert>,
-    /// What a paper says of it, and what came out.
+    /// Claims of a paper beside the measured values; absent for an experiment without claims.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paper: Option<PaperReport>,
 }
@@ -40,7 +40,7 @@ pub struct Comparison {
 /// The policies under one combination of swept values.
 #[derive(Clone, Debug, Serialize)]
 pub struct VariantResult {
-    /// What was chosen.
+    /// The swept values.
     pub sweep: Vec<Choice>,
     /// Requests that arrived, over all seeds.
     pub requests: u64,
@@ -48,56 +48,56 @@ pub struct VariantResult {
     pub requests_by_seed: Vec<u64>,
     /// The bounds of each seed.
     pub slo: Vec<Slo>,
-    /// Where a TPOT bound that is scaled from an autoregressive run comes from.
+    /// The autoregressive run that the TPOT bound is scaled from; absent if it is not scaled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slo_scaled_from: Option<ScaledFrom>,
     /// KV blocks that requests can use without a drafter.
     pub kv_blocks_plain: u32,
-    /// KV blocks that requests can use with one, when it takes a share of the pool.
+    /// KV blocks that requests can use with a drafter; absent if they are as many as without.
     pub kv_blocks_drafting: Option<u32>,
-    /// Blocks of the draft's own pool, when it has one.
+    /// Blocks of the draft's own KV pool; absent if it has none.
     pub kv_blocks_draft_pool: Option<u32>,
-    /// One a policy, in the order of the experiment.
+    /// One result per policy, in the order of the experiment.
     pub policies: Vec<PolicyResult>,
 }
 
 /// The autoregressive run that a TPOT bound is scaled from.
 #[derive(Clone, Debug, Serialize)]
 pub struct ScaledFrom {
-    /// Its swept values.
+    /// The swept values of the autoregressive run.
     pub sweep: Vec<Choice>,
-    /// Bound over its P90 TPOT.
+    /// The bound divided by that run's P90 TPOT.
     pub scale: f64,
-    /// Seeds in which it was overloaded: there the bound is no promise but a measure of the queue.
+    /// Seeds in which that run was overloaded: there the bound measures the length of the queue.
     pub overloaded_seeds: Vec<u64>,
 }
 
 /// A policy that fell behind its arrivals in some seeds: the queue grew while requests came. Means over those seeds.
 #[derive(Clone, Debug, Serialize)]
 pub struct FellBehind {
-    /// The seeds.
+    /// The seeds in which the policy fell behind.
     pub seeds: Vec<u64>,
-    /// Requests a second that came.
+    /// Requests that arrived, a second.
     pub offered_req_s: f64,
-    /// Requests a second that finished while they came.
+    /// Requests that finished while others arrived, a second.
     pub completed_req_s: f64,
-    /// Requests waiting when the last one came.
+    /// Requests waiting when the last one arrived.
     pub waiting_at_end: f64,
 }
 
-/// A policy's numbers: means over seeds. What does not exist (no request drafted, no bound) is absent.
+/// A policy's numbers, means over seeds. A number that does not exist (no request drafted, no bound) is absent.
 #[derive(Clone, Debug, Serialize)]
 pub struct PolicyResult {
-    /// Its label.
+    /// The policy's label.
     pub policy: String,
-    /// Added as the yardstick, not asked for.
+    /// Was it added as the baseline, without being asked for?
     pub implied: bool,
-    /// Does it see what no server sees?
+    /// Does it see which drafts will be accepted, which no server can?
     pub sees_hidden_truth: bool,
-    /// Does it stop speculating where a step would be over the bound? For the legend.
+    /// Does it stop speculating in a step that would exceed the TPOT bound? The legend explains it.
     #[serde(skip)]
     pub stops_for_slo: bool,
-    /// Did the queue grow while requests came? Then latencies grow with the length of the run.
+    /// The overload, if the queue grew while requests arrived: then latencies grow with the length of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overload: Option<FellBehind>,
     /// Was autoregressive overloaded in some seed? Then the speedup grows with the length of the run.
@@ -114,13 +114,13 @@ pub struct PolicyResult {
     pub drafts_trees: bool,
     /// Does it stop speculating for a TPOT bound that another load sets?
     pub stops_for_a_bound_of_another_load: bool,
-    /// Time to first token, seconds.
+    /// Mean time to first token, seconds.
     pub ttft_mean_s: Option<Interval>,
-    /// Time per output token, seconds.
+    /// Median time per output token, seconds.
     pub tpot_p50_s: Option<Interval>,
-    /// Time per output token, seconds.
+    /// 90th percentile of the time per output token, seconds.
     pub tpot_p90_s: Option<Interval>,
-    /// Time per output token, seconds.
+    /// 99th percentile of the time per output token, seconds.
     pub tpot_p99_s: Option<Interval>,
     /// Share of requests that met every bound.
     pub slo_attainment: Option<Interval>,
@@ -145,7 +145,7 @@ pub struct PolicyResult {
 }
 
 impl Comparison {
-    /// Of all cells of a plan in its order, with the KV blocks each could use.
+    /// Compares all cells of a plan, given in its order with the number of KV blocks that each could use.
     pub fn of(plan: &Plan, cells: &[Cell], usable_blocks: &[u32]) -> Comparison {
         let size = plan.seeds.len() * plan.policies.len();
         let variants = plan.variants.iter().zip(cells.chunks(size)).zip(usable_blocks.chunks(size));
@@ -242,12 +242,13 @@ fn fell_behind(cells: &[&Cell]) -> Option<FellBehind> {
     })
 }
 
-/// The interval over seeds; absent when any seed lacks the value, because a mean over fewer seeds is another number.
+/// The mean and interval over seeds; `None` if a seed lacks the value, because a mean over fewer seeds cannot be
+/// compared.
 fn over_seeds(values: impl Iterator<Item = Option<f64>>) -> Option<Interval> {
     values.collect::<Option<Vec<f64>>>().and_then(|v| Interval::of(&v))
 }
 
-/// The same of ratios of two runs of a seed.
+/// The mean and interval over seeds of ratios between two runs of one seed; `None` if a seed lacks the ratio.
 fn ratio_over_seeds(values: impl Iterator<Item = Option<f64>>) -> Option<RatioInterval> {
     values.collect::<Option<Vec<f64>>>().and_then(|v| RatioInterval::of(&v))
 }
@@ -257,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_seed_leaves_no_mean() {
+    fn there_is_no_mean_if_a_seed_lacks_the_value() {
         assert_eq!(over_seeds([Some(1.0), Some(3.0)].into_iter()).map(|i| i.mean), Some(2.0));
         assert_eq!(over_seeds([Some(1.0), None].into_iter()), None);
     }

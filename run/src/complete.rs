@@ -1,4 +1,4 @@
-//! From a plan to a folder with complete results, whatever the folder already holds of them.
+//! Runs a plan into a folder with complete results; continues with results that the folder already holds.
 
 use crate::cells::{Assembled, Folder, Mode, Speed, assemble, run_cells};
 use crate::inert::{self, Check, Inert};
@@ -14,42 +14,42 @@ pub const REPORT_TEXT: &str = "report.txt";
 /// File of the comparison as JSON.
 pub const REPORT_JSON: &str = "report.json";
 
-/// How results are made.
+/// Options for making results.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
     /// What to do with a folder that is not empty.
     pub mode: Mode,
     /// Are figures and the page drawn?
     pub figures: bool,
-    /// Which settings are tried for having no effect.
+    /// Which settings are tested for having no effect.
     pub check_settings: Check,
 }
 
-/// Results of this call.
+/// The results that this call made.
 pub struct Made {
-    /// Tables and comparison.
+    /// The comparison, and the numbers of each cell.
     pub results: Assembled,
     /// Notes on settings that did nothing.
     pub notes: Vec<String>,
-    /// Speed of the simulator.
+    /// The simulator's speed.
     pub speed: Speed,
 }
 
-/// What a folder holds after [`complete`].
+/// The outcome of [`complete`].
 pub struct Complete {
-    /// The folder.
+    /// The folder, which holds complete results.
     pub folder: Folder,
-    /// Results of this call; absent when the folder was complete before.
+    /// Results that this call made; `None` if the folder was complete before.
     pub made: Option<Made>,
-    /// Path of the page, if this call drew it.
+    /// Path of the page; `None` if this call did not make it.
     pub page: Option<PathBuf>,
 }
 
-/// Makes the folder at `path` hold the complete results of a plan, on the threads of `pool`. After
-/// [`interrupt::listen`], Ctrl-C ends it in order and keeps finished cells.
+/// Runs a plan into the folder at `path`, on the threads of `pool`, until the folder has complete results. After
+/// [`interrupt::listen`], Ctrl-C ends the run in order and keeps finished cells.
 ///
 /// # Errors
-/// The experiment is wrong (found before anything runs), a cell cannot be run or kept, or the run is interrupted.
+/// The experiment is wrong (found before anything runs), a cell cannot be run or stored, or the run is interrupted.
 pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool) -> Result<Complete> {
     let (folder, complete) = Folder::open(path, plan, how.mode)?;
     if complete {
@@ -74,11 +74,11 @@ pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool) -> Resu
     Ok(Complete { folder, made: Some(Made { results, notes, speed }), page })
 }
 
-/// From finished cells to tables, figures and the comparison: everything but the manifest and the page. Returns notes
-/// on settings that did nothing, too.
+/// Makes tables, figures and the comparison from finished cells: everything but the manifest and the page. Also returns
+/// notes on settings that did nothing.
 ///
 /// # Errors
-/// A cell is gone, a file cannot be written, or the run is interrupted.
+/// A cell's file is missing, a file cannot be written, or the run is interrupted.
 pub fn put_together(plan: &Plan, folder: &Folder, how: How, pool: &ThreadPool) -> Result<(Assembled, Vec<String>)> {
     let mut results = assemble(plan, folder, how.figures)?;
     let watch = interrupt::watch();
@@ -92,7 +92,7 @@ pub fn put_together(plan: &Plan, folder: &Folder, how: How, pool: &ThreadPool) -
     Ok((results, notes))
 }
 
-/// Writes the comparison beside the tables.
+/// Writes the comparison beside the tables, as text and as JSON.
 ///
 /// # Errors
 /// A file cannot be written.

@@ -1,14 +1,14 @@
-//! Confines a panic to its run: one policy's mistake fails one cell.
+//! Turns a panic in a run into an error, so that one policy's mistake fails one cell and not the program.
 
 use foretoken_spec::problem::{Problem, Result};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The error of a policy from outside, thrown with [`std::panic::resume_unwind`] because hooks return no errors.
+/// The error of a policy written in Python, thrown with [`std::panic::resume_unwind`] because hooks return no errors.
 pub struct Raised {
-    /// What went wrong: a traceback.
+    /// The error's traceback.
     pub what: String,
-    /// What to do about it.
+    /// A hint on how to mend it.
     pub help: String,
 }
 
@@ -17,7 +17,7 @@ pub struct Raised {
 /// # Errors
 /// The policy panicked.
 pub fn guarded<T>(policy: &str, run: impl FnOnce() -> T) -> Result<T> {
-    // A run owns everything it changes, so nothing half done is left.
+    // A run owns everything that it changes, so an aborted run leaves no half-changed state.
     catch_unwind(AssertUnwindSafe(run)).map_err(|thrown| problem(policy, &*thrown))
 }
 
@@ -37,7 +37,7 @@ mod tests {
     use std::panic::resume_unwind;
 
     #[test]
-    fn what_is_thrown_is_an_error() {
+    fn a_panic_becomes_an_error() {
         assert_eq!(guarded("p", || 3).unwrap(), 3);
         let thrown = |what: Box<dyn Any + Send>| guarded::<()>("p", || resume_unwind(what)).unwrap_err();
         let problem = thrown(Box::new(Raised { what: "line 3: no".into(), help: "mend it".into() }));

@@ -1,5 +1,5 @@
-//! Ctrl-C and SIGTERM, the same for every command: it says "interrupted", exits with 130 and leaves no half-written
-//! file.
+//! Handles Ctrl-C and SIGTERM for every command: the command prints "interrupted", exits with 130 and leaves no
+//! half-written file.
 //!
 //! Work that can stop in order is [watched](watch): a first signal sets the flag that it looks at, a second one ends
 //! the program. Everywhere else the first one does.

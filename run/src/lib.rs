@@ -1,7 +1,7 @@
-//! Runs experiments: from a file to a plan ([`plan`]), one setting of it on the simulator ([`setting`]), all cells,
-//! in parallel and resumable ([`cells`]), their comparison ([`compare`]), and everything in a folder ([`complete`]).
-//! The program `foretoken` prints the results; any other program can run an experiment too
-//! (`examples/quickstart.rs`).
+//! Runs experiments. A file becomes a plan ([`plan`]). One setting of the plan runs on the simulator ([`setting`]). All
+//! cells run in parallel and can be resumed ([`cells`]). Their results are compared ([`compare`]), and everything is
+//! written into a folder ([`complete`]). The program `foretoken` prints the results. Other programs can run an
+//! experiment too (`examples/quickstart.rs`).
 
 /// Prints progress and diagnostics on stderr. Characters that could steer a terminal are escaped.
 macro_rules! eprintln {

@@ -1,4 +1,4 @@
-//! From a file and `--set` arguments to a [`Plan`].
+//! Makes a [`Plan`] from an experiment file and `--set` arguments.
 
 use crate::plan::{Derived, Entrant, Plan, Variant, path_from, put_order};
 use crate::profiled::{self, Filled};
@@ -43,7 +43,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The plan with `oracle-goodput`, which regret is measured to, added unless it is there.
+    /// The plan with the policy `oracle-goodput`, which regret is measured against; added if it is missing.
     pub fn with_regret(self) -> Result<Plan> {
         if self.policies.iter().any(|e| matches!(e.spec, PolicySpec::OracleGoodput(_))) {
             return Ok(self);
@@ -90,7 +90,8 @@ impl Plan {
         Plan::build(document, &self.folder, true, self.inputs.clone())
     }
 
-    /// `inputs`: digests of files that are known already.
+    /// Makes a plan. `with_files`: resolve paths and compute digests of input files? `inputs`: digests that are known
+    /// already.
     fn build(
         mut document: Document,
         folder: &FilePath,
@@ -150,7 +151,7 @@ impl Plan {
                 variant.filled.check_policy(&whole, i, policy)?;
             }
             if variant.filled.only.as_ref().is_some_and(|only| !only.contains(&0)) {
-                // The yardstick cannot be predicted: there is none.
+                // The profile cannot predict autoregressive decoding, so there is no baseline.
                 policies.retain(|p| !p.implied);
                 baseline = 0;
                 if variant.experiment.slo.adaspec_scale.is_some() {
@@ -181,7 +182,7 @@ impl Plan {
     }
 }
 
-/// Reads an experiment file and applies overrides; what it says is not checked yet.
+/// Reads an experiment file and applies overrides. Does not check the settings.
 ///
 /// # Errors
 /// The file cannot be read, is not TOML, or an override is not `path=value`.
@@ -197,7 +198,7 @@ pub fn read_document(file: &FilePath, sets: &[String]) -> Result<Document> {
     parse_document(&file.display().to_string(), &text, sets)
 }
 
-/// [`read_document`] of a text known to the user as `name`.
+/// [`read_document`] for a text; errors call it `name`.
 ///
 /// # Errors
 /// As [`read_document`].
@@ -284,8 +285,8 @@ fn resolve(
     Ok(value)
 }
 
-/// The file a path in the experiment means: `${NAME}` is replaced by the environment variable. A relative path starts
-/// at the experiment's folder.
+/// Replaces `${NAME}` in a path of the experiment by the environment variable. A relative path starts at the
+/// experiment's folder.
 fn locate(document: &Document, given: &str) -> Result<PathBuf> {
     if given.is_empty() {
         let problem = document.point(Problem::bad_input("the path is empty"), document.span_of_string(given));
@@ -324,7 +325,7 @@ fn digest_file(document: &Document, given: &str, path: &FilePath) -> Result<Stri
     Ok(hasher.finalize().to_hex().to_string())
 }
 
-/// Is it the plain engine, without a drafter?
+/// Is the policy autoregressive decoding, without a drafter?
 pub(crate) fn is_autoregressive(policy: &PolicySpec) -> bool {
     policy.name() == "autoregressive"
 }
@@ -347,7 +348,7 @@ mod tests {
         FilePath::new(env!("CARGO_MANIFEST_DIR")).join("../experiments").join(name)
     }
 
-    /// The experiment that is written beside the results gives the same plan again.
+    /// The experiment that is written beside the results gives an equal plan when it is read.
     #[test]
     fn resolving_is_idempotent() {
         for name in ["quickstart.toml", "bench-poisson.toml", "bench-poisson-fixed4.toml"] {
@@ -372,7 +373,7 @@ mod tests {
         }
     }
 
-    /// Of two sweeps, the first in the text varies slowest, also when the text is written anew in alphabetical order.
+    /// Of two sweeps, the first in the text varies slowest, also after the text is rewritten in alphabetical order.
     #[test]
     fn variants_keep_their_order() {
         let text = r#"name = "two"
@@ -417,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn the_baseline_is_added_only_when_nobody_asked_for_it() {
+    fn the_baseline_is_added_only_if_the_experiment_lacks_it() {
         let plan = Plan::load(&shipped("quickstart.toml"), &[]).unwrap();
         assert_eq!(plan.baseline, 0);
         assert!(plan.policies.iter().all(|p| !p.implied));

@@ -22,7 +22,7 @@ pub fn cores() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
 }
 
-/// More cores than any machine has.
+/// The most threads that are started; more than any machine has cores.
 const MOST_THREADS: usize = 1024;
 
 /// Number of threads: `wanted`, or one per core; never more than `pieces`.

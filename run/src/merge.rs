@@ -1,4 +1,5 @@
-//! The shards of a run, put together: what is there, what is missing, and the folder that one machine would have made.
+//! Merges the shards of a run: lists finished and missing cells, and makes the results that one machine would have
+//! made.
 
 use crate::cells::{
     EXPERIMENT, Failure, Failures, Folder, Manifest, Marks, Shard, Speed, Store, Timing, comparison, ids, key,
@@ -12,42 +13,42 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
 
-/// How far a run is that several machines share.
+/// The progress of a run that several machines share.
 #[derive(Debug, Serialize)]
 pub struct State {
-    /// Cells of the plan.
+    /// Number of cells of the plan.
     pub cells: usize,
-    /// Its shards, in order.
+    /// The shards, in order.
     pub shards: Vec<Part>,
     /// The cells that failed, in the order of the plan.
     pub failures: Vec<Failure>,
-    /// The cells whose files are damaged, or gone from a shard that had finished them, in the order of the plan.
+    /// The cells whose files are damaged, or missing in a shard that had finished them, in the order of the plan.
     pub damaged: Vec<Damaged>,
-    /// The commands that run what is missing, one a shard.
+    /// The commands that run the missing cells, one per shard.
     pub commands: Vec<String>,
 }
 
-/// A cell whose file is not what was written.
+/// A cell whose file is damaged or missing.
 #[derive(Debug, Serialize)]
 pub struct Damaged {
     /// Policy, swept values and seed.
     pub cell: String,
-    /// Its file, and what is wrong with it.
+    /// The file's path and the damage.
     pub what: String,
 }
 
-/// How far one shard is.
+/// The progress of one shard.
 #[derive(Debug, Serialize)]
 pub struct Part {
-    /// Which one.
+    /// The shard, as `I/N`.
     pub shard: String,
-    /// Did it begin?
+    /// Did the shard begin?
     pub begun: bool,
-    /// Its cells.
+    /// Number of the shard's cells.
     pub cells: usize,
-    /// Those that are finished.
+    /// Number of finished cells.
     pub finished: usize,
-    /// Those that failed.
+    /// Number of failed cells.
     pub failed: usize,
 }
 
@@ -90,12 +91,12 @@ impl State {
         Ok(state)
     }
 
-    /// Is nothing missing?
+    /// Are all cells finished?
     pub fn is_complete(&self) -> bool {
         self.shards.iter().all(|part| part.finished == part.cells)
     }
 
-    /// All of it as a table, and what went wrong.
+    /// The progress as text: a table of shards, failed and damaged cells, and the commands that finish the run.
     pub fn in_words(&self) -> String {
         let mut table = comfy_table::Table::new();
         table.load_style(comfy_table::presets::NOTHING);
@@ -127,7 +128,7 @@ impl State {
         text
     }
 
-    /// What to do about what is missing.
+    /// The error for an incomplete run, with a hint.
     fn problem(&self) -> Box<Problem> {
         let unfinished = self.shards.iter().map(|p| p.cells - p.finished).sum::<usize>();
         let of_these = match self.damaged.as_slice() {
@@ -143,8 +144,8 @@ impl State {
 }
 
 impl Part {
-    /// The command that runs what is missing of the shard. The folder keeps the experiment that the first shard was
-    /// given.
+    /// The command that runs the shard's missing cells. It reads the experiment that the first shard left in the
+    /// folder.
     fn command(&self, folder: &Folder) -> String {
         let again = if self.failed > 0 { " --retry-failed" } else { "" };
         let (experiment, to) = (folder.shards().join(EXPERIMENT), folder.path());
@@ -153,7 +154,7 @@ impl Part {
     }
 }
 
-/// A path as a shell takes it.
+/// A path quoted for a shell, if it needs quotes.
 fn quoted(path: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
     if !path.is_empty() && path.chars().all(plain) {
@@ -165,30 +166,30 @@ fn quoted(path: &str) -> String {
 
 const FEW: usize = 8;
 
-/// How far the shards in a folder are.
+/// The progress of the shards in a folder.
 ///
 /// # Errors
-/// The folder holds none; they do not belong together.
+/// The folder holds no shards, or shards of different runs.
 pub fn state(path: &Path) -> Result<State> {
     let (folder, manifest) = shared(path)?;
-    // What is listed needs no traces.
+    // The list needs the plan without its traces, which may be missing here.
     State::of(&Plan::of_results(folder.path())?, &folder, &manifest)
 }
 
-/// What came of a merge.
+/// The outcome of a merge.
 pub enum Merged {
     /// The folder is complete.
     Complete(Box<Complete>),
-    /// Something is missing, or failed.
+    /// Cells are missing or failed; the error says what to do.
     Missing(State, Box<Problem>),
 }
 
-/// Makes a folder of shards hold the complete results, as one machine would have made them: but for the manifest's
-/// timing, which is the sum of the shards' work and the time of the longest one.
+/// Makes the complete results of a folder of shards, equal to those that one machine would have made. Only the
+/// manifest's timing differs: it has the sum of the shards' engine times and the wall time of the longest one.
 ///
 /// # Errors
-/// The folder holds no shards; they do not belong together; another merge is at work; a trace that the experiment
-/// reads is gone or changed; something cannot be written.
+/// The folder holds no shards, or shards of different runs; another merge is running; a trace is missing or changed; a
+/// file cannot be written.
 pub fn merge(path: &Path, how: impl FnOnce(&Plan) -> How, pool: &ThreadPool) -> Result<Merged> {
     if Manifest::read(path)?.complete {
         let folder = Folder::at(path.to_path_buf());
@@ -231,7 +232,7 @@ fn timing(marks: &Marks) -> Result<Timing> {
     })
 }
 
-/// A folder that shards share.
+/// Opens a folder that shards share and checks its manifest.
 fn shared(path: &Path) -> Result<(Folder, Manifest)> {
     let manifest = Manifest::read(path)?;
     manifest.check(path, [EXPERIMENT])?;
@@ -248,11 +249,12 @@ fn shared(path: &Path) -> Result<(Folder, Manifest)> {
     Ok((folder, manifest))
 }
 
-/// Runs one shard of a plan in a folder that others share.
+/// Runs one shard of a plan in the folder at `path`. `goes_on`: continue a shard that was begun before. `again`: run
+/// cells again that failed before.
 ///
 /// # Errors
-/// What is wrong with the folder or the shard; an interrupt; what is finished cannot be kept. Cells that failed are
-/// an error once all others are finished.
+/// The folder or the shard is not usable; the run is interrupted; a cell cannot be stored; or cells failed, which is
+/// reported after all others are finished.
 pub fn run_shard(plan: &Plan, path: &Path, shard: Shard, goes_on: bool, again: bool, pool: &ThreadPool) -> Result<Ran> {
     let (folder, complete) = Folder::join(path.to_path_buf(), plan)?;
     if complete {
@@ -280,15 +282,15 @@ pub fn run_shard(plan: &Plan, path: &Path, shard: Shard, goes_on: bool, again: b
         .help(format!("{help}; the others are finished, and --resume --retry-failed tries these again")))
 }
 
-/// What became of a shard.
+/// The outcome of running a shard.
 pub enum Ran {
-    /// It was complete before.
+    /// The shard was complete before this call.
     Before,
-    /// It is complete now.
+    /// This call completed the shard.
     Now {
-        /// Its cells.
+        /// Number of the shard's cells.
         cells: usize,
-        /// How fast the simulator was.
+        /// The simulator's speed.
         speed: Speed,
     },
 }

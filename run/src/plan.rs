@@ -1,4 +1,4 @@
-//! Everything that will run, checked: the experiment, its swept values, its policies. [`crate::load`] makes it.
+//! The plan of an experiment: everything that will run, checked. [`crate::load`] makes it.
 
 use crate::profiled::Filled;
 use foretoken_policies::PolicySpec;
@@ -137,13 +137,13 @@ impl Plan {
         }
     }
 
-    /// Which of its profiles are not what was measured or calibrated, each once: what every result that is made with
-    /// them says.
+    /// One sentence per profile that was edited after it was measured or calibrated. Every result that is made with
+    /// such a profile repeats the sentence.
     pub fn edited(&self) -> BTreeSet<&str> {
         self.variants.iter().filter_map(|v| v.filled.changed.as_deref()).collect()
     }
 
-    /// What its profiles warn of, each once: first that they were edited.
+    /// The warnings of the plan's profiles, each once; warnings about edited profiles come first.
     pub fn warnings(&self) -> Vec<&str> {
         let others: BTreeSet<&str> = self.variants.iter().filter_map(|v| v.filled.warning.as_deref()).collect();
         self.edited().into_iter().chain(others).collect()
@@ -156,10 +156,12 @@ impl Plan {
         value
     }
 
-    /// Keeps what a server runs: the one policy that was asked for, without the baseline that simulations add.
+    /// Reduces the plan to what a server can run: the one policy of the experiment, without the baseline that
+    /// simulations add.
     ///
     /// # Errors
-    /// There are several policies, or a bound is scaled from a run that no server makes.
+    /// There are several policies, the policy is an oracle, or a bound is scaled from an autoregressive run, which the
+    /// server does not make.
     pub fn observed(&mut self) -> Result<()> {
         let at = |path: &str, message: &str| self.document.problem_at(&Path::of(path), message.to_owned());
         if self.policies.iter().filter(|p| !p.implied).count() != 1 {
@@ -186,8 +188,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Keeps what the first `cells` cells can fill: whole variants, or whole seeds of the first variant, or its first
-    /// policies. False when nothing remains.
+    /// Reduces the plan to the part that the first `cells` cells fill: whole variants, else whole seeds of the first
+    /// variant, else its first policies. Returns false if nothing remains.
     pub fn shorten(&mut self, cells: usize) -> bool {
         let (policies, seeds) = (self.policies.len(), self.seeds.len());
         let (variants, rows) = (cells / (policies * seeds), cells / policies);
@@ -210,7 +212,7 @@ impl Plan {
         self.baseline = 0;
     }
 
-    /// The default results folder; `prefix` tells other kinds of folder from runs.
+    /// The default results folder; `prefix` marks folders of other commands than `run`.
     pub fn usual_folder(&self, prefix: &str) -> PathBuf {
         let name = self.name.strip_prefix(prefix).unwrap_or(&self.name);
         PathBuf::from("results").join(format!("{prefix}{name}-{}", &self.digest()[..8]))
@@ -253,7 +255,7 @@ fn rename_strings(value: &mut toml::Value, rename: &dyn Fn(&str) -> Option<Strin
     }
 }
 
-/// The relative path from a folder to a file, both existing; the file's full path when there is none (another drive).
+/// The relative path from a folder to a file, which both exist; the file's full path if there is none (another drive).
 pub(crate) fn path_from(folder: &FilePath, file: &FilePath) -> String {
     let real = |path: &FilePath| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let (folder, file) = (real(folder), real(file));

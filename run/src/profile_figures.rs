@@ -1,9 +1,9 @@
-//! The figures of a profile.
+//! Makes the figures of a profile.
 
 use foretoken_profiler::{Measurement, Profile, Region, Role, Truth};
 use foretoken_report::{Figure, Profiled, ProfiledFit, ProfiledPass, profile_figures};
 
-/// Predicted against measured times, and residuals, for both fits of both models.
+/// Figures of predicted against measured times, and of residuals, for the linear fit and the table of both models.
 pub fn figures(profile: &Profile) -> Vec<Figure> {
     let fits = [(Truth::Linear, "linear fit"), (Truth::Table, "table")];
     let of = |role: Role| fits.map(|(truth, name)| fit(profile, role, truth, name));

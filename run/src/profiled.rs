@@ -1,8 +1,8 @@
-//! `hardware.profile = "FILE.toml"`: true costs, and what policies believe of them, from a measured profile.
+//! `hardware.profile = "FILE.toml"`: the true costs, and the policies' belief about them, from a profile.
 //!
-//! The profile is put into the document's tree before the experiment is read, so that everything behind it knows
-//! latency models and coefficients only. What it filled in is taken out again where the experiment is written beside
-//! its results.
+//! The profile's values are put into the document before the experiment is read, so that the rest of the program sees
+//! ordinary latency models and coefficients. They are taken out again when the experiment is written beside its
+//! results.
 
 use foretoken_policies::PolicySpec;
 use foretoken_profiler::{Calibrated, Profile, ProfileError, Range, Role, Truth};
@@ -16,29 +16,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The keys of an experiment that a profile filled in.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filled {
-    /// Paths of values that are not the file's own.
+    /// Paths of the values that the profile filled in.
     pub keys: Vec<Path>,
-    /// What was measured reaches so far: (target, draft).
+    /// The largest passes that were measured, for (target, draft); `None` without a profile.
     pub ranges: Option<(Range, Range)>,
-    /// What users of the profile must know.
+    /// A warning to users of the profile.
     pub warning: Option<String>,
-    /// Why it may not be what was measured: it was edited, or nothing tells whether it was.
+    /// Why the profile may not be what was measured: it was edited, or it has no seal.
     pub changed: Option<String>,
-    /// The only draft lengths that can be predicted with it. `None`: any.
+    /// The only draft lengths that the profile can predict; `None` if it can predict all.
     pub only: Option<Vec<u32>>,
-    /// Is it calibrated to runs, so that the experiment around it describes a server?
+    /// Is the profile calibrated to observed runs? Then the experiment that names it describes a server.
     pub calibrated: bool,
 }
 
 const PROFILE: &str = "hardware.profile";
 
-/// The profile that the experiment names, as it names it.
+/// The path of the profile as the experiment gives it; `None` without a profile.
 pub fn named(document: &Document) -> Option<String> {
     document.text_at(&Path::of(PROFILE))
 }
 
-/// Puts the profile in `file`, which the experiment calls `given`, into the document. Nothing where the document
-/// names none.
+/// Puts the values of the profile in `file`, which the experiment calls `given`, into the document.
 pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Filled> {
     let at = Path::of(PROFILE);
     let text = foretoken_spec::text::read(file).map_err(|e| {
@@ -72,13 +71,13 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
     for (role, (truth, belief_is)) in Role::BOTH.into_iter().zip(&costs.models) {
         put(document, Path::of("hardware").key(role.name()), &as_toml(truth)?)?;
         let belief = Path::of("belief").key(role.name());
-        // A belief that is given, or fitted to another machine, is the user's.
+        // A belief that the experiment gives, or that is fitted to another machine, stays.
         if document.get(&belief).is_none() && document.get(&Path::of("belief.fitted_to")).is_none() {
             put(document, belief, &as_toml(belief_is)?)?;
             line_is_ours |= role == Role::Target;
         }
     }
-    // The target's line is only good with the counting it was fitted with, whatever the truth counts.
+    // The target's linear belief must count context as its fit did, even if the true costs count it otherwise.
     let reads = Path::of("belief.context_reads");
     if line_is_ours && document.get(&reads).is_none() {
         put(document, reads, &as_toml(&costs.belief_reads)?)?;
@@ -93,7 +92,7 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
             return Err(document.problem_at(&reads, message).help("leave it out: the profile gives it"));
         }
     }
-    // What the host takes between steps is known of a server, and a setting may override it.
+    // A calibrated profile has the host's time between steps; the experiment may override it.
     let overhead = Path::of("engine.step_overhead_s");
     if let Some(seconds) = costs.step_overhead_s.filter(|_| document.get(&overhead).is_none()) {
         put(document, overhead, &toml::Value::Float(seconds))?;
@@ -110,8 +109,9 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
 }
 
 impl Filled {
-    /// Refuses a policy that the profile says nothing of. A calibration to runs of one draft length alone knows what
-    /// whole steps of that length take; with another length, its passes would be free.
+    /// Refuses a policy that the profile cannot predict. A calibration to runs of one draft length has the time of
+    /// whole steps of that length. It does not have the separate times of draft passes, which would cost nothing at
+    /// another length.
     ///
     /// # Errors
     /// The policy drafts another length, or chooses among several.
@@ -133,10 +133,10 @@ impl Filled {
         }
     }
 
-    /// Refuses a question about several draft lengths, where the profile knows one alone.
+    /// Refuses a question about several draft lengths if the profile knows one length only.
     ///
     /// # Errors
-    /// It does.
+    /// The profile knows one length only.
     pub fn check_all_lengths(&self) -> Result<()> {
         match &self.only {
             None => Ok(()),
@@ -162,29 +162,29 @@ fn observe_next(only: &[u32]) -> String {
     format!("observe K = {next} next, on the same server, and calibrate on all runs")
 }
 
-/// What a profile says, of either kind.
+/// The contents of a profile, measured or calibrated.
 pub struct Costs {
-    /// What passes of target and draft cost, and what policies believe of them.
+    /// For target and draft: the true cost of a pass, and the policies' belief about it.
     pub models: [(LatencySpec, Coefficients); 2],
-    /// How the truth counts the context of a verify pass.
+    /// How the true cost counts the context of a verify pass.
     pub reads: ContextReads,
-    /// How the belief does.
+    /// How the belief counts the context of a verify pass.
     belief_reads: ContextReads,
     ranges: (Range, Range),
-    /// Relative spread of a target pass.
+    /// Coefficient of variation of the time of a target pass.
     pub noise_cv: f64,
-    /// What the host takes between steps, where it is known.
+    /// Host time between steps, seconds; `None` if the profile does not know it.
     pub step_overhead_s: Option<f64>,
-    /// Why it is not to be trusted.
+    /// Why the profile should not be trusted; `None` if it is good.
     pub distrust: Option<String>,
-    /// The only draft lengths that can be predicted: those that were observed, where the cost of a draft pass cannot be
-    /// told from the target's.
+    /// The only draft lengths that can be predicted, if the cost of a draft pass could not be separated from the
+    /// target's: the observed ones. `None` if all can.
     only: Option<Vec<u32>>,
-    /// Is it calibrated to runs?
+    /// Is the profile calibrated to observed runs?
     calibrated: bool,
 }
 
-/// The costs of a profile's text, known to the user as `name`: the measured table where there is one.
+/// The costs in a profile's text; of a measured profile, its table. Errors call the profile `name`.
 ///
 /// # Errors
 /// It is no profile.
@@ -192,7 +192,7 @@ pub fn costs_of(name: &str, text: &str) -> Result<Costs> {
     costs(&Document::parse(name, text)?, name, text, Truth::Table)
 }
 
-/// The costs of a profile's text: of one that was measured pass by pass, or calibrated to a server.
+/// The costs in a profile's text. `truth` chooses among the descriptions of a measured profile.
 fn costs(document: &Document, name: &str, text: &str, truth: Truth) -> Result<Costs> {
     let c = match read_either(name, text)? {
         Either::Calibrated(c) => c,
@@ -228,18 +228,18 @@ fn costs(document: &Document, name: &str, text: &str, truth: Truth) -> Result<Co
     })
 }
 
-/// A profile: of passes that were timed one by one, or of what a server was seen to do.
+/// A profile of either kind: passes that were timed one by one, or costs fitted to a server's runs.
 pub enum Either {
-    /// By `foretoken profile`.
+    /// Made by `foretoken profile`, which times passes.
     Measured(Box<Profile>),
-    /// By `foretoken calibrate`.
+    /// Made by `foretoken calibrate` from observed runs.
     Calibrated(Box<Calibrated>),
 }
 
-/// Reads a profile's text, known to the user as `name`, of whichever kind.
+/// Reads a profile's text of either kind. Errors call the profile `name`.
 ///
 /// # Errors
-/// It is neither.
+/// The text is a profile of neither kind.
 pub fn read_either(name: &str, text: &str) -> Result<Either> {
     let profile = Document::parse(name, text)?;
     match Calibrated::is_one(&profile.read()?) {
@@ -248,7 +248,7 @@ pub fn read_either(name: &str, text: &str) -> Result<Either> {
     }
 }
 
-/// Reads a calibrated profile's text, known to the user as `name`.
+/// Reads a calibrated profile's text. Errors call the profile `name`.
 pub fn read_calibrated(name: &str, text: &str) -> Result<Calibrated> {
     calibrated(name, &Document::parse(name, text)?)
 }
@@ -261,7 +261,7 @@ fn calibrated(name: &str, document: &Document) -> Result<Calibrated> {
     Ok(calibrated)
 }
 
-/// Reads a profile's text, known to the user as `name`.
+/// Reads a measured profile's text. Errors call the profile `name`.
 pub fn read(name: &str, text: &str) -> Result<Profile> {
     measured(name, &Document::parse(name, text)?)
 }
@@ -281,12 +281,12 @@ fn measured(name: &str, document: &Document) -> Result<Profile> {
     Ok(profile)
 }
 
-/// Why the text of a profile, known to the user as `name`, may not be what was measured.
+/// Why the text of a profile may not be what was measured; `None` if its seal is whole. The text begins with `name`.
 pub fn changed(name: &str, text: &str) -> Option<String> {
     Profile::changed(text).map(|why| format!("{name}: {why}"))
 }
 
-/// `hardware.truth`, read before the rest of the experiment, which it decides on.
+/// Reads `hardware.truth`, before the rest of the experiment, because it decides which costs are filled in.
 fn truth(document: &Document) -> Result<Truth> {
     let at = Path::of("hardware.truth");
     match (document.get(&at), document.text_at(&at).as_deref()) {
@@ -300,7 +300,8 @@ fn truth(document: &Document) -> Result<Truth> {
     }
 }
 
-/// `hardware.profile_noise`, likewise; a value that is no boolean is refused when the experiment is read.
+/// Reads `hardware.profile_noise`. A value that is no boolean counts as false here and is refused when the experiment
+/// is read.
 fn wants_noise(document: &Document) -> Result<bool> {
     let node = document.get(&Path::of("hardware.profile_noise"));
     Ok(matches!(node.map(toml::Spanned::get_ref), Some(toml::de::DeValue::Boolean(true))))
@@ -318,12 +319,12 @@ pub struct Watched<'a> {
 }
 
 impl<'a> Watched<'a> {
-    /// Has seen nothing yet.
+    /// Wraps a model; no pass is recorded yet.
     pub fn new(model: &'a dyn LatencyModel) -> Watched<'a> {
         Watched { model, batched: AtomicU64::new(0), context: AtomicU64::new(0) }
     }
 
-    /// What lay outside of what was measured.
+    /// A warning if passes were larger than the measured `range`; `None` if none was.
     pub fn beyond(&self, role: Role, range: &Range) -> Option<String> {
         let (batched, context) = (self.batched.load(Ordering::Relaxed), self.context.load(Ordering::Relaxed));
         let over = [(batched, range.batched, "batched tokens"), (context, range.context, "tokens of context")]

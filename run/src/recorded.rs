@@ -1,4 +1,4 @@
-//! `acceptance.source.table`: gives the requests of a workload the recordings of a truth table, and words notes on
+//! `acceptance.source.table`: gives each request of a workload a recording of a truth table, and writes notes on
 //! recorded confidences.
 
 use foretoken_sim::Workload;
@@ -8,8 +8,7 @@ use foretoken_spec::problem::Result;
 use foretoken_spec::read::trace_problem;
 use foretoken_traces::truth::TruthTable;
 
-/// Gives every request its recording where the experiment names a table. Adds to `notes` what a reader of the results
-/// should know.
+/// Gives every request its recording, if the experiment names a table. Adds notes for the reader of the results.
 pub fn assign(
     source: &Rates,
     document: &Document,

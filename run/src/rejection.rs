@@ -1,18 +1,18 @@
-//! Why a request could never run: the engine's limit and the key that sets it.
+//! Explains why a request could never run: the engine's limit, and the key that sets it.
 
 use foretoken_sim::{DraftKv, EngineConfig, RejectReason, Run, Version};
 use std::collections::BTreeMap;
 
-/// A limit that requests ran into.
+/// A limit that requests exceeded.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Limit {
-    /// What is too large, and for which limit.
+    /// A text: what is too large, and for which limit.
     pub what: String,
-    /// How to mend it.
+    /// A text: which setting to change.
     pub fix: String,
 }
 
-/// The limits that the rejected requests of a run met, each with the number of requests.
+/// The limits that the rejected requests of a run exceeded, each with the number of requests.
 pub fn limits(run: &Run, config: &EngineConfig) -> BTreeMap<Limit, u64> {
     let mut met = BTreeMap::new();
     for &(_, reason) in &run.rejected {

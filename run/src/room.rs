@@ -1,4 +1,4 @@
-//! Checks that the cells that run at the same time fit into memory, before anything is allocated.
+//! Checks, before anything is allocated, that the runs that are in progress at one time fit into memory.
 
 use crate::plan::Variant;
 use foretoken_sim::acceptance::Rates;
@@ -7,11 +7,11 @@ use foretoken_spec::document::Path;
 use foretoken_spec::problem::{Problem, Result};
 use foretoken_traces::limits;
 
-/// Bytes of a KV block in the engine's pool: references, hash, neighbours in the free queue, a place among evicted
-/// blocks.
+/// Bytes that the engine keeps per KV block: its references, its hash, its neighbours in the free queue, its place
+/// among evicted blocks.
 const BLOCK: u64 = 28;
 
-/// The parts of a cell that take memory.
+/// A part of a run that takes memory: the key that sets its size, its name, and its bytes.
 struct Need {
     key: &'static str,
     what: String,

@@ -27,7 +27,7 @@ pub struct Setting {
     pub workload: Workload,
     /// Notes: requests that were left out of the trace, and engine settings that differ from the release.
     pub notes: Vec<String>,
-    /// How badly the linear belief fits the true costs: for policies that see something.
+    /// Warnings that the linear belief fits the true costs badly, for the results of policies that use the belief.
     pub belief_notes: Vec<String>,
     arrivals: Arrivals,
     plain: EngineConfig,
@@ -297,7 +297,7 @@ impl Setting {
         &self.belief.linear
     }
 
-    /// The hidden acceptance.
+    /// The source of acceptance: which drafts are right.
     pub fn acceptance(&self) -> &dyn AcceptanceSource {
         &*self.acceptance
     }

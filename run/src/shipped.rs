@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-/// Name and text of each, as the file of that name in `experiments/`.
+/// Name and text of each shipped experiment; `experiments/` has a file of this name.
 const SHIPPED: [(&str, &str); 7] = [
     ("quickstart", include_str!("../../experiments/quickstart.toml")),
     ("capacity", include_str!("../../experiments/capacity.toml")),

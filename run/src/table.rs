@@ -1,4 +1,4 @@
-//! The comparison as text, for people. ASCII alone, so that it reads the same in a terminal, a log and a diff.
+//! The comparison as text. It is ASCII only, so that it looks the same in a terminal, a log and a diff.
 
 use crate::compare::{Comparison, PolicyResult, VariantResult};
 use crate::papers;
@@ -6,7 +6,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use foretoken_sim::metrics::{Interval, RatioInterval, Slo};
 use std::fmt::Write;
 
-/// A column: its heading over two lines, and what it shows of a policy.
+/// A column: its heading over two lines, and its text for a policy (`None` if there is nothing to show).
 type Column = (&'static str, fn(&PolicyResult) -> Option<String>);
 
 const COLUMNS: [Column; 16] = [
@@ -34,7 +34,7 @@ const COLUMNS: [Column; 16] = [
     ("reject-\ned", |p| Some(p.rejected.to_string()).filter(|_| p.rejected > 0)),
 ];
 
-/// The whole report. The implied baseline is shown when asked for.
+/// The whole report. `show_implied`: show a baseline that was added without being asked for?
 pub fn render(comparison: &Comparison, show_implied: bool) -> String {
     let mut text = comparison.partial.iter().map(|part| format!("{part}\n")).collect::<String>();
     text.push_str(&heading(comparison));
@@ -49,7 +49,7 @@ pub fn render(comparison: &Comparison, show_implied: bool) -> String {
         text.push('\n');
         text.push_str(&papers::render([(comparison.name.as_str(), report)]));
     }
-    // It is kept as a file too, which other programs may print.
+    // The text is also written to a file, which other programs may print, so control characters are escaped.
     foretoken_spec::shown::escape(&text).into_owned()
 }
 
@@ -66,7 +66,7 @@ fn variant_heading(v: &VariantResult, with_kv: bool) -> String {
     let mut parts: Vec<String> = v.sweep.iter().map(|c| format!("{} = {}", c.path, c.value)).collect();
     parts.push(requests(v));
     let mut bound = |name: &str, of: fn(&Slo) -> Option<f64>| {
-        // A bound that depends on the baseline differs between seeds; its mean stands here.
+        // A bound that depends on the baseline differs between seeds; its mean is shown.
         let each: Vec<f64> = v.slo.iter().filter_map(of).collect();
         let from = if name == "TPOT" { scaled(v) } else { String::new() };
         parts.extend(Interval::of(&each).map(|i| format!("SLO {name} <= {:.2} ms{from}", i.mean * 1e3)));
@@ -82,8 +82,7 @@ fn variant_heading(v: &VariantResult, with_kv: bool) -> String {
     parts.join(", ") + "\n"
 }
 
-/// Where the bound comes from, when it is another run than the one of these very settings, and whether that run was
-/// overloaded.
+/// The setting whose run gives the TPOT bound, if it is not this setting, and a mark if that run was overloaded.
 fn scaled(v: &VariantResult) -> String {
     let Some(from) = &v.slo_scaled_from else { return String::new() };
     let elsewhere: Vec<String> =
@@ -95,7 +94,7 @@ fn scaled(v: &VariantResult) -> String {
     }
 }
 
-/// A line for each policy that fell behind, shown or implied: what the others are held against matters too.
+/// A line for each policy that was overloaded, also for an implied baseline, because the others are compared with it.
 fn overloads(v: &VariantResult) -> String {
     let line = |p: &PolicyResult| {
         let o = p.overload.as_ref()?;
@@ -112,7 +111,7 @@ fn overloads(v: &VariantResult) -> String {
     v.policies.iter().filter_map(line).collect()
 }
 
-/// How many requests: of each seed, when all have as many.
+/// The number of requests as text: per seed if all seeds have equally many, else in total.
 fn requests(v: &VariantResult) -> String {
     match v.requests_by_seed.as_slice() {
         [one] => format!("{one} requests"),
@@ -121,8 +120,8 @@ fn requests(v: &VariantResult) -> String {
     }
 }
 
-/// KV blocks: without a drafter, with one when that differs, in the draft's own pool when it has one. The same for
-/// all variants, or nothing.
+/// KV blocks without a drafter, with a drafter (if that differs), and in the draft's own pool (if it has one). `None`
+/// if variants differ.
 fn kv(variants: &[VariantResult]) -> Option<(u32, Option<u32>, Option<u32>)> {
     let of = |v: &VariantResult| (v.kv_blocks_plain, v.kv_blocks_drafting, v.kv_blocks_draft_pool);
     let first = of(variants.first()?);
@@ -131,7 +130,7 @@ fn kv(variants: &[VariantResult]) -> Option<(u32, Option<u32>, Option<u32>)> {
 
 fn table(v: &VariantResult, show_implied: bool) -> String {
     let rows: Vec<&PolicyResult> = v.policies.iter().filter(|p| show_implied || !p.implied).collect();
-    // A column that says nothing of any policy (no SLO, no oracle, no preemption) is left out.
+    // A column that is empty for all policies (no SLO, no oracle, no preemption) is left out.
     let columns: Vec<&Column> = COLUMNS.iter().filter(|(_, of)| rows.iter().any(|p| of(p).is_some())).collect();
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -171,7 +170,7 @@ fn legend(c: &Comparison) -> String {
         say("*: 90 % by definition: the bound is this very run's P90 TPOT");
     }
     if any(|p| p.regret_to_oracle_goodput.is_some()) {
-        say("regret: mean E2E over that of oracle-goodput, the bound for chains of drafts, in excess");
+        say("regret: mean E2E over that of oracle-goodput, the bound for chains of drafts, less 1");
     }
     if any(|p| p.drafts_trees && p.regret_to_oracle_goodput.is_some()) {
         say("^: drafts trees, which oracle-goodput does not bound");
@@ -206,7 +205,7 @@ fn marked(text: Option<String>, mark: bool, with: &str) -> Option<String> {
     text.map(|t| if mark { t + with } else { t })
 }
 
-/// A ratio with its interval, where that is known and not a point.
+/// A ratio with its interval; without it if there is one seed or the interval is a point.
 fn ratio(r: RatioInterval) -> String {
     match r.low.zip(r.high) {
         Some((low, high)) if high > low => format!("{:.3} [{low:.3}, {high:.3}]", r.mean),
@@ -214,7 +213,7 @@ fn ratio(r: RatioInterval) -> String {
     }
 }
 
-/// A mean in a unit, with its interval when wanted and known.
+/// A mean times `unit`, with its interval if `interval` is true and there are several seeds.
 fn shown(value: Option<Interval>, unit: f64, digits: usize, interval: bool) -> Option<String> {
     value.map(|i| match i.half_width.filter(|_| interval) {
         Some(half) => format!("{:.digits$} +-{:.digits$}", i.mean * unit, half * unit),

@@ -10,7 +10,7 @@ pub fn first(workload: &Workload, requests: usize) -> Workload {
     stretch(workload, 0..requests)
 }
 
-/// The requests `of` a workload, as far as they exist.
+/// The requests with the ids in `of`, renumbered from 0. Ids beyond the end of the workload are left out.
 pub fn stretch(workload: &Workload, of: Range<usize>) -> Workload {
     let end = workload.len().min(of.end);
     let mut cut: Workload = (of.start.min(end)..end).map(|id| workload.get(id as u32)).collect();
@@ -21,7 +21,8 @@ pub fn stretch(workload: &Workload, of: Range<usize>) -> Workload {
     cut
 }
 
-/// Adapts a workload to real requests: arrivals are compressed, and each request belongs to the family of its prompt.
+/// Adapts a workload to requests with real prompts: divides arrival times by `time_scale`, and gives each request the
+/// family of its prompt.
 pub fn shape_workload(prompts: &Prompts, time_scale: f64, workload: &mut Workload) {
     if time_scale != 1.0 {
         let compressed = |at: &Time| Time::from_s(at.as_s() / time_scale);

@@ -109,7 +109,7 @@ fn a_baseline_gives_paired_differences() {
     place.run("other", &["--no-figures", "--set", "workload.arrivals.poisson.rate=8.0"]);
     let (page, _) = report(&place, &["other", "--baseline", "before", "-o", "both"]);
     assert!(
-        page.contains("not their requests or luck: the experiments differ in workload.arrivals.poisson.rate"),
+        page.contains("not their requests or random draws: the experiments differ in workload.arrivals.poisson.rate"),
         "{page}"
     );
 }

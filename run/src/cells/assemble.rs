@@ -1,6 +1,8 @@
-//! From stored cells to the results folder: tables, figures and the comparison, in the order of the plan.
+//! Makes the results folder from stored cells (runs of one policy): tables, figures and the comparison, in the order of
+//! the plan.
 //!
-//! Always read back from the store, one cell at a time, so that a resumed run goes through the very same bytes.
+//! Every cell is read back from the store, one at a time, so that a resumed run gives the same bytes as one that was
+//! not interrupted.
 
 use super::folder::Folder;
 use super::id::{CellId, ids, key, swept};
@@ -20,24 +22,24 @@ use foretoken_spec::problem::{Problem, Result};
 
 /// The results of a complete run.
 pub struct Assembled {
-    /// What the table shows.
+    /// The comparison of the policies, which the printed table shows.
     pub comparison: Comparison,
-    /// Of each cell, in the order of the plan.
+    /// The numbers of each cell, in the order of the plan.
     pub numbers: Vec<Numbers>,
 }
 
-/// A cell's numbers, for comparing it with another.
+/// A digest and the size of a cell's results, to find cells with equal results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
-    /// A digest of all of them.
+    /// Digest of all numbers of the cell.
     pub digest: blake3::Hash,
     /// Requests that arrived.
     pub requests: u64,
-    /// Sum of decode batch sizes: what it cost to run.
+    /// Sum of decode batch sizes over steps, a measure of the cost to run the cell.
     pub request_steps: u64,
 }
 
-/// Writes tables and figures of a plan whose cells are all stored, and draws the comparison.
+/// Writes tables and figures of a plan whose cells are all stored, and compares the policies.
 pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled> {
     let store = Store::open(folder, &plan.digest())?;
     let output = plan.variants[0].experiment.output;
@@ -59,7 +61,7 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
             let gone = || format!("{} is gone", store.file(id).display());
             let what = store.damage(id, ids(plan)).unwrap_or_else(gone);
             Problem::failed(format!("{what} ({})", key(plan, id)))
-                .help("run the same command with --resume: it runs again what is missing")
+                .help("run the same command with --resume: it runs the missing cells again")
         })?;
         numbers.push(Numbers {
             digest: stored.numbers(),
@@ -86,7 +88,7 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     let figures = figures && output.figures;
     let paper = plan.variants[0].experiment.paper.as_ref();
     if !figures && paper.is_none() {
-        // Figures show them, and claims of papers read them.
+        // Only figures and claims of papers need the curves.
         cells.iter_mut().for_each(Cell::forget_curves);
     }
     let mut comparison = Comparison::of(plan, &cells, &usable_blocks);
@@ -124,24 +126,24 @@ pub fn entries(plan: &Plan) -> Vec<Entry> {
     ids(plan).map(entry).collect()
 }
 
-/// The TPOT bound of a variant, when it is scaled from an autoregressive run.
+/// How the TPOT bound of a variant is scaled from an autoregressive run; `None` if it is not.
 fn scaled_bound(plan: &Plan, variant: usize) -> Option<ScaledBound> {
     let slo = &plan.variants[variant].experiment.slo;
     let alone = slo.ttft_s.is_none() && slo.e2e_s.is_none();
     Some(ScaledBound { from: swept(plan, plan.bound_from(variant)?), scale: slo.adaspec_scale?, alone })
 }
 
-/// What an unfinished run has so far.
+/// The results of a run that did not end.
 pub struct Unfinished {
-    /// Its finished cells, in the order of its plan.
+    /// The finished cells, in the order of the plan.
     pub cells: Vec<Cell>,
-    /// Their warnings.
+    /// Warnings of the finished cells, one line each.
     pub warnings: Vec<String>,
-    /// What to say of cells that are damaged.
+    /// One sentence per cell whose file is damaged.
     pub damaged: Vec<String>,
 }
 
-/// The cells that an unfinished run has so far. `digest` is its manifest's.
+/// Reads the finished cells of a run that did not end. `digest` is the plan's digest in the folder's manifest.
 pub fn finished_cells(plan: &Plan, folder: &Folder, digest: &str) -> Result<Unfinished> {
     let store = Store::open(folder, digest)?;
     let (mut cells, mut damaged, mut warnings) = (Vec::new(), Vec::new(), Warnings::default());

@@ -1,4 +1,4 @@
-//! Cells of a shard that came to nothing: what went wrong is kept where their results would be, and the shard goes on.
+//! Cells of a shard that failed. Each error is written beside the results of the other cells, and the shard goes on.
 
 use super::folder::Folder;
 use super::id::CellId;
@@ -14,24 +14,24 @@ use std::path::PathBuf;
 pub struct Failure {
     /// Policy, swept values and seed.
     pub cell: String,
-    /// The exit code that it ends a run with.
+    /// The exit code of a run that ends with this failure.
     pub exit: u8,
-    /// What went wrong.
+    /// The error's message: what went wrong.
     pub message: String,
-    /// What to do about it.
+    /// The error's hint: what to do about it.
     pub help: String,
 }
 
-/// The failures in a results folder, a file each.
+/// The failures in a results folder, one file per cell.
 pub struct Failures(PathBuf);
 
 impl Failures {
-    /// Of a folder.
+    /// The failures in `folder`.
     pub fn of(folder: &Folder) -> Failures {
         Failures(folder.cells())
     }
 
-    /// What is kept of a cell that failed.
+    /// The failure of a cell; `None` if the cell did not fail. A file that cannot be read is a failure, too.
     pub fn get(&self, id: CellId) -> Option<Failure> {
         let text = std::fs::read_to_string(self.path(id)).ok()?;
         let unreadable = |e| Failure {
@@ -43,10 +43,10 @@ impl Failures {
         Some(serde_json::from_str(&text).unwrap_or_else(unreadable))
     }
 
-    /// Keeps what went wrong with a cell.
+    /// Writes the failure of a cell.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn keep(&self, id: CellId, key: &Key, problem: &Problem) -> Result<()> {
         let failure = Failure {
             cell: key.to_string(),
@@ -58,7 +58,7 @@ impl Failures {
         Staged::write_all_to(&self.path(id), text.as_bytes()).map_err(write_problem)
     }
 
-    /// The cell shall be tried again.
+    /// Removes the failure of a cell, so that the cell is run again.
     pub fn forget(&self, id: CellId) {
         let _ = std::fs::remove_file(self.path(id));
     }

@@ -1,4 +1,4 @@
-//! The results folder: when it may be used, and what is in it.
+//! The results folder: checks before a run uses it, its files, and its manifest.
 
 use super::lock::Lock;
 use super::manifest::{MANIFEST, Manifest, Timing, digest};
@@ -18,11 +18,11 @@ use std::path::{Path, PathBuf};
 /// What to do with a folder that is not empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Refuse it.
+    /// Refuse the folder.
     Fresh,
-    /// Go on with the run it holds.
+    /// Continue the run that the folder holds.
     Resume,
-    /// Remove the results it holds and start again.
+    /// Remove the folder's results and start again.
     Overwrite,
 }
 
@@ -32,17 +32,17 @@ pub struct Folder {
     path: PathBuf,
     /// Folders that this run made, innermost first.
     made: Vec<PathBuf>,
-    /// Is everything in it of this run?
+    /// Did this run write everything in the folder?
     fresh: bool,
 }
 
-/// What a live run says besides its records.
+/// Name of the file with facts on a live run, beside its tables.
 pub const LIVE_JSON: &str = "live.json";
-/// What an observed run says besides its records.
+/// Name of the file with facts on an observed run, beside its tables.
 pub const OBSERVED_JSON: &str = "observed.json";
-/// What a search for capacity says.
+/// Name of the file with the results of a capacity search.
 pub const CAPACITY_JSON: &str = "capacity.json";
-/// The runs of a validation.
+/// Name of the file that lists the runs of a validation.
 pub const RUNS_JSON: &str = "runs.json";
 /// Everything a results folder may hold; `--overwrite` removes these and nothing else.
 const OURS: [&str; 31] = [
@@ -80,12 +80,12 @@ const OURS: [&str; 31] = [
 ];
 
 impl Folder {
-    /// A folder without looking into it.
+    /// The folder at `path`, which is neither made nor checked.
     pub fn at(path: PathBuf) -> Folder {
         Folder { path, made: Vec::new(), fresh: false }
     }
 
-    /// Makes the folder ready for a plan. `Ok(true)`: it already holds the complete results.
+    /// Makes the folder ready for a plan. Returns the folder, and true if it already holds the plan's complete results.
     pub fn open(path: PathBuf, plan: &Plan, mode: Mode) -> Result<(Folder, bool)> {
         let missing = path.ancestors().take_while(|p| !p.as_os_str().is_empty() && !p.exists());
         let made = missing.map(Path::to_path_buf).collect();
@@ -113,11 +113,11 @@ impl Folder {
         Ok((folder, false))
     }
 
-    /// Makes the folder ready for a shard of a plan: the first one that comes begins it, the others find it begun.
-    /// `Ok(true)`: it already holds the complete results.
+    /// Makes the folder ready for a shard (a part) of a plan. The first shard writes the manifest, and the others find
+    /// it. Returns the folder, and true if it already holds the plan's complete results.
     pub fn join(path: PathBuf, plan: &Plan) -> Result<(Folder, bool)> {
         let folder = Folder::at(path);
-        // Written last.
+        // The experiment is written last, so a folder that has it is ready.
         let begun = || folder.path.join(EXPERIMENT).exists();
         if begun() && folder.manifest_of_same(plan)?.complete {
             return Ok((folder, true));
@@ -126,34 +126,36 @@ impl Folder {
             Problem::failed(format!("cannot make the results folder {}: {e}", folder.path.display()))
                 .help("choose another with -o")
         })?;
-        // Many shards begin at once.
+        // Shards may begin at the same time on several machines.
         let _lock = Lock::wait(&folder.shards().join("begin.lock"))?;
         if begun() {
             let complete = folder.manifest_of_same(plan)?.complete;
             return Ok((folder, complete));
         }
-        // A shard that was killed as it began leaves a manifest.
+        // A shard that was killed while it began leaves a manifest behind, which is no obstacle.
         if folder.names()?.iter().any(|name| name != SHARDS && name != MANIFEST) {
             return Err(folder.not_empty());
         }
-        // A given setting is named when it did nothing; the experiment beside the results has all defaults, too.
+        // The report names given settings that did nothing. So the shards need the settings as given: the experiment
+        // beside the results has all defaults filled in.
         let asked = plan.asked_for(&folder.shards())?;
         Staged::write_all_to(&folder.shards().join(EXPERIMENT), asked.as_bytes()).map_err(write_problem)?;
         folder.replan(plan)?;
         Ok((folder, false))
     }
 
-    /// Takes a plan: the one it is opened for, or one that became more definite, since its costs were measured.
+    /// Writes the manifest and the experiment of a plan. Called again if the plan changed because its costs were
+    /// measured.
     pub fn replan(&self, plan: &Plan) -> Result<()> {
         let text = plan.resolved_for(&self.path)?;
-        // The manifest first: it is what --resume recognises a run by.
+        // The manifest is written first, because --resume recognises a run by it.
         let files = BTreeMap::from([(EXPERIMENT.to_owned(), foretoken_intact::seal::digest(text.as_bytes()))]);
         self.write_manifest(plan, files, None, false)?;
         self.write(EXPERIMENT, text.as_bytes())
     }
 
-    /// Enters files that are finished in the manifest: from now on damage to them, a cut or a loss is noticed.
-    /// Nothing in a folder without a manifest.
+    /// Lists finished files with their digests in the manifest, so that damage or loss is noticed. Does nothing in a
+    /// folder without a manifest.
     pub fn enter(&self, names: &[&str]) -> Result<()> {
         if !self.path.join(MANIFEST).exists() {
             return Ok(());
@@ -168,8 +170,8 @@ impl Folder {
         self.write(MANIFEST, manifest.to_json().as_bytes())
     }
 
-    /// Takes back what this run wrote when it came to nothing: no cell is finished, and nothing but this run's own
-    /// beginnings is there. Best effort: the error that led here is the one to report.
+    /// Removes the files of a run that failed before a cell was finished. Does nothing in a resumed folder. Errors are
+    /// ignored, because the caller already has an error to report.
     pub fn abandon(&self) {
         let own = |e: std::fs::DirEntry| is_own(CELLS, &e.file_name().to_string_lossy());
         let finished = std::fs::read_dir(self.cells()).is_ok_and(|entries| entries.flatten().any(own));
@@ -179,44 +181,44 @@ impl Folder {
         for name in [MANIFEST, EXPERIMENT] {
             let _ = std::fs::remove_file(self.path.join(name));
         }
-        // Only empty folders go.
+        // remove_dir removes empty folders only.
         for empty in [CELLS, RECORDINGS, PROBES] {
             let _ = std::fs::remove_dir(self.path.join(empty));
         }
         self.made.iter().for_each(|folder| drop(std::fs::remove_dir(folder)));
     }
 
-    /// Where it is.
+    /// The folder's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The folder of finished cells.
+    /// Path of the folder with finished cells.
     pub fn cells(&self) -> PathBuf {
         self.path.join(CELLS)
     }
 
-    /// The folder of what shards say of themselves.
+    /// Path of the folder with the progress of shards.
     pub fn shards(&self) -> PathBuf {
         self.path.join(SHARDS)
     }
 
-    /// The folder of figures.
+    /// Path of the folder with figures.
     pub fn figures(&self) -> PathBuf {
         self.path.join(FIGURES)
     }
 
-    /// The folder of the report.
+    /// Path of the folder with the page.
     pub fn report(&self) -> PathBuf {
         self.path.join(REPORT)
     }
 
-    /// Writes a whole file.
+    /// Writes a whole file into the folder.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
         Staged::write_all_to(&self.path.join(name), bytes).map_err(write_problem)
     }
 
-    /// Writes a file of JSON as it is made: a large comparison is never in memory as text.
+    /// Writes a value as JSON piece by piece, so that a large comparison is never in memory as text.
     pub fn write_json(&self, name: &str, value: &impl Serialize) -> Result<()> {
         let path = self.path.join(name);
         let cannot = |cause: std::io::Error| write_problem(ReportError::Write { path: path.clone(), cause });
@@ -226,21 +228,22 @@ impl Folder {
         file.commit().map_err(write_problem)
     }
 
-    /// Completes the folder: the manifest last, so that its presence says that all is there; then the cells go.
+    /// Completes the folder: writes the manifest, which now says that all results are there, then removes the cells.
     pub fn complete(&self, plan: &Plan, speed: &Speed) -> Result<()> {
         self.write_manifest(plan, self.digests()?, Some(speed), true)?;
         self.clear_up()
     }
 
-    /// Completes the folder of a run whose shards were run elsewhere. The inputs have the names that the experiment
-    /// gave them there.
+    /// Completes the folder of a run whose shards were run on other machines. Keeps the names of the input files from
+    /// the manifest that those wrote.
     pub fn complete_merged(&self, begun: Manifest, timing: Timing) -> Result<()> {
         let manifest = Manifest { files: self.digests()?, complete: true, timing, ..begun };
         self.write(MANIFEST, manifest.to_json().as_bytes())?;
         self.clear_up()
     }
 
-    /// Removes what a complete folder needs no more. A run killed between its last two actions leaves it behind.
+    /// Removes the folders that complete results do not need: probes, shards, cells. They are still there if a run is
+    /// killed just before it ends.
     pub fn clear_up(&self) -> Result<()> {
         for name in [PROBES, SHARDS, CELLS] {
             tell_left(&remove_own(&self.path, name)?);
@@ -248,13 +251,13 @@ impl Folder {
         Ok(())
     }
 
-    /// Ends a folder that holds a part of `cells` cells: the manifest says so.
+    /// Writes the manifest of incomplete results; `cells` is the number of cells of the whole plan.
     pub fn keep_part(&self, plan: &Plan, cells: usize, speed: &Speed) -> Result<()> {
         let manifest = Manifest { cells, ..Manifest::of(plan, self.digests()?, false, timing(speed)) };
         self.write(MANIFEST, manifest.to_json().as_bytes())
     }
 
-    /// The result files that are there, with their digests.
+    /// The result files in the folder, with their digests.
     fn digests(&self) -> Result<BTreeMap<String, String>> {
         let whole =
             OURS.iter().filter(|n| ![MANIFEST, CELLS, SHARDS, REPORT, FIGURES, TAPES, RECORDINGS, PROBES].contains(n));
@@ -311,7 +314,7 @@ impl Folder {
             .help("go on with the run it holds with --resume, replace it with --overwrite, or choose another with -o")
     }
 
-    /// Removes results; refuses when there is anything else.
+    /// Removes results. Refuses if the folder has a file that is not a result.
     fn clear(&self, names: &[String]) -> Result<()> {
         if let Some(foreign) = names.iter().find(|n| !OURS.contains(&n.as_str())) {
             let message = format!("{} holds `{foreign}`, which is not a result of a run", self.path.display());
@@ -331,7 +334,7 @@ impl Folder {
         Ok(())
     }
 
-    /// What is in the folder, but for files that a killed run left half-written.
+    /// The names in the folder, sorted, without files that a killed run left half-written.
     fn names(&self) -> Result<Vec<String>> {
         let cannot = |e| Problem::failed(format!("cannot look into {}: {e}", self.path.display()));
         let entries = std::fs::read_dir(&self.path).map_err(cannot)?;

@@ -1,21 +1,21 @@
-//! Which cell.
+//! Identifies the cells of a plan.
 
 use crate::plan::Plan;
 use foretoken_report::{Key, Swept};
 use foretoken_spec::document::Choice;
 
-/// Which cell: indices into a plan's variants, seeds and policies.
+/// Identifies a cell by its indices into a plan's variants, seeds and policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellId {
-    /// Combination of swept values.
+    /// Index of the combination of swept values.
     pub variant: usize,
-    /// Seed.
+    /// Index of the seed.
     pub seed: usize,
-    /// Policy.
+    /// Index of the policy.
     pub policy: usize,
 }
 
-/// All cells: swept values slowest, then seeds, then policies.
+/// All cells in the order of the plan: swept values vary slowest, then seeds, then policies.
 pub fn ids(plan: &Plan) -> impl Iterator<Item = CellId> + '_ {
     let (seeds, policies) = (plan.seeds.len(), plan.policies.len());
     (0..plan.cells()).map(move |i| CellId {
@@ -25,13 +25,13 @@ pub fn ids(plan: &Plan) -> impl Iterator<Item = CellId> + '_ {
     })
 }
 
-/// What tells a cell from the others.
+/// The policy's label, the swept values and the seed of a cell.
 pub fn key(plan: &Plan, id: CellId) -> Key {
     let (policy, seed) = (plan.policies[id.policy].spec.label(), plan.seeds[id.seed]);
     Key { policy, sweep: swept(plan, id.variant), seed }
 }
 
-/// What was swept to in a variant.
+/// The swept values of a variant.
 pub fn swept(plan: &Plan, variant: usize) -> Vec<Swept> {
     let one =
         |c: &Choice| Swept { path: c.path.clone(), value: c.value.clone(), number: c.number.filter(|n| n.is_finite()) };

@@ -1,20 +1,20 @@
-//! A file that one process holds at a time. The lock goes with the process, however it ends.
+//! A lock on a file that one process holds at a time. The system releases it when the process ends, however it ends.
 
 use foretoken_spec::problem::{Problem, Result};
 use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// While it lives, no other process has the lock.
+/// A guard: while it lives, no other process has the lock.
 #[must_use]
-pub struct Lock(#[expect(dead_code, reason = "closed when it goes")] File);
+pub struct Lock(#[expect(dead_code, reason = "closing the file releases the lock")] File);
 
 impl Lock {
-    /// Takes it; `None` while another process has it.
+    /// Takes the lock; `None` while another process has it.
     ///
     /// # Errors
-    /// The file cannot be made. A file system without locks has nothing to hold, and that is no error: what is
-    /// written is the same for every writer.
+    /// The file cannot be made. A file system without locks gives no error: all processes write the same results, so a
+    /// missing lock does no harm.
     pub fn try_take(path: &Path) -> Result<Option<Lock>> {
         let file = open(path)?;
         match file.try_lock() {
@@ -24,7 +24,7 @@ impl Lock {
         }
     }
 
-    /// Takes the lock as soon as it is free.
+    /// Waits until the lock is free, then takes it.
     ///
     /// # Errors
     /// As [`Lock::try_take`].
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_at_a_time() {
+    fn a_lock_is_held_by_one_at_a_time() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.lock");
         let held = Lock::try_take(&path).unwrap();

@@ -1,5 +1,5 @@
-//! The manifest of a results folder: what the results are, of what, and which files there are. It is sealed, and it
-//! has the digest of every other file, so that nothing in a folder is damaged or gone unseen.
+//! The manifest of a results folder: the experiment, the version and the files of its results. The manifest has a seal
+//! and the digest of every other file, so that damage to any file, or its loss, is noticed.
 
 use crate::plan::Plan;
 use foretoken_intact::seal::{self, Syntax};
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// `manifest.json`: what the results are, and of what.
+/// `manifest.json`: identifies the results and lists their files.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Manifest {
-    /// What the files look like: [`SCHEMA`].
+    /// Version of the files' format: [`SCHEMA`].
     pub schema: u32,
     /// The experiment's name.
     pub name: String,
@@ -19,26 +19,24 @@ pub struct Manifest {
     pub source: String,
     /// The version of Foretoken.
     pub version: String,
-    /// Digest of experiment, inputs and version: what decides the results.
+    /// Digest of everything that decides the results: experiment, inputs and version.
     pub digest: String,
-    /// blake3 of each file that was read, under the path the experiment gives.
+    /// blake3 of each input file, under the path that the experiment gives.
     pub inputs: BTreeMap<String, String>,
-    /// Profiles among these files that are not what was measured or calibrated: why, in words. Left out where there is
-    /// none.
+    /// One sentence per input profile that was edited after it was measured or calibrated; left out if there is none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edited: Vec<String>,
-    /// Cells of the plan.
+    /// Number of cells of the plan.
     pub cells: usize,
-    /// Are all results here?
+    /// Are all results in the folder?
     pub complete: bool,
-    /// blake3 of each result file that is finished. A run that goes on enters its experiment and each recording as it
-    /// ends.
+    /// blake3 of each finished result file. While a run goes on, its experiment and each finished recording are listed.
     pub files: BTreeMap<String, String>,
-    /// The only part that may differ between two runs of the same plan, and with it the seal behind it.
+    /// How long the run took. Only this part and the seal may differ between two runs of one plan.
     pub timing: Timing,
 }
 
-/// How long it took.
+/// How long a run took.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Timing {
     /// Cells run by the last command.
@@ -49,16 +47,16 @@ pub struct Timing {
     pub engine_s: f64,
 }
 
-/// Its name.
+/// Name of the manifest's file.
 pub const MANIFEST: &str = "manifest.json";
-/// What the files of a results folder look like, and the only schema that is read: 2 since the manifest is sealed and
-/// lists recordings.
+/// Version of the format of a results folder; no other version is read. It is 2 since the manifest is sealed and lists
+/// recordings.
 const SCHEMA: u32 = 2;
-/// What helps where the folder is not what was written.
+/// The hint of errors about damaged or changed results.
 pub const AGAIN: &str = "put back what was written, or run the experiment again with --overwrite";
 
 impl Manifest {
-    /// Of a plan.
+    /// The manifest of a plan with these files.
     pub fn of(plan: &Plan, files: BTreeMap<String, String>, complete: bool, timing: Timing) -> Manifest {
         Manifest {
             schema: SCHEMA,
@@ -75,12 +73,12 @@ impl Manifest {
         }
     }
 
-    /// The text of the file.
+    /// The text of the file, with its seal.
     pub fn to_json(&self) -> String {
         seal::seal(Syntax::Json, &serde_json::to_string_pretty(self).expect("plain data always serialises"))
     }
 
-    /// The manifest of a results folder. The one way to read it.
+    /// Reads and checks the manifest of a results folder.
     pub fn read(folder: &Path) -> Result<Manifest> {
         let path = folder.join(MANIFEST);
         let help = "give the folder that `foretoken run` wrote its results to: it holds a manifest.json";
@@ -95,7 +93,7 @@ impl Manifest {
             Problem::bad_input(format!("{}: is not a manifest: {e}", path.display())).help(help)
         };
         let text = String::from_utf8(bytes).map_err(|e| unreadable(&e))?;
-        // The schema first: nothing else of another one can be relied on.
+        // The schema is checked first: another version may have other fields.
         let value: serde_json::Value = serde_json::from_str(&text).map_err(|e| unreadable(&e))?;
         let schema = value.get("schema").and_then(serde_json::Value::as_u64);
         if schema != Some(u64::from(SCHEMA)) && value.get("digest").is_some() {
@@ -115,12 +113,12 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Is it among the files that were finished?
+    /// Does the manifest list a file of this name?
     pub fn has(&self, name: &str) -> bool {
         self.files.contains_key(name)
     }
 
-    /// Are the finished files among `names` still what was written?
+    /// Checks the digests of the listed files among `names`.
     pub fn check<'a>(&self, folder: &Path, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
         let (mut gone, mut changed) = (Vec::new(), Vec::new());
         for name in names.into_iter().filter(|name| self.has(name)) {
@@ -142,13 +140,13 @@ impl Manifest {
         Err(Problem::bad_input(problem).help(AGAIN))
     }
 
-    /// Is every file that was finished still what was written?
+    /// Checks the digests of all listed files.
     pub fn check_all(&self, folder: &Path) -> Result<()> {
         self.check(folder, self.files.keys().map(String::as_str))
     }
 }
 
-/// The first of them, and how many more there are.
+/// The first eight names, and the number of the others.
 fn few(names: &[impl AsRef<str>]) -> String {
     const FEW: usize = 8;
     let shown: Vec<&str> = names.iter().take(FEW).map(AsRef::as_ref).collect();
@@ -158,7 +156,7 @@ fn few(names: &[impl AsRef<str>]) -> String {
     }
 }
 
-/// blake3 of a file.
+/// The blake3 digest of a file's bytes, in hexadecimal.
 pub fn digest(path: &Path) -> std::io::Result<String> {
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(std::fs::File::open(path)?)?;
@@ -185,7 +183,7 @@ mod tests {
         }
     }
 
-    /// Every bit of it, and every end.
+    /// Flips every bit of a manifest, and cuts it at every byte.
     #[test]
     fn a_manifest_is_read_whole_or_not_at_all() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What each shard of a run says of itself, in the folder that they share.
+//! The progress of each shard of a run, as files in the results folder that the shards share.
 
 use super::folder::Folder;
 use super::lock::Lock;
@@ -10,29 +10,29 @@ use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// How far a shard is.
+/// The progress of one shard.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Mark {
-    /// Which one.
+    /// The shard's number, and the number of shards.
     pub shard: Shard,
     /// Digest of experiment, inputs and version.
     pub digest: String,
     /// The version of Foretoken.
     pub version: String,
-    /// Are all its cells finished? Not while it runs, and not when one of them failed.
+    /// Are all cells of the shard finished? False while it runs, and if a cell failed.
     pub complete: bool,
-    /// How long it took.
+    /// How long the shard took.
     pub timing: Timing,
 }
 
-/// The marks in a folder.
+/// The progress files in a results folder.
 pub struct Marks(PathBuf);
 
 impl Marks {
-    /// Of a folder.
+    /// The progress files in `folder`; makes their folder if it is missing.
     ///
     /// # Errors
-    /// There is no place for them.
+    /// Their folder cannot be made.
     pub fn of(folder: &Folder) -> Result<Marks> {
         let path = folder.shards();
         std::fs::create_dir_all(&path)
@@ -40,10 +40,10 @@ impl Marks {
         Ok(Marks(path))
     }
 
-    /// All of them, in order.
+    /// The progress of every shard that began, in order.
     ///
     /// # Errors
-    /// One cannot be read.
+    /// A file cannot be read.
     pub fn all(&self) -> Result<Vec<Mark>> {
         let cannot = |what: String| {
             Problem::bad_input(what)
@@ -62,10 +62,11 @@ impl Marks {
         Ok(all)
     }
 
-    /// The number of shards that these are parts of; `None` without any.
+    /// Checks that all shards are parts of one run, the manifest's. Returns the number of shards N (`None` if none
+    /// began) and the progress of each.
     ///
     /// # Errors
-    /// They are parts of different runs.
+    /// The shards are parts of different runs.
     pub fn agree(&self, manifest: &Manifest) -> Result<(Option<u32>, Vec<Mark>)> {
         let all = self.all()?;
         let of = all.first().map(|mark| mark.shard.of);
@@ -86,11 +87,11 @@ impl Marks {
         Ok((of, all))
     }
 
-    /// A shard begins here, and no other process runs it while the lock lives. `None`: it was complete before, and
-    /// its cells are still `whole`.
+    /// Begins a shard. While the returned lock lives, no other process runs the shard. Returns `None` if the shard was
+    /// complete before and its cells are `whole` (undamaged). `goes_on`: may a shard that was begun before continue?
     ///
     /// # Errors
-    /// It runs already; it was begun and is not to be gone on with; the folder's shards are others.
+    /// The shard runs already; it was begun before and `goes_on` is false; or the folder's shards have another N.
     pub fn begin(&self, shard: Shard, manifest: &Manifest, goes_on: bool, whole: bool) -> Result<Option<Lock>> {
         let (of, all) = self.agree(manifest)?;
         if let Some(of) = of.filter(|&of| of != shard.of) {
@@ -118,10 +119,10 @@ impl Marks {
         Ok(Some(lock))
     }
 
-    /// Keeps how far a shard is.
+    /// Writes the progress of a shard.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn write(&self, shard: Shard, manifest: &Manifest, complete: bool, timing: Timing) -> Result<()> {
         let mark = Mark { shard, digest: manifest.digest.clone(), version: manifest.version.clone(), complete, timing };
         let text = serde_json::to_string_pretty(&mark).expect("plain data always serialises") + "\n";
@@ -129,10 +130,10 @@ impl Marks {
         Staged::write_all_to(&path, text.as_bytes()).map_err(write_problem)
     }
 
-    /// No other process merges while the lock lives.
+    /// Takes the lock for merging: while it lives, no other process merges the shards.
     ///
     /// # Errors
-    /// Another process merges.
+    /// Another process is merging the shards.
     pub fn merging(&self) -> Result<Lock> {
         Lock::try_take(&self.0.join("merge.lock"))?.ok_or_else(|| {
             Problem::bad_input(format!("another merge is at work in {}", self.0.display()))

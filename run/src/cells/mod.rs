@@ -1,6 +1,7 @@
-//! Running the cells of a plan: each (swept values, seed, policy) once, in parallel, each stored as it is finished.
+//! Runs the cells of a plan in parallel. A cell is one run: one policy, one combination of swept values, one seed. Each
+//! cell is stored as soon as it is finished.
 //!
-//! The order in which cells finish decides nothing: results are put together afterwards, from the store, in the
+//! Results do not depend on the order in which cells finish: they are assembled afterwards, from the store, in the
 //! order of the plan.
 
 mod assemble;
@@ -42,7 +43,7 @@ use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Runs every cell that the folder does not hold yet. What is finished when an error or an interrupt comes is kept.
+/// Runs every cell that the folder does not hold yet. Finished cells are kept after an error or an interrupt.
 pub fn run_cells(plan: &Plan, folder: &Folder, interrupt: &AtomicBool) -> Result<Speed> {
     let store = Store::open(folder, &plan.digest())?;
     let damaged = ids(plan).filter_map(|id| store.damage(id, ids(plan)));
@@ -54,11 +55,11 @@ pub fn run_cells(plan: &Plan, folder: &Folder, interrupt: &AtomicBool) -> Result
     result.map(|()| speed)
 }
 
-/// Runs the cells of a shard that the folder does not hold yet, each of its comparisons whatever becomes of the
-/// others. A cell that failed, now or before, is kept as a failure; with `again` earlier failures are tried once more.
+/// Runs the cells of a shard that the folder does not hold yet. A cell that fails does not stop the others: its failure
+/// is stored and returned, like failures of earlier calls. With `again`, cells that failed before are run again.
 ///
 /// # Errors
-/// An interrupt, or what is finished cannot be kept.
+/// The run is interrupted, or a finished cell cannot be stored.
 pub fn run_shard(
     plan: &Plan,
     folder: &Folder,
@@ -84,21 +85,21 @@ pub fn run_shard(
     Ok((speed, its_own.iter().filter_map(|&id| failures.get(id)).collect()))
 }
 
-/// Combinations of swept values, with each seed.
+/// Number of comparisons: a comparison is one combination of swept values with one seed and all policies.
 fn comparisons(plan: &Plan) -> usize {
     plan.variants.len() * plan.seeds.len()
 }
 
-/// Which of them a cell belongs to.
+/// Index of the comparison that a cell belongs to.
 pub fn comparison(plan: &Plan, id: CellId) -> usize {
     id.variant * plan.seeds.len() + id.seed
 }
 
-/// What the cells of a run share.
+/// Runs the cells of a plan; shared by all threads.
 struct Runner<'a> {
     plan: &'a Plan,
     store: Store,
-    /// Where failures are kept, if they do not end the run.
+    /// The stored failures of a shard; `None` if a failure ends the run.
     failures: Option<Failures>,
     progress: Progress,
     interrupt: &'a AtomicBool,
@@ -108,7 +109,7 @@ impl Runner<'_> {
     fn comparisons(&self, these: Vec<usize>) -> Result<()> {
         let plan = self.plan;
         let seeds = plan.seeds.len();
-        // Those that set bounds first: the others find them in the store.
+        // Comparisons that give bounds to others run first, so that the others find the bounds in the store.
         let sets: Vec<bool> =
             (0..plan.variants.len()).map(|v| plan.bound_from(v).is_none_or(|from| from == v)).collect();
         let (first, rest): (Vec<usize>, Vec<usize>) = these.into_iter().partition(|c| sets[c / seeds]);
@@ -116,7 +117,7 @@ impl Runner<'_> {
         run(&first).and_then(|()| run(&rest))
     }
 
-    /// All policies on one setting; the baseline first, because a bound may depend on it.
+    /// Runs all policies of one comparison. The baseline runs first, because a bound may depend on it.
     fn comparison(&self, variant: usize, seed: usize) -> Result<()> {
         let id = |policy| CellId { variant, seed, policy };
         let baseline = id(self.plan.baseline);
@@ -145,7 +146,8 @@ impl Runner<'_> {
                 }
             }
         };
-        // All of them, and then the first error in the order of the table: which thread fails first must not show.
+        // All policies run before an error is returned, the first one in the order of the plan, so that the error does
+        // not depend on which thread failed first.
         let others = missing.par_iter().map(|&p| id(p)).filter(|&id| id != baseline);
         let results: Vec<Result<Option<Slo>>> = others.map(|id| self.cell(&setting, id, Some(slo))).collect();
         results.into_iter().try_for_each(|result| result.map(|_| ()))
@@ -155,12 +157,12 @@ impl Runner<'_> {
         self.failures.as_ref().is_some_and(|f| f.get(id).is_some())
     }
 
-    /// Is there nothing to do?
+    /// Is the cell finished, or known to have failed?
     fn is_settled(&self, id: CellId) -> bool {
         self.store.has(id) || self.has_failed(id)
     }
 
-    /// A cell came to nothing. That ends a run; a shard keeps it and goes on.
+    /// Handles the failure of a cell: a run returns it as an error; a shard stores it and goes on.
     fn failed(&self, id: CellId, problem: Box<Problem>) -> Result<()> {
         match &self.failures {
             Some(failures) if problem.exit != Exit::Interrupted => failures.keep(id, &key(self.plan, id), &problem),
@@ -168,8 +170,8 @@ impl Runner<'_> {
         }
     }
 
-    /// The bounds of a comparison whose TPOT bound another variant's baseline gives; `None` when its own does. That
-    /// baseline is in the store, or is run again by itself, which gives the same.
+    /// The bounds of a comparison whose TPOT bound is scaled from another variant's baseline; `None` if it is scaled
+    /// from its own. The other baseline is read from the store, or is run again here with the same result.
     fn bound_from_elsewhere(&self, variant: usize, seed: usize, setting: &Setting) -> Result<Option<Slo>> {
         let Some(from) = self.plan.bound_from(variant).filter(|&from| from != variant) else { return Ok(None) };
         let id = CellId { variant: from, seed, policy: self.plan.baseline };
@@ -189,8 +191,8 @@ impl Runner<'_> {
         Ok(Some(setting.slo(tpot.map(|q| q.p90))))
     }
 
-    /// Runs and stores a cell. Without bounds given, it is the baseline and sets them. `None`: it failed, and that is
-    /// kept.
+    /// Runs and stores a cell, and returns its bounds. `slo`: the bounds; `None` for the baseline that sets them.
+    /// Returns `None` if the cell failed and the failure was stored.
     fn cell(&self, setting: &Setting, id: CellId, slo: Option<Slo>) -> Result<Option<Slo>> {
         let policy = &self.plan.policies[id.policy].spec;
         let played =
@@ -212,17 +214,17 @@ impl Runner<'_> {
     }
 }
 
-/// What comes of a policy on a setting.
+/// The result of running a policy on a setting.
 pub struct Played {
-    /// All that is kept of it.
+    /// The parts of the run that are stored.
     pub stored: Stored,
-    /// The bounds it was held against.
+    /// The bounds that the requests were judged by.
     pub slo: Slo,
     /// Time inside the engine.
     engine: Duration,
 }
 
-/// Runs a policy on a setting. Without bounds given, it is the baseline and sets them.
+/// Runs a policy on a setting. `slo`: the bounds; `None` for the baseline, whose run sets them.
 pub fn play(setting: &Setting, policy: &PolicySpec, slo: Option<Slo>, interrupt: &AtomicBool) -> Result<Played> {
     let started = Instant::now();
     let bound = slo.and_then(|s| s.tpot_s).unwrap_or(f64::INFINITY);
@@ -246,7 +248,8 @@ pub fn play(setting: &Setting, policy: &PolicySpec, slo: Option<Slo>, interrupt:
     Ok(Played { stored: Stored::of(run, summary, warnings), slo, engine })
 }
 
-/// Runs a policy on a setting to its end; says what was played as well, which a clairvoyant chooses.
+/// Runs a policy on a setting to its end. Also returns the policy that was run: a clairvoyant tries several and chooses
+/// the best in hindsight.
 fn run_through(
     setting: &Setting,
     policy: &PolicySpec,
@@ -274,9 +277,8 @@ fn out_of_time(policy: &str) -> Box<Problem> {
 const ABSURD: &str =
     "some time in the experiment is absurd: look at hardware, engine.step_overhead_s, noise_cv and the arrivals";
 
-/// Why a summary is no result. What may be absent (no draft was made, no bound was set) is absent in it; a number
-/// that is there and not finite, or a latency of nothing, over which speedups are taken, is a fault of what was
-/// asked.
+/// Why a summary is not a usable result; `None` if it is. Numbers may be absent (no draft was made, no bound was set).
+/// A number that is not finite, a mean latency of 0 or a bound of 0 means that the experiment's times are absurd.
 fn fault(summary: &Summary) -> Option<String> {
     if let Some((name, value)) = not_finite(summary) {
         return Some(format!("`{name}` came out as {value}"));
@@ -296,7 +298,7 @@ mod tests {
     use foretoken_sim::metrics::{Quantiles, Totals};
 
     #[test]
-    fn what_is_absent_is_no_fault_and_what_is_not_finite_is() {
+    fn an_absent_number_is_no_fault_and_one_that_is_not_finite_is() {
         let quantiles = |mean| Some(Quantiles { mean, p50: mean, p90: mean, p99: mean });
         let good = Summary::new(&RequestRecords::default(), &Totals::default(), Slo::default(), &[], 1, 1);
         let good = Summary { e2e: quantiles(1.0), ..good };
@@ -320,8 +322,8 @@ mod tests {
         "workload.arrivals={ poisson = { rate = { sweep = [8.0, 2.0] } } }",
     ];
 
-    /// Comparisons may run anywhere: the reference's baseline is run again where it is not at hand, and gives the
-    /// same bound.
+    /// A comparison can run on a machine without the baseline that its bound is scaled from: the baseline is run again
+    /// there and gives the same bound.
     #[test]
     fn a_comparison_finds_its_bound_alone() {
         let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../experiments/quickstart.toml");

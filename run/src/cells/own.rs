@@ -1,23 +1,24 @@
-//! The folders in a results folder, and which files in them are the program's own. Nothing else is ever removed.
+//! The folders in a results folder, and the names of the files that the program writes into them. Only files with these
+//! names are ever removed.
 
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 
-/// The experiment with every default.
+/// Name of the file with the experiment and every default.
 pub const EXPERIMENT: &str = "experiment.toml";
-/// The tapes of live runs, one a cell.
+/// Folder of the tapes (logs) of live runs, one per cell.
 pub const TAPES: &str = "tapes";
-/// The recordings of observed runs, one a cell.
+/// Folder of the recordings of observed runs, one per cell.
 pub const RECORDINGS: &str = "recordings";
-/// The rates that it tried, while it tries.
+/// Folder of the rates that a capacity search has tried, while it runs.
 pub const PROBES: &str = "probes";
-/// The finished cells of a run that is not complete.
+/// Folder of the finished cells of a run that is not complete.
 pub const CELLS: &str = "cells";
-/// What the shards of a run say of themselves, until they are merged.
+/// Folder of the progress of a run's shards, until they are merged.
 pub const SHARDS: &str = "shards";
-/// The figures.
+/// Folder of the figures.
 pub const FIGURES: &str = "figures";
-/// Made from the other files, at any time: not a result of its own.
+/// Folder of the page. The page can be made again from the other files at any time.
 pub const REPORT: &str = "report";
 
 /// The names of the program's own files, folder by folder. `#` stands for a number, `*` for any text.
@@ -81,7 +82,7 @@ pub fn remove_own(path: &Path, name: &str) -> Result<Vec<PathBuf>> {
     Ok(left)
 }
 
-/// Says what was left in place.
+/// Prints a note for each file that was not removed.
 pub fn tell_left(left: &[PathBuf]) {
     for file in left {
         eprintln!("note: {} is left where it is: Foretoken did not write it", file.display());
@@ -93,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_names_are_told_from_others() {
+    fn only_names_of_the_program_are_its_own() {
         for (folder, own, other) in [
             (CELLS, "v0-s12-p3.cell", "v0-s12-p3.cell.bak"),
             (CELLS, "v0-s0-p0.failure.json", "notes.md"),
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn files_and_folders_of_others_stay() {
+    fn files_that_the_program_did_not_write_stay() {
         let dir = tempfile::tempdir().unwrap();
         let cells = dir.path().join(CELLS);
         std::fs::create_dir_all(cells.join("v1-s1-p1.cell")).unwrap();

@@ -1,4 +1,4 @@
-//! How far the cells of a run are, and the simulator's speed at the end.
+//! Counts the finished cells of a run, and the simulator's speed.
 
 use crate::bar::Bar;
 use foretoken_sim::Summary;
@@ -12,10 +12,10 @@ pub struct Progress {
     sums: Mutex<Speed>,
 }
 
-/// How fast the simulator was, over the cells that this process ran.
+/// The simulator's speed over the cells that this process ran.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Speed {
-    /// Cells run here.
+    /// Cells that this process ran.
     pub cells: u64,
     /// Request-steps simulated.
     pub request_steps: u64,
@@ -23,22 +23,22 @@ pub struct Speed {
     pub simulated_s: f64,
     /// Time inside the engine, summed over threads, seconds.
     pub engine_s: f64,
-    /// Time on the wall, seconds.
+    /// Wall time, seconds.
     pub wall_s: f64,
 }
 
 impl Progress {
-    /// For a run of `cells` cells.
+    /// Starts a bar and the clock for a run of `cells` cells.
     pub fn new(cells: u64) -> Progress {
         Progress { bar: Bar::new(cells, "cells"), started: Instant::now(), sums: Mutex::default() }
     }
 
-    /// Cells that were finished by an earlier run.
+    /// Counts cells that an earlier run finished.
     pub fn skip(&self, cells: u64) {
         self.bar.inc(cells);
     }
 
-    /// A cell ended.
+    /// Counts a cell that ended; `engine` is the time spent in the simulator.
     pub fn done(&self, policy: &str, summary: &Summary, engine: Duration) {
         self.bar.inc(1);
         self.bar.say(policy.to_owned());
@@ -49,7 +49,7 @@ impl Progress {
         sums.engine_s += engine.as_secs_f64();
     }
 
-    /// Ends the bar.
+    /// Removes the bar and returns the speed.
     pub fn finish(&self) -> Speed {
         self.bar.finish();
         let sums = *self.sums.lock().expect("no thread panics while it holds the lock");

@@ -1,26 +1,27 @@
-//! A part of a run that travels: every N-th comparison of a plan.
+//! A part of a run that another machine can run: every N-th comparison of a plan.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// One of several shards. What travels is a comparison, one combination of swept values with one seed and all
-/// policies: the bounds of its policies may follow from its baseline.
+/// One of several shards. A shard has whole comparisons (one combination of swept values with one seed and all
+/// policies), because the bounds of a comparison may depend on its baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Shard {
-    /// Of how many.
+    /// Number of shards.
     pub of: u32,
-    /// Which one, from 1.
+    /// Number of this shard, from 1.
     pub index: u32,
 }
 
 impl Shard {
-    /// Is a comparison in it? Comparisons are dealt out in turn: neighbours in a sweep cost about the same.
+    /// Is comparison number `comparison` in the shard? Comparisons are dealt out in turn, because neighbours in a sweep
+    /// cost about the same.
     pub fn has(self, comparison: usize) -> bool {
         comparison % self.of as usize == self.index as usize - 1
     }
 
-    /// All shards beside it and itself.
+    /// All shards 1 to `of`.
     pub fn all(of: u32) -> impl Iterator<Item = Shard> {
         (1..=of).map(move |index| Shard { of, index })
     }
@@ -53,7 +54,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_no_shard_is_refused() {
+    fn a_text_that_is_no_shard_is_refused() {
         for (text, said) in [
             ("0/4", "counted from 1"),
             ("5/4", "there are 4 shards"),
@@ -69,7 +70,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every comparison is in exactly one shard, and none has two more than another.
+        /// Every comparison is in exactly one shard, and the sizes of shards differ by at most one.
         #[test]
         fn shards_share_comparisons_out(of in 1u32..40, comparisons in 0usize..300) {
             let sizes: Vec<usize> = Shard::all(of).map(|s| (0..comparisons).filter(|&c| s.has(c)).count()).collect();

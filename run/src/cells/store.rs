@@ -1,7 +1,7 @@
-//! Finished cells on disk, so that a killed run can go on. One file a cell, written whole or not at all.
+//! Finished cells on disk, so that a killed run can go on. There is one file per cell, written whole or not at all.
 //!
-//! A file starts with a digest over everything after it; what does not match (a damaged file, a cell of another
-//! plan) is named, and the cell runs again.
+//! A file starts with a digest over everything after it. If the digest does not match (a damaged file, a cell of
+//! another plan), a warning names the file, and the cell runs again.
 
 use super::folder::Folder;
 use super::id::CellId;
@@ -14,16 +14,16 @@ use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// All that is kept of a run.
+/// The results of one run that are stored.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Stored {
-    /// Its numbers.
+    /// The run's numbers.
     pub summary: Summary,
-    /// Load over time.
+    /// Batch size and tokens in bins of time.
     pub series: Series,
-    /// One record a request.
+    /// One record per request.
     pub records: RequestRecords,
-    /// One record a step, when asked for.
+    /// One record per step; empty unless the experiment asks for steps.
     pub steps: Vec<StepRecord>,
     /// Warnings for the user.
     pub warnings: Vec<String>,
@@ -31,12 +31,12 @@ pub struct Stored {
     pub usable_blocks: u32,
     /// Draft lengths by batch size.
     pub lengths: Vec<LengthRow>,
-    /// Confidences against what was right.
+    /// Drafts and right drafts by bin of confidence.
     pub calibration: Vec<CalibrationBin>,
 }
 
 impl Stored {
-    /// What a run leaves, with its numbers and warnings.
+    /// The stored results of a run, with its summary and warnings.
     pub fn of(run: Run, summary: Summary, warnings: Vec<String>) -> Stored {
         Stored {
             summary,
@@ -50,14 +50,15 @@ impl Stored {
         }
     }
 
-    /// A digest of every number in it: of all but the warnings.
+    /// A digest of all results but the warnings.
     pub fn numbers(&self) -> blake3::Hash {
         let Stored { summary, series, records, steps, warnings: _, usable_blocks, lengths, calibration } = self;
         let numbers = (summary, series, records, steps, usable_blocks, lengths, calibration);
         blake3::hash(&postcard::to_stdvec(&numbers).expect("plain data always serialises into memory"))
     }
 
-    /// What tables and figures show of it, with its records, its steps, its warnings and the blocks it could use.
+    /// Splits the results into the cell for tables and figures, the request records, the step records, the warnings,
+    /// and the number of usable KV blocks.
     pub fn into_cell(self, entry: Entry) -> (Cell, RequestRecords, Vec<StepRecord>, Vec<String>, u32) {
         let cell = Cell::new(entry, self.summary).with_latencies(&self.records);
         let cell = Cell { series: self.series, lengths: self.lengths, calibration: self.calibration, ..cell };
@@ -65,7 +66,7 @@ impl Stored {
     }
 }
 
-/// Of how many cells it is asked whether a damaged file is theirs.
+/// The most cells that are compared with a damaged file, which may belong to one of them.
 const MOST_OTHERS: usize = 1000;
 
 /// The folder of finished cells.
@@ -83,18 +84,18 @@ impl Store {
         Ok(Store { folder, key: blake3::hash(plan_digest.as_bytes()) })
     }
 
-    /// Is the cell finished, and its file what was written?
+    /// Is the cell finished and its file undamaged?
     pub fn has(&self, id: CellId) -> bool {
         self.bytes(id).is_some()
     }
 
-    /// The file of a cell, there or not.
+    /// The path of a cell's file, which may not exist.
     pub fn file(&self, id: CellId) -> PathBuf {
         self.path(id)
     }
 
-    /// What is wrong with a cell's file that is there and not what was written. `others` are the run's cells: the file
-    /// may be one of theirs.
+    /// Describes the damage to a cell's file; `None` if the file is missing or undamaged. `others` are the run's cells:
+    /// the file may belong to one of them.
     pub fn damage(&self, id: CellId, others: impl IntoIterator<Item = CellId>) -> Option<String> {
         let path = self.path(id);
         if !path.exists() || self.has(id) {
@@ -116,7 +117,7 @@ impl Store {
         Some(format!("{} {why}", path.display()))
     }
 
-    /// The cell, when it is finished.
+    /// Reads a cell; `None` if it is not finished or damaged.
     pub fn load(&self, id: CellId) -> Result<Option<Stored>> {
         let Some(bytes) = self.bytes(id) else { return Ok(None) };
         let stored = postcard::from_bytes(&bytes)
@@ -124,7 +125,7 @@ impl Store {
         Ok(Some(stored))
     }
 
-    /// Keeps a finished cell.
+    /// Writes a finished cell.
     pub fn save(&self, id: CellId, stored: &Stored) -> Result<()> {
         let body = postcard::to_stdvec(stored).expect("plain data always serialises into memory");
         let path = self.path(id);
@@ -134,7 +135,7 @@ impl Store {
         file.commit().map_err(write_problem)
     }
 
-    /// The body of a cell's file, when the file is there and whole.
+    /// The contents of a cell's file without its digest; `None` if the file is missing or damaged.
     fn bytes(&self, id: CellId) -> Option<Vec<u8>> {
         let mut bytes = std::fs::read(self.path(id)).ok()?;
         let body = bytes.split_off(blake3::OUT_LEN.min(bytes.len()));
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bit_of_a_cell_changes_unseen() {
+    fn every_flipped_bit_and_every_cut_of_a_cell_is_noticed() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(&Folder::at(dir.path().to_path_buf()), "a").unwrap();
         let id = CellId { variant: 0, seed: 0, policy: 0 };

@@ -1,4 +1,4 @@
-//! What could not be written.
+//! Errors of writing results, with hints.
 
 use foretoken_report::ReportError;
 use foretoken_spec::problem::Problem;
@@ -12,7 +12,7 @@ pub fn write_problem(error: ReportError) -> Box<Problem> {
             OutOfMemory => MORE_MEMORY,
             _ => "free some space or choose another folder with -o",
         },
-        // zstd and polars say so in words alone.
+        // zstd and polars have no error kind for a lack of memory, only a text.
         ReportError::Parquet { cause, .. } if cause.to_string().contains("memory") => MORE_MEMORY,
         _ => "free some space or choose another folder with -o",
     };

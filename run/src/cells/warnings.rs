@@ -1,18 +1,18 @@
-//! Warnings of many cells as few lines: each is said once, with the policies that gave it, and where it was not all
-//! of their runs, with how many and the first. Warnings that differ in their numbers alone are one, with the range of
-//! each number.
+//! Joins the warnings of many cells into few lines. A line names the policies that gave the warning. If not all of
+//! their runs gave it, the line says how many did and names the first one. Warnings that differ only in numbers become
+//! one line with the range of each number.
 
 use foretoken_report::Key;
 
-/// Collects what cells warn of.
+/// Collects the warnings of cells.
 #[derive(Default)]
 pub struct Warnings {
     kinds: Vec<Kind>,
-    /// Cells of each policy, in the order they came.
+    /// Number of cells of each policy, in the order of appearance.
     cells: Vec<(String, usize)>,
 }
 
-/// Warnings that differ in their numbers alone.
+/// Warnings that differ only in their numbers.
 struct Kind {
     /// The text around the numbers.
     words: Vec<String>,
@@ -24,7 +24,7 @@ struct Kind {
 }
 
 impl Warnings {
-    /// What a cell warns of.
+    /// Adds the warnings of a cell.
     pub fn collect(&mut self, cell: &Key, from: Vec<String>) {
         match self.cells.iter_mut().find(|(policy, _)| *policy == cell.policy) {
             Some((_, cells)) => *cells += 1,
@@ -45,7 +45,7 @@ impl Warnings {
         }
     }
 
-    /// One line a warning.
+    /// The joined warnings, one line each.
     pub fn texts(self) -> Vec<String> {
         let policies = self.cells.len();
         let one = |kind: Kind| {
@@ -98,7 +98,7 @@ fn name(cell: &Key) -> String {
     swept.chain([format!("seed {}", cell.seed)]).collect::<Vec<_>>().join(", ")
 }
 
-/// The text around the numbers, and the numbers: digits with a point between them, not those inside of a word.
+/// Splits a text into its numbers (digits with at most one point, not inside a word) and the words around them.
 fn parts(text: &str) -> (Vec<String>, Vec<String>) {
     let (mut words, mut numbers) = (vec![String::new()], Vec::new());
     let mut rest = text;

@@ -1,11 +1,11 @@
-// The page: settings in the URL's hash, controls that change them, numbers and drawings that follow.
+// The page. The URL's hash holds the settings, controls change them, and numbers and drawings are computed from them.
 (() => {
   const presets = JSON.parse(document.getElementById("presets").textContent);
   const LONGEST = 16; // draft tokens
   const MOST = 1024; // requests
   const byId = (id) => document.getElementById(id);
 
-  // Numbers: key in the hash, words, least, most, step of the slider, and whether the slider is logarithmic.
+  // Sliders: key in the hash, label, least and greatest value, step, and whether the slider is logarithmic.
   const SLIDERS = [
     { key: "cost", label: "Draft cost (times the model's)", least: 0.05, most: 20, log: true, digits: 2, usual: 1 },
     { key: "a", label: "Acceptance (chance that the next draft token is right)", least: 0, most: 1, step: 0.01, digits: 3, usual: 0.7 },
@@ -37,8 +37,8 @@
   for (const s of [...SLIDERS, ...LINEAR]) USUAL[s.key] = s.usual;
   if (presets.profile) USUAL.over = presets.profile.step_overhead_s * 1e3;
 
-  // What a hash says, and a sentence for each setting of it that this page does not have: that one is as usual, or at
-  // the nearest end of its range.
+  // Reads the settings in a hash. Also returns a sentence for each setting that the page cannot use: its default is
+  // used instead, or the nearest end of its range.
   const parse = (hash) => {
     const [state, wrong] = [{ ...USUAL }, []];
     for (const [key, value] of new URLSearchParams(hash)) {
@@ -65,7 +65,7 @@
     return new URLSearchParams(said.map((key) => [key, state[key]])).toString();
   };
 
-  // The point of the model that a state stands for.
+  // Converts the page's settings to the model's input, in SI units.
   const pointOf = (state) => {
     const specs = () => {
       if (state.hw === "profile") return { target: presets.profile.target, draft: presets.profile.draft };
@@ -111,7 +111,7 @@
     return key === "break_even_batch" ? `pays at ${MOST}` : "none: not even at 1";
   };
 
-  // Without a cost of the target nothing can be compared: ratios of times would be 0 / 0.
+  // If the target's passes take no time, ratios of times are 0 / 0 and nothing can be compared.
   const costsNothing = (p) => p.step_s === 0 || p.plain_step_s === 0;
 
   const headline = (p) => {
@@ -185,7 +185,7 @@
     }));
   };
 
-  // Controls.
+  // The controls: conversion between values and slider positions, and the input fields.
   const toSlider = (s, value) => (s.log ? (Math.log(value / s.least) / Math.log(s.most / s.least)) * 1000 : value);
   const fromSlider = (s, at) => {
     if (!s.log) return Number(at);

@@ -1,4 +1,4 @@
-// The three drawings, as SVG elements. They get numbers and draw them; what the numbers are is model.js's.
+// The page's three drawings, as SVG elements. They draw numbers that model.js computes.
 const Charts = (() => {
   const NS = "http://www.w3.org/2000/svg";
 
@@ -23,7 +23,8 @@ const Charts = (() => {
   const RIGHT = 16;
   const innerOf = (svg) => widthOf(svg) - LEFT - RIGHT;
 
-  // Keys below a drawing, in as many rows as they need: [width, draw(x, y), text] each. Returns where they end.
+  // Draws the legend below a drawing, in as many rows as needed. Each key is [width, draw(x, y), text]. Returns the
+  // legend's bottom.
   const legend = (svg, top, keys) => {
     let [x, y] = [LEFT, top];
     for (const [width, draw, text] of keys) {
@@ -38,7 +39,7 @@ const Charts = (() => {
   const lineKey = (svg, kind) => (x, y) => element(svg, "line", { x1: x, x2: x + 26, y1: y, y2: y, class: kind });
   const r = (x) => Math.round(x * 100) / 100;
 
-  // Names of a step's parts: only where they fit.
+  // Draws a step as a bar of its parts. A part's name is written if it fits.
   const bar = (svg, y, parts, scale) => {
     let x = LEFT + 70;
     for (const { width, fill, name } of parts) {
@@ -51,7 +52,7 @@ const Charts = (() => {
     }
   };
 
-  // One step with drafting above the steps without that bring as many tokens.
+  // Draws one step with drafting, and below it the steps without drafting that give as many tokens.
   const steps = (svg, p, format) => {
     const plain = p.expected_tokens * p.plain_step_s;
     const says = `${format.count(p.expected_tokens)} tokens a request take ${format.ms(p.step_s)} with drafting and ${format.ms(plain)} without`;
@@ -126,7 +127,7 @@ const Charts = (() => {
     ]));
   };
 
-  // From even (no colour) to a full colour at `full` times the speed, or one `full`-th of it.
+  // The colour of a speedup: none at 1, full at `full` times the speed and at 1 / `full` of it.
   const fill = (s, full) => {
     const strength = Math.round(Math.min(1, Math.abs(Math.log(s)) / Math.log(full)) * 100);
     return `color-mix(in srgb, var(${s >= 1 ? "--pays" : "--costs"}) ${strength}%, var(--even))`;

@@ -1,8 +1,9 @@
-//! The break-even explorer: one HTML page that computes, in the browser, what a decode step costs and brings.
+//! The break-even explorer: one HTML page that computes, in the browser, the time and the expected tokens of a decode
+//! step.
 //!
-//! The page holds the simulator's arithmetic once more, in JavaScript (`model.js`); `tests/cli/explore.rs` drives it
-//! in a browser and compares every number with the library's. Presets come from the library, so that a new GPU or
-//! model appears by itself.
+//! The page has a copy of the simulator's arithmetic in JavaScript (`model.js`). `tests/cli/explore.rs` runs it in a
+//! browser and compares every number with the library's. Presets come from the library, so a new GPU or model appears
+//! on the page without a change here.
 
 use foretoken_sim::latency::hardware::GPUS;
 use foretoken_sim::latency::models::MODELS;
@@ -22,36 +23,36 @@ const PARTS: [(&str, &str); 4] = [
     ("/*APP*/", include_str!("app.js")),
 ];
 
-/// A machine beside the presets: a profile's, or that of a run.
+/// A machine that is added to the presets: from a profile, or the hardware of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
-    /// What the page calls it.
+    /// The machine's name on the page.
     pub name: String,
     /// Time of a target pass.
     pub target: LatencySpec,
     /// Time of a draft pass.
     pub draft: LatencySpec,
-    /// How it reads context.
+    /// How a verify pass reads context.
     pub context_reads: ContextReads,
-    /// How it drafts.
+    /// How drafts are made.
     pub drafting: Drafting,
     /// Host time of a step outside its passes, seconds.
     pub step_overhead_s: f64,
-    /// Was it measured?
+    /// Were its costs measured?
     pub measured: bool,
-    /// What a reader must know of it: where it was measured, how far to trust it.
+    /// A note on the machine: where it was measured, and how far to trust it.
     pub note: String,
 }
 
-/// The page, complete in itself. `machine` is chosen when the page opens.
+/// The page, with everything inline. If `machine` is given, the page opens with it.
 pub fn page(machine: Option<&Machine>) -> String {
-    // `<` would let a name end the script element it stands in.
+    // A `<` in a name could end the script element around it.
     let presets = presets(machine).to_string().replace('<', "\\u003c");
     let page = PARTS.iter().fold(TEMPLATE.to_owned(), |page, (mark, part)| page.replacen(mark, part.trim_end(), 1));
     page.replacen("/*PRESETS*/", &presets, 1)
 }
 
-/// What the page knows of hardware: datasheets, shapes, and a roofline's defaults.
+/// The page's presets as JSON: GPUs' datasheets, models' shapes, and a roofline's defaults.
 fn presets(machine: Option<&Machine>) -> Value {
     let gpus = GPUS.iter().map(|g| {
         let gpu = json!({
@@ -75,7 +76,7 @@ fn presets(machine: Option<&Machine>) -> Value {
     })
 }
 
-/// A roofline of which only the presets' names are given.
+/// The default settings of a roofline.
 fn defaults() -> RooflineSpec {
     let named = json!({ "gpu": GPUS[0].name, "model": MODELS[0].name });
     serde_json::from_value(named).expect("every other setting has a default")

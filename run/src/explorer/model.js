@@ -1,7 +1,7 @@
 "use strict";
-// The arithmetic of a step as the simulator does it: the shapes of sim/src/shape.rs for a batch of equal requests,
+// A copy of the simulator's arithmetic of one step: the pass shapes of sim/src/shape.rs for a batch of equal requests,
 // and the latency models of sim/src/latency. Times are whole picoseconds, rounded where the simulator rounds. A test
-// compares every number with the library's, so a change there is a change here.
+// compares every number with the library's, so a change in the library needs a change here.
 const Model = (() => {
   const PS_PER_S = 1e12;
   const ps = (seconds) => Math.round(seconds * PS_PER_S);
@@ -49,7 +49,8 @@ const Model = (() => {
     };
   };
 
-  // Points of a rising line; outside, the nearest two go on. Whole picoseconds, rounded down, as the simulator's.
+  // Interpolates between points of a rising curve; beyond its ends the nearest two points are extended. Whole
+  // picoseconds, rounded down, as in the simulator.
   const lines = (points) => {
     const at = points.map(([x, time]) => [x, ps(time)]);
     return (x) => {
@@ -131,7 +132,7 @@ const Model = (() => {
     return sum;
   };
 
-  // A server at one point: what a decode step of `batch` requests with `context` tokens each costs and brings.
+  // Functions for a server: time and speedup of a decode step of `batch` requests with `context` tokens each.
   const server = (hardware, presets) => {
     const target = latency(hardware.target, presets);
     const bareDraft = latency(hardware.draft, presets);
@@ -154,7 +155,7 @@ const Model = (() => {
     const speedup = (a, batch, context, length) =>
       (expectedTokens(a, length) * stepTime(batch, context, 0)) / stepTime(batch, context, length);
 
-    // The length, from 0, with the most expected tokens a second; of equals the shortest.
+    // The length, from 0, with the most expected tokens a second; the shortest one if several are equal.
     const bestLength = (a, batch, context, longest) => {
       let best = { length: 0, speedup: 1 };
       for (let length = 1; length <= longest; length++) {
@@ -186,7 +187,7 @@ const Model = (() => {
       return batch;
     };
 
-    // The longest draft that still pays; 0: none does.
+    // The longest draft with a speedup above 1; 0 if there is none.
     const breakEvenLength = (a, batch, context, longest) => {
       for (let length = longest; length > 0; length--) {
         if (speedup(a, batch, context, length) > 1) return length;

@@ -1,8 +1,9 @@
-//! Tries every leaf of the schema in an experiment that sets it: either the results change, or the leaf is named as
-//! doing nothing.
+//! Tries every leaf (setting) of the schema in an experiment that sets it. Either the results change, or the report
+//! names the leaf as doing nothing.
 //!
-//! Not tried are the frame of an experiment (name, seeds, output, paper), the tables of other commands (live,
-//! observe, validate), which `look` leaves out by design, and the leaves in `REFUSED` and `NEEDS_A_FILE`.
+//! Four groups are not tried: the keys about the whole experiment (name, seeds, output, paper), the tables of other
+//! commands (live, observe, validate), which `look` leaves out by design, and the leaves in `REFUSED` and
+//! `NEEDS_A_FILE`.
 
 use super::*;
 use crate::cells::play;
@@ -31,16 +32,16 @@ requests = 24
 
 const OTHER_TABLES: [&str; 9] =
     ["name", "seeds", "sweep_order", "output", "paper", "live", "validate", "observe", "capacity"];
-/// Leaves that are refused with a message in every place: arrivals keep their file's order, and a Spec-Bench file has
-/// no arrivals.
+/// Leaves that every experiment refuses with a message: arrivals keep the order of their file, and a Spec-Bench file
+/// has no arrivals.
 const REFUSED: [&str; 3] =
     ["workload.arrivals.trace.sample", "workload.arrivals.trace.turns", "workload.arrivals.trace.accept"];
 /// Leaves that need a measured file. `hardware.profile` and `acceptance.source.table` have command-line tests of
 /// their own.
 const NEEDS_A_FILE: [&str; 3] = ["hardware.profile", "hardware.truth", "acceptance.source.table"];
 
-/// Settings over the base that together contain every leaf: the worlds listed in a file, one a line, the worlds on
-/// trace files, and each policy with its defaults.
+/// Lists of settings over the base experiment, which together contain every leaf. Such a list is called a world. The
+/// worlds are the lines of a file, the worlds on trace files, and each policy with its defaults.
 fn worlds(folder: &FilePath) -> Vec<Vec<String>> {
     let list = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("src/inert/worlds.txt");
     let list = std::fs::read_to_string(list).expect("the list of worlds lies beside this file");
@@ -55,7 +56,7 @@ fn worlds(folder: &FilePath) -> Vec<Vec<String>> {
     worlds
 }
 
-/// Worlds on trace files, with every option of a format.
+/// Worlds that read trace files, with every option of the formats.
 fn traces(folder: &FilePath) -> Vec<Vec<String>> {
     let write = |name: &str, text: String| {
         std::fs::write(folder.join(name), text).expect("written");
@@ -121,8 +122,8 @@ fn numbers(plan: &Plan) -> Option<Vec<Numbers>> {
     each.collect()
 }
 
-/// The leaves of the schema, with indices as `[]` and free names as `*`; for each leaf the names that may stand
-/// there.
+/// The leaves of the schema, with indices written as `[]` and free names as `*`. For each leaf the names that are valid
+/// values.
 fn schema_leaves() -> BTreeMap<String, BTreeSet<String>> {
     let schema = schemars::schema_for!(Experiment).to_value();
     let mut leaves = BTreeMap::new();
@@ -187,9 +188,8 @@ fn normal<'a>(path: &str, leaves: &'a BTreeMap<String, BTreeSet<String>>) -> Opt
         .map(|(leaf, names)| (leaf.as_str(), names))
 }
 
-/// Leaves for which no other valid value can be guessed: names and paths in files, lists and thresholds that must
-/// rise, a law's two parameters that depend on each other, and values that are refused in some places. The check says
-/// nothing about them.
+/// Leaves for which the test cannot guess another valid value: names and paths in files, lists and thresholds that must
+/// rise, two parameters that depend on each other, and values that some experiments refuse. They are not checked.
 const NOT_GUESSED: [&str; 20] = [
     ".trace.format",
     ".trace.log_type",
@@ -213,7 +213,7 @@ const NOT_GUESSED: [&str; 20] = [
     ".cascade-like.lengths",
 ];
 
-/// What a trial of a leaf found.
+/// The outcome of trying a leaf.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fate {
     Changes,
@@ -223,9 +223,9 @@ enum Fate {
     Wrong(String),
 }
 
-/// Checks what is said of a leaf with another value against runs of our own. A leaf that is named as doing nothing
-/// must give the same results without it. Any other leaf must give other results without it or with some other value,
-/// unless it was given its default.
+/// Gives a leaf another value and checks the report on it by runs of its own. A leaf that the report names as doing
+/// nothing must give the same results when it is left out. Any other leaf must give other results when it is left out
+/// or has some other value, unless it has its default.
 fn fate(sets: &[String], before: &[Numbers], path: &Path, value: &toml::Value, names: &BTreeSet<String>) -> Fate {
     let named = || names.iter().map(|name| toml::Value::String(name.clone()));
     let with = |what: String| plan(&[sets, &[what]].concat()).ok();

@@ -16,7 +16,7 @@ pub struct Inert {
 /// A setting that changed no number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WithoutEffect {
-    /// Its key.
+    /// The setting's key.
     pub path: String,
     /// The value that it was given, as TOML; absent when it was swept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,7 +33,7 @@ pub struct WithoutEffect {
 /// A setting that was not tried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NotTried {
-    /// Its key.
+    /// The setting's key.
     pub path: String,
     /// Was it left out only for its cost, so that `--check-settings always` tries it? If not, the key is required and
     /// no other valid value is known.

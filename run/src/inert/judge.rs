@@ -1,6 +1,6 @@
-//! Runs a plan again without a setting. First the start of one run under each policy, which most settings change. The
-//! remaining settings are left out together on everything, and then in halves where something changed, so that all
-//! settings that do nothing cost one run together.
+//! Runs a plan again without a setting, to see whether any number changes. First each setting is left out at the start
+//! of one run under each policy, which most settings change. The remaining settings are left out together in the whole
+//! run. If a number changes, they are split into halves. So all settings that do nothing cost one run together.
 //!
 //! The cost is counted in simulated work, not in seconds: the same plan always gets the same answer.
 
@@ -16,7 +16,7 @@ use foretoken_spec::problem::{Exit, Result};
 use rayon::prelude::*;
 use std::sync::atomic::AtomicBool;
 
-/// Requests of the first look.
+/// Number of requests at the start of a run that each setting is tried on first.
 const START: usize = 64;
 /// The cost of building a setting, in request-steps: a fixed part, and a part for each request.
 const BUILD: (u64, u64) = (50_000, 20);
@@ -56,7 +56,7 @@ impl Judge<'_> {
         Ok((found, left))
     }
 
-    /// Splits the trials where first looks have used half of the budget.
+    /// Splits the trials: the first ones, whose first tries cost half of the budget at most, and the others.
     fn affordable(&mut self, mut trials: Vec<Trial>, setting: &Setting) -> (Vec<Trial>, Vec<Trial>) {
         let share = (START as f64 / setting.workload.len() as f64).min(1.0);
         let mut half = self.budget / 2;

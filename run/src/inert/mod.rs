@@ -1,10 +1,10 @@
-//! Settings that do nothing. After a run, the keys that were given or swept and changed no number are named, so that
-//! no user tunes one in vain or believes that it was tried.
+//! Finds settings that do nothing. After a run, the report names the keys that were given or swept and changed no
+//! number, so that no user tunes a setting in vain.
 //!
-//! They are found by running again, not from a list: swept keys and seeds from the finished cells (`swept.rs`), given
-//! keys by leaving each out, or by giving another value where one is required (`trial.rs`), and by comparing all
-//! numbers (`judge.rs`). A key that was given its own default is not looked at. Neither are `[live]`, `[observe]`,
-//! `[validate]` and `[capacity]`, which belong to other commands.
+//! There is no list of such settings: they are found by experiment. Swept keys and seeds are compared in the finished
+//! cells (`swept.rs`). Given keys are left out one by one, or get another value if they are required (`trial.rs`), and
+//! all numbers are compared (`judge.rs`). A key that was given its default is not tried, and neither are `[live]`,
+//! `[observe]`, `[validate]` and `[capacity]`, which belong to other commands.
 
 mod found;
 mod judge;
@@ -31,7 +31,7 @@ use trial::Trials;
 /// Which settings of a run are tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Check {
-    /// As many as a quarter of the run's work allows, or a few seconds.
+    /// The settings that can be tried with a quarter of the run's work, or in a few seconds.
     #[default]
     Auto,
     /// All settings, on the whole run.
@@ -89,13 +89,13 @@ fn look_at(
     }
     let run: u64 = numbers.iter().map(|n| n.request_steps).sum();
     let budget = if check == Check::Always { u64::MAX } else { SMALL.max(run / PART) };
-    // Where one load's run gives the bound of others, only all loads together show an effect.
+    // If the run at one load gives the bound of other loads, only a run of all loads shows the effect of slo.reference.
     let scaled = plan.variants.iter().any(|variant| variant.experiment.slo.adaspec_scale.is_some());
     let swept_bounds = plan.variants.len() > 1 && scaled;
     let first = &plan.variants[0];
     let document = first.document();
-    // A calibration's experiment describes a server and its requests: what the user did not change is no setting of
-    // theirs.
+    // The experiment of a calibration describes a server and its requests. Only settings that the user changed are
+    // tried.
     let described = |path: &Path| {
         let whose = ["engine", "workload", "acceptance"].iter().any(|top| path.is_below(&Path::of(top)));
         check == Check::Auto && first.filled.calibrated && whose && !document.is_overridden(path)

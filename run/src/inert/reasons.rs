@@ -1,5 +1,5 @@
-//! Why a setting did nothing, where the reason follows from the experiment. `judge.rs` finds the settings; a setting
-//! without a reason here is still named.
+//! Reasons why a setting did nothing, if the reason follows from the experiment. `judge.rs` finds the settings, and the
+//! report also names settings without a known reason.
 
 use crate::plan::Plan;
 use crate::setting::Setting;
@@ -13,7 +13,7 @@ use foretoken_spec::experiment::Experiment;
 pub struct Facts<'a> {
     experiment: &'a Experiment,
     setting: &'a Setting,
-    /// The policies as a server runs them; bounds and clairvoyants are assumed to look at everything.
+    /// The policies as a server runs them, without oracles and clairvoyants, which are assumed to use every setting.
     policies: Vec<Box<dyn SpecPolicy>>,
     bounds: bool,
 }
@@ -52,7 +52,7 @@ impl<'a> Facts<'a> {
             return Some("no policy here decides otherwise for it".into());
         }
         if below("workload.seed") {
-            return Some("nothing of this workload is drawn".into());
+            return Some("nothing in this workload is random".into());
         }
         if below("workload.duration_s") && self.experiment.workload.requests.is_some() {
             return Some("workload.requests ends it first".into());

@@ -1,4 +1,4 @@
-//! Swept keys and seeds that change nothing, found in the finished cells, which costs nothing.
+//! Finds swept keys and seeds that change nothing by comparing the finished cells; nothing is run again.
 
 use crate::cells::Numbers;
 use crate::plan::Plan;

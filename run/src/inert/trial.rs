@@ -1,5 +1,5 @@
-//! Ways to run an experiment without one of its settings: leave the key out, so that its default holds, or, where the
-//! key is required, give another value.
+//! Ways to run an experiment without one of its settings: leave the key out, so that its default holds, or give it
+//! another value if the key is required.
 
 use crate::plan::Plan;
 use foretoken_sim::latency::hardware::GPUS;
@@ -9,27 +9,27 @@ use foretoken_spec::problem::Result;
 use std::collections::BTreeMap;
 use toml::Value;
 
-/// Keys that are the frame of an experiment, and the tables of other commands than `run`.
+/// Keys about the whole experiment, and the tables of other commands than `run`.
 const NOT_TRIED: [&str; 9] =
     ["name", "seeds", "sweep_order", "output", "paper", "live", "validate", "observe", "capacity"];
 
-/// A setting, and what is tried in its place.
+/// A setting, and the value that is tried instead.
 #[derive(Clone, Debug)]
 pub struct Trial {
     /// The key.
     pub path: Path,
     /// The value that it was given, as TOML.
     pub value: String,
-    /// The other value; `None`: the key is left out.
+    /// The other value; `None` leaves the key out.
     other: Option<String>,
-    /// What is tried, in words: `without it, with the default 256`.
+    /// The trial as text, such as `without it, with the default 256`.
     pub tried: String,
 }
 
 /// The settings of a plan that can be tried, and the settings that cannot.
 #[derive(Debug, Default)]
 pub struct Trials {
-    /// One trial a key, in the order of the file.
+    /// One trial per key, in the order of the file.
     pub trials: Vec<Trial>,
     /// Required keys without another value that is known to be valid: names and paths.
     pub impossible: Vec<Path>,
@@ -156,8 +156,8 @@ fn in_altered(step: usize, of: &Step) -> Step {
     }
 }
 
-/// Other values of the same kind: half and double, no for yes, another GPU or model. Other names and paths cannot be
-/// guessed.
+/// Other values of the same kind: half and double a number, the opposite of a boolean, the names of other GPUs and
+/// models. Other names and paths cannot be guessed.
 pub(super) fn others(value: &Value) -> Vec<Value> {
     let scaled = |by: f64| scale(value, by);
     match value {
@@ -174,7 +174,8 @@ pub(super) fn others(value: &Value) -> Vec<Value> {
     }
 }
 
-/// A value with every number multiplied, integers rounded; `None` where it holds anything but numbers.
+/// A value with every number multiplied by `by`, integers cut to whole numbers; `None` if it holds anything but
+/// numbers.
 fn scale(value: &Value, by: f64) -> Option<Value> {
     match value {
         Value::Float(x) => Some(Value::Float(x * by)),

@@ -1,4 +1,4 @@
-//! Checks that every claim refers to something the experiment has: its policies, its swept values, its bounds.
+//! Checks that every claim of a `[paper]` table refers to policies, swept values and bounds that the experiment has.
 
 use crate::plan::{Plan, choice, variants};
 use foretoken_spec::document::Path;
@@ -24,7 +24,7 @@ struct Check<'a> {
 impl Check<'_> {
     fn paper(&self, paper: &Paper) -> Result<()> {
         if paper.claims.is_empty() {
-            return Err(self.at(&Path::of("paper.claims"), "paper.claims is empty: nothing would be compared"));
+            return Err(self.at(&Path::of("paper.claims"), "paper.claims is empty: there is nothing to compare"));
         }
         for (i, claim) in paper.claims.iter().enumerate() {
             let path = Path::of(&format!("paper.claims[{i}]"));

@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 /// The table of claims of one experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PaperReport {
-    /// The document.
+    /// Title of the paper or document.
     pub title: String,
-    /// The figure or table of the document.
+    /// The figure or table that the experiment repeats.
     pub figure: String,
-    /// One a claim, in the order of the file.
+    /// One result per claim, in the order of the file.
     pub claims: Vec<Compared>,
 }
 
@@ -24,9 +24,9 @@ pub struct PaperReport {
 pub struct Compared {
     /// Name of the claim within its experiment.
     pub id: String,
-    /// The statement in our words.
+    /// The claim in our words.
     pub says: String,
-    /// Where it stands.
+    /// The claim's place in the document.
     #[serde(rename = "where")]
     pub place: String,
     /// The document's value; absent when the document has only a figure.
@@ -35,12 +35,13 @@ pub struct Compared {
     pub ours: Measured,
     /// Are the numbers shares (a gain of 0.1 is 10 %)?
     pub share: bool,
-    /// Ours over theirs, minus 1, at the end of the range that is farther out; 0 inside the range. Absent where a
-    /// ratio means nothing.
+    /// Our value / the document's value − 1, at the end of the range that is farther out; 0 inside the range. Absent if
+    /// a ratio has no meaning.
     pub difference: Option<f64>,
-    /// Is ours within a tenth, or in the stated direction? Absent when there is no value to compare with.
+    /// Is our value within a tenth of the document's, or in the stated direction? Absent without a value to compare
+    /// with.
     pub agrees: Option<bool>,
-    /// Why it does not agree.
+    /// The reason why it does not agree, if one is known.
     pub because: Option<String>,
 }
 
@@ -96,15 +97,15 @@ fn stated(stated: &Stated) -> Option<Measured> {
     }
 }
 
-/// How far ours is outside the paper's range, relative (of shares, as a ratio of 1 + share), and whether it agrees.
-/// `None` where there is no value to compare with.
+/// Returns how far our value is outside the paper's range, as a ratio − 1 (shares are compared as 1 + share), and
+/// whether it agrees. `None` if there is no value to compare with.
 fn compare(paper: &Measured, ours: &Measured, share: bool) -> (Option<f64>, Option<bool>) {
     match (paper, ours) {
         (Measured::Policies(theirs), Measured::Policies(ours)) => {
             (None, Some(ours.iter().all(|label| theirs.contains(label))))
         }
         (&Measured::Numbers(low, high), &Measured::Numbers(from, to)) => {
-            // An open end of ours is at least as far out as the last swept value.
+            // If one end of our range is open, the other end is the last swept value, and ours is at least as far out.
             let (from, to) = (from.or(to), to.or(from));
             let off = |x: f64, end: f64| if share { (1.0 + x) / (1.0 + end) - 1.0 } else { x / end - 1.0 };
             let below = low.zip(from).filter(|(low, from)| from < low).map(|(low, from)| off(from, low));
@@ -164,13 +165,13 @@ mod tests {
     }
 
     #[test]
-    fn an_open_end_is_at_least_where_it_was_left() {
+    fn an_open_end_counts_as_the_last_swept_value() {
         let (difference, agrees) = compare(&Measured::one(12.0), &Measured::Numbers(Some(24.0), None), false);
         assert_eq!((difference, agrees), (Some(1.0), Some(false)));
     }
 
     #[test]
-    fn any_of_the_named_policies_will_do() {
+    fn our_best_policies_must_be_among_the_named_ones() {
         let names = |names: &[&str]| Measured::Policies(names.iter().map(|n| (*n).to_owned()).collect());
         assert_eq!(compare(&names(&["a", "b"]), &names(&["b"]), false), (None, Some(true)));
         assert_eq!(compare(&names(&["a", "b"]), &names(&["b", "c"]), false), (None, Some(false)));

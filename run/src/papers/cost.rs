@@ -1,4 +1,4 @@
-//! Quantities that follow from the costs of passes alone, without a run.
+//! Quantities of claims that follow from the costs of passes, without a run.
 
 use super::results::Measured;
 use crate::plan::{Plan, variants};
@@ -8,7 +8,7 @@ use foretoken_sim::{BatchView, ChunkTotals, DraftPlan, LatencyModel, PassShape, 
 use foretoken_spec::paper::{BeliefLength, ImpliedLength, Keep};
 use foretoken_spec::problem::Result;
 
-/// The best length in the policies' linear belief.
+/// The draft length that maximizes goodput in the policies' linear belief.
 ///
 /// # Errors
 /// No belief can be fitted.
@@ -59,7 +59,7 @@ fn best(what: &BeliefLength, belief: &Belief, longest: u32) -> u32 {
     plan.draft_len[0]
 }
 
-/// The tokens a round that a published throughput implies.
+/// The tokens per round that a published throughput implies, given the costs of passes.
 pub fn implied_length(what: &ImpliedLength, plan: &Plan) -> Measured {
     let each = variants(plan, &what.at).map(|v| {
         let hardware = &plan.variants[v].experiment.hardware;

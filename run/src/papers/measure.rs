@@ -1,7 +1,8 @@
-//! Measures a claim's quantity in a finished comparison: a few general kinds, each over the variants that `at` picks.
+//! Measures a claim's quantity in a finished comparison. There are a few general kinds of quantities, each over the
+//! variants that `at` picks.
 //!
-//! All are computed from the cells' means over seeds, except for quantities that need no run (`cost.rs`) or only the
-//! hidden truth (`replay.rs`).
+//! Quantities are computed from the cells' means over seeds. Two kinds are not: quantities that need no run
+//! (`cost.rs`), and quantities that need the acceptance of drafts but no engine (`replay.rs`).
 
 use super::results::{Measured, Results};
 use super::{cost, replay, windows};
@@ -12,7 +13,7 @@ use foretoken_spec::problem::Result;
 /// Measures a quantity.
 ///
 /// # Errors
-/// A setting cannot be built again (its trace is gone).
+/// A setting cannot be built again, for example because its trace is missing.
 pub fn measure(what: &Measure, results: Results) -> Result<Measured> {
     let each = |at: &At, keep: Keep, f: &dyn Fn(usize) -> Option<f64>| {
         let values: Option<Vec<f64>> = variants(results.plan, at).map(f).collect();
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn no_crossing_lies_beyond_what_was_swept() {
+    fn a_crossing_outside_the_swept_values_has_an_open_end() {
         assert_eq!(crossing(vec![(4.0, 0.5), (8.0, 0.3)], Turns::Behind), Measured::Numbers(Some(8.0), None));
         assert_eq!(crossing(vec![(4.0, -0.5), (8.0, 0.3)], Turns::Behind), Measured::Numbers(None, Some(4.0)));
         assert_eq!(crossing(vec![(0.3, 0.1), (0.5, 0.4)], Turns::Ahead), Measured::Numbers(None, Some(0.3)));

@@ -5,7 +5,7 @@ use foretoken_sim::Summary;
 use foretoken_sim::metrics::Quantiles;
 use foretoken_spec::paper::Metric;
 
-/// The value of a metric in a cell; absent where it has no meaning.
+/// The value of a metric in a cell; `None` if the cell does not have it.
 pub fn of(metric: Metric, cell: &Cell) -> Option<f64> {
     let s: &Summary = &cell.summary;
     let mean = |q: Option<Quantiles>| q.map(|q| q.mean);

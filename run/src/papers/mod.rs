@@ -1,4 +1,5 @@
-//! Claims of a paper: measures each in the finished comparison and compares. Must not run or tune anything.
+//! Measures each claim of a paper in the finished comparison and compares it with the paper's value. Must not run or
+//! tune anything.
 
 mod check;
 mod compared;

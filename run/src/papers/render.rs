@@ -1,5 +1,5 @@
-//! The table of claims as text: the paper's value, ours, the difference, the reason. Lines have bounded length, so
-//! that the table reads the same in a terminal, a log and a README.
+//! The table of claims as text: the paper's value, our value, the difference, the reason. Lines have bounded length, so
+//! that the table looks the same in a terminal, a log and a README.
 
 use super::compared::{Compared, PaperReport};
 use super::results::Measured;
@@ -65,7 +65,8 @@ fn difference(claim: &Compared) -> String {
     }
 }
 
-/// Numbers or names as text. An open end is one that ours did not reach, or that theirs does not have.
+/// Numbers or names as text. `ours`: is it our value? An open end of our range was not reached in the sweep; an open
+/// end of the paper's range has no limit.
 fn shown(measured: &Measured, share: bool, ours: bool) -> String {
     let one = |x: f64| number(x, share);
     match measured {
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_cell_reads_well() {
+    fn every_kind_of_value_as_text() {
         let range = Measured::Numbers(Some(0.07), Some(0.184));
         assert_eq!(shown(&range, true, true), "+7.0 % to +18.4 %");
         assert_eq!(shown(&Measured::Numbers(Some(40.0), None), false, true), "above 40.0");

@@ -1,5 +1,5 @@
-//! Estimated and actual accepted tokens of a fixed draft length, request by request, without an engine: the quality
-//! of a confidence-based estimate does not depend on time (AdaSpec, section 4.2 and Fig. 8).
+//! Estimated and actual accepted tokens of a fixed draft length, request by request. No engine runs, because the
+//! quality of an estimate from confidences does not depend on time (AdaSpec, section 4.2 and Fig. 8).
 
 use super::results::Measured;
 use crate::plan::{Plan, variants};

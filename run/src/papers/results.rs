@@ -1,4 +1,4 @@
-//! A finished comparison as claims see it, and a measured value.
+//! The numbers of a finished comparison that claims refer to, and the type of a measured value.
 
 use super::metric;
 use crate::plan::{Plan, choice, variants};
@@ -36,17 +36,17 @@ impl Measured {
     }
 }
 
-/// A finished comparison: cells in the order of the plan.
+/// A finished comparison.
 #[derive(Clone, Copy)]
 pub struct Results<'a> {
-    /// The plan.
+    /// The plan that was run.
     pub plan: &'a Plan,
     /// Its cells: variants slowest, then seeds, then policies.
     pub cells: &'a [Cell],
 }
 
 impl<'a> Results<'a> {
-    /// The cells of a policy in a variant, one a seed.
+    /// The cells of a policy in a variant, one per seed.
     pub fn cells_of(&self, variant: usize, policy: &str) -> impl Iterator<Item = &'a Cell> + use<'a> {
         let (policies, seeds) = (self.plan.policies.len(), self.plan.seeds.len());
         let at = self.plan.policies.iter().position(|p| p.spec.label() == policy);
@@ -55,13 +55,13 @@ impl<'a> Results<'a> {
         of_variant.iter().skip(at.unwrap_or(size)).step_by(policies)
     }
 
-    /// The mean over seeds; absent when a seed lacks the metric.
+    /// The mean of a metric over seeds; `None` if a seed lacks it.
     pub fn mean(&self, metric: Metric, variant: usize, policy: &str) -> Option<f64> {
         let values: Vec<f64> = self.cells_of(variant, policy).map(|c| metric::of(metric, c)).collect::<Option<_>>()?;
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     }
 
-    /// The label of the best policy and its metric.
+    /// The label of the best policy and its metric; `None` if a policy lacks the metric.
     pub fn best<'p>(&self, metric: Metric, variant: usize, among: &'p [String]) -> Option<(&'p String, f64)> {
         let each = among.iter().map(|p| self.mean(metric, variant, p).map(|x| (p, x)));
         let each: Vec<(&String, f64)> = each.collect::<Option<_>>()?;
@@ -69,7 +69,7 @@ impl<'a> Results<'a> {
         each.into_iter().reduce(|a, b| if better(b.1, a.1) { b } else { a })
     }
 
-    /// Pairs (swept number, `f` of the variant) in the order of the number.
+    /// Pairs (swept number, `f` of the variant) in the order of the number; `None` if one is missing.
     pub fn along(&self, path: &str, at: &At, f: impl Fn(usize) -> Option<f64>) -> Option<Vec<(f64, f64)>> {
         let point = |v: usize| choice(&self.plan.variants[v], path).and_then(|c| c.number).zip(f(v));
         let mut points: Vec<(f64, f64)> = variants(self.plan, at).map(point).collect::<Option<_>>()?;

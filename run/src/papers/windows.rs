@@ -1,15 +1,15 @@
-//! Draft lengths over time. The run is cut into windows, and windows whose batch size is in a range are kept, as a
-//! monitor that reads both every few seconds sees them (AdaSpec, section 7.4).
+//! Draft lengths over time. A run is cut into windows of a few seconds, as a monitor would read them, and the windows
+//! whose batch size is in a range are kept (AdaSpec, section 7.4).
 
 use super::results::{Measured, Results};
 use crate::plan::variants;
 use foretoken_sim::metrics::{Bin, Series, quantile_sorted};
 use foretoken_spec::paper::Windows;
 
-/// Lengths below and above these shares of the windows are left out as rare.
+/// Quantiles of the windows: lengths below the first and above the second are left out as rare.
 const USUAL: [f64; 2] = [0.1, 0.9];
 
-/// The range of usual draft lengths.
+/// The range of draft lengths between the two quantiles [`USUAL`].
 pub fn lengths(what: &Windows, results: Results) -> Measured {
     let cells = variants(results.plan, &what.at).flat_map(|v| results.cells_of(v, &what.policy));
     let mut lengths: Vec<f64> = cells.flat_map(|c| of_series(what, &c.series)).collect();

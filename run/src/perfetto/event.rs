@@ -31,7 +31,7 @@ fn micros(time: Time) -> f64 {
     time.0 as f64 / 1e6
 }
 
-/// An event's numbers: an object.
+/// An event's numbers as a JSON object; empty for a value that is no object.
 fn object(args: Value) -> Map<String, Value> {
     match args {
         Value::Object(map) => map,
@@ -46,7 +46,7 @@ impl Event {
         Event { name: name.into(), ph: "X", ts: micros(start), dur, s: None, pid: on.0, tid: on.1, args: object(args) }
     }
 
-    /// A counter's new values.
+    /// New values of a counter.
     pub fn counter(name: &str, pid: u32, at: Time, values: Value) -> Event {
         Event { name: name.into(), ph: "C", ts: micros(at), dur: None, s: None, pid, tid: 0, args: object(values) }
     }

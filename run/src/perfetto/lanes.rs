@@ -1,5 +1,5 @@
-//! Requests in lanes. Each request gets the lowest lane that is free when it arrives, and shows how long it queued,
-//! waited for its first token, and decoded.
+//! The timeline's rows of requests, called lanes. Each request gets the lowest lane that is free when it arrives. It
+//! shows how long the request queued, waited for its first token, and decoded.
 
 use super::REQUESTS;
 use super::event::Event;
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// Adds the requests that exist between `from` and `to`, cut to that window. `ends` is the end of the run, for
-/// requests that never finished.
+/// Adds the events of requests that exist between `from` and `to`, cut to this window. Requests that never finished end
+/// at `ends`, the end of the run.
 pub fn add(events: &mut Vec<Event>, requests: &RequestRecords, from: Time, to: Time, ends: Time) {
     let mut lanes = Lanes::default();
     let clip = |t: Time| t.clamp(from, to);

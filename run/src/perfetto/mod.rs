@@ -1,8 +1,8 @@
-//! Timelines: one cell of a results folder as Chrome trace events, which Perfetto and `chrome://tracing` open.
+//! Timelines: one cell (run) of a results folder as Chrome trace events, which Perfetto and `chrome://tracing` open.
 //!
-//! A timeline has two processes: the engine (its steps with their draft and target passes, prompts, counters) and the
-//! requests, in lanes. It shows recorded facts only. A target pass that verifies and runs prefill chunks is one pass,
-//! so it stands whole in both rows.
+//! A timeline has two processes: the engine (steps with their draft and target passes, prompts, counters) and the
+//! requests, in rows called lanes. It shows recorded facts only. A target pass that verifies drafts and also runs
+//! prefill chunks is shown in full length in both rows.
 
 mod event;
 mod lanes;
@@ -37,16 +37,16 @@ pub struct Recorded<'a> {
     pub requests: &'a RequestRecords,
     /// KV blocks that the requests could use, if known.
     pub blocks: Option<u32>,
-    /// When tokens left, where drafts were made behind steps; `None`: drafts were made before.
+    /// When tokens left, if drafts are made at the end of a step; `None` if they are made at its start.
     pub behind: Option<DeliverAt>,
 }
 
 /// The part of a run that is shown: steps that start from `from` on and before `to`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Window {
-    /// Its start on the clock.
+    /// Start of the window on the run's clock.
     pub from: Time,
-    /// Its end; `None` shows as much as a browser opens without complaint.
+    /// End of the window; `None` shows as many steps as a browser opens well.
     pub to: Option<Time>,
 }
 
@@ -56,7 +56,7 @@ pub struct Timeline {
     pub events: Vec<Event>,
     /// The metadata.
     pub about: Value,
-    /// What was cut, in words; `None` when nothing was.
+    /// A sentence on what was cut; `None` if the whole run is shown.
     pub cut: Option<String>,
 }
 

@@ -3,7 +3,7 @@
 use foretoken_report::Key;
 use foretoken_spec::problem::{Problem, Result, nearest};
 
-/// The selection; absent parts mean the folder's first.
+/// The wanted cell. For an absent part, the first value in the folder is taken.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted<'a> {
     /// A policy's label.
@@ -51,7 +51,7 @@ pub fn choose(keys: &[Key], wanted: &Wanted) -> Result<(usize, usize)> {
     Ok((first, fits.len()))
 }
 
-/// "No policy `x`", with the nearest name and all known names.
+/// The error for an unknown name, with the nearest known name and all known names.
 fn unknown<'a>(what: &str, given: &str, known: impl Iterator<Item = &'a str>) -> Box<Problem> {
     let mut all: Vec<&str> = Vec::new();
     known.for_each(|name| {

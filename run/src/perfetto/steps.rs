@@ -1,4 +1,4 @@
-//! The engine's rows: steps with their passes, the prompts in them, and counters.
+//! The engine's rows of a timeline: steps with their passes, prompts in these passes, and counters.
 
 use super::event::Event;
 use super::{ENGINE, REQUESTS, Recorded};
@@ -27,9 +27,9 @@ pub fn names(recorded: &Recorded) -> Vec<Event> {
     names
 }
 
-/// Where the passes of a step lie: the row of its draft passes, their span, and the span of its target pass. Where
-/// drafts are made behind a step only their length is recorded; they end with the step or follow it, up to the host's
-/// time.
+/// The row of a step's draft passes, their start and end, and the start and end of its target pass. If drafts are made
+/// at the end of a step, only their duration is recorded: they are drawn at the end of the step or after it, which is
+/// exact but for the host's time.
 fn passes(s: &StepRecord, behind: Option<DeliverAt>) -> ((u32, u32), (Time, Time), (Time, Time)) {
     let before = |end: Time, time: Time| end - time.min(end);
     match behind {
@@ -53,7 +53,7 @@ pub fn add(events: &mut Vec<Event>, steps: &[StepRecord], recorded: &Recorded) {
         let (row, drafts, verify) = passes(s, recorded.behind);
         events.push(Event::span("step", STEPS, s.start, s.end, numbers(s)));
         if s.draft_time.0 > 0 {
-            // Where drafts are made behind a step, the step verified the drafts of an earlier one.
+            // If drafts are made at the end of a step, the step itself verified the drafts of an earlier step.
             let mut passes = json!({ "draft_passes": s.draft_passes });
             if recorded.behind.is_none() {
                 passes["drafted"] = s.drafted.into();

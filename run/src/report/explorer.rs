@@ -1,12 +1,12 @@
-//! The explorer beside a report: opened at the run's own hardware, acceptance and batch size.
+//! Makes the explorer beside a report. It opens with the run's hardware, acceptance and batch size.
 
 use crate::explorer::{Machine, PAGE, page};
 use crate::plan::Plan;
 use foretoken_report::{Cell, Explorer, Role};
 use foretoken_sim::{PassShape, Time};
 
-/// The page's text, and what the report says of it. `None` where the costs of passes are not known, as of a server
-/// that was observed: an explorer of costs of zero would divide zero by zero.
+/// The explorer's page, and its file name and state for the report's link. `None` if the costs of passes are not known,
+/// as after observing a server.
 pub fn of(plan: &Plan, cells: &[Cell]) -> Option<(String, Explorer)> {
     let hardware = &plan.variants[0].experiment.hardware;
     let one_token = PassShape { batched: 1, context: 1, pairs: 1 };
@@ -34,9 +34,9 @@ pub fn of(plan: &Plan, cells: &[Cell]) -> Option<(String, Explorer)> {
     Some((page(Some(&machine)), Explorer { file: PAGE.to_owned(), state: state(cells) }))
 }
 
-/// The page's state: the chance that the next draft is right and the mean batch size, over the policies that see no
-/// hidden truth; where some choose lengths blindly, the acceptance is theirs alone, since others draft where they
-/// expect luck.
+/// The explorer's state: the chance that the next draft is right, and the mean batch size, over the policies that are
+/// no oracles. If some of them choose lengths without looking at the requests, the acceptance is measured on those
+/// only, because others draft more where they expect acceptance.
 fn state(cells: &[Cell]) -> String {
     let seeing: Vec<&Cell> = cells.iter().filter(|c| !matches!(c.entry.role, Role::Bound | Role::Oracle)).collect();
     let blind = seeing.iter().any(|c| c.entry.blind && c.summary.drafted > 0);

@@ -1,4 +1,4 @@
-//! Results folders as pages: reading one back, pairing it with another, writing the page.
+//! Makes pages of results folders: reads a folder, pairs it with another one, writes the page.
 
 mod explorer;
 mod pairing;
@@ -12,19 +12,20 @@ use foretoken_report::{Report, RunFacts, Staged, TIMING, run_page};
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 
-/// The page, written last: where it is, the rest is.
+/// Name of the page's file. It is written last, so a folder that has it is complete.
 pub const INDEX: &str = "index.html";
-/// What tells our pages from others, which are never overwritten.
+/// A line that all our pages contain. A page without it is never overwritten.
 const MARK: &str = "<meta name=\"generator\" content=\"Foretoken\">";
 
-/// Makes the report of a results folder inside it; returns the page's path.
+/// Makes the page of a results folder in its folder `report`; returns the page's path.
 pub fn make_in(folder: &Path) -> Result<PathBuf> {
     let results = Results::open(folder)?;
     let to = Folder::at(folder.to_path_buf()).report();
     write(results, None, &to)
 }
 
-/// Writes the page of results, with what they are compared with, into the folder `to`; returns the page's path.
+/// Writes the page of results into the folder `to`; `baseline` are other results to compare with. Returns the page's
+/// path.
 pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<PathBuf> {
     let compared = baseline.map(|other| pairing::compare(&results, other)).transpose()?;
     let timing = results.timing();

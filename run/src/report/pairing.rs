@@ -1,4 +1,4 @@
-//! Which cells of two results belong together, why others do not, and where the two experiments differ.
+//! Pairs the cells of two results, explains why others have no partner, and lists where the two experiments differ.
 
 use super::Results;
 use foretoken_report::{Compared, Entry, Key, Pair};
@@ -6,7 +6,7 @@ use foretoken_spec::experiment::UNSWEPT;
 use foretoken_spec::problem::{Problem, Result};
 use std::collections::BTreeMap;
 
-/// What fixes the requests and their luck: where it differs, pairs share a seed and nothing else.
+/// The settings that decide requests and random draws. If one differs, two runs with one seed share neither.
 const DRAWS: [&str; 3] = ["workload", "acceptance", "hardware.noise_cv"];
 
 /// Pairs the cells of `own` with the cells of `other`.
@@ -27,7 +27,9 @@ pub fn compare(own: &Results, other: Results) -> Result<Compared> {
     let draws: Vec<&str> = differs.iter().map(|d| d.0.as_str()).filter(|p| is_draw(p)).collect();
     if !draws.is_empty() {
         let what = draws.join(", ");
-        warnings.push(format!("Pairs share a seed but not their requests or luck: the experiments differ in {what}."));
+        warnings.push(format!(
+            "Pairs share a seed but not their requests or random draws: the experiments differ in {what}."
+        ));
     }
     if own.manifest.inputs.values().ne(other.manifest.inputs.values()) {
         warnings.push("The experiments read different trace files: pairs do not share their requests.".to_owned());
@@ -40,7 +42,7 @@ pub fn compare(own: &Results, other: Results) -> Result<Compared> {
     Ok(Compared { name, pairs, unpaired, differs, warnings })
 }
 
-/// The same run? Swept values that are numbers are compared as such: 1 and 1.0 are one.
+/// Do two keys name one cell? Swept values that are numbers are compared as numbers: 1 equals 1.0.
 fn same(a: &Key, b: &Key) -> bool {
     let value = |a: &foretoken_report::Swept, b: &foretoken_report::Swept| match (a.number, b.number) {
         (Some(x), Some(y)) => x == y,
@@ -52,7 +54,7 @@ fn same(a: &Key, b: &Key) -> bool {
         && a.sweep.iter().zip(&b.sweep).all(|(a, b)| a.path == b.path && value(a, b))
 }
 
-/// Why cells have no partner: what only one of the two has.
+/// Reasons why cells have no partner: settings, policies and seeds that only one of the two results has.
 fn reasons(own: &Results, other: &Results) -> Vec<String> {
     let entries = |r: &Results| r.cells.iter().map(|c| c.entry.clone()).collect::<Vec<_>>();
     let (here, there) = (entries(own), entries(other));
@@ -95,7 +97,7 @@ fn is_draw(path: &str) -> bool {
     DRAWS.iter().any(|d| path == *d || path.strip_prefix(d).is_some_and(|rest| rest.starts_with('.')))
 }
 
-/// Where the settings of two experiments differ: path, the first's value and the second's.
+/// The settings in which two experiments differ: path, value in `was`, value in `is`.
 fn differences(was: &str, is: &str) -> Vec<(String, String, String)> {
     let (was, is) = (leaves(was), leaves(is));
     let absent = || "not set".to_owned();
@@ -105,8 +107,8 @@ fn differences(was: &str, is: &str) -> Vec<(String, String, String)> {
     paths.into_iter().map(|p| (p.clone(), value(&was, p), value(&is, p))).collect()
 }
 
-/// The settings of an experiment by their paths; a list is one value. Policies and seeds are paired instead, and the
-/// other keys that cannot be swept change no number.
+/// The settings of an experiment by their paths; a list is one value. Leaves out the keys that cannot be swept:
+/// policies and seeds are paired, and the others change no number.
 fn leaves(text: &str) -> BTreeMap<String, String> {
     fn walk(path: &str, value: &toml::Value, all: &mut BTreeMap<String, String>) {
         match value {
@@ -140,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fixes_the_draws() {
+    fn workload_acceptance_and_noise_decide_the_draws() {
         assert!(is_draw("workload.arrivals.poisson.rate") && is_draw("hardware.noise_cv") && is_draw("acceptance"));
         assert!(!is_draw("engine.block_size") && !is_draw("hardware.target.linear.alpha_s"));
     }

@@ -1,4 +1,4 @@
-//! A results folder read back: whole, or what a run that did not end has so far.
+//! Reads a results folder back: complete results, or the finished cells of a run that did not end.
 
 use crate::cells::{EXPERIMENT, Folder, Manifest, Unfinished, entries, finished_cells};
 use crate::inert::Inert;
@@ -22,23 +22,23 @@ const READ: [&str; 8] = [
     COMPARISON,
 ];
 
-/// What a results folder holds.
+/// The contents of a results folder.
 pub struct Results {
-    /// Where it is.
+    /// The folder's path.
     pub folder: PathBuf,
-    /// What it says it is.
+    /// The folder's manifest.
     pub manifest: Manifest,
     /// The experiment with every default, as TOML.
     pub config: String,
-    /// The experiment.
+    /// The plan of the experiment.
     pub plan: Plan,
-    /// Where its numbers come from.
+    /// Where the numbers come from.
     pub source: Source,
-    /// Its finished cells.
+    /// The finished cells.
     pub cells: Vec<Cell>,
-    /// What policies and engine wanted the user to know.
+    /// Warnings of the policies and of the engine.
     pub warnings: Vec<String>,
-    /// Why this is only a part, when it is.
+    /// Why the results are incomplete; `None` if they are complete.
     pub partial: Option<String>,
 }
 
@@ -67,7 +67,7 @@ impl Results {
                 let problem = Problem::bad_input(format!("{} holds no tables of results", folder.display()));
                 return Err(problem.help("give the folder of a run; what a validation found is in its validation.html"));
             }
-            // Tables that a killed run was writing are not entered: the cells are.
+            // The tables of a killed run are not in the manifest, so its stored cells are read instead.
             false => {
                 let found = from_store(folder, &plan, &manifest)?;
                 Unfinished { warnings: [manifest.edited.clone(), found.warnings].concat(), ..found }
@@ -79,7 +79,7 @@ impl Results {
                 cells.len(),
                 manifest.cells
             );
-            // A live run that was interrupted shows the run it was in, too.
+            // A live run that was interrupted also shows the run that was in progress.
             let far = part.unwrap_or(finished);
             format!(
                 "This run did not end: {far}. Means over fewer seeds are not comparable with others: the column `seeds` says \
@@ -90,7 +90,7 @@ impl Results {
         Ok(Results { folder: folder.to_path_buf(), manifest, config, plan, source, cells, warnings, partial })
     }
 
-    /// The script that tells the page how fast the simulator was.
+    /// JavaScript that writes the simulator's speed into the page.
     pub fn timing(&self) -> String {
         let timing = &self.manifest.timing;
         let steps: u64 = self.cells.iter().map(|c| c.summary.request_steps).sum();
@@ -101,7 +101,7 @@ impl Results {
                 timing.wall_s, timing.engine_s
             ),
         };
-        // The last command may have run a part only: then steps and time do not belong together.
+        // The last command may have run only a part of the cells; then its time does not match the steps of all cells.
         if timing.cells == self.cells.len() as u64 && timing.engine_s > 0.0 {
             text += &format!(": {:.1} million request-steps a second", steps as f64 / timing.engine_s / 1e6);
         }
@@ -127,7 +127,7 @@ fn from_store(folder: &Path, plan: &Plan, manifest: &Manifest) -> Result<Unfinis
     }
 }
 
-/// What the folder keeps beside its tables.
+/// The parts of `report.json` that the page needs.
 #[derive(Deserialize)]
 struct Kept {
     #[serde(default)]

@@ -1,47 +1,48 @@
-//! The length of a row: every length is held against the fastest one, on the same requests and the same luck.
+//! Chooses the draft length of a row of the table. Every length is compared with the fastest one, on the same requests
+//! and the same random draws.
 //!
-//! A length is as good as the fastest when it is within [`AS_GOOD`] of it, or when the seeds do not tell the two apart
-//! and it is within [`FEW`]. The smallest of these is taken: it costs the least where the draft is worse than was
-//! thought. A length that is further behind than [`FEW`] and still not told apart makes the row too noisy to say:
-//! then the fastest is taken, and more seeds are asked for.
+//! A length is as good as the fastest if it is within [`AS_GOOD`] of it. It is also as good if it is within [`FEW`] and
+//! the difference is not significant over the seeds. The smallest of these lengths is taken, because it loses least if
+//! the draft is worse than expected. If a length is further behind than [`FEW`] and the difference is still not
+//! significant, the row is too noisy: then the fastest is taken, and a warning asks for more seeds.
 //!
-//! Each comparison has an interval of 95 % of its own. They are not corrected for their number: a length is called
-//! told apart from the fastest by chance in one comparison of forty, and then the two are nearly equal.
+//! Each comparison has a 95 % interval of its own. The intervals are not corrected for the number of comparisons: by
+//! chance, one comparison in forty calls an equal length slower.
 
 use foretoken_sim::metrics::Interval;
 
-/// A length this near to the fastest, as a share, is as good.
+/// A length that is at most this share slower than the fastest is as good.
 pub const AS_GOOD: f64 = 0.01;
-/// A length that is not told apart from the fastest is as good up to this share behind it.
+/// A length that is not significantly slower than the fastest is as good if it is at most this share behind.
 pub const FEW: f64 = 0.03;
 
-/// How a length stands against the fastest of its row.
+/// The result of comparing a length with the fastest of its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Verdict {
     /// It is the fastest.
     Fastest,
     /// It is within [`AS_GOOD`] of the fastest.
     Near,
-    /// The seeds do not tell it from the fastest, and it is within [`FEW`].
+    /// The difference is not significant over the seeds, and the length is within [`FEW`].
     NotApart,
-    /// The seeds do not tell it from the fastest, and it is further behind than [`FEW`].
+    /// The difference is not significant over the seeds, and the length is further behind than [`FEW`].
     Noisy,
-    /// It is slower.
+    /// It is slower than the fastest.
     Behind,
 }
 
-/// A length of a row.
+/// A length of a row, compared with the fastest one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Held {
     /// The length.
     pub k: u32,
-    /// Logarithm of its rate over the fastest one's, paired by seed.
+    /// Logarithm of the length's rate over the fastest one's, paired by seed.
     pub over_fastest: Interval,
-    /// What that says.
-    pub standing: Standing,
+    /// The conclusion from the interval.
+    pub verdict: Verdict,
 }
 
-/// The length of a row.
+/// The chosen length of a row, and the comparison of all lengths.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
     /// The length that is taken.
@@ -53,70 +54,70 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// The lengths with a standing.
-    pub fn that_are(&self, standing: Standing) -> impl Iterator<Item = &Held> {
-        self.all.iter().filter(move |held| held.standing == standing)
+    /// The lengths with this verdict.
+    pub fn that_are(&self, verdict: Verdict) -> impl Iterator<Item = &Held> {
+        self.all.iter().filter(move |held| held.verdict == verdict)
     }
 
-    /// Some length is far behind the fastest and not told apart from it.
+    /// Is some length far behind the fastest, without a significant difference?
     pub fn is_noisy(&self) -> bool {
-        self.that_are(Standing::Noisy).next().is_some()
+        self.that_are(Verdict::Noisy).next().is_some()
     }
 }
 
-/// Chooses among lengths, in ascending order, with their rates by seed; `None` of no lengths.
+/// Chooses among `lengths`: pairs of a length and its rates by seed, in ascending order. `None` without lengths.
 pub fn choose(lengths: &[(u32, &[f64])]) -> Option<Choice> {
     let mean = |rates: &[f64]| rates.iter().map(|rate| rate.ln()).sum::<f64>() / rates.len() as f64;
-    // Of equals the first, the shortest.
+    // Of equal rates the first length is kept, which is the shortest.
     let &(fastest, best) = lengths.iter().reduce(|a, b| if mean(b.1) > mean(a.1) { b } else { a })?;
     let held = |&(k, rates): &(u32, &[f64])| {
         let over_fastest = over(rates, best);
-        let standing = if k == fastest { Standing::Fastest } else { standing(over_fastest) };
-        Held { k, over_fastest, standing }
+        let verdict = if k == fastest { Verdict::Fastest } else { verdict(over_fastest) };
+        Held { k, over_fastest, verdict }
     };
     let all: Vec<Held> = lengths.iter().map(held).collect();
     let mut choice = Choice { k: fastest, fastest, all };
     if !choice.is_noisy() {
-        choice.k = choice.all.iter().find(|held| held.standing != Standing::Behind)?.k;
+        choice.k = choice.all.iter().find(|held| held.verdict != Verdict::Behind)?.k;
     }
     Some(choice)
 }
 
-/// Logarithm of one policy's rate over another's, paired by seed.
+/// Mean and interval of the logarithm of `rates` / `others`, paired by seed.
 ///
 /// # Panics
-/// Without a seed.
+/// There is no seed.
 pub fn over(rates: &[f64], others: &[f64]) -> Interval {
     let logs: Vec<f64> = rates.iter().zip(others).map(|(a, b)| (a / b).ln()).collect();
     Interval::of(&logs).expect("there is a seed")
 }
 
-/// Does the interval lie on one side of zero? One seed has no interval, and its number counts as it is.
+/// Is the difference significant: does the interval exclude 0? One seed has no interval, and any difference counts.
 pub fn told_apart(over: Interval) -> bool {
     over.half_width.is_none_or(|half| over.mean.abs() > half)
 }
 
-fn standing(over_fastest: Interval) -> Standing {
+fn verdict(over_fastest: Interval) -> Verdict {
     let behind = -over_fastest.mean.exp_m1();
     if behind <= AS_GOOD {
-        Standing::Near
+        Verdict::Near
     } else if told_apart(over_fastest) {
-        Standing::Behind
+        Verdict::Behind
     } else if behind <= FEW {
-        Standing::NotApart
+        Verdict::NotApart
     } else {
-        Standing::Noisy
+        Verdict::Noisy
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Standing::{Behind, Fastest, Near, Noisy, NotApart};
+    use Verdict::{Behind, Fastest, Near, Noisy, NotApart};
 
-    fn chosen(lengths: &[(u32, &[f64])]) -> (u32, u32, Vec<Standing>) {
+    fn chosen(lengths: &[(u32, &[f64])]) -> (u32, u32, Vec<Verdict>) {
         let choice = choose(lengths).unwrap();
-        (choice.k, choice.fastest, choice.all.iter().map(|held| held.standing).collect())
+        (choice.k, choice.fastest, choice.all.iter().map(|held| held.verdict).collect())
     }
 
     #[test]
@@ -128,9 +129,10 @@ mod tests {
         assert!((held.over_fastest.mean - (150.0f64 / 170.0).ln()).abs() < 1e-3 && held.over_fastest.n == 3);
     }
 
-    /// 1 and 3 are both equal to 2 as far as three seeds say; a comparison with the next best alone would not name 1.
+    /// Over three seeds, neither 1 nor 3 differs significantly from 2. A comparison with the second best alone would
+    /// not find 1.
     #[test]
-    fn every_length_is_held_against_the_fastest() {
+    fn every_length_is_compared_with_the_fastest() {
         let row: [(u32, &[f64]); 4] = [
             (0, &[90.0, 90.0, 90.0]),
             (1, &[98.5, 97.0, 99.5]),
@@ -140,9 +142,9 @@ mod tests {
         assert_eq!(chosen(&row), (1, 2, vec![Behind, NotApart, Fastest, Near]));
     }
 
-    /// 1 is 6 % behind, and three seeds do not tell it from 2: its small size is no reason to take it.
+    /// 1 is 6 % behind 2, but not significantly over three seeds. It is not taken although it is the smallest.
     #[test]
-    fn a_length_far_behind_is_not_taken_for_want_of_seeds() {
+    fn a_noisy_length_far_behind_is_not_taken() {
         let row: [(u32, &[f64]); 3] =
             [(1, &[80.0, 97.0, 105.0]), (2, &[100.0, 100.0, 100.0]), (3, &[99.5, 99.5, 99.5])];
         assert_eq!(chosen(&row), (2, 2, vec![Noisy, Fastest, Near]));

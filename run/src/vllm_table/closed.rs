@@ -1,4 +1,4 @@
-//! One setting out of an experiment, with closed loops in the place of its arrivals.
+//! Reduces an experiment to one setting, with closed loops in place of its arrivals.
 
 use crate::plan::{Plan, Variant};
 use foretoken_spec::document::Choice;
@@ -45,7 +45,7 @@ fn close_the_loop(experiment: &mut Experiment) {
     workload.duration_s = None;
     workload.requests = None;
     (experiment.slo, experiment.belief) = (SloSpec::default(), BeliefSpec::default());
-    // A loop is measured by its steps.
+    // The rate of a loop is computed from its steps.
     experiment.output = Output { steps: true, ..experiment.output };
 }
 

@@ -1,5 +1,5 @@
-//! Closed loops: how many output tokens a second a policy gives a number of clients, and how many requests its steps
-//! schedule meanwhile.
+//! Closed loops: measures the output tokens a second of a policy with a number of clients, and the number of requests
+//! that its steps schedule.
 
 use crate::plan::Variant;
 use crate::setting::Setting;
@@ -22,7 +22,7 @@ const TOKENS: f64 = 16_000.0;
 /// Requests of the sample that tells how long prompts and outputs are.
 pub const SAMPLE: u32 = 64;
 
-/// What one policy gives in closed loops of one number of clients.
+/// The results of one policy in closed loops with one number of clients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// Output tokens a second, one number a seed.
@@ -33,7 +33,7 @@ pub struct Measured {
     pub kv_peak: f64,
 }
 
-/// Closed loops of one setting.
+/// Runs closed loops of one setting.
 pub struct Loops<'a> {
     variant: Variant,
     seeds: &'a [u64],
@@ -67,9 +67,9 @@ impl<'a> Loops<'a> {
         Ok(runs.chunks(settings.len()).map(Measured::of).collect())
     }
 
-    /// The requests whose arrivals begin and end the measurement. Each client sends one request after another, so that
-    /// requests of equal length end in waves. The requests between the two are a whole number a client: as many waves
-    /// have passed, and no length gains from where the last wave is cut.
+    /// The ids of the requests whose arrivals begin and end the measurement. Each client sends one request after
+    /// another, so requests of equal length end in waves. Each client sends the same number of requests during the
+    /// measurement, so that whole waves are measured and no draft length gains from a cut wave.
     fn window(&self, clients: u32) -> (u32, u32) {
         let requests = f64::from(FEWEST).max(TOKENS / self.outputs.max(1.0));
         let rounds = ROUNDS.max((requests / f64::from(clients)).ceil() as u32);
@@ -107,7 +107,7 @@ impl Measured {
     }
 }
 
-/// What one loop gives on one seed.
+/// The results of one loop with one seed.
 struct Window {
     tok_s: f64,
     /// Steps by the number of requests that they schedule, prompts among them.

@@ -1,10 +1,10 @@
-//! What to say of a JSON that does not name the draft.
+//! A note on JSON output that does not name the draft model.
 
 use foretoken_sim::Drafting;
 use foretoken_sim::latency::LatencySpec;
 use foretoken_spec::experiment::Hardware;
 
-/// A note when the JSON names no draft, with a `--method` that fits the experiment's.
+/// A note with an example, if the JSON lacks the draft's method or model; `None` if it has both.
 pub fn no_draft(hardware: &Hardware, method: Option<&str>, model: Option<&str>) -> Option<String> {
     // vLLM's n-gram lookup has no model.
     let wants_model = method.is_none_or(|m| !m.starts_with("ngram"));

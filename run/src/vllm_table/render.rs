@@ -1,16 +1,16 @@
-//! The table for people: rows, every length against the fastest, and warnings. ASCII alone, as in the comparison.
+//! The table as text: its rows, every length against the fastest, and warnings. ASCII only.
 
-use super::choose::{AS_GOOD, Choice, FEW, Held, Standing, over};
+use super::choose::{AS_GOOD, Choice, FEW, Held, Verdict, over};
 use super::table::{Loop, Row, Table};
 use comfy_table::{CellAlignment, Table as Grid, presets};
 use foretoken_sim::metrics::Interval;
 
-/// Lengths beside each other in the second table.
+/// The most lengths side by side in the second table.
 const COLUMNS: usize = 10;
 const MORE_SEEDS: &str = "--set 'seeds=[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]'";
 
 impl Table {
-    /// The rows, every length against the fastest of its row, what the columns are, and the warnings.
+    /// The rows, every length against the fastest of its row, an explanation of the columns, and the warnings.
     pub fn in_words(&self) -> String {
         let interval = match self.seeds {
             1 => "One seed: no intervals, and every difference counts as it is".to_owned(),
@@ -56,7 +56,7 @@ impl Table {
         lines(&mut grid, 8)
     }
 
-    /// Every length against the fastest of its row: alone, and on the table's server where that differs.
+    /// Every length against the fastest of its row: on a server of its own, and on the table's server if that differs.
     fn lengths(&self) -> String {
         let measured = || self.rows.iter().filter_map(|r| Some((r.clients, r.measured.as_ref()?)));
         let alone: Vec<(u32, &Choice)> = measured().map(|(clients, m)| (clients, &m.of_alone)).collect();
@@ -76,8 +76,8 @@ impl Table {
         self.ranges.iter().map(|range| range.2).max().unwrap_or(0)
     }
 
-    /// What a user of the table should know: loops in which the table is behind a fixed length, rows that are too
-    /// noisy, and loops in which the server is faster without a drafter.
+    /// Warnings: loops in which the table is slower than a fixed length, rows that are too noisy, and loops in which
+    /// the server is faster without a drafter.
     pub fn warnings(&self) -> Vec<String> {
         let measured = || self.rows.iter().filter_map(|r| Some((r.clients, r.measured.as_ref()?)));
         let mut all = Vec::new();
@@ -93,7 +93,7 @@ impl Table {
             ));
         }
         let noisy = |(clients, m): (u32, &Loop)| {
-            m.choice.is_noisy().then(|| format!("{clients} clients (length {})", names(&m.choice, Standing::Noisy)))
+            m.choice.is_noisy().then(|| format!("{clients} clients (length {})", names(&m.choice, Verdict::Noisy)))
         };
         let noisy: Vec<String> = measured().filter_map(noisy).collect();
         if !noisy.is_empty() {
@@ -115,19 +115,19 @@ impl Table {
         all
     }
 
-    /// How to tell more lengths apart.
+    /// A note that more seeds would show which lengths differ; `None` if all differences are significant.
     fn more_seeds(&self) -> Option<String> {
         let mut measured = self.rows.iter().filter_map(|row| row.measured.as_ref());
         match self.seeds {
             1 => Some(format!("several seeds tell which lengths differ: {MORE_SEEDS}")),
-            _ if measured.any(|m| m.choice.that_are(Standing::NotApart).next().is_some()) => {
+            _ if measured.any(|m| m.choice.that_are(Verdict::NotApart).next().is_some()) => {
                 Some(format!("more seeds tell more lengths apart: {MORE_SEEDS}"))
             }
             _ => None,
         }
     }
 
-    /// Why the table is behind a length alone, and what to do.
+    /// Why the table is slower than a fixed length, and what to do.
     fn why_behind(&self, m: &Loop) -> String {
         let others = m.other_lengths(&self.ranges);
         let longest = self.longest();
@@ -151,7 +151,7 @@ impl Table {
     }
 }
 
-/// Every length against the fastest of its row, a row for each number of clients.
+/// Every length against the fastest of its row, %; one row per number of clients.
 fn compared(rows: &[(u32, &Choice)]) -> String {
     let Some((_, first)) = rows.first() else { return String::new() };
     let lengths: Vec<u32> = first.all.iter().map(|held| held.k).collect();
@@ -195,23 +195,23 @@ fn numbers(m: &Loop) -> [String; 7] {
     ]
 }
 
-/// The lengths with a standing.
-fn names(choice: &Choice, standing: Standing) -> String {
-    choice.that_are(standing).map(|held| held.k.to_string()).collect::<Vec<_>>().join(", ")
+/// The lengths with this verdict, separated by commas.
+fn names(choice: &Choice, verdict: Verdict) -> String {
+    choice.that_are(verdict).map(|held| held.k.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// What is said of a row.
+/// The remark at the end of a row.
 fn said(row: &Row, seeds: usize) -> String {
     let Some(m) = &row.measured else { return format!("not reached: {}", row.not_reached.as_deref().unwrap_or("")) };
-    let names = |standing| names(&m.choice, standing);
+    let names = |verdict| names(&m.choice, verdict);
     let mut all = Vec::new();
     if let Some(why) = &row.not_reached {
         all.push(format!("not reached: {why}"));
     }
     if m.choice.is_noisy() {
-        all.push(format!("too noisy to say: {}; add seeds", names(Standing::Noisy)));
+        all.push(format!("too noisy to say: {}; add seeds", names(Verdict::Noisy)));
     }
-    let (near, not_apart) = (names(Standing::Near), names(Standing::NotApart));
+    let (near, not_apart) = (names(Verdict::Near), names(Verdict::NotApart));
     if !near.is_empty() {
         all.push(format!("within {:.0} % of {}: {near}", AS_GOOD * 100.0, m.choice.fastest));
     }
@@ -224,9 +224,9 @@ fn said(row: &Row, seeds: usize) -> String {
     all.join("; ")
 }
 
-/// The next best length, where every other one is behind.
+/// The second best length, for a row in which every other length is slower.
 fn next(m: &Loop, seeds: usize) -> String {
-    let behind = m.choice.that_are(Standing::Behind);
+    let behind = m.choice.that_are(Verdict::Behind);
     let next = behind.max_by(|a, b| a.over_fastest.mean.total_cmp(&b.over_fastest.mean));
     match (next, seeds) {
         (None, _) => "no other length fits".into(),
@@ -236,13 +236,13 @@ fn next(m: &Loop, seeds: usize) -> String {
 }
 
 fn against(held: &Held) -> String {
-    match held.standing {
-        Standing::Fastest => "fastest".into(),
+    match held.verdict {
+        Verdict::Fastest => "fastest".into(),
         _ => change(held.over_fastest),
     }
 }
 
-/// The logarithm of a ratio as a change in per cent.
+/// The logarithm of a ratio as a change in percent.
 fn change(over: Interval) -> String {
     let change = over.mean.exp_m1() * 100.0;
     match over.half_width {
@@ -265,7 +265,7 @@ mod tests {
         Measured { tok_s: tok_s.to_vec(), sizes: sizes.iter().copied().collect(), kv_peak: 0.0 }
     }
 
-    /// A row of 8 clients: lengths 0 and 1, the finished table, no drafter.
+    /// A table with a row of 8 clients: the rates of lengths 0 and 1, of the finished table, and without a drafter.
     fn table(lengths: [&[f64]; 2], table: Measured, plain: &[f64]) -> Table {
         let rates: Vec<(u32, &[f64])> = (0..).zip(lengths).collect();
         let choice = choose(&rates).unwrap();

@@ -1,4 +1,4 @@
-//! The table: a row for each closed loop, the ranges of batch sizes, and what the finished table gives in the loops.
+//! The table: a row for each closed loop, the ranges of batch sizes, and the rates of the finished table in the loops.
 
 use super::choose::{Choice, choose, over, told_apart};
 use super::closed::one_setting;
@@ -13,9 +13,9 @@ use foretoken_spec::problem::Result;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// The largest number of clients that is tried: far beyond what engines are set to.
+/// The largest number of clients that is tried; engines are set to far fewer.
 pub const LARGEST: u32 = 4096;
-/// A table this far behind the fastest fixed length, as a share, is warned of.
+/// A warning is given if the table is more than this share slower than the fastest fixed length.
 const BEHIND: f64 = 0.01;
 
 /// The best length for each batch size.
@@ -34,37 +34,37 @@ pub struct Table {
 pub struct Row {
     /// Clients, each of which has one request at the server at any time.
     pub clients: u32,
-    /// What the loops gave; `None` when the engine can never hold as many requests.
+    /// The results of the loops; `None` if the engine can never hold this number of requests.
     pub measured: Option<Loop>,
-    /// Why the row is not in the table.
+    /// Why the row is not in the table; `None` if it is.
     pub not_reached: Option<String>,
 }
 
-/// What the closed loops of one number of clients gave.
+/// The results of the closed loops with one number of clients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loop {
-    /// Each length alone, ascending. The drafter is loaded, at length 0 too.
+    /// Each length on a server of its own, ascending. The drafter is loaded, at length 0 too.
     pub alone: Vec<(u32, Measured)>,
-    /// How the lengths alone compare.
+    /// The comparison of `alone`.
     pub of_alone: Choice,
-    /// Each length on a server that is set up for the table's longest length, where that is another server. Otherwise
-    /// the same as `alone`.
+    /// Each length on a server that is set up for the table's longest length, if its rates differ; otherwise equal to
+    /// `alone`.
     pub lengths: Vec<(u32, Measured)>,
-    /// The length of the row, and how every other one of `lengths` compares.
+    /// The comparison of `lengths`, and the length of the row.
     pub choice: Choice,
-    /// The engine without a drafter.
+    /// The results of the engine without a drafter.
     pub plain: Measured,
-    /// The finished table.
+    /// The results of the finished table; `None` before it is run.
     pub table: Option<Measured>,
 }
 
 impl Loop {
-    /// The loops of the row's length.
+    /// The results of the row's length.
     pub fn taken(&self) -> &Measured {
         of(&self.lengths, self.choice.k)
     }
 
-    /// The loops of the fastest length alone.
+    /// The results of the fastest length on a server of its own.
     pub fn fastest(&self) -> &Measured {
         of(&self.alone, self.of_alone.fastest)
     }
@@ -79,7 +79,7 @@ impl Loop {
         Some(over(&self.table.as_ref()?.tok_s, &self.fastest().tok_s))
     }
 
-    /// Share of the table's steps that have another length than the row's.
+    /// Share of the table's steps whose batch size has another length in `ranges` than the row's.
     pub fn other_lengths(&self, ranges: &[BatchRange]) -> f64 {
         let Some(table) = &self.table else { return 0.0 };
         let length = |size: u32| ranges.iter().rev().find(|range| range.0 <= size).map_or(0, |range| range.2);
@@ -87,12 +87,12 @@ impl Loop {
         others.map(|(_, steps)| *steps).sum::<u64>() as f64 / table.sizes.values().sum::<u64>().max(1) as f64
     }
 
-    /// Is the table behind the fastest length alone by more than 1 %, and told apart from it?
+    /// Is the table significantly slower than the fastest fixed length, and by more than 1 %?
     pub fn table_is_behind(&self) -> bool {
         self.table_over_fastest().is_some_and(|i| -i.mean.exp_m1() > BEHIND && told_apart(i))
     }
 
-    /// Is the engine without a drafter ahead of every length by more than 1 %, and told apart?
+    /// Is the engine without a drafter significantly faster than every length, and by more than 1 %?
     pub fn plain_is_ahead(&self) -> bool {
         let ahead = over(&self.plain.tok_s, &self.fastest().tok_s);
         ahead.mean.exp_m1() > BEHIND && told_apart(ahead)
@@ -164,8 +164,8 @@ fn among(lengths: &[(u32, Measured)]) -> Choice {
     choose(&rates).expect("length 0 always fits")
 }
 
-/// Measures the rows with shorter drafts than `longest` on a server that is set up for `longest`, and chooses again.
-/// Nothing is measured where such a server gives a length the same numbers as the length alone.
+/// Measures the rows with shorter drafts than `longest` on a server that is set up for `longest`, and chooses their
+/// lengths again. Stops at the first row if such a server gives a length the same rates as a server of its own.
 fn choose_again(rows: &mut [Row], longest: u32, loops: &mut Loops, max_num_seqs: u32, bar: &Bar) -> Result<()> {
     for row in rows {
         let Some(m) = row.measured.as_mut().filter(|m| m.choice.k < longest) else { continue };
@@ -197,13 +197,13 @@ fn policies(setting: &Setting) -> (Vec<u32>, Vec<PolicySpec>) {
     (lengths, policies)
 }
 
-/// vLLM's own policy with a table of one length. vLLM wants some length above 0.
+/// vLLM's own policy with a table of one length. vLLM requires a length above 0 somewhere in the table.
 fn always(k: u32, max_num_seqs: u32) -> PolicySpec {
     set_up_for(k.max(1), k, max_num_seqs)
 }
 
-/// vLLM's own policy with one length for every batch, on a server that is set up for `longest` tokens: a range with
-/// these lies where no batch gets.
+/// vLLM's own policy with length `k` for every batch, on a server that is set up for `longest` tokens. The table has a
+/// range with `longest` beyond the largest batch size.
 fn set_up_for(longest: u32, k: u32, max_num_seqs: u32) -> PolicySpec {
     let beyond = max_num_seqs.saturating_add(1);
     by_batch_size(match k == longest {
@@ -255,7 +255,7 @@ fn ranges(rows: &[(u32, u32)]) -> Vec<BatchRange> {
     ranges
 }
 
-/// Why the engine can never hold as many requests, where that is known before anything runs.
+/// Why the engine can never hold `clients` requests; `None` if nothing is known against it before a run.
 fn limit(sample: &Setting, clients: u32) -> Option<String> {
     let config = sample.engine(true);
     let shortest = sample.workload.prompt_len.iter().copied().min().unwrap_or(1);
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(ranges(&[]), []);
     }
 
-    /// 20 clients schedule 15 at a time, as 16 do: their row is not in the table, and says so.
+    /// 20 clients schedule 15 requests at a time, as 16 clients do: the row of 20 is not in the table and has a reason.
     #[test]
     fn a_row_that_schedules_no_more_than_the_one_before_is_not_in_the_table() {
         let measured = |scheduled| {

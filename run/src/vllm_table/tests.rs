@@ -1,4 +1,4 @@
-//! Rows against closed loops that run as ordinary experiments, one fixed length at a time.
+//! Compares rows of the table with closed loops that run as ordinary experiments, one fixed length at a time.
 
 use super::Table;
 use super::choose::over;
@@ -13,12 +13,12 @@ use std::sync::atomic::AtomicBool;
 
 const LONGEST: u32 = 5;
 const CLIENTS: [u32; 2] = [3, 16];
-/// Requests that a client sends in an ordinary run: enough that filling and draining make little of it.
+/// Requests that a client sends in an ordinary run: enough that the start and the end of the run have little weight.
 const ROUNDS: u32 = 60;
 /// Fewest requests of an ordinary run.
 const FEWEST: u32 = 400;
 
-/// An experiment with linear costs whose numbers are drawn.
+/// An experiment with linear costs and randomly chosen numbers.
 fn drawn(number: u64) -> String {
     let luck = Luck::new(number, Stream::Request, 0);
     let one = |at: u64, of: &[&'static str]| of[(luck.unit(at) * of.len() as f64) as usize];
@@ -60,7 +60,7 @@ fn ordinary(plan: &Plan, spec: &PolicySpec) -> Vec<f64> {
     plan.seeds.iter().map(rate).collect()
 }
 
-/// The rates of a length alone, by seed.
+/// The rates of a length on a server of its own, by seed.
 fn of(row: &Loop, k: u32) -> &[f64] {
     &row.alone.iter().find(|(length, _)| *length == k).unwrap().1.tok_s
 }
@@ -69,8 +69,8 @@ fn upper(over: Interval) -> f64 {
     over.mean + over.half_width.unwrap()
 }
 
-/// The speedups over the plain engine that the row has for all lengths agree with ordinary runs, and the length that is
-/// fastest in ordinary runs is within 1 % of the row's length, or as far ahead as the row's own interval says.
+/// Checks that the speedups over the plain engine in the row agree with ordinary runs. Also checks that the fastest
+/// length in ordinary runs is at most 1 % faster than the row's length, or as much as the row's interval allows.
 fn check(row: &Loop, clients: u32, plan: &Plan, experiment: &str) {
     let policy = |k: u32| match k {
         0 => by_batch_size(vec![(1, 256, 0), (257, 257, 1)]),
@@ -96,7 +96,7 @@ fn check(row: &Loop, clients: u32, plan: &Plan, experiment: &str) {
     );
 }
 
-/// The finished table in the row's loop agrees with an ordinary run of it, too.
+/// Checks that the speedup of the finished table in the row's loop agrees with an ordinary run of the table.
 fn check_table(table: &Table, row: &Loop, clients: u32, plan: &Plan, experiment: &str) {
     if table.ranges.iter().all(|range| range.2 == 0) {
         return;
@@ -111,7 +111,7 @@ fn check_table(table: &Table, row: &Loop, clients: u32, plan: &Plan, experiment:
 }
 
 #[test]
-fn rows_are_what_ordinary_closed_loops_give() {
+fn rows_agree_with_ordinary_closed_loops() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("x.toml");
     let mut taken = Vec::new();
