@@ -1,4 +1,4 @@
-//! What came of a search, and of all of them.
+//! The result of one search for a capacity, and the results of all searches of a plan.
 
 use crate::load::{Load, Log, Spread};
 use crate::probe::Probe;
@@ -7,50 +7,50 @@ use foretoken_report::Swept;
 use foretoken_sim::metrics::{Interval, Slo};
 use serde::{Serialize, Serializer};
 
-/// What came of a search.
+/// The outcome of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// There is a highest rate that is carried.
+    /// The search found the highest rate that is carried.
     Rate,
-    /// No rate is carried, however low.
+    /// No rate is carried, not even a very low one.
     NoRate,
     /// Every rate that was tried is carried.
     EveryRateTried,
 }
 
-/// What keeps a policy from carrying more.
+/// Why a policy does not carry a higher rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
     /// Too many requests miss their bounds.
     Bounds,
-    /// The server does not keep up: the queue grows for as long as requests come.
+    /// The server does not keep up: the queue grows as long as requests arrive.
     Queue,
 }
 
-/// What one seed carries.
+/// The capacity of a policy with one seed.
 #[derive(Clone, Debug, Serialize)]
 pub struct OfSeed {
     /// The seed.
     pub seed: u64,
-    /// What came of the search.
+    /// The outcome of the search.
     pub verdict: Verdict,
-    /// Requests a second; `None` where no rate is carried, or every rate that was tried.
+    /// The capacity, requests a second; `None` if no rate is carried, or every rate that was tried.
     pub req_s: Option<f64>,
-    /// What keeps the policy from carrying more; `None` where every rate that was tried is carried.
+    /// Why the policy does not carry more; `None` if every rate that was tried is carried.
     pub limit: Option<Limit>,
-    /// What its bounds were.
+    /// The bounds that requests had to keep.
     pub slo: Slo,
-    /// Rates above the answer that were carried all the same.
+    /// Rates above the capacity that were carried although a lower rate was not.
     pub exceptions: Vec<f64>,
     /// The highest rate that was tried, requests a second.
     pub tried_up_to: f64,
-    /// Output tokens a second and GPU.
+    /// Output tokens a second per GPU at the capacity; `None` without one.
     pub tok_s_gpu: Option<f64>,
-    /// How its arrivals are spread over time.
+    /// How the arrivals are spread over time.
     pub spread: Spread,
-    /// Which requests of a log were run; absent for generated arrivals.
+    /// The requests of a log that were run; absent for generated arrivals.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<Log>,
     /// All rates that were tried, ascending.
@@ -58,8 +58,8 @@ pub struct OfSeed {
 }
 
 impl OfSeed {
-    /// Of a search that has ended.
-    /// `tokens_gpu`: output tokens of a request that counts, on average, over the GPUs.
+    /// The result of a search that has ended. `end`: the search's last answer. `tokens_gpu`: mean output tokens of a
+    /// counted request, divided by the number of GPUs.
     pub fn of(seed: u64, end: Next, slo: Slo, tokens_gpu: f64, load: &Load, mut probes: Vec<Probe>) -> OfSeed {
         probes.sort_by(|a, b| a.rate.total_cmp(&b.rate));
         let (verdict, req_s) = match end {
@@ -88,28 +88,28 @@ impl OfSeed {
     }
 }
 
-/// What a policy carries.
+/// The capacity of a policy at one combination of swept values.
 #[derive(Clone, Debug, Serialize)]
 pub struct Capacity {
-    /// Its label.
+    /// The policy's label.
     pub policy: String,
-    /// Is it the plain engine, which does not draft?
+    /// Is it autoregressive decoding, without drafts?
     pub baseline: bool,
-    /// Does it see what no server sees? Then it is a bound.
+    /// Does the policy see which drafts will be accepted? Then no server can run it: it is a bound.
     pub bound: bool,
     /// The swept values, by path.
     #[serde(serialize_with = "by_path")]
     pub sweep: Vec<Swept>,
-    /// Requests a second over seeds; `None` where a seed has none.
+    /// The capacity over seeds, requests a second; `None` if a seed has none.
     pub req_s: Option<Interval>,
-    /// Output tokens a second and GPU.
+    /// Output tokens a second per GPU at the capacity, over seeds; `None` if a seed has none.
     pub tok_s_gpu: Option<Interval>,
-    /// Seed by seed.
+    /// The result of each seed.
     pub seeds: Vec<OfSeed>,
 }
 
 impl Capacity {
-    /// Of all its seeds.
+    /// Averages the results of all seeds of a policy.
     pub fn of(policy: String, sweep: Vec<Swept>, seeds: Vec<OfSeed>) -> Capacity {
         let rates: Option<Vec<f64>> = seeds.iter().map(|s| s.req_s).collect();
         let tokens: Option<Vec<f64>> = seeds.iter().map(|s| s.tok_s_gpu).collect();
@@ -124,18 +124,18 @@ impl Capacity {
         }
     }
 
-    /// Seeds with this verdict.
+    /// Number of seeds with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.seeds.iter().filter(|s| s.verdict == verdict).count()
     }
 
-    /// Up to which rate all seeds carry every rate that was tried.
+    /// The lowest of the highest tried rates of the seeds that carry every rate; infinite without such a seed.
     pub fn tried_up_to(&self) -> f64 {
         let every = self.seeds.iter().filter(|s| s.verdict == Verdict::EveryRateTried);
         every.map(|s| s.tried_up_to).fold(f64::INFINITY, f64::min)
     }
 
-    /// What a reader of the number should know.
+    /// Notes on the capacity for its reader, one sentence each.
     pub fn notes(&self) -> Vec<String> {
         let mut all = Vec::new();
         let seeds = self.seeds.len();
@@ -158,7 +158,7 @@ impl Capacity {
         let odd = self.seeds.iter().filter(|s| !s.exceptions.is_empty()).count();
         if odd > 0 {
             all.push(format!(
-                "more load is not always carried worse ({odd} of {seeds} seeds): the answer is below every rate that was not carried"
+                "a higher rate is sometimes carried where a lower one is not ({odd} of {seeds} seeds): the answer is below every rate that was not carried"
             ));
         }
         all
@@ -169,22 +169,22 @@ fn by_path<S: Serializer>(sweep: &[Swept], serializer: S) -> Result<S::Ok, S::Er
     serializer.collect_map(sweep.iter().map(|s| (&s.path, &s.value)))
 }
 
-/// All capacities of a plan.
+/// The capacities of all policies of a plan.
 #[derive(Clone, Debug, Serialize)]
 pub struct Answer {
     /// The experiment's name.
     pub name: String,
-    /// Where its numbers come from.
+    /// Where the numbers come from.
     pub source: String,
     /// Share of requests that must keep their bounds.
     pub share: f64,
-    /// How near the ends of the last bracket are, as a share.
+    /// Relative distance between the answer and the lowest rate that is not carried, at most.
     pub tolerance: f64,
-    /// Of a load that changes in time, the seconds that count.
+    /// The seconds of the workload whose requests count; `None` if no window was asked for.
     pub window_s: Option<[f64; 2]>,
-    /// What the profiles of its costs warn of: that one was edited, or is not trusted.
+    /// Warnings of the profiles: that one was edited, or is not trusted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// The capacities: swept values slowest, then policies.
+    /// The capacities. Swept values vary slowest, then policies.
     pub capacities: Vec<Capacity>,
 }

@@ -1,4 +1,4 @@
-//! What a search leaves in its folder: the answer as data, as text, as tables, as figures and as a page.
+//! Writes the answer into the results folder: as JSON, as text, as tables, as figures and as a page.
 
 use crate::answer::{Answer, Capacity, Limit, Verdict};
 use crate::page::page;
@@ -11,15 +11,15 @@ use foretoken_run::cells::{CAPACITY_JSON, Folder, write_problem};
 use foretoken_run::plan::Plan;
 use foretoken_spec::problem::{Problem, Result};
 
-/// The answer in words.
+/// Name of the file with the answer as text.
 pub const CAPACITY_TEXT: &str = "capacity.txt";
-/// The page.
+/// Name of the page's file.
 pub const PAGE: &str = "capacity.html";
 
-/// Writes all of it; figures and the page where they are wanted.
+/// Writes all files of an answer. `figures`: also write the figures and the page?
 ///
 /// # Errors
-/// Something cannot be written.
+/// A file cannot be written.
 pub fn write(answer: &Answer, plan: &Plan, folder: &Folder, figures: bool) -> Result<()> {
     let (capacities, probes) = rows(answer);
     write_capacity(&folder.path().join("capacity.parquet"), &capacities).map_err(write_problem)?;
@@ -38,7 +38,7 @@ pub fn write(answer: &Answer, plan: &Plan, folder: &Folder, figures: bool) -> Re
 }
 
 impl Answer {
-    /// All of it.
+    /// The answer as JSON.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("plain data always serialises") + "\n"
     }

@@ -1,9 +1,10 @@
-//! How much load can a policy carry within its bounds? The highest rate of requests at which a given share of them
-//! keeps its SLO, for each policy and each swept value.
+//! Finds the capacity of a policy: the highest request rate at which a given share of the requests keeps its SLO. There
+//! is one capacity for each policy and each swept value.
 //!
-//! Every rate is tried with the same requests and the same luck, gaps between them stretched. Requests that fill the
-//! server and those behind the counted ones do not count. A probe ends as soon as its verdict is certain, so that
-//! overload does not run for ever. Every probe is kept: a search that was ended goes on where it was.
+//! A rate is tried by a simulated run, called a probe. All probes have the same requests and the same random draws;
+//! only the gaps between arrivals are stretched or compressed. The first requests fill the server and the last ones
+//! keep it full; neither count. A probe ends as soon as its verdict is certain, so that an overloaded run does not last
+//! for ever. Every probe is stored, and an interrupted search continues.
 
 pub mod answer;
 pub mod kept;

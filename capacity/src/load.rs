@@ -1,4 +1,5 @@
-//! The requests of a setting at any rate: the same requests and the same luck, with the gaps between them stretched.
+//! The requests of a setting at any rate: the requests and their random draws stay, and the gaps between arrivals are
+//! stretched or compressed.
 
 use foretoken_run::plan::Variant;
 use foretoken_run::setting::Setting;
@@ -11,47 +12,47 @@ use foretoken_traces::ArrivalSpec;
 use serde::Serialize;
 use std::ops::Range;
 
-/// Requests at a rate that can be chosen.
+/// A workload whose arrivals can be scaled to any rate.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// Arrivals as the experiment has them.
+    /// The experiment's own arrivals, from 0.
     base: Vec<Time>,
-    /// Their rate, requests a second: on average, or in the window that is asked about.
+    /// The rate of `base`, requests a second: on average, or in the window if one is asked for.
     rate: f64,
-    /// The requests that count.
+    /// Ids of the requests that count.
     pub counted: Range<RequestId>,
-    /// Output tokens of a request that counts, on average.
+    /// Mean output tokens of a counted request.
     pub output_tokens: f64,
-    /// The number of requests that may miss their bounds.
+    /// The number of counted requests that may miss their bounds.
     pub may_miss: f64,
-    /// How arrivals are spread.
+    /// How the arrivals are spread over time.
     pub spread: Spread,
-    /// Which requests of a log are run; `None` for generated arrivals.
+    /// The requests of a log that are run; `None` for generated arrivals.
     pub log: Option<Log>,
 }
 
-/// Which requests of a log are run.
+/// The requests of a log that are run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Log {
-    /// Requests of the log, as the experiment's transforms leave it.
+    /// Number of requests of the log, after the experiment's transforms.
     pub requests: u32,
-    /// Seconds from its first request to its last.
+    /// Seconds from the log's first request to its last.
     pub span_s: f64,
-    /// Requests in front of those that count.
+    /// Number of requests before the counted ones, which fill the server.
     pub before: u32,
-    /// Requests that count.
+    /// Number of counted requests.
     pub counted: u32,
-    /// Requests behind them.
+    /// Number of requests after the counted ones, which keep the server full.
     pub behind: u32,
-    /// The rate that the requests which are run have in the log, requests a second; of a window its own.
+    /// Rate in the log of the requests that are run, requests a second; with a window, the rate in the window.
     pub rate: f64,
 }
 
 impl Load {
-    /// Of a variant's workload. A log is cut to the requests that a probe takes.
+    /// Makes the load of a variant's workload. Cuts a log to the requests that a probe needs.
     ///
     /// # Errors
-    /// A closed loop has no rate; too few requests, or all at once.
+    /// The arrivals are a closed loop, which has no rate of its own; there are too few requests; or all arrive at once.
     pub fn of(setting: &mut Setting, variant: &Variant, spec: &CapacitySpec) -> Result<Load> {
         if setting.arrivals() != Arrivals::Open {
             return Err(Problem::bad_input("a closed loop has no rate of its own: its clients wait")
@@ -94,19 +95,19 @@ impl Load {
             behind: base.len() as u32 - counted.end,
             rate,
         });
-        // Rounded towards what is asked: 0.99 of 150 are 149.
+        // Rounded down, so that at least the asked share keeps its bounds: with 0.99 of 150 requests, 1 may miss.
         let may_miss = ((1.0 - spec.share) * counted.len() as f64 + 1e-9).floor();
         Ok(Load { rate, spread: Spread::of(&base), base, counted, output_tokens, may_miss, log })
     }
 
-    /// The arrivals at a rate, requests a second: on average, or in the window. They are scaled as by the transform
-    /// `rate-scale`.
+    /// The arrivals at `rate` requests a second (on average, or in the window). Arrival times are multiplied by one
+    /// factor, as by the transform `rate-scale`.
     pub fn at(&self, rate: f64) -> Vec<Time> {
         let stretch = self.rate / rate;
         self.base.iter().map(|t| Time::from_s(t.as_s() * stretch)).collect()
     }
 
-    /// The lowest rate that is asked about: all requests in a third of a year, which the clock still holds.
+    /// The lowest rate that is tried: all requests in a third of a year, which the simulated clock can still hold.
     pub fn floor(&self) -> f64 {
         const LONGEST_S: f64 = 1e7;
         self.rate * self.base[self.base.len() - 1].as_s() / LONGEST_S
@@ -118,7 +119,7 @@ impl Load {
     }
 }
 
-/// The requests of a window, in seconds of the workload.
+/// The ids of the requests that arrive in a window, given in seconds of the workload.
 fn in_window(arrival: &[Time], [from, to]: [f64; 2], variant: &Variant) -> Result<Range<RequestId>> {
     let at = |s: f64| arrival.partition_point(|&t| t < Time::from_s(s)) as RequestId;
     let counted = at(from)..at(to);
@@ -130,17 +131,17 @@ fn in_window(arrival: &[Time], [from, to]: [f64; 2], variant: &Variant) -> Resul
     if counted.is_empty() {
         return Err(wrong(format!("no request comes from {from} to {to} s")));
     }
-    // The rate of a window that goes on where nothing comes any more would be too low.
+    // If the window went on after the last request, its rate would be too low.
     if to - last > PAST_THE_END * (to - from) {
         return Err(wrong(format!("the window ends at {to} s, and the last request comes at {last:.1} s")));
     }
     Ok(counted)
 }
 
-/// A window may end this share of itself behind the last request: the gap in which the next one would have come.
+/// A window may end this share of its length after the last request, because of the gap to a next one.
 const PAST_THE_END: f64 = 0.01;
 
-/// The error of a workload with too few requests, at the number that is asked for.
+/// The error for a workload with too few requests. It points at `capacity.requests`.
 fn too_short(variant: &Variant, spec: &CapacitySpec, is_log: bool, requests: u32, span_s: f64) -> Box<Problem> {
     let CapacitySpec { requests: counted, warm_up_requests: warm_up, share, .. } = spec;
     let what = if is_log { "the log" } else { "the workload" };
@@ -168,17 +169,17 @@ fn too_short(variant: &Variant, spec: &CapacitySpec, is_log: bool, requests: u32
 /// How arrivals are spread over time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
-    /// The rate in the busiest twentieth of the time, over the mean rate.
+    /// The rate in the busiest twentieth of the time, divided by the mean rate.
     pub peak: f64,
-    /// Is that more than requests which come independently of each other show by chance?
+    /// Is `peak` higher than independent arrivals show by chance? Then the load changes in time.
     pub changes: bool,
 }
 
-/// Stretches of time that are compared.
+/// Number of equal parts of the time whose rates are compared.
 const STRETCHES: usize = 20;
-/// A load changes in time where its busiest stretch has more than this many times the mean rate.
+/// A load changes in time if its busiest part has more than this many times the mean rate...
 const VARIES: f64 = 1.6;
-/// And where chance shows such a stretch less often than this.
+/// ...and if independent arrivals have such a part with a smaller probability than this.
 const CHANCE: f64 = 1e-3;
 
 impl Spread {
@@ -192,9 +193,9 @@ impl Spread {
     }
 }
 
-/// A bound on the chance that any of the stretches has `most` of `n` requests or more, where each request falls into
-/// every stretch with the same chance: Chernoff's bound for one stretch, exp(−n KL(most / n ‖ 1 / 20)), times the
-/// number of stretches.
+/// An upper bound on the probability that any of the parts has `most` or more of `n` requests, if each request falls
+/// into every part with equal probability: Chernoff's bound for one part, exp(−n KL(most / n ‖ 1 / 20)), times the
+/// number of parts.
 fn by_chance(n: usize, most: usize) -> f64 {
     let (a, p) = (most as f64 / n as f64, 1.0 / STRETCHES as f64);
     let part = |a: f64, p: f64| if a > 0.0 { a * (a / p).ln() } else { 0.0 };
@@ -221,9 +222,9 @@ mod tests {
         all.iter().map(|&t| Time::from_s(t - all[0])).collect()
     }
 
-    /// However few they are: of a thousand of each number at most a handful are said to change.
+    /// Of a thousand Poisson loads of each size, at most three are reported as changing in time.
     #[test]
-    fn chance_is_no_change_in_time() {
+    fn poisson_arrivals_do_not_count_as_changing_in_time() {
         for n in [30, 100, 240, 600, 2400] {
             let said = (0..1000).filter(|&seed| Spread::of(&poisson(n, seed)).changes).count();
             assert!(said <= 3, "{said} of 1000 Poisson loads of {n} requests");
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_is_above_what_chance_shows() {
+    fn the_bound_on_the_probability_is_above_the_simulated_share() {
         let (n, most) = (240, 22);
         let busy = (0..4000).filter(|&seed| {
             let mut counts = [0; STRETCHES];
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_tenth_is_a_change() {
+    fn a_load_with_a_busy_tenth_changes_in_time() {
         let mut at = poisson(240, 1);
         let end = at[239];
         (0..60).for_each(|i| at[i * 4] = Time::from_s(end.as_s() * (0.5 + i as f64 / 600.0)));

@@ -1,5 +1,4 @@
-//! The answer as a page: what carries most, what was asked of what, figures, tables, what is to be known of the
-//! numbers.
+//! The answer as a page: the policy with the highest capacity, figures, tables, the question, and notes on the numbers.
 
 use crate::answer::{Answer, Capacity};
 use crate::words::digits;
@@ -11,7 +10,7 @@ use foretoken_sim::latency::LatencySpec;
 use foretoken_spec::document::Path;
 use foretoken_spec::problem::Result;
 
-/// The page.
+/// Makes the page.
 ///
 /// # Errors
 /// The experiment cannot be written as TOML.
@@ -24,7 +23,7 @@ pub fn page(answer: &Answer, plan: &Plan, folder: &Folder, figures: Vec<Figure>)
         let caption = match figure.file.as_str() {
             "capacity.svg" => "The highest rate at which enough requests keep their bounds and the server keeps up.",
             "capacity-over.svg" => {
-                "The same over the swept value. Where no rate is carried on every seed there is no point."
+                "The capacity at each swept value. A policy has no point at a value where some seed has no capacity."
             }
             _ => {
                 "How many requests keep their bounds at each rate, of all requests that count: each point is a whole run. The \
@@ -34,10 +33,10 @@ pub fn page(answer: &Answer, plan: &Plan, folder: &Folder, figures: Vec<Figure>)
         capacity.parts.push(Part::Figure { svg: figure.svg, caption: caption.into() });
     }
     capacity.parts.push(Part::Table(table(answer, plan)));
-    let mut notes = Section::new("notes", "What to know of the numbers");
+    let mut notes = Section::new("notes", "Notes on the numbers");
     notes.parts.push(Part::List(
         [format!(
-            "A rate is carried where {} and the server keeps up: an overloaded one carries nothing, whatever its bounds.",
+            "A rate is carried if {} and the server keeps up. An overloaded server carries no rate, even if its bounds allow it.",
             answer.question()
         )]
         .into_iter()
@@ -60,7 +59,7 @@ pub fn page(answer: &Answer, plan: &Plan, folder: &Folder, figures: Vec<Figure>)
     })
 }
 
-/// What it is about, in a line.
+/// A line on the models, the GPU, the engine, the arrivals, the seeds and the question.
 fn setting(answer: &Answer, plan: &Plan) -> String {
     let e = &plan.variants[0].experiment;
     let draft = match model(&e.hardware.draft) {
@@ -77,7 +76,7 @@ fn setting(answer: &Answer, plan: &Plan) -> String {
     format!("{machine}; {}; {}; {seeds}; {}.", e.engine.version.name(), arrivals(plan), answer.question())
 }
 
-/// Model and GPU of a roofline.
+/// Model and GPUs of a roofline; `None` for other latency models.
 fn model(spec: &LatencySpec) -> Option<(String, String)> {
     let LatencySpec::Roofline(r) = spec else { return None };
     let gpus = if r.tensor_parallel == 1 { r.gpu.clone() } else { format!("{} × {}", r.tensor_parallel, r.gpu) };
@@ -97,7 +96,7 @@ fn arrivals(plan: &Plan) -> String {
     }
 }
 
-/// The setting, key by key, and the experiment.
+/// The section with the settings, key by key, and the experiment file.
 fn asked(answer: &Answer, plan: &Plan, folder: &Folder) -> Result<Section> {
     let mut section = Section::new("asked", "What was asked");
     let mut facts = vec![
@@ -127,7 +126,7 @@ fn asked(answer: &Answer, plan: &Plan, folder: &Folder) -> Result<Section> {
     Ok(section)
 }
 
-/// Policies by swept values; `None` where nothing is swept.
+/// A table of policies by swept values; `None` if nothing is swept.
 fn matrix(answer: &Answer) -> Option<Table> {
     let all = answer.at_each_value();
     let (first, of) = all.first()?;
@@ -158,7 +157,7 @@ fn with_half(c: &Capacity) -> String {
     format!("{}{half}", c.rate_in_words())
 }
 
-/// All of it, sorted.
+/// The table of all capacities, the highest first.
 fn table(answer: &Answer, plan: &Plan) -> Table {
     let swept = answer.capacities.iter().any(|c| !c.sweep.is_empty());
     let mut columns = vec![

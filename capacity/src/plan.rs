@@ -1,4 +1,4 @@
-//! What is asked, and the plan that answers it.
+//! Reads the question of a capacity search, and makes the plan of its experiment.
 
 use foretoken_run::plan::Plan;
 use foretoken_spec::capacity::{CapacitySpec, of_logs};
@@ -6,14 +6,14 @@ use foretoken_spec::document::{Document, Path};
 use foretoken_spec::problem::Result;
 use std::path::Path as FilePath;
 
-/// The plan with the requests that a probe takes, and what is asked of it. Relative paths in the document start at
-/// `folder`.
+/// Returns the plan, with the number of requests that a probe needs, and the `[capacity]` table. Relative paths in the
+/// document start at `folder`.
 ///
-/// Generated arrivals end when a probe has its requests. A log ends where it ends, and [`Load`](crate::load::Load)
-/// takes its first requests.
+/// Generated arrivals are made for exactly the requests of a probe. Of a log, [`Load`](crate::load::Load) takes the
+/// first requests.
 ///
 /// # Errors
-/// What is wrong with the experiment.
+/// The experiment is wrong.
 pub fn load(document: &Document, folder: &FilePath) -> Result<(Plan, CapacitySpec)> {
     let asked = |plan: &Plan| plan.variants[0].experiment.capacity.clone().unwrap_or_default();
     let with = |requests: u32| {
@@ -26,7 +26,7 @@ pub fn load(document: &Document, folder: &FilePath) -> Result<(Plan, CapacitySpe
         let spec = asked(&plan);
         return Ok((plan, spec));
     }
-    // Generated arrivals need an end before the experiment can be read at all. Which number it is does not matter here.
+    // The experiment can only be read with a number of requests. Any number will do to read the [capacity] table.
     let spec = asked(&with(1000)?);
     let plan = match spec.window_s {
         Some(_) => Plan::of(document.clone(), folder)?,

@@ -1,4 +1,4 @@
-//! One rate, tried: are enough of the requests that count within their bounds, and does the server keep up?
+//! Tries one rate: do enough of the counted requests keep their bounds, and does the server keep up?
 
 use crate::load::Load;
 use crate::search::Tried;
@@ -13,59 +13,59 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
-/// A rate that was tried.
+/// The result of trying one rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
     /// Requests a second.
     pub rate: f64,
     /// Did enough requests keep their bounds, and did the server keep up?
     pub carried: bool,
-    /// Requests that count.
+    /// Number of counted requests.
     pub counted: u32,
-    /// The number of these that had kept their bounds when the run ended.
+    /// Number of counted requests that had kept their bounds when the run ended.
     pub kept: u32,
-    /// The number of these that had missed them.
+    /// Number of counted requests that had missed a bound when the run ended.
     pub missed: u32,
-    /// Did the server keep up with the requests? `None` where the run ended before all of those that count had ended.
+    /// Did the server keep up with the arrivals? `None` if the run was stopped before all counted requests ended.
     pub steady: Option<bool>,
 }
 
 impl Probe {
-    /// As the search sees it.
+    /// The part of the result that the search needs.
     pub fn tried(&self) -> Tried {
         Tried { rate: self.rate, carried: self.carried }
     }
 
-    /// Did all requests that count end? Else the run was cut short, and its shares say nothing of the whole.
+    /// Did all counted requests end? If not, the run was stopped early and its shares are incomplete.
     pub fn is_whole(&self) -> bool {
         self.kept + self.missed == self.counted
     }
 
-    /// Share of the requests that count which kept their bounds; `None` where the run was cut short.
+    /// Share of the counted requests that kept their bounds; `None` if the run was stopped early.
     pub fn attainment(&self) -> Option<f64> {
         self.is_whole().then(|| f64::from(self.kept) / f64::from(self.counted))
     }
 }
 
-/// What a rate is tried with.
+/// The parts of a probe that do not depend on its rate.
 #[derive(Clone, Copy)]
 pub struct Trial<'a> {
-    /// The requests.
+    /// The requests, at any rate.
     pub load: &'a Load,
-    /// Who drafts.
+    /// The policy that is tried.
     pub policy: &'a PolicySpec,
-    /// The bounds.
+    /// The bounds of requests.
     pub slo: Slo,
-    /// Set when the program is to end.
+    /// The interrupt flag; set when the program is to end.
     pub flag: &'a AtomicBool,
 }
 
 impl Trial<'_> {
-    /// Tries a rate. The run ends as soon as its verdict is certain; with `to_the_end`, when all requests that count
-    /// have ended.
+    /// Tries a rate. The run ends as soon as its verdict is certain. With `to_the_end`, it ends when all counted
+    /// requests have ended.
     ///
     /// # Errors
-    /// An interrupt; times that are absurd.
+    /// The run is interrupted, or passes take so long that the simulated clock ends.
     pub fn probe(&self, setting: &mut Setting, rate: f64, to_the_end: bool) -> Result<Probe> {
         let Trial { load, policy, slo, flag } = *self;
         setting.workload.arrival = load.at(rate);
@@ -94,8 +94,8 @@ impl Trial<'_> {
     }
 }
 
-/// Did the server keep up with the requests that count? It did not where they were more than it could serve, or where
-/// fewer than half as many requests ended as came: then the run is too short to show a steady state.
+/// Did the server keep up while the counted requests arrived? It did not if the queue grew. It also counts as behind if
+/// fewer than half as many requests ended as arrived: then the run is too short to show a steady state.
 fn keeps_up(records: &RequestRecords, counted: &Range<RequestId>) -> bool {
     let ids = counted.start as usize..counted.end as usize;
     let (first, last) = (records.arrival[ids.start], records.arrival[ids.end - 1]);

@@ -1,5 +1,5 @@
-//! All searches of a plan: policies in parallel, the seeds of one after the other, since the answer of the first says
-//! where the others begin.
+//! Runs all searches of a plan. Policies are searched in parallel. The seeds of a policy are searched one after
+//! another, because the first seed's answer tells where to begin with the others.
 
 use crate::answer::{Answer, Capacity, OfSeed};
 use crate::kept::write;
@@ -22,20 +22,20 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// A figure shows rates up to this multiple of the answer.
+/// A figure shows rates up to this multiple of the capacity.
 pub const SHOWN: f64 = 1.6;
-/// Rates nearer to each other than this are not told apart in a figure.
+/// Two rates whose ratio is below this fall together in a figure.
 const APART: f64 = 1.03;
-/// A later seed begins this near to the first one's answer.
+/// The search of a later seed begins with the first seed's answer divided by this and times this.
 const NEAR: f64 = 1.1;
 /// The first bracket, as multiples of the experiment's own rate.
 const GUESS: [f64; 2] = [0.5, 2.0];
 
-/// Makes the folder at `path` hold what every policy carries, on the threads of `pool`, whatever it holds of that;
-/// with figures and the page where they are wanted.
+/// Searches the capacity of every policy and writes the results into the folder at `path`, on the threads of `pool`.
+/// `figures`: also write figures and the page? Continues an unfinished search if `mode` allows it.
 ///
 /// # Errors
-/// As [`run`]; the folder holds something else; something cannot be written.
+/// As [`run`]; also if the folder holds other results, or a file cannot be written.
 pub fn complete(
     plan: &Plan,
     spec: &CapacitySpec,
@@ -63,16 +63,17 @@ pub fn complete(
     Ok(folder)
 }
 
-/// Searches what every policy carries at all swept values, on the threads of the pool that it is called in.
+/// Searches the capacity of every policy at all swept values, on the threads of the current pool.
 ///
 /// # Errors
-/// What is wrong with the experiment; a probe that cannot be kept; an interrupt. What was tried is kept.
+/// The experiment is wrong, a probe cannot be stored, or the search is interrupted. Finished probes are kept.
 pub fn run(plan: &Plan, spec: &CapacitySpec, folder: &Folder, flag: &AtomicBool) -> Result<Answer> {
     let store = Store::open(folder, &plan.digest())?;
     let searcher = Searcher { plan, spec, store, flag, bar: Bar::new(plan.cells() as u64, "searches") };
     let policies = plan.policies.len();
     let each: Vec<(usize, usize)> = (0..plan.variants.len()).flat_map(|v| (0..policies).map(move |p| (v, p))).collect();
-    // All of them, and then the first error in the order of the table: which thread fails first must not show.
+    // All searches run before an error is returned, the first one in the order of the plan, so that the error does not
+    // depend on which thread failed first.
     let found: Vec<Result<Capacity>> = each.par_iter().map(|&(v, p)| searcher.capacity(v, p)).collect();
     searcher.bar.finish();
     Ok(Answer {
@@ -139,8 +140,8 @@ impl Searcher<'_> {
         Ok(OfSeed::of(number, end, slo, tokens_gpu, &load, probes))
     }
 
-    /// Runs some rates that were not carried again, to their end: a figure shows how many requests keep their bounds
-    /// there.
+    /// Runs some of the rates that were not carried again, until all counted requests have ended, because a figure
+    /// shows the share of requests within their bounds at these rates.
     fn finish(&self, trial: &Trial<'_>, setting: &mut Setting, found: f64, probes: &mut [Probe]) -> Result<()> {
         let mut above: Vec<&mut Probe> =
             probes.iter_mut().filter(|p| p.rate > found && p.rate <= SHOWN * found).collect();
@@ -158,7 +159,8 @@ impl Searcher<'_> {
         Ok(())
     }
 
-    /// The bounds. A TPOT bound that is scaled is scaled from plain decoding of one request at a time: at no load.
+    /// The bounds of the setting. A scaled TPOT bound is a multiple of the P90 TPOT of autoregressive decoding of one
+    /// request at a time, that is, without load.
     fn slo(&self, setting: &mut Setting) -> Result<Slo> {
         let given = setting.slo(None);
         let scaled = self.plan.variants[0].experiment.slo.adaspec_scale.is_some();

@@ -1,9 +1,11 @@
-//! Which rate to try next, and what the tried ones say: a search that assumes nothing but that somewhere below all is
-//! carried.
+//! Chooses the next rate to try, and finds the answer from the tried rates. The search assumes only that all rates
+//! below some rate are carried.
 //!
-//! It begins with a bracket, given or guessed, and grows it by doubling while it does not hold; then it halves it, as
-//! ratios, until its ends are within the tolerance. That more load is carried worse is checked: a few rates above the
-//! answer and below it are tried, too, and an answer that one of these contradicts is lowered, or told of.
+//! It begins with a bracket: a lower rate that may be carried and a higher one that may not be. It doubles or halves
+//! the rates until the bracket holds the answer. Then it tries the geometric mean of the ends until their distance is
+//! within the tolerance. Last, it tries some rates above and below the answer, to check that more load is not carried
+//! better. If a lower rate is not carried, the answer is lowered; if a higher rate is carried, it is reported as an
+//! exception.
 
 /// A rate that was tried.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,37 +16,37 @@ pub struct Tried {
     pub carried: bool,
 }
 
-/// Where the search is.
+/// What the search does next, or its answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Next {
     /// Try this rate.
     Try(f64),
-    /// The greatest rate below every one that was not carried.
+    /// The answer: the greatest carried rate below every rate that was not carried.
     Found(f64),
-    /// Nothing is carried, however little comes.
+    /// The answer: no rate is carried, not even [`Search::floor`].
     Nothing,
-    /// Everything is carried, however much comes.
+    /// The answer: every rate is carried, up to the highest one that the search tries.
     Everything,
 }
 
-/// The search.
+/// The settings of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Search {
     /// Rates to begin with, ascending.
     pub bracket: [f64; 2],
-    /// How near the ends of the last bracket are, as a share.
+    /// The bracket's relative width at which the search ends.
     pub tolerance: f64,
-    /// A rate at which requests hardly ever meet: where it is not carried, nothing is.
+    /// A very low rate, requests a second. If it is not carried, no rate is.
     pub floor: f64,
 }
 
 /// The bracket grows upwards no further than this many doublings.
 const DOUBLINGS: i32 = 24;
-/// Rates that are tried once the answer is known, as multiples of it: to see that more load is carried worse.
+/// Rates that are tried after the answer is found, as multiples of it, to check that more load is not carried better.
 const CHECKS: [f64; 5] = [1.5, 1.15, 0.85, 0.7, 0.5];
 
 impl Search {
-    /// What to do after these tries, in any order.
+    /// The next step of the search after `tried`, whose order does not matter.
     pub fn next(&self, tried: &[Tried]) -> Next {
         let [low, high] = self.bracket;
         let failed = tried.iter().filter(|t| !t.carried).map(|t| t.rate).reduce(f64::min);
@@ -65,12 +67,12 @@ impl Search {
 
     /// The next rate that checks the answer, or the answer.
     fn check(&self, found: f64, tried: &[Tried]) -> Next {
-        // A rate that was tried this near need not be tried again.
+        // A check is skipped if a rate near it was tried.
         let near = |rate: f64| tried.iter().any(|t| (t.rate / rate - 1.0).abs() < self.tolerance.max(0.02));
         CHECKS.iter().map(|by| by * found).find(|&rate| !near(rate)).map_or(Next::Found(found), Next::Try)
     }
 
-    /// The rates above the answer that were carried all the same: with any, more load is not always carried worse.
+    /// The rates that were carried although a lower rate was not, ascending.
     pub fn exceptions(tried: &[Tried]) -> Vec<f64> {
         let failed = tried.iter().filter(|t| !t.carried).map(|t| t.rate).reduce(f64::min).unwrap_or(f64::INFINITY);
         let mut all: Vec<f64> = tried.iter().filter(|t| t.carried && t.rate > failed).map(|t| t.rate).collect();
@@ -104,16 +106,17 @@ mod tests {
         assert_eq!(search(FINE, |_| true).0, Next::Everything);
     }
 
-    /// A gap in what is carried: the answer is below it, and the rates carried above it are named.
+    /// Rates from 4.0 to 5.5 are not carried: the answer is below them, and the carried rates above them are
+    /// exceptions.
     #[test]
-    fn what_is_carried_above_the_answer_is_told() {
+    fn rates_carried_above_the_answer_are_exceptions() {
         let (end, tried) = search(FINE, |rate| rate < 4.0 || (5.5..6.5).contains(&rate));
         let Next::Found(found) = end else { panic!("{end:?}") };
         assert!((3.9..4.0).contains(&found), "{found}");
         assert!(!Search::exceptions(&tried).is_empty(), "{tried:?}");
     }
 
-    /// A hole far below the answer that the bracket found first.
+    /// Rates around 4 are not carried, far below the answer that the bracket finds first.
     #[test]
     fn a_check_below_lowers_the_answer() {
         let (end, _) = search(FINE, |rate| rate < 8.0 && !(3.9..4.1).contains(&rate));
@@ -131,7 +134,7 @@ mod tests {
             prop_assert!(Search::exceptions(&tried).is_empty());
         }
 
-        /// The order in which tries are read back changes nothing: a search goes on where it was.
+        /// The order in which tries are read back changes nothing, so an interrupted search continues correctly.
         #[test]
         fn the_order_of_tries_does_not_matter(truth in 0.1..100.0f64, cut in 0usize..12) {
             let (_, tried) = search(FINE, |rate| rate <= truth);

@@ -1,4 +1,4 @@
-//! The probes of a search on disk: kept as they come, so that a search that was ended goes on where it was.
+//! The probes of a search on disk. Each is stored when it ends, so that an interrupted search continues.
 
 use crate::probe::Probe;
 use foretoken_report::Staged;
@@ -7,18 +7,18 @@ use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Which search: indices into a plan's variants, policies and seeds.
+/// Identifies a search by its indices into a plan's variants, policies and seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchId {
-    /// Combination of swept values.
+    /// Index of the combination of swept values.
     pub variant: usize,
-    /// Policy.
+    /// Index of the policy.
     pub policy: usize,
-    /// Seed.
+    /// Index of the seed.
     pub seed: usize,
 }
 
-/// The folder of probes.
+/// The folder of stored probes.
 pub struct Store {
     folder: PathBuf,
     plan: String,
@@ -46,17 +46,16 @@ impl Store {
         self.folder.join(format!("v{}-p{}-s{}.json", id.variant, id.policy, id.seed))
     }
 
-    /// The probes of a search that were kept; none where the file is of another plan, or damaged: then they are made
-    /// again.
+    /// The stored probes of a search. None if the file belongs to another plan or is damaged; then they are run again.
     pub fn load(&self, id: SearchId) -> Vec<Probe> {
         let kept = std::fs::read(self.path(id)).ok().and_then(|bytes| serde_json::from_slice::<Kept>(&bytes).ok());
         kept.filter(|kept| kept.plan == self.plan).map_or_else(Vec::new, |kept| kept.probes)
     }
 
-    /// Keeps all probes of a search.
+    /// Writes all probes of a search.
     ///
     /// # Errors
-    /// They cannot be written.
+    /// The file cannot be written.
     pub fn save(&self, id: SearchId, probes: &[Probe]) -> Result<()> {
         let kept = Kept { plan: self.plan.clone(), probes: probes.to_vec() };
         let bytes = serde_json::to_vec(&kept).expect("plain data always serialises");

@@ -1,4 +1,4 @@
-//! Capacities held against closed forms and against trying everything.
+//! Compares capacities with closed forms, and with trying every rate of a grid.
 
 use crate::answer::{Answer, Limit, Verdict};
 use crate::load::Load;
@@ -14,7 +14,7 @@ use foretoken_spec::capacity::CapacitySpec;
 use foretoken_spec::problem::Problem;
 use std::sync::atomic::AtomicBool;
 
-/// A server that takes 0.1 s for a request, one at a time: a step for its one token of output.
+/// A server that serves one request at a time, each in 0.1 s: one step for its one output token.
 const ONE_SERVER: &str = r#"
 name = "one-server"
 seeds = [1, 2, 3, 4, 5]
@@ -47,7 +47,7 @@ warm_up_requests = 500
 tolerance = 0.005
 "#;
 
-/// The plan of a text with changes.
+/// The plan of an experiment text with `--set` arguments.
 fn plan(text: &str, sets: &[&str]) -> Plan {
     loaded(text, sets).unwrap().0
 }
@@ -97,8 +97,8 @@ fn the_closed_form_of_m_d_1_is_within_the_interval() {
     assert!((of.tok_s_gpu.unwrap().mean - interval.mean).abs() < 1e-9, "a token each");
 }
 
-/// Calm for a while, busy for a while, calm again. On average half of what the busy stretch has; a window asks about
-/// that stretch alone, which carries what a steady load does.
+/// The load is low, then high, then low again; its mean rate is half of the high one. A window asks about the high part
+/// only, whose capacity is that of a steady load.
 #[test]
 fn a_load_that_changes_is_asked_about_by_its_window() {
     let steady =
@@ -161,10 +161,9 @@ fn poisson_arrivals(requests: u32) -> Vec<f64> {
     Setting::new(&plan(&text, &[]).variants[0], 7).unwrap().workload.arrival.iter().map(|t| t.as_s()).collect()
 }
 
-/// The log of a Poisson load carries what the load itself does, at any speed of the log, and names its probes by
-/// requests a second.
+/// The log of a Poisson load has the same capacity as the generated load, also if the log is slower or is transformed.
 #[test]
-fn a_log_carries_what_its_load_does() {
+fn a_log_has_the_capacity_of_its_load() {
     let arrivals = poisson_arrivals(1700);
     let generated = ONE_SERVER
         .replace("requests = 20000", "requests = 600")
@@ -186,7 +185,7 @@ fn a_log_carries_what_its_load_does() {
     }
 }
 
-/// A probe's arrivals are scaled as by the transform `rate-scale`.
+/// A probe of a log at a multiple of its rate has the arrivals that the transform `rate-scale` makes.
 #[test]
 fn a_probe_of_a_log_is_its_rate_scale() {
     let (_dir, text) = logged(poisson_arrivals(1700));
@@ -234,7 +233,7 @@ fn logs_and_generated_arrivals_are_not_swept_together() {
     assert!(problem.message().contains("both logs and generated arrivals"), "{}", problem.message());
 }
 
-/// Every rate of a fine grid, tried by itself, against what the search says.
+/// Compares the search's answer with trying every rate of a fine grid.
 #[test]
 fn the_search_finds_what_trying_everything_finds() {
     let text =
@@ -257,7 +256,7 @@ fn the_search_finds_what_trying_everything_finds() {
 }
 
 #[test]
-fn bounds_that_nothing_keeps_are_an_answer() {
+fn bounds_that_no_request_keeps_give_no_rate() {
     let text =
         ONE_SERVER.replace("requests = 20000", "requests = 200").replace("seeds = [1, 2, 3, 4, 5]", "seeds = [7]");
     let found = answer(&plan(&text, &["slo.ttft_s=0.05"])).unwrap();
@@ -270,8 +269,9 @@ fn bounds_that_nothing_keeps_are_an_answer() {
     assert!(words.contains(" no rate ") && !words.contains("none"), "{words}");
 }
 
-/// Two tokens a request take the one server 0.2 s: it serves 5 requests a second, and each token comes within any
-/// bound on TPOT. An overloaded server is not called carried, and the answer is the rate at which it is full.
+/// With two tokens a request, the server takes 0.2 s for each and serves 5 requests a second. Every token keeps the
+/// TPOT bound. A rate that overloads the server is not carried, so the capacity is the rate at which the server is
+/// full.
 #[test]
 fn the_largest_stable_rate_is_the_capacity_where_the_bounds_allow_any() {
     let text = ONE_SERVER
@@ -301,10 +301,10 @@ fn the_largest_stable_rate_is_the_capacity_where_the_bounds_allow_any() {
     assert_eq!(wide.capacities[0].req_s, found.capacities[0].req_s);
 }
 
-/// A server with room for all requests of a probe never has a queue: no rate is too high for it, and the answer says
+/// A server that can run all requests of a probe at once never has a queue. It carries every rate, and the answer says
 /// so.
 #[test]
-fn too_few_requests_to_fill_a_server_are_said() {
+fn a_note_says_if_requests_are_too_few_to_fill_the_server() {
     let text = ONE_SERVER
         .replace("output = 1 }", "output = 2 }")
         .replace("max_num_seqs = 1", "max_num_seqs = 1000")
@@ -319,7 +319,7 @@ fn too_few_requests_to_fill_a_server_are_said() {
     assert!(of.notes()[0].contains("raise capacity.requests"), "{:?}", of.notes());
 }
 
-/// What a figure shows of a rate is the share of a whole run.
+/// The share of requests within their bounds that a figure shows is computed from a whole run.
 #[test]
 fn shown_rates_are_of_whole_runs() {
     let text = ONE_SERVER.replace("requests = 20000", "requests = 1000").replace("[1, 2, 3, 4, 5]", "[7, 8]");
@@ -344,7 +344,7 @@ fn shown_rates_are_of_whole_runs() {
 }
 
 #[test]
-fn what_cannot_be_asked_is_said() {
+fn impossible_questions_are_refused() {
     let text = ONE_SERVER.replace("requests = 20000", "requests = 200");
     let said = |sets: &[&str]| answer(&plan(&text, sets)).unwrap_err().message().to_owned();
     assert!(said(&["workload.arrivals={ closed-loop = 4 }"]).contains("a closed loop has no rate of its own"));
@@ -366,7 +366,7 @@ fn what_cannot_be_asked_is_said() {
         ("capacity.window_s=[1.0, 2.0, 3.0]", "two numbers are wanted here, and these are 3"),
         ("capacity.requests=0", "0 requests say nothing"),
         ("capacity.share=0.999", "200 requests cannot tell a share of 0.999"),
-        ("capacity.window_s=[5.0, 5.0]", "is no stretch of time"),
+        ("capacity.window_s=[5.0, 5.0]", "is no span of time"),
     ] {
         let refused = loaded(&text, &[set]);
         let Err(problem) = refused else { panic!("{set}: accepted") };
@@ -374,9 +374,9 @@ fn what_cannot_be_asked_is_said() {
     }
 }
 
-/// A search that was ended goes on where it was, and comes to the same.
+/// An interrupted search continues and gives the same answer.
 #[test]
-fn what_was_tried_is_not_tried_again() {
+fn an_interrupted_search_continues() {
     let text =
         ONE_SERVER.replace("requests = 20000", "requests = 200").replace("seeds = [1, 2, 3, 4, 5]", "seeds = [7, 8]");
     let plan = plan(&text, &[]);

@@ -1,4 +1,4 @@
-//! An answer as a table.
+//! The answer as text: a table, headlines and notes.
 
 use crate::answer::{Answer, Capacity, Verdict};
 use crate::load::Log;
@@ -6,7 +6,7 @@ use foretoken_sim::metrics::{Interval, Slo};
 use std::fmt::Write;
 
 impl Answer {
-    /// What is asked, in words.
+    /// The question as text, such as `99 % of requests keep TPOT within 50 ms`.
     pub fn question(&self) -> String {
         let bounds =
             [("TTFT", (|s| s.ttft_s) as fn(&Slo) -> Option<f64>), ("TPOT", |s| s.tpot_s), ("E2E", |s| s.e2e_s)];
@@ -16,7 +16,7 @@ impl Answer {
         format!("{} % of requests{window} keep {own}", trimmed(100.0 * self.share))
     }
 
-    /// A bound in words: where it is scaled, or swept, from the least to the greatest.
+    /// A bound as text, from the least to the greatest if it is scaled or swept; `None` without the bound.
     fn bound(&self, name: &str, of: fn(&Slo) -> Option<f64>) -> Option<String> {
         let all = self.capacities.iter().flat_map(|c| &c.seeds).filter_map(|s| of(&s.slo));
         let (least, most) = all.fold((f64::INFINITY, 0.0f64), |(least, most), s| (least.min(s), most.max(s)));
@@ -28,7 +28,7 @@ impl Answer {
         }
     }
 
-    /// The table and what is to be known of it.
+    /// The table, the headlines, the notes and the warnings.
     pub fn in_words(&self) -> String {
         let mut table = comfy_table::Table::new();
         table.load_style(comfy_table::presets::NOTHING);
@@ -59,7 +59,8 @@ impl Answer {
         text
     }
 
-    /// The capacities: swept values in the order of the sweep, within them what carries most first.
+    /// The capacities: swept values in the order of the sweep, and for each value the policy with the highest capacity
+    /// first.
     pub fn sorted(&self) -> Vec<&Capacity> {
         self.at_each_value()
             .into_iter()
@@ -70,7 +71,7 @@ impl Answer {
             .collect()
     }
 
-    /// The capacities at each of the swept values, in words, in order.
+    /// The capacities grouped by their swept values (as text), in the order of the sweep.
     pub fn at_each_value(&self) -> Vec<(String, Vec<&Capacity>)> {
         let mut all: Vec<(String, Vec<&Capacity>)> = Vec::new();
         for c in &self.capacities {
@@ -83,7 +84,7 @@ impl Answer {
         all
     }
 
-    /// What carries most, and by how much, one sentence for each of the swept values.
+    /// One sentence for each swept value: the policy with the highest capacity, and by how much it leads.
     pub fn headlines(&self) -> Vec<String> {
         let one = |(at, all): (String, Vec<&Capacity>)| {
             let said = headline(&all);
@@ -92,7 +93,7 @@ impl Answer {
         self.at_each_value().into_iter().map(one).collect()
     }
 
-    /// What is to be known of the numbers, each once with the policies that it is about.
+    /// The notes on the numbers, each once with the policies that it is about.
     pub fn notes(&self) -> Vec<String> {
         let mut all: Vec<(String, Vec<String>)> = Vec::new();
         for c in &self.capacities {
@@ -107,7 +108,7 @@ impl Answer {
         about.chain(self.of_the_load()).collect()
     }
 
-    /// What is to be known of the requests: which ones of a log are run, and whether their rate changes.
+    /// Notes on the requests: which requests of a log are run, and whether the rate changes in time.
     pub fn of_the_load(&self) -> Vec<String> {
         let seeds = || self.capacities.iter().flat_map(|c| c.seeds.iter().map(move |s| (c, s)));
         let mut notes: Vec<String> = Vec::new();
@@ -115,7 +116,7 @@ impl Answer {
         for (c, log) in &logs {
             let words = log.in_words(self.window_s);
             let swept = values(c);
-            // Where all logs are one, it is said once.
+            // If all swept values run the same requests, one note is enough.
             let same = logs.iter().all(|(_, other)| other == log);
             let note = if same || swept.is_empty() { words } else { format!("{swept}: {words}") };
             if !notes.contains(&note) {
@@ -124,9 +125,9 @@ impl Answer {
         }
         let peak = seeds().filter(|(_, s)| s.spread.changes).map(|(_, s)| s.spread.peak).fold(0.0, f64::max);
         if let Some([from, to]) = self.window_s {
-            notes.push(format!("rates count the seconds {from} to {to} as the experiment has them: the window is stretched with the load"));
+            notes.push(format!("rates count the seconds {from} to {to} of the experiment's own arrivals; at other rates the window is stretched or compressed with them"));
         } else if peak > 0.0 {
-            notes.push(format!("the load changes in time: {peak:.1} times the mean rate in its busiest twentieth. Rates are means; capacity.window_s asks for one stretch of it"));
+            notes.push(format!("the load changes in time: {peak:.1} times the mean rate in its busiest twentieth. Rates are means; capacity.window_s asks about a part of the time"));
         }
         notes
     }
@@ -152,7 +153,7 @@ impl Log {
 }
 
 impl Capacity {
-    /// The rate, or why there is none.
+    /// The capacity as text, or the reason why there is none.
     pub fn rate_in_words(&self) -> String {
         let seeds = self.seeds.len();
         if let Some(i) = self.req_s {
@@ -166,7 +167,7 @@ impl Capacity {
         }
     }
 
-    /// What it is sorted by: the rate, above all rates "every rate tried", below them "no rate".
+    /// The sort key: the rate; infinite for "every rate tried"; negative for "no rate".
     fn rank(&self) -> f64 {
         match self.req_s {
             Some(i) => i.mean,
@@ -180,8 +181,8 @@ impl Capacity {
     }
 }
 
-/// What carries most of these, and by how much. Bounds that see hidden truth are no policies: the best one is named
-/// behind.
+/// A sentence: the policy with the highest capacity, and by how much it leads. Oracles, which no server can run, are
+/// not ranked; the best one is named at the end.
 fn headline(all: &[&Capacity]) -> String {
     let mut found: Vec<&Capacity> = all.iter().copied().filter(|c| c.req_s.is_some() && !c.bound).collect();
     found.sort_by(|a, b| b.rank().total_cmp(&a.rank()));
@@ -195,7 +196,7 @@ fn headline(all: &[&Capacity]) -> String {
     let rate = best.rate_in_words();
     let mut said = format!("{} carries most: {rate} requests/s", best.called());
     let baseline = others.iter().find(|c| c.baseline);
-    // The second one says more than one that is far behind.
+    // The lead over the second policy is named, unless that is the baseline.
     let second = others.first().filter(|c| !c.baseline);
     for other in baseline.into_iter().chain(second) {
         said += &format!(", {}", more_than(best, other));
@@ -217,7 +218,7 @@ fn carry(names: &[&str]) -> String {
     }
 }
 
-/// By how much one policy carries more than another, paired by seed.
+/// How much higher one capacity is than another, as text, paired by seed.
 fn more_than(best: &Capacity, other: &Capacity) -> String {
     let name = other.called();
     let rates = best.seeds.iter().zip(&other.seeds).filter_map(|(a, b)| Some(a.req_s? / b.req_s?));
@@ -243,10 +244,10 @@ fn more_than(best: &Capacity, other: &Capacity) -> String {
     }
 }
 
-/// From twice as much on factors are written, not per cent: ln 2.
+/// Logarithm of the ratio above which a lead is written as a factor, not in percent: ln 2.
 const TWICE: f64 = std::f64::consts::LN_2;
 
-/// A share in per cent: two digits.
+/// A share in percent, with two digits.
 fn percent(share: f64) -> String {
     let percent = 100.0 * share;
     if percent.abs() < 9.95 { format!("{percent:.1}") } else { format!("{percent:.0}") }
@@ -258,18 +259,18 @@ pub fn digits(x: f64, of: f64) -> String {
     format!("{x:.decimals$}")
 }
 
-/// A policy at its swept values.
+/// The policy's label and its swept values.
 pub fn name(c: &Capacity) -> String {
     let values = values(c);
     if values.is_empty() { c.policy.clone() } else { format!("{}, {values}", c.policy) }
 }
 
-/// The swept values in words; empty for none.
+/// The swept values as text; empty if nothing is swept.
 pub fn values(c: &Capacity) -> String {
     c.sweep.iter().map(|s| value(&s.path, &s.value)).collect::<Vec<_>>().join(", ")
 }
 
-/// A swept value in words.
+/// A swept value as text.
 fn value(path: &str, value: &str) -> String {
     let ms = || value.parse().map_or_else(|_| value.to_owned(), |s: f64| format!("{} ms", trimmed(1e3 * s)));
     match path {
@@ -281,7 +282,7 @@ fn value(path: &str, value: &str) -> String {
     }
 }
 
-/// Without zeros behind.
+/// A number with up to three decimals, without trailing zeros.
 fn trimmed(x: f64) -> String {
     let text = format!("{x:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn the_headline_names_what_carries_most_and_pairs_seeds() {
+    fn the_headline_names_the_highest_capacity_and_pairs_seeds() {
         let plain = Capacity { baseline: true, ..carried("autoregressive", [16.0, 17.0, 18.0]) };
         let best = carried("fixed-1", [16.0 * 1.17, 17.0 * 1.18, 18.0 * 1.16]);
         let second = carried("adaspec", [16.0 * 1.15, 17.0 * 1.15, 18.0 * 1.14]);
@@ -337,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn no_rate_is_said_in_words() {
+    fn a_missing_capacity_is_explained() {
         let plain = Capacity { baseline: true, ..carried("autoregressive", [0.0, 1.0, 0.0]) };
         let best = carried("fixed-1", [1.0, 1.0, 1.0]);
         assert_eq!(plain.rate_in_words(), "no rate on 2 of 3 seeds");
