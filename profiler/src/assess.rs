@@ -160,8 +160,8 @@ pub fn assess(
     })
 }
 
-/// Chooses how α counts the context of the target's verify passes: the way whose line is nearer to the measured decode
-/// and verify passes. (A draft's passes read context once in any case.)
+/// Chooses how α counts the context of the target's verify passes: the count whose linear fit has the smaller error on
+/// the measured decode and verify passes. (A draft's passes read context once in any case.)
 pub fn context_reads(target: &[Timed]) -> ContextReads {
     let measured: Vec<Measurement> = target.iter().map(|t| measurement(t, 0)).collect();
     let error = |reads| {

@@ -44,7 +44,7 @@ fn a_machine_of_steps_is_not_trusted_and_its_table_is_better() {
 }
 
 #[test]
-fn how_context_is_read_is_found_out() {
+fn the_count_of_context_is_found_from_the_times() {
     let once = |s: &Shape| 1e-3 + 1e-6 * s.pass(ContextReads::Once).context as f64;
     let each = |s: &Shape| 1e-3 + 1e-6 * s.pass(ContextReads::PerPosition).context as f64;
     let reads = |cost| context_reads(&timed(Role::Target, cost, 0.02));
@@ -53,7 +53,7 @@ fn how_context_is_read_is_found_out() {
 }
 
 #[test]
-fn a_machine_that_reads_once_and_computes_pairs_is_followed_by_the_table() {
+fn the_table_fits_a_machine_that_reads_context_once_and_computes_pairs() {
     // No line fits: reading the context costs once, computing costs each pair of tokens.
     let both = |s: &Shape| {
         let p = s.pass(ContextReads::Once);
@@ -65,7 +65,7 @@ fn a_machine_that_reads_once_and_computes_pairs_is_followed_by_the_table() {
 
 /// A region without held-out shapes is not trusted, however well the fit matches.
 #[test]
-fn a_fit_that_nothing_was_held_out_of_is_not_trusted() {
+fn a_fit_without_held_out_shapes_is_not_trusted() {
     let mut p = assessed(line, 0.0);
     p.held_out.linear.verify = None;
     let (distrust, _) = failures(Role::Target, &p);

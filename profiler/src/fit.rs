@@ -193,7 +193,7 @@ mod tests {
     const TRUE: Coefficients = Coefficients { alpha_s: 0.26e-6, gamma_s: 60e-6, delta_s: 9e-3 };
 
     #[test]
-    fn a_line_comes_back() {
+    fn a_line_is_recovered() {
         let fit = fit(&line(TRUE, 0.0)).unwrap();
         let c = fit.coefficients;
         for (got, want) in [(c.alpha_s, TRUE.alpha_s), (c.gamma_s, TRUE.gamma_s), (c.delta_s, TRUE.delta_s)] {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_fitted_says_why() {
+    fn data_that_cannot_be_fitted_give_a_reason() {
         assert_eq!(fit(&[]), Err(FitError::TooFew(0)));
         let mut samples = line(TRUE, 0.0);
         samples[3].seconds = -1.0;

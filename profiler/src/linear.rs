@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_negative_is_zero_and_the_rest_fits_on() {
+    fn a_negative_coefficient_becomes_zero_and_the_others_are_fitted() {
         // Here longer context makes passes faster; no cost has that sign.
         let odd = Coefficients { alpha_s: -0.1e-6, gamma_s: 60e-6, delta_s: 9e-3 };
         let fit = fit_linear(&samples(odd, 0.0)).unwrap();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_fitted_says_why() {
+    fn data_that_cannot_be_fitted_give_a_reason() {
         assert_eq!(fit_linear(&[]), Err(FitError::TooFew(0)));
         let one_context: Vec<_> = samples(TRUE, 0.0).into_iter().filter(|s| s.context == 0.0).collect();
         assert!(matches!(fit_linear(&one_context), Err(FitError::Collinear { .. })));

@@ -125,7 +125,7 @@ pub enum MeasureError<E: std::error::Error + 'static, K> {
         cause: E,
     },
     /// The caller's `keep` failed.
-    #[error("a visit could not be kept")]
+    #[error("a visit could not be stored")]
     Keep(K),
     /// The caller set the interrupt flag.
     #[error("interrupted")]

@@ -75,7 +75,7 @@ fn every_shape_is_visited_in_every_round_in_an_order_of_the_seed() {
 }
 
 #[test]
-fn an_interrupted_measuring_goes_on_and_ends_the_same() {
+fn an_interrupted_measurement_continues_with_the_same_result() {
     let stops = stops(3);
     let mut whole = Vec::new();
     assert!(run(&mut machine(), &stops, &mut whole, usize::MAX));
@@ -90,7 +90,7 @@ fn an_interrupted_measuring_goes_on_and_ends_the_same() {
 
 /// A measurement in slices makes the same visits as an uninterrupted one.
 #[test]
-fn a_measuring_in_slices_is_the_whole_one() {
+fn a_measurement_in_slices_equals_an_uninterrupted_one() {
     let stops = stops(3);
     let mut whole = Vec::new();
     assert!(run(&mut machine(), &stops, &mut whole, usize::MAX));
@@ -150,7 +150,7 @@ fn a_machine_that_slows_down_shows_at_the_anchor() {
 }
 
 #[test]
-fn a_pass_that_fails_is_named_and_what_was_measured_is_kept() {
+fn a_pass_that_fails_is_named_and_finished_visits_are_kept() {
     let (stops, mut visits) = (stops(1), Vec::new());
     let mut broken = Machine { breaks_at: 100, ..machine() };
     let error = measure(

@@ -45,7 +45,7 @@ mod tests {
     use foretoken_sim::latency::LatencySpec;
 
     #[test]
-    fn linear_truths_come_back() {
+    fn linear_truths_are_recovered() {
         let c = Coefficients { alpha_s: 0.3e-6, gamma_s: 55e-6, delta_s: 11e-3 };
         let got = fit_truth(&Linear::new(c)).unwrap().coefficients;
         for (got, want) in [(got.alpha_s, c.alpha_s), (got.gamma_s, c.gamma_s), (got.delta_s, c.delta_s)] {
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_bends_is_fitted_and_said() {
+    fn a_truth_that_is_not_linear_is_fitted_and_not_trusted() {
         let roofline: foretoken_sim::latency::RooflineSpec =
             serde_json::from_str(r#"{"gpu": "a100-80g", "model": "vicuna-7b"}"#).unwrap();
         let fit = fit_truth(&*LatencySpec::Roofline(roofline).build()).unwrap();

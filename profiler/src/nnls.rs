@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_and_equal_columns_are_no_trouble() {
+    fn zero_and_equal_columns_are_solved() {
         let a = DMatrix::from_row_slice(3, 3, &[1.0, 0.0, 1.0, 2.0, 0.0, 2.0, 3.0, 0.0, 3.0]);
         let x = nnls(&a, &DVector::from_row_slice(&[2.0, 4.0, 6.0]));
         assert!((x[0] + x[2] - 2.0).abs() < 1e-9 && x[1] == 0.0, "{x}");

@@ -39,7 +39,7 @@ pub enum PartialError {
         cause: std::io::Error,
     },
     /// The file belongs to another measurement.
-    #[error("{} holds another measuring: {}", path.display(), differences.join("; "))]
+    #[error("{} holds another measurement: {}", path.display(), differences.join("; "))]
     Other {
         /// Path of the file.
         path: PathBuf,
@@ -47,7 +47,7 @@ pub enum PartialError {
         differences: Vec<String>,
     },
     /// The file's head or setup cannot be read.
-    #[error("{} cannot be gone on with: {why}", path.display())]
+    #[error("{} cannot be continued: {why}", path.display())]
     Unreadable {
         /// Path of the file.
         path: PathBuf,
@@ -110,7 +110,7 @@ impl Partial {
                 }
             }
             let Some(visit) = visit(&body, &stop) else {
-                kept.dropped = Some(format!("frame {} is no visit of this measuring", whole.frames));
+                kept.dropped = Some(format!("frame {} is no visit of this measurement", whole.frames));
                 break;
             };
             kept.visits.push(visit);
@@ -174,7 +174,7 @@ mod tests {
     /// A flipped bit in the setup: the file is refused. In a visit: this visit and the later ones are dropped with a
     /// reason.
     #[test]
-    fn damage_is_never_gone_on_from() {
+    fn damaged_frames_are_never_used() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("p");
         let all = visits(line, 0.02);

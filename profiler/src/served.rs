@@ -19,7 +19,7 @@ const ALIKE: f64 = 1.15;
 /// A pass of a server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ServedPass {
-    /// What the pass ran over, with context counted once a request.
+    /// The shape of the pass, with context counted once a request.
     pub shape: PassShape,
     /// Number of requests in the pass.
     pub requests: u64,
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn ragged_passes_tell_what_others_cost() {
+    fn costs_fitted_to_ragged_passes_predict_other_passes() {
         let (learnt, others) = (served(1, 20_000, true), served(2, 2_000, false));
         let model = learnt.table().unwrap().build().unwrap();
         assert_eq!((learnt.len(), others.len()), (20_000, 2_000));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn two_halves_are_the_whole() {
+    fn passes_of_two_runs_can_be_joined() {
         let (mut half, other) = (served(1, 500, false), served(2, 500, false));
         half.extend(&other);
         assert_eq!(half.len(), 1000);

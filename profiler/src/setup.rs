@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_straight_steady_machine_has_nothing_to_warn_of() {
+    fn a_steady_machine_with_linear_costs_gives_no_warning() {
         let p = profile(&visits(line, 0.0), Some(Busy { others: 0.01, stolen: 0.0 }));
         assert!(p.trusted && p.warnings.is_empty(), "{:?}", p.warnings);
         assert_eq!(p.check(), Ok(()));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn every_trouble_is_warned_of_and_distrust_comes_first() {
+    fn every_problem_gives_a_warning_and_distrust_comes_first() {
         let mut slowing = visits(steps, 0.3);
         let n = slowing.len() as f64;
         slowing.iter_mut().enumerate().for_each(|(i, v)| v.seconds.iter_mut().for_each(|s| *s *= 1.0 + i as f64 / n));

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_and_bends_are_followed() {
+    fn the_table_fits_steps_and_bends() {
         let spec = fit_table(&passes(), &[8, 16, 24]);
         let model = spec.build().unwrap();
         for (p, seconds) in passes() {

@@ -1,4 +1,5 @@
-//! The `[capacity]` table of an experiment: of how much load its [slo] is to hold, and how exactly that is asked.
+//! The `[capacity]` table of an experiment: how `foretoken capacity` searches for the highest request rate within
+//! `[slo]`.
 
 use crate::document::{Document, Path};
 use crate::problem::Result;
@@ -9,27 +10,28 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CapacitySpec {
-    /// Share of the counted requests that must keep every bound of `[slo]`. Rejected and unfinished ones keep none.
+    /// Share of the counted requests that must keep every bound of `[slo]`. Rejected and unfinished requests keep none.
     pub share: f64,
-    /// Requests a second to begin with, the lesser first; absent: guessed. It grows where it does not hold.
+    /// Two request rates to begin with, requests a second, the lower first; absent: half and twice the experiment's own
+    /// rate. The search goes beyond them if it must.
     #[serde(deserialize_with = "pair", skip_serializing_if = "Option::is_none")]
     pub bracket: Option<[f64; 2]>,
-    /// How near the rates that are carried and that are not come to each other, as a share.
+    /// The search ends when the lowest rate that is not carried is at most this share above the highest that is.
     pub tolerance: f64,
-    /// Requests of a probe that count.
+    /// Number of requests that count in a probe (a run at one rate).
     pub requests: u32,
-    /// Requests before them, which fill the server and do not count. As many come behind them and keep it full. A log
-    /// gives its first requests.
+    /// Number of requests before the counted ones, which fill the server. Equally many after them keep it full. Neither
+    /// count. Of a log, the first requests are taken.
     pub warm_up_requests: u32,
-    /// Of a load that changes in time: seconds of the workload, from and to, whose requests count instead.
+    /// For a load that changes in time: the requests that count arrive between these two seconds of the workload.
     #[serde(deserialize_with = "pair", skip_serializing_if = "Option::is_none")]
     pub window_s: Option<[f64; 2]>,
 }
 
-/// The range of tolerances. A finer one would tell rates apart at which the same requests keep their bounds.
+/// The range of tolerances. With a finer one, neighbouring rates would give equal results.
 const TOLERANCES: [f64; 2] = [1e-4, 0.5];
 
-/// Two numbers, and no more: what stands behind them would be ignored.
+/// Reads exactly two numbers; serde alone would ignore further ones.
 fn pair<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<[f64; 2]>, D::Error> {
     let all = Vec::<f64>::deserialize(from)?;
     match <[f64; 2]>::try_from(all) {
@@ -57,7 +59,7 @@ impl CapacitySpec {
         self.requests.saturating_add(self.warm_up_requests.saturating_mul(2))
     }
 
-    /// Whether what is asked can be answered.
+    /// Checks every value that serde cannot.
     pub(crate) fn check(&self, doc: &Document) -> Result<()> {
         let at = |key: &str, message: String, help: &str| {
             Err(doc.problem_at(&Path::of(&format!("capacity.{key}")), message).help(help))
@@ -104,7 +106,7 @@ impl CapacitySpec {
         {
             return at(
                 "window_s",
-                format!("[{from}, {to}] is no stretch of time"),
+                format!("[{from}, {to}] is no span of time"),
                 "seconds of the workload, from and to",
             );
         }
@@ -114,10 +116,10 @@ impl CapacitySpec {
 
 const ARRIVALS: &str = "workload.arrivals";
 
-/// Do the requests come as a log has them, at every swept value?
+/// Do the arrivals come from a log, at every swept value? False if they are generated at every swept value.
 ///
 /// # Errors
-/// They do at some swept values and not at others.
+/// Some swept values have a log, and others have generated arrivals.
 pub fn of_logs(document: &Document) -> Result<bool> {
     let arrivals = document.value_at(&Path::of(ARRIVALS));
     let is_log = |value: &toml::Value| value.get("trace").is_some();

@@ -1,4 +1,4 @@
-//! What an experiment file says, typed: the tables and their keys. [`crate::read`] reads and checks them.
+//! The contents of an experiment file as types: the tables and their keys. [`crate::read`] reads and checks them.
 
 use crate::capacity::CapacitySpec;
 use crate::live::LiveSpec;
@@ -24,7 +24,7 @@ pub const UNSWEPT: [&str; 7] = ["name", "seeds", "sweep_order", "policies", "cap
 pub struct Experiment {
     /// Name of the experiment; the results folder is named after it.
     pub name: String,
-    /// Seeds of the luck and of generated load; each seed is one replication.
+    /// Seeds of all random draws and of generated load; each seed is one replication.
     #[serde(default = "one_seed")]
     pub seeds: Vec<u64>,
     /// Paths of swept values, the one that varies slowest first. Sweeps that are not listed follow in the order of
@@ -42,7 +42,7 @@ pub struct Experiment {
     pub workload: WorkloadSpec,
     /// Which drafts are right.
     pub acceptance: AcceptanceSpec,
-    /// What the policies believe the passes cost.
+    /// The policies' belief about the cost of passes.
     #[serde(default)]
     pub belief: BeliefSpec,
     /// Latency bounds of requests.
@@ -54,7 +54,7 @@ pub struct Experiment {
     /// How `foretoken validate` runs, and which errors it accepts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validate: Option<ValidateSpec>,
-    /// How `foretoken observe` asks a real server.
+    /// How `foretoken observe` sends requests to a real server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observe: Option<ObserveSpec>,
     /// How `foretoken capacity` searches for the highest rate within `slo`.
@@ -75,7 +75,7 @@ pub struct Hardware {
     /// A measured profile: it gives `target`, `draft`, `context_reads`, and the belief with its own `context_reads`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<PathBuf>,
-    /// Which of the profile's descriptions of a pass is the truth; absent: its table.
+    /// Which of the profile's latency models gives the true costs; absent: its table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub truth: Option<Truth>,
     /// Is `noise_cv` taken from the profile?
@@ -96,8 +96,8 @@ pub struct Hardware {
     pub noise_cv: f64,
 }
 
-/// What the policies believe the passes cost, and how wrong it is. Absent values are the least-squares fit to the
-/// truth.
+/// The policies' belief about the cost of passes, and errors in it. An absent value is the least-squares fit to the
+/// true cost.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BeliefSpec {
@@ -107,7 +107,8 @@ pub struct BeliefSpec {
     pub draft: Option<Coefficients>,
     /// A stale belief: the models that it was fitted to, of another machine or an earlier state of this one.
     pub fitted_to: Option<FittedTo>,
-    /// How policies think a verify pass reads context; absent: as the profile's line was fitted, or as the pass does.
+    /// How policies think a verify pass reads context; absent: as the profile's linear fit counts it, or else as the
+    /// true pass does.
     pub context_reads: Option<ContextReads>,
     /// Factors on the believed times.
     pub scale: Scale,
@@ -116,7 +117,7 @@ pub struct BeliefSpec {
     pub noise_cv: f64,
     /// Where policies with a cost table get its entries.
     pub tables: Tables,
-    /// Steps that the outcome of a step is delayed before a policy learns it; 0: at the step's end.
+    /// Number of steps by which a policy learns the outcome of a step late; 0: at the step's end.
     pub staleness_steps: u32,
 }
 

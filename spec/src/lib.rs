@@ -1,4 +1,4 @@
-//! What an experiment file says, as data: its tables and keys ([`experiment`]), the place of each in the file
+//! The contents of an experiment file as data: its tables and keys ([`experiment`]), the place of each key in the file
 //! ([`document`]), and error messages ([`problem`]). Must not evaluate or run anything.
 
 pub mod capacity;

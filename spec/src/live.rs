@@ -36,7 +36,7 @@ pub struct LiveSpec {
     /// What the server's thread does while it waits for requests.
     #[serde(default)]
     pub waiting: Waiting,
-    /// Trace seconds in a second: 10 plays a trace ten times as fast. The simulator does the same with it.
+    /// Trace seconds in a second: 10 plays a trace ten times as fast, live and in the simulator.
     #[serde(default = "one")]
     pub time_scale: f64,
     /// Requests served in a closed loop before each policy's clock starts, so that caches, clock rates and buffers
@@ -190,7 +190,7 @@ impl Device {
     }
 }
 
-/// The table with the values of the command line in place of its own.
+/// A copy of the table with the device and the instructions of the command line, if they are given.
 pub fn with_device(live: &LiveSpec, device: Option<&str>, instructions: Option<Instructions>) -> LiveSpec {
     let mut live = live.clone();
     live.instructions = instructions.or(live.instructions);
@@ -200,7 +200,7 @@ pub fn with_device(live: &LiveSpec, device: Option<&str>, instructions: Option<I
     live
 }
 
-/// The table.
+/// The `[live]` table, which an experiment must have here.
 ///
 /// # Errors
 /// The experiment called `name` has no `[live]` table; the message says what to add.

@@ -1,4 +1,4 @@
-//! The `[observe]` table of an experiment: what is asked of a real server, and how.
+//! The `[observe]` table of an experiment: how `foretoken observe` sends requests to a real server.
 
 use crate::document::{Document, Path};
 use crate::problem::Result;
@@ -18,33 +18,34 @@ pub struct ObserveSpec {
     pub prompts: Prompts,
     /// How prompts are sent.
     pub send: Send,
-    /// Tokens of the model's vocabulary: `prompts = "random"` are ids below it.
+    /// Size of the model's vocabulary: `prompts = "random"` draws token ids below it.
     pub vocab: u32,
     /// Softmax temperature; 0 is greedy.
     pub temperature: f64,
-    /// Are answers to have the workload's lengths, whatever the model would end them with? Not every server can.
+    /// Must answers have the workload's lengths, even if the model would end them earlier? Not every server can do
+    /// this.
     pub ignore_eos: bool,
     /// Requests sent one after the other before the clock starts.
     pub warm_up_requests: u32,
-    /// Seconds after which nothing more is sent; absent: all requests are.
+    /// Seconds after which no more requests are sent; absent: all are sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_s: Option<f64>,
-    /// Requests in flight at most: those that are due wait for a place. Absent: any number.
+    /// Most requests in flight at a time; further requests wait. Absent: any number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_in_flight: Option<u32>,
     /// Seconds that an answer may take as a whole.
     pub timeout_s: f64,
-    /// How often a request is sent again that was refused for now (429, 503) or got no connection.
+    /// How often a request is sent again if the server refused it for now (429, 503) or there was no connection.
     pub retries: u32,
     /// Trace seconds in a second: 10 plays a trace ten times as fast.
     pub time_scale: f64,
-    /// What else each request says, beside or instead of what is usual: `{ top_k = 1 }`.
+    /// Further fields of each request, such as `{ top_k = 1 }`; they may replace the usual ones.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub extra: BTreeMap<String, toml::Value>,
 }
 
-/// Seconds that a run or an answer may be given: a millisecond to thirty days.
+/// The range of `run_s` and `timeout_s`, seconds: a millisecond to thirty days.
 const LEAST_S: f64 = 1e-3;
 const LONGEST_S: f64 = 30.0 * 86_400.0;
 /// A trace is played this many times as fast, or as slow, at most.
@@ -54,7 +55,7 @@ const MOST_SCALE: f64 = 1e6;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Send {
-    /// As token ids. For text that is one id a byte, as the shipped pair has it.
+    /// As token ids. A text is sent as one id per byte, which is the tokenizer of the shipped pair.
     #[default]
     TokenIds,
     /// As text.

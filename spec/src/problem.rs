@@ -1,4 +1,5 @@
-//! Errors as a user meets them: what, where, what to do, and the exit code. The only error type of the binary.
+//! Errors as a user sees them: what is wrong, where, what to do, and the exit code. It is the only error type of the
+//! program.
 //!
 //! Library errors become a [`Problem`] where file and place are known. All input that messages quote is escaped for
 //! the terminal here, and nowhere else.
@@ -55,7 +56,7 @@ impl Problem {
         Problem::new(Exit::Failed, message)
     }
 
-    /// Adds what to do about it.
+    /// Adds a hint: what the user can do about the problem.
     pub fn help(mut self: Box<Self>, help: impl Into<String>) -> Box<Problem> {
         self.help = Some(shown::message(&help.into()));
         self
@@ -120,8 +121,8 @@ impl Diagnostic for Problem {
     }
 }
 
-/// ", did you mean `x`?" for the candidate nearest to `given`; empty when no candidate is near. Order of preference:
-/// a name that continues `given` (`a100`), a typo, a name that `given` continues (`h100-sxm`), a name of similar
+/// The candidate nearest to `given`, for a hint "did you mean"; `None` if no candidate is near. Order of preference: a
+/// name that continues `given` (`a100`), a typo, a name that `given` continues (`h100-sxm`), a name of similar
 /// spelling.
 pub fn nearest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let given = given.to_lowercase();
@@ -157,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nearest_finds_typos_and_refuses_strangers() {
+    fn nearest_finds_typos_and_no_unlike_names() {
         let keys = ["max_num_seqs", "max_num_batched_tokens", "block_size"];
         assert_eq!(nearest("max_num_seq", keys), Some("max_num_seqs"));
         assert_eq!(nearest("blok_size", keys), Some("block_size"));

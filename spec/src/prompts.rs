@@ -1,4 +1,4 @@
-//! The prompts of real requests: to a device (`[live]`) or to a server (`[observe]`).
+//! The prompts of real requests, which are sent to a device (`[live]`) or to a server (`[observe]`).
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;

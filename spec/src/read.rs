@@ -239,8 +239,8 @@ fn check_latency(doc: &Document, path: &str, spec: &LatencySpec) -> Result<()> {
     })
 }
 
-/// Refuses settings about KV memory in any roofline but the target's, which alone decides it. The default value and
-/// the target's own value pass.
+/// Refuses settings about KV memory in any roofline but the target's, because only the target's decide it. The default
+/// value and the target's own value pass.
 fn check_memory(doc: &Document, path: &str, spec: &LatencySpec, target: &LatencySpec) -> Result<()> {
     let LatencySpec::Roofline(own) = spec else { return Ok(()) };
     let default = RooflineSpec::new(&own.gpu, &own.model);
@@ -310,7 +310,7 @@ pub fn trace_problem(doc: &Document, error: &foretoken_traces::TraceError) -> Bo
     }
 }
 
-/// "No policy `x`", with the nearest policy's name.
+/// The error for a policy name that does not exist, with the nearest name that does.
 pub fn unknown_policy(name: &str, known: &[&str]) -> Box<Problem> {
     let problem = Problem::bad_input(format!("no policy is called `{name}`"));
     match nearest(name, known.iter().copied()) {

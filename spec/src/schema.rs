@@ -1,11 +1,12 @@
-//! The JSON schema of an experiment: the types' own, and what the document adds to them (sweeps, a profile's values).
+//! The JSON schema of an experiment: the schema of the types, and the additions of the document (sweeps, values from a
+//! profile).
 //!
 //! Editors use it to complete keys and to point at mistakes. `Experiment::read` decides what is valid.
 
 use crate::experiment::{Experiment, UNSWEPT};
 use serde_json::{Map, Value, json};
 
-/// The definition whose models may come from a profile instead.
+/// The definition whose `target` and `draft` may come from a profile instead.
 const HARDWARE: &str = "Hardware";
 
 /// Tables that may be left out when a real server is observed.
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_is_written_once_and_no_two_have_a_name() {
+    fn a_definition_is_written_once_and_no_two_share_a_name() {
         let mut shared = Shared::default();
         let list = |of: &str| json!({ "type": "array", "items": { "type": of } });
         let refs = |made: &Value| {

@@ -1,5 +1,5 @@
-//! Text as a terminal may see it. Names, keys and cells of files may hold any characters. Characters that move the
-//! cursor, ring the bell or reverse the writing are escaped, and messages are clipped.
+//! Makes text safe to print on a terminal. Names, keys and values in files may hold any characters. Characters that
+//! move the cursor, ring the bell or reverse the writing are escaped, and messages are clipped.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,8 @@ const MESSAGE: usize = 2000;
 /// A number with more digits than this is shown as a power of ten.
 const DIGITS: usize = 25;
 
-/// Does the character do more than stand there? Line ends and tabs are layout.
+/// Is it a control character, an invisible one, or one that changes the direction of writing? Line ends and tabs are
+/// not.
 fn acts(c: char) -> bool {
     let format = matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     c.is_control() && c != '\n' && c != '\t' || format
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_acts_on_a_terminal_is_written_out() {
+    fn control_characters_are_escaped() {
         assert_eq!(
             escape("a\u{1b}[2J\u{7}\0b\u{9b}c\u{202e}d\u{2066}\r"),
             "a\\u001b[2J\\u0007\\u0000b\\u009bc\\u202ed\\u2066\\u000d"

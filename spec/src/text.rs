@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_end_is_refused() {
+    fn an_endless_text_is_refused() {
         assert_eq!(whole(&b"name = 1"[..]).unwrap(), "name = 1");
         let error = whole(std::io::repeat(b'x')).unwrap_err().to_string();
         assert!(error.starts_with("is longer than") && error.contains("FORETOKEN_MEMORY_GIB"), "{error}");

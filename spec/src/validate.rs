@@ -88,7 +88,7 @@ impl ValidateSpec {
         }
         if self.pieces == 0 {
             let problem = doc.problem_at(&Path::of("validate.pieces"), "validate.pieces is 0: nothing would run");
-            return Err(problem.help("expected a number of rounds from 1 on, such as 4"));
+            return Err(problem.help("expected a number of pieces from 1 on, such as 4"));
         }
         for (key, value) in [("service_s", self.service_s), ("run_s", self.run_s), ("profile_s", self.profile_s)] {
             above_0(key, value)?;

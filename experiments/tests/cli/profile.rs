@@ -353,7 +353,7 @@ fn an_interrupted_measuring_goes_on_and_another_setup_is_refused() {
     damaged[20] ^= 1;
     std::fs::write(&side, &damaged).unwrap();
     let stderr = place.fails(&args, 2);
-    assert!(stderr.contains("cannot be gone on with: frame 0, which begins at byte 8, is damaged"), "{stderr}");
+    assert!(stderr.contains("cannot be continued: frame 0, which begins at byte 8, is damaged"), "{stderr}");
     damaged = kept.clone();
     *damaged.last_mut().unwrap() ^= 1;
     std::fs::write(&side, &damaged).unwrap();

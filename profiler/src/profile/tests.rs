@@ -5,7 +5,7 @@ use foretoken_sim::{LatencyModel, PassShape};
 use proptest::prelude::*;
 
 #[test]
-fn what_is_written_is_read_back() {
+fn a_written_profile_is_read_back() {
     for profile in [profile(line, 0.03), profile(steps, 0.0)] {
         let text = profile.to_toml();
         assert_eq!(Profile::parse(&text), Ok(profile.clone()), "{text}");
@@ -34,7 +34,7 @@ fn broken(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn what_is_no_profile_says_why() {
+fn a_text_that_is_no_profile_gives_a_reason() {
     let newer = broken("schema_version = 2", "schema_version = 3\nnew_key = 3");
     assert!(newer.contains("schema_version is 3") && newer.contains("update"), "{newer}");
     let older = broken("schema_version = 2", "schema_version = 1");
@@ -54,7 +54,7 @@ fn what_is_no_profile_says_why() {
 
 /// A changed or cut text that still parses is reported.
 #[test]
-fn what_was_edited_or_damaged_since_is_said() {
+fn an_edit_or_damage_is_reported() {
     let text = profile(line, 0.0).to_toml();
     assert_eq!(Profile::changed(&text), None);
     let edited = text.replacen("delta_s = 0.001", "delta_s = 0.002", 1);
@@ -104,7 +104,7 @@ fn every_truth_can_be_built_and_stays_near_what_was_measured() {
 }
 
 #[test]
-fn distrust_is_told_with_its_reason() {
+fn distrust_has_a_reason() {
     assert_eq!(profile(line, 0.0).distrust(), None);
     let why = profile(steps, 0.0).distrust().unwrap();
     assert!(why.starts_with("the profile is not trusted: target: alpha, gamma, delta are off by"), "{why}");

@@ -174,15 +174,15 @@ fn find_string(node: &Node, text: &str) -> Option<Range<usize>> {
     }
 }
 
-/// Keeps a text for the life of the program: the tree borrows its numbers from it, and a program reads one
-/// experiment and a handful of overrides.
+/// Leaks a text, so that the tree can borrow its numbers from the text for the life of the program. A program reads one
+/// experiment and a few overrides.
 fn keep(text: &str) -> &'static str {
     text.to_owned().leak()
 }
 
 /// Rewords serde's messages and finds the nearest of the names it lists.
 fn explain(message: &str) -> (String, Option<String>) {
-    // The name of a Rust type says nothing to a reader.
+    // A user does not know Rust's types.
     let message = &message.replace(" as i128", "").replace(" as u128", "");
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let (given, known) = match quoted.split_first() {
@@ -220,7 +220,7 @@ fn explain(message: &str) -> (String, Option<String>) {
     (format!("unknown {kind} `{given}`"), help)
 }
 
-/// Keys of earlier versions, and what is written now.
+/// Keys of earlier versions, and what to write instead.
 const REPLACED: [(&str, &str); 2] = [
     (
         "scheduler",
@@ -228,11 +228,11 @@ const REPLACED: [(&str, &str); 2] = [
     ),
     (
         "reserve_full_sequence",
-        "write `scheduler_reserve_full_isl`, vLLM's name; the release's way where it is left out",
+        "write `scheduler_reserve_full_isl`, vLLM's name; without it, the engine does what its release does",
     ),
 ];
 
-/// Says in words what serde's "expected u32" means.
+/// Rewords serde's "expected u32" for a user.
 fn expected(message: &str) -> Option<String> {
     let (_, wanted) = message.rsplit_once("expected ")?;
     if message.contains("integer ") {

@@ -6,7 +6,7 @@ use crate::problem::{Problem, Result};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// How the name of a value's source begins that was given on the command line.
+/// The beginning of a source's name for values from the command line.
 pub(super) const SET: &str = "--set ";
 
 impl Document {

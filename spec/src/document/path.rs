@@ -5,13 +5,13 @@ use std::fmt;
 /// One step down the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Step {
-    /// Into a table.
+    /// Into the value of a table's key.
     Key(String),
-    /// Into an array.
+    /// Into the item of an array, counted from 0.
     Index(usize),
 }
 
-/// Steps from the root.
+/// The steps from the root of the document to a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Path(pub Vec<Step>);
 
@@ -38,8 +38,8 @@ impl Path {
         (0..=self.0.len()).rev().map(|n| Path(self.0[..n].to_vec()))
     }
 
-    /// Puts `new` at this path of a plain TOML value, making missing tables. Panics when a list is too short: the
-    /// path must come from a document of the same shape.
+    /// Puts `new` at this path of a plain TOML value, making missing tables. Panics if a list is too short: the path
+    /// must come from a document with lists of equal length.
     pub fn put(&self, value: &mut toml::Value, new: toml::Value) {
         let place = self.0.iter().fold(value, |value, step| match (step, value) {
             (Step::Key(k), toml::Value::Table(t)) => t.entry(k).or_insert_with(|| toml::Table::new().into()),
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_and_back() {
+    fn a_path_written_as_text_is_read_back() {
         for text in ["engine.block_size", "workload.transform[0].rate-scale", "policies[2].fixed.k"] {
             assert_eq!(Path::of(text).to_string(), text);
         }

@@ -1,4 +1,4 @@
-//! `{ sweep = [a, b] }` in place of any value: one document becomes several, one for each combination.
+//! Sweeps: `{ sweep = [a, b] }` in place of any value makes one document per combination of swept values.
 //!
 //! The first sweep in the file varies slowest, unless `sweep_order` says otherwise (a text that is written anew may
 //! have another order). A sweep inside a policy of the list makes several policies instead: `{ fixed = { k = { sweep
@@ -30,7 +30,7 @@ pub struct Choice {
 pub struct Variant {
     /// The value of each sweep, in the order of the file.
     pub choices: Vec<Choice>,
-    /// Its document.
+    /// The document with the swept values in place.
     pub picked: Picked,
 }
 
@@ -86,7 +86,8 @@ impl Document {
         Ok(found)
     }
 
-    /// Replaces the next sweep by each of its values, and so on. `so_far` has the sweeps that are already replaced.
+    /// Replaces the next sweep by each of its values, and repeats this until no sweep is left. `so_far` has the sweeps
+    /// that are already replaced.
     fn expand(self, how: (&[&str], &[Path]), so_far: Variant, out: &mut Vec<Variant>) -> Result<()> {
         let (fixed, order) = how;
         let Some((path, values)) = self.next_sweep(order)? else {
@@ -150,7 +151,7 @@ impl Document {
             match Path::of(text) {
             path if self.get(&path).is_some() => Ok(path),
             _ => Err(self
-                .problem_at(&at.then(Step::Index(i)), format!("sweep_order names `{text}`, and nothing stands there"))
+                .problem_at(&at.then(Step::Index(i)), format!("sweep_order names `{text}`, which the experiment does not have"))
                 .help("name swept values by their path, or leave sweep_order out: the first one in the file varies slowest then")),
         }
         };

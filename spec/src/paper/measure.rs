@@ -1,13 +1,14 @@
-//! What a claim measures: a few general kinds, each over the variants that `at` picks. `foretoken-run` measures them.
+//! The quantities that a claim may measure. There are a few general kinds, each over the variants that `at` picks.
+//! `foretoken-run` measures them.
 
 use super::Metric;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Values of swept settings, by path. A swept table is picked by its place in the sweep, from 0.
+/// Values of swept settings by path, which pick variants. A swept table is picked by its index in the sweep, from 0.
 pub type At = BTreeMap<String, toml::Value>;
 
-/// What is measured.
+/// The quantity that a claim measures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Measure {
@@ -19,7 +20,7 @@ pub enum Measure {
     Best(Best),
     /// The swept value from which on a policy no longer beats another.
     Crossing(Crossing),
-    /// A metric at the last swept value minus the same metric at the first.
+    /// A metric at the last swept value minus the metric at the first.
     Change(Change),
     /// Draft lengths in windows of time whose batch size is in a range.
     Windows(Windows),
@@ -47,15 +48,15 @@ impl Measure {
     }
 }
 
-/// See [`Measure::Value`].
+/// Settings of `value`: a metric of a policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Value {
-    /// The metric.
+    /// The metric that is compared.
     pub metric: Metric,
     /// Label of the policy.
     pub policy: String,
-    /// Which variants; empty: all.
+    /// Swept values that pick variants, by path; empty: all variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
@@ -64,17 +65,17 @@ pub struct Value {
     pub keep: Keep,
 }
 
-/// See [`Measure::Gain`].
+/// Settings of `gain`: how far a policy is ahead of others in a metric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gain {
-    /// The metric.
+    /// The metric that is compared.
     pub metric: Metric,
     /// Label of the policy.
     pub policy: String,
     /// Labels of the other policies: the best of them counts in each variant.
     pub over: Vec<String>,
-    /// Which variants; empty: all.
+    /// Swept values that pick variants, by path; empty: all variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
@@ -83,25 +84,25 @@ pub struct Gain {
     pub keep: Keep,
 }
 
-/// See [`Measure::Best`].
+/// Settings of `best`: the policy with the best metric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Best {
-    /// The metric.
+    /// The metric that is compared.
     pub metric: Metric,
     /// Labels of the policies to choose from.
     pub among: Vec<String>,
-    /// Which variants; empty: all.
+    /// Swept values that pick variants, by path; empty: all variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
 }
 
-/// See [`Measure::Crossing`].
+/// Settings of `crossing`: the swept value from which on a policy no longer beats another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Crossing {
-    /// The metric.
+    /// The metric that is compared.
     pub metric: Metric,
     /// Label of the policy.
     pub policy: String,
@@ -112,17 +113,17 @@ pub struct Crossing {
     /// Does the policy fall behind as the number grows, or get ahead?
     #[serde(default, skip_serializing_if = "is_behind")]
     pub turns: Turns,
-    /// Which variants; empty: all.
+    /// Swept values that pick variants, by path; empty: all variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
 }
 
-/// See [`Measure::Change`].
+/// Settings of `change`: a metric at the last swept value minus the metric at the first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// The metric.
+    /// The metric that is compared.
     pub metric: Metric,
     /// Label of the policy.
     pub policy: String,
@@ -131,7 +132,7 @@ pub struct Change {
     /// Is the change divided by the first value?
     #[serde(default)]
     pub relative: bool,
-    /// Which variants; empty: all.
+    /// Swept values that pick variants, by path; empty: all variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
@@ -168,11 +169,11 @@ pub enum Turns {
 pub struct Windows {
     /// Label of the policy.
     pub policy: String,
-    /// Length of a window.
+    /// Length of a window, seconds.
     pub seconds: f64,
     /// Range of mean batch sizes.
     pub batch: [f64; 2],
-    /// Which variants; empty: all.
+    /// Swept values that pick variants, by path; empty: all variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
@@ -185,7 +186,7 @@ pub struct Windows {
 pub struct Estimate {
     /// Draft tokens a round.
     pub length: u32,
-    /// Which variants; empty: all.
+    /// Swept values that pick variants, by path; empty: all variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
@@ -202,7 +203,7 @@ pub struct BeliefLength {
     pub batch: u32,
     /// Tokens of each request in KV.
     pub context: u32,
-    /// Which variants; empty: all.
+    /// Swept values that pick variants, by path; empty: all variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
@@ -213,7 +214,7 @@ pub struct BeliefLength {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImpliedLength {
-    /// The published throughput.
+    /// The published throughput, tokens a second.
     pub tokens_per_s: f64,
     /// Draft passes a round.
     pub draft_passes: u32,
@@ -223,7 +224,7 @@ pub struct ImpliedLength {
     pub verify_tokens: u32,
     /// Tokens in KV.
     pub context: u32,
-    /// Which variants; empty: all.
+    /// Swept values that pick variants, by path; empty: all variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,

@@ -1,4 +1,4 @@
-//! The numbers of a run that claims may be about.
+//! The numbers of a run that a claim of a paper may refer to.
 
 use serde::{Deserialize, Serialize};
 

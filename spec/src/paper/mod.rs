@@ -1,6 +1,6 @@
-//! What a paper says of an experiment: the `[paper]` table of an experiment file.
+//! The `[paper]` table of an experiment file: claims of a paper that the experiment checks.
 //!
-//! A claim names the sentence or table that it stands in, the number there (or that there is none), and how the same
+//! A claim has its place in the paper, the number that the paper states (or a note that there is none), and how this
 //! quantity is measured in the finished comparison.
 
 mod measure;
@@ -19,23 +19,23 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Paper {
-    /// The document.
+    /// Title of the paper or document.
     pub title: String,
-    /// The figure or table.
+    /// The figure or table that the experiment repeats.
     pub figure: String,
-    /// The statements, one by one.
+    /// The claims, one by one.
     pub claims: Vec<Claim>,
 }
 
-/// One statement, and how it is measured here.
+/// One claim, and how it is measured here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
     /// Name of the claim within its experiment.
     pub id: String,
-    /// The statement in our words.
+    /// The claim in our words.
     pub says: String,
-    /// Section, table or sentence it stands in.
+    /// The section, table or sentence of the paper that states it.
     #[serde(rename = "where")]
     pub place: String,
     /// The number that the paper states.
@@ -43,7 +43,7 @@ pub struct Claim {
     pub stated: Stated,
     /// The quantity that is compared with it.
     pub measure: Measure,
-    /// Why ours differs by more than a tenth, or in direction; absent while the reason is unknown.
+    /// Why our value differs by more than a tenth, or in direction; absent while the reason is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
 }

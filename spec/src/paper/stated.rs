@@ -1,12 +1,12 @@
-//! Numbers, ranges that may be open, or names of policies: what a document states, and what was measured.
+//! The value that a paper states for a claim: a number, a range that may be open, or names of policies.
 
 use serde::{Deserialize, Serialize};
 
-/// What the document states.
+/// The value that a paper states.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "toml::Value", into = "toml::Value")]
 pub enum Stated {
-    /// A figure without numbers in the text, and without a statement that could be compared.
+    /// The paper has only a figure, without a number or a statement to compare with.
     FigureOnly,
     /// A number.
     Number(f64),

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_or_acts_on_a_terminal_is_not_shown_as_it_is() {
+    fn long_texts_are_clipped_and_control_characters_escaped() {
         let text = format!("k = \"{}\u{1b}[2J\" # {}", "y".repeat(5000), "z".repeat(5000));
         let place = Place::of("f\u{7}.toml", &text, 4..text.len() - 5003);
         assert!(place.text.len() < 600 && !place.text.contains('\u{1b}'), "{}", place.text);
