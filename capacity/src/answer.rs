@@ -32,7 +32,7 @@ pub enum Limit {
 /// The capacity of a policy with one seed.
 #[derive(Clone, Debug, Serialize)]
 pub struct OfSeed {
-    /// The seed.
+    /// The seed of the runs' random draws.
     pub seed: u64,
     /// The outcome of the search.
     pub verdict: Verdict,
@@ -91,7 +91,7 @@ impl OfSeed {
 /// The capacity of a policy at one combination of swept values.
 #[derive(Clone, Debug, Serialize)]
 pub struct Capacity {
-    /// The policy's label.
+    /// The policy's label in tables and figures.
     pub policy: String,
     /// Is it autoregressive decoding, without drafts?
     pub baseline: bool,
@@ -172,7 +172,7 @@ fn by_path<S: Serializer>(sweep: &[Swept], serializer: S) -> Result<S::Ok, S::Er
 /// The capacities of all policies of a plan.
 #[derive(Clone, Debug, Serialize)]
 pub struct Answer {
-    /// The experiment's name.
+    /// The name of the experiment.
     pub name: String,
     /// Where the numbers come from.
     pub source: String,

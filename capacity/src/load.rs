@@ -40,7 +40,7 @@ pub struct Log {
     pub span_s: f64,
     /// Number of requests before the counted ones, which fill the server.
     pub before: u32,
-    /// Number of counted requests.
+    /// Number of requests that count.
     pub counted: u32,
     /// Number of requests after the counted ones, which keep the server full.
     pub behind: u32,

@@ -16,11 +16,11 @@ use std::sync::atomic::AtomicBool;
 /// The result of trying one rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
-    /// Requests a second.
+    /// The tried rate, requests a second.
     pub rate: f64,
     /// Did enough requests keep their bounds, and did the server keep up?
     pub carried: bool,
-    /// Number of counted requests.
+    /// Number of requests that count.
     pub counted: u32,
     /// Number of counted requests that had kept their bounds when the run ended.
     pub kept: u32,
@@ -54,7 +54,7 @@ pub struct Trial<'a> {
     pub load: &'a Load,
     /// The policy that is tried.
     pub policy: &'a PolicySpec,
-    /// The bounds of requests.
+    /// The bounds that requests must keep.
     pub slo: Slo,
     /// The interrupt flag; set when the program is to end.
     pub flag: &'a AtomicBool,

@@ -10,16 +10,16 @@
 /// A rate that was tried.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tried {
-    /// Requests a second.
+    /// The tried rate, requests a second.
     pub rate: f64,
-    /// Was it carried?
+    /// Did enough requests keep their bounds, and did the server keep up?
     pub carried: bool,
 }
 
 /// What the search does next, or its answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Next {
-    /// Try this rate.
+    /// The search is not finished: try this rate, requests a second.
     Try(f64),
     /// The answer: the greatest carried rate below every rate that was not carried.
     Found(f64),

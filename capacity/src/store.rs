@@ -12,9 +12,9 @@ use std::path::PathBuf;
 pub struct SearchId {
     /// Index of the combination of swept values.
     pub variant: usize,
-    /// Index of the policy.
+    /// Index into the plan's policies.
     pub policy: usize,
-    /// Index of the seed.
+    /// Index into the plan's seeds.
     pub seed: usize,
 }
 

@@ -109,7 +109,7 @@ fn a_load_that_changes_is_asked_about_by_its_window() {
     };
     let (alone, words) = found(&plan(&steady, &[]));
     assert!(!words.contains("changes in time"), "{words}");
-    // The same requests, of which the first and the last 1,500 come four times as slowly.
+    // The requests of the steady load; the gaps among the first and the last 1,500 are four times as long.
     let arrivals = Setting::new(&plan(&steady, &[]).variants[0], 7).unwrap().workload.arrival;
     let mut at = 0.0;
     let mut trace = "t_s,input_tokens,output_tokens\n".to_owned();
@@ -334,7 +334,7 @@ fn shown_rates_are_of_whole_runs() {
     let load = Load::of(&mut setting, &plan.variants[0], &spec).unwrap();
     let slo = setting.slo(None);
     for probe in whole {
-        // The same rate as an ordinary run: every request that counts, looked at afterwards.
+        // An ordinary run at the tried rate: the counted requests are checked after it.
         setting.workload.arrival = load.at(probe.rate);
         let (run, _) = setting.run(&plan.policies[0].spec, f64::INFINITY, &AtomicBool::new(false));
         let kept = load.counted.clone().filter(|&i| slo.met_by(&run.records, i as usize, None)).count();

@@ -322,7 +322,7 @@ mod tests {
             said,
             "fixed-1 carries most: 19.9 requests/s, 17 % [15, 20] more than no drafting, 2.0 % [0.8, 3.3] more than adaspec."
         );
-        // Seeds that are apart by themselves, and a difference that changes its sign with the seed.
+        // Here the difference between the policies changes its sign with the seed.
         let other = carried("fixed-3", [16.0 * 1.20, 17.0 * 1.10, 18.0 * 1.18]);
         assert!(headline(&[&best, &other]).contains("not told apart from fixed-3 (0.9 % more, 3 seeds)"));
         assert!(

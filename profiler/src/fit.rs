@@ -10,11 +10,11 @@ use linregress::fit_low_level_regression_model_without_statistics;
 /// One pass, measured or modelled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// Tokens of context read.
+    /// Tokens of context that the pass reads.
     pub context: f64,
-    /// Batched tokens.
+    /// New tokens of all requests in the pass.
     pub batched: f64,
-    /// Time, seconds, > 0.
+    /// Time of the pass, seconds, above 0.
     pub seconds: f64,
 }
 
@@ -25,14 +25,14 @@ pub struct Fit {
     pub coefficients: Coefficients,
     /// Mean relative error of the fitted times.
     pub mean_error: f64,
-    /// Largest relative error.
+    /// Largest relative error of the fitted times.
     pub max_error: f64,
     /// 1 − residual / total sum of squares, of times.
     pub r2: f64,
     /// Condition number of the equations, with columns scaled to unit length: how well the shapes tell the three terms
     /// apart.
     pub condition: f64,
-    /// Number of samples.
+    /// Number of samples in the fit.
     pub n: usize,
     /// Whether the fit is good enough to use without a warning.
     pub trusted: bool,
@@ -49,7 +49,7 @@ pub enum FitError {
     /// A sample with values that cannot be measured.
     #[error("sample {index} is no measurement: {what}")]
     BadSample {
-        /// Index of the sample.
+        /// Index of the sample, from 0.
         index: usize,
         /// The sample's values.
         what: String,
@@ -59,10 +59,10 @@ pub enum FitError {
         "the shapes do not tell alpha, gamma and delta apart (condition {condition:.0e}): vary context at equal batched tokens, and batched tokens at equal context"
     )]
     Collinear {
-        /// The condition number.
+        /// The condition number of the equations.
         condition: f64,
     },
-    /// The regression failed.
+    /// The least-squares solver reported an error.
     #[error("least squares failed: {0}")]
     Regression(String),
 }

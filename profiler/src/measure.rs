@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// A device that runs a pass and measures its time. A trait, so that tests can measure a machine with known costs.
 pub trait Passes {
-    /// The device's error.
+    /// The error of the device.
     type Error: std::error::Error + Send + Sync + 'static;
 
     /// Runs one pass of a model with everything that a server does around it. Returns how long the pass took.
@@ -23,7 +23,7 @@ pub trait Passes {
     fn time(&mut self, role: Role, shape: &Shape) -> Result<Duration, Self::Error>;
 }
 
-/// One planned visit.
+/// A planned visit: a few passes of one shape in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stop {
@@ -35,11 +35,11 @@ pub struct Stop {
     pub anchor: bool,
 }
 
-/// One finished visit.
+/// A finished visit, with the times of its passes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Visit {
-    /// The planned visit.
+    /// The plan of the visit.
     pub stop: Stop,
     /// Seconds of each timed pass.
     pub seconds: Vec<f64>,
@@ -113,18 +113,18 @@ impl Effort {
     }
 }
 
-/// Why measuring ended early.
+/// Why a measurement ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError<E: std::error::Error + 'static, K> {
-    /// A pass failed.
+    /// The device failed in a pass.
     #[error("the {} pass of {} requests × {} new tokens at context {} failed: {cause}", stop.role.name(), stop.shape.requests, stop.shape.new, stop.shape.context)]
     Pass {
-        /// The visit that failed.
+        /// The visit in which the pass failed.
         stop: Stop,
-        /// The device's error.
+        /// The error of the device.
         cause: E,
     },
-    /// The caller's `keep` failed.
+    /// The caller's `keep` returned an error.
     #[error("a visit could not be stored")]
     Keep(K),
     /// The caller set the interrupt flag.
@@ -132,7 +132,7 @@ pub enum MeasureError<E: std::error::Error + 'static, K> {
     Interrupted,
 }
 
-/// When a measurement ends.
+/// The condition on which a measurement ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Until {
     /// The measurement ends with the round in which the effort is spent.

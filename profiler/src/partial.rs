@@ -33,25 +33,25 @@ pub enum PartialError {
     /// The file cannot be read or written.
     #[error("{}: {cause}", path.display())]
     Io {
-        /// Path of the file.
+        /// Path of the side file.
         path: PathBuf,
-        /// The system's error.
+        /// The error of the operating system.
         cause: std::io::Error,
     },
     /// The file belongs to another measurement.
     #[error("{} holds another measurement: {}", path.display(), differences.join("; "))]
     Other {
-        /// Path of the file.
+        /// Path of the side file.
         path: PathBuf,
-        /// The settings that differ.
+        /// The settings that differ, one text each.
         differences: Vec<String>,
     },
     /// The file's head or setup cannot be read.
     #[error("{} cannot be continued: {why}", path.display())]
     Unreadable {
-        /// Path of the file.
+        /// Path of the side file.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong with the file.
         why: String,
     },
 }

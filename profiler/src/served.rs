@@ -62,7 +62,7 @@ impl Served {
         other.alike.iter().for_each(|(key, passes)| self.alike.entry(*key).or_default().extend(passes));
     }
 
-    /// Number of passes.
+    /// Number of passes in all groups.
     pub fn len(&self) -> usize {
         self.alike.values().map(Vec::len).sum()
     }

@@ -15,9 +15,9 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setup {
-    /// Version of Foretoken.
+    /// Version of Foretoken that measures.
     pub foretoken: String,
-    /// The machine.
+    /// The machine that is measured.
     pub device: DeviceInfo,
     /// Size and weights of the target.
     pub target: ModelInfo,

@@ -15,10 +15,10 @@ pub enum Role {
 }
 
 impl Role {
-    /// Both, the target first.
+    /// Both roles, the target first.
     pub const BOTH: [Role; 2] = [Role::Target, Role::Draft];
 
-    /// The other model.
+    /// The role of the other model.
     pub fn other(self) -> Role {
         match self {
             Role::Target => Role::Draft,
@@ -52,7 +52,7 @@ pub enum Kind {
 pub struct Shape {
     /// What the new tokens are for.
     pub kind: Kind,
-    /// Number of requests.
+    /// Number of requests in the pass.
     pub requests: u32,
     /// New tokens of each request.
     pub new: u32,
@@ -73,12 +73,12 @@ pub enum Region {
     Verify,
     /// Decode and verify passes with more than [`SERVING_TOKENS`].
     Wide,
-    /// Prefill: chunks of prompts.
+    /// Prefill passes: chunks of prompts.
     Prefill,
 }
 
 impl Region {
-    /// All regions.
+    /// All regions, in the order of reports.
     pub const ALL: [Region; 4] = [Region::Decode, Region::Verify, Region::Wide, Region::Prefill];
 
     /// The name in files and messages.
@@ -157,7 +157,7 @@ pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
     let full = density == Density::Full;
     let requests: &[u32] = if full { &[1, 2, 4, 8, 16, 32, 64, 128, 256] } else { &[1, 4, 16, 64, 256] };
     let requests: BTreeSet<u32> = requests.iter().copied().chain([room.max_requests]).collect();
-    // What a target verifies, or the gap of at most two tokens that a draft catches up on.
+    // New tokens of each request. A target verifies drafts; a draft also catches up on tokens that it has not run over.
     let new: &[u32] = match (role, full) {
         (Role::Target, true) => &[1, 2, 3, 4, 5, 7, 9],
         (Role::Target, false) => &[1, 3, 6],

@@ -12,7 +12,7 @@ const POINTS: usize = 512;
 /// beyond that the quantiles at the middles of 512 equal shares.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cdf {
-    /// The values, seconds.
+    /// The latencies, seconds, ascending.
     pub values: Vec<f64>,
     /// Number of samples that the values summarize.
     pub samples: u64,

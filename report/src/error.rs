@@ -10,7 +10,7 @@ pub enum ReportError {
     Write {
         /// The final path of the file.
         path: PathBuf,
-        /// The system's error.
+        /// The error of the operating system.
         cause: std::io::Error,
     },
     /// The Parquet encoder reported an error.
@@ -18,21 +18,21 @@ pub enum ReportError {
     Parquet {
         /// The final path of the file.
         path: PathBuf,
-        /// The error of polars.
+        /// The error that polars reported.
         cause: polars::error::PolarsError,
     },
     /// A result file that cannot be read back.
     #[error("cannot read {}: {cause}", path.display())]
     Read {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the file.
         cause: String,
     },
     /// Cells of one report differ in their swept settings.
     #[error("cell {cell} does not have the swept settings of the first cell ({expected})")]
     SweepMismatch {
-        /// The cell that differs.
+        /// The cell whose swept settings differ.
         cell: String,
         /// The paths of the first cell's swept settings.
         expected: String,

@@ -58,7 +58,7 @@ impl fmt::Display for Source {
 pub struct Swept {
     /// Its path in the experiment, such as `workload.transform[0].rate-scale`.
     pub path: String,
-    /// Its value as text.
+    /// The swept value as text.
     pub value: String,
     /// Its value, when it is a finite number.
     pub number: Option<f64>,
@@ -86,7 +86,7 @@ impl fmt::Display for Key {
 /// The role of a policy in a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
-    /// A compared policy.
+    /// A policy that is compared with the others.
     #[default]
     Contender,
     /// Autoregressive decoding, which speedups refer to.
@@ -107,7 +107,7 @@ impl Role {
 /// A cell before it has results.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Identifies the cell.
+    /// Identifies the cell among all others.
     pub key: Key,
     /// Colour and marker of its policy.
     pub look: Look,
@@ -159,7 +159,7 @@ pub struct Cell {
     pub series: Series,
     /// Time to first token of its finished requests.
     pub ttft: Cdf,
-    /// Time per output token of its finished requests, one value a request.
+    /// Time per output token of its finished requests, one value per request.
     pub tpot: Cdf,
     /// End-to-end latencies of its finished requests.
     pub e2e: Cdf,
@@ -221,7 +221,7 @@ impl Cell {
         self.entry.stops_for_slo && self.entry.bound.as_ref().is_some_and(|b| b.from != self.key().sweep)
     }
 
-    /// Mean end-to-end latency, seconds.
+    /// Mean end-to-end latency of finished requests, seconds.
     pub fn e2e_mean_s(&self) -> Option<f64> {
         self.summary.e2e.map(|q| q.mean)
     }
@@ -259,7 +259,7 @@ pub fn relate(cells: &mut [Cell]) {
 /// The cells of one results folder, with the name and the source for its tables and figures.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The experiment's name.
+    /// The name of the experiment.
     pub name: String,
     /// Where its numbers come from.
     pub source: Source,

@@ -20,7 +20,7 @@ fn partial_files() -> MutexGuard<'static, BTreeSet<PathBuf>> {
 
 /// A writer to a file that does not exist yet. If it is dropped without [`Staged::commit`], nothing is left.
 pub struct Staged {
-    // Taken on commit; closed before the file is removed on drop.
+    // The open file; `None` after commit. It is closed before the partial file is removed on drop.
     out: Option<BufWriter<std::fs::File>>,
     /// The `.partial` file; `None` if bytes go directly to a pipe or a device.
     partial: Option<PathBuf>,
@@ -48,7 +48,7 @@ impl Staged {
         Ok(Staged { out: buffered(file), partial: Some(partial), path: path.clone() })
     }
 
-    /// The final path.
+    /// The path that the complete file will have.
     pub fn path(&self) -> &Path {
         &self.path
     }

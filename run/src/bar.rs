@@ -33,7 +33,7 @@ impl Bar {
         Bar(ProgressBar::with_draw_target(Some(of), target).with_style(style))
     }
 
-    /// Counts `pieces` finished pieces.
+    /// Counts `pieces` more pieces of work as finished.
     pub fn inc(&self, pieces: u64) {
         DONE.fetch_add(pieces, Ordering::Relaxed);
         self.0.inc(pieces);

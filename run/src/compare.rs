@@ -1,5 +1,6 @@
-//! The comparison of policies: per-seed values paired with the baseline and the oracle of the same draws, and their
-//! means with 95 % intervals (Student t over seeds, docs/model.md 14). Pure arithmetic on summaries.
+//! Compares policies. The values of each seed are paired with the baseline's and the oracle's values of this seed, then
+//! averaged with 95 % intervals (Student t over seeds, docs/model.md 14). It only computes from summaries; nothing is
+//! run.
 
 use crate::inert::Inert;
 use crate::papers::PaperReport;
@@ -16,11 +17,11 @@ pub struct Comparison {
     /// Which part of a live run the numbers cover; absent if they cover all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partial: Option<String>,
-    /// The experiment's name.
+    /// The name of the experiment.
     pub name: String,
     /// Where the numbers come from.
     pub source: String,
-    /// The version of Foretoken.
+    /// The version of Foretoken that made the comparison.
     pub version: String,
     /// The seeds, one replication each.
     pub seeds: Vec<u64>,
@@ -40,11 +41,11 @@ pub struct Comparison {
 /// The policies under one combination of swept values.
 #[derive(Clone, Debug, Serialize)]
 pub struct VariantResult {
-    /// The swept values.
+    /// The combination of swept values.
     pub sweep: Vec<Choice>,
     /// Requests that arrived, over all seeds.
     pub requests: u64,
-    /// Requests of each seed.
+    /// Number of requests of each seed.
     pub requests_by_seed: Vec<u64>,
     /// The bounds of each seed.
     pub slo: Vec<Slo>,
@@ -88,7 +89,7 @@ pub struct FellBehind {
 /// A policy's numbers, means over seeds. A number that does not exist (no request drafted, no bound) is absent.
 #[derive(Clone, Debug, Serialize)]
 pub struct PolicyResult {
-    /// The policy's label.
+    /// The policy's label in tables and figures.
     pub policy: String,
     /// Was it added as the baseline, without being asked for?
     pub implied: bool,
@@ -104,7 +105,7 @@ pub struct PolicyResult {
     pub speedup_over_overload: bool,
     /// Is the attainment 90 % because the bound is this very run's P90 TPOT?
     pub attains_by_definition: bool,
-    /// Mean end-to-end latency, seconds.
+    /// Mean end-to-end latency of finished requests, seconds.
     pub e2e_mean_s: Option<Interval>,
     /// Mean E2E of autoregressive / mean E2E of this policy, per seed.
     pub speedup: Option<RatioInterval>,
@@ -124,21 +125,21 @@ pub struct PolicyResult {
     pub tpot_p99_s: Option<Interval>,
     /// Share of requests that met every bound.
     pub slo_attainment: Option<Interval>,
-    /// Requests meeting every bound, a second.
+    /// Requests that met every bound, a second.
     pub slo_goodput_req_s: Option<Interval>,
     /// Output tokens of finished requests, a second.
     pub token_goodput_tok_s: Option<Interval>,
-    /// Accepted / drafted.
+    /// Accepted draft tokens / drafted tokens.
     pub acceptance_rate: Option<Interval>,
     /// 1 + accepted / rounds.
     pub mean_acceptance_length: Option<Interval>,
-    /// Drafted tokens a request-step.
+    /// Mean number of drafted tokens a request-step.
     pub draft_len: Option<Interval>,
-    /// Verified tokens a request-step.
+    /// Mean number of verified draft tokens a request-step.
     pub verify_len: Option<Interval>,
     /// Decode batch size, weighted by time.
     pub batch_size: Option<Interval>,
-    /// Preemptions, over all seeds.
+    /// Number of preemptions, over all seeds.
     pub preempted: u64,
     /// Requests that could never fit, over all seeds.
     pub rejected: u64,

@@ -31,7 +31,7 @@ pub struct Made {
     pub results: Assembled,
     /// Notes on settings that did nothing.
     pub notes: Vec<String>,
-    /// The simulator's speed.
+    /// The simulator's speed in this call.
     pub speed: Speed,
 }
 

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The error of a policy written in Python, thrown with [`std::panic::resume_unwind`] because hooks return no errors.
 pub struct Raised {
-    /// The error's traceback.
+    /// The text of the traceback.
     pub what: String,
     /// A hint on how to mend it.
     pub help: String,

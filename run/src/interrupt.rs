@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 static WATCHES: AtomicUsize = AtomicUsize::new(0);
-/// What is left of the command's work when it ends at once, and how to go on.
+/// What is kept of the command's work if it is interrupted, and how to continue.
 static KEPT: Mutex<Option<(&str, &str)>> = Mutex::new(None);
 
 /// Listens from now on.

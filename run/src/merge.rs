@@ -18,7 +18,7 @@ use std::path::Path;
 pub struct State {
     /// Number of cells of the plan.
     pub cells: usize,
-    /// The shards, in order.
+    /// The progress of each shard, in order.
     pub shards: Vec<Part>,
     /// The cells that failed, in the order of the plan.
     pub failures: Vec<Failure>,
@@ -40,15 +40,15 @@ pub struct Damaged {
 /// The progress of one shard.
 #[derive(Debug, Serialize)]
 pub struct Part {
-    /// The shard, as `I/N`.
+    /// The shard's name, as `I/N`.
     pub shard: String,
-    /// Did the shard begin?
+    /// Has the shard been started?
     pub begun: bool,
     /// Number of the shard's cells.
     pub cells: usize,
-    /// Number of finished cells.
+    /// Number of cells that are finished.
     pub finished: usize,
-    /// Number of failed cells.
+    /// Number of cells that failed.
     pub failed: usize,
 }
 
@@ -91,7 +91,7 @@ impl State {
         Ok(state)
     }
 
-    /// Are all cells finished?
+    /// Are all cells of all shards finished?
     pub fn is_complete(&self) -> bool {
         self.shards.iter().all(|part| part.finished == part.cells)
     }
@@ -178,7 +178,7 @@ pub fn state(path: &Path) -> Result<State> {
 
 /// The outcome of a merge.
 pub enum Merged {
-    /// The folder is complete.
+    /// The folder now has the complete results.
     Complete(Box<Complete>),
     /// Cells are missing or failed; the error says what to do.
     Missing(State, Box<Problem>),
@@ -290,7 +290,7 @@ pub enum Ran {
     Now {
         /// Number of the shard's cells.
         cells: usize,
-        /// The simulator's speed.
+        /// The simulator's speed in this call.
         speed: Speed,
     },
 }

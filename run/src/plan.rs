@@ -13,7 +13,7 @@ use std::path::{Path as FilePath, PathBuf};
 
 /// Everything that will run, checked.
 pub struct Plan {
-    /// The experiment's name.
+    /// The name of the experiment.
     pub name: String,
     /// The seeds, one replication each.
     pub seeds: Vec<u64>,
@@ -87,7 +87,7 @@ pub struct Derived {
 /// A policy in the comparison.
 #[derive(Clone, Debug)]
 pub struct Entrant {
-    /// Its settings.
+    /// The policy with its settings.
     pub spec: PolicySpec,
     /// Was it added as the baseline, without being asked for?
     pub implied: bool,
@@ -218,7 +218,7 @@ impl Plan {
         PathBuf::from("results").join(format!("{prefix}{name}-{}", &self.digest()[..8]))
     }
 
-    /// Number of cells.
+    /// Number of cells: variants × seeds × policies.
     pub fn cells(&self) -> usize {
         self.variants.len() * self.seeds.len() * self.policies.len()
     }

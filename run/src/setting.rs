@@ -67,8 +67,8 @@ impl Setting {
         })?;
         let mut notes = built.notes;
         let overridden = e.engine.overridden();
-        // A calibration knows which of the release's rules the server kept to: of its settings only changed ones are
-        // news.
+        // The experiment of a calibration sets the rules that its server followed. A note is needed only on settings
+        // that the user changed.
         let of_user = |key: &&str| {
             let key = Path::of(&format!("engine.{key}"));
             !variant.filled.calibrated || variant.document().is_overridden(&key)
@@ -245,7 +245,7 @@ impl Setting {
         self.arrivals = arrivals;
     }
 
-    /// Replaces the requests. What is drawn by a request's number stays.
+    /// Replaces the requests. Random draws depend only on a request's number, so they stay.
     pub fn set_workload(&mut self, workload: Workload) {
         self.workload = workload;
     }

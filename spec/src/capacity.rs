@@ -6,7 +6,7 @@ use crate::problem::Result;
 use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize};
 
-/// The `[capacity]` table.
+/// The `[capacity]` table: settings of `foretoken capacity`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CapacitySpec {
@@ -54,7 +54,7 @@ impl Default for CapacitySpec {
 }
 
 impl CapacitySpec {
-    /// Requests of a probe: those that fill the server, those that count, and those that keep it full.
+    /// Number of requests of a probe: requests that fill the server, counted requests, and requests that keep it full.
     pub fn probe_requests(&self) -> u32 {
         self.requests.saturating_add(self.warm_up_requests.saturating_mul(2))
     }

@@ -210,7 +210,7 @@ pub enum Reference {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Output {
-    /// `steps.parquet`: one row a step.
+    /// `steps.parquet`: one row per step.
     pub steps: bool,
     /// SVG figures.
     pub figures: bool,

@@ -6,7 +6,7 @@ use crate::prompts::Prompts;
 use foretoken_sim::latency::models::{SHIPPED, model};
 use serde::{Deserialize, Serialize};
 
-/// The `[live]` table.
+/// The `[live]` table: the device and the models of live runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LiveSpec {
@@ -72,7 +72,7 @@ pub enum Instructions {
 }
 
 impl Instructions {
-    /// All levels, ascending.
+    /// All levels, from the oldest to the newest.
     pub const ALL: [Instructions; 3] = [Instructions::Plain, Instructions::Avx2, Instructions::Avx512];
 
     /// The name of the level in settings and flags.
@@ -166,10 +166,10 @@ impl LiveSpec {
     }
 }
 
-/// A device by name.
+/// A device that runs the models, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
-    /// The host's CPU.
+    /// The CPU of this machine.
     Cpu,
     /// The GPU with this number.
     Cuda(u32),

@@ -6,7 +6,7 @@ use crate::prompts::Prompts;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The `[observe]` table.
+/// The `[observe]` table: settings of `foretoken observe`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ObserveSpec {
@@ -58,7 +58,7 @@ pub enum Send {
     /// As token ids. A text is sent as one id per byte, which is the tokenizer of the shipped pair.
     #[default]
     TokenIds,
-    /// As text.
+    /// As text, which the server tokenizes.
     Text,
 }
 

@@ -4,7 +4,7 @@ use crate::document::{Document, Path};
 use crate::problem::Result;
 use serde::{Deserialize, Serialize};
 
-/// The `[validate]` table.
+/// The `[validate]` table: settings of `foretoken validate`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ValidateSpec {
@@ -41,8 +41,8 @@ pub struct Tolerance {
     /// Error of completed requests a second, above 0.8 of the service rate.
     pub completed: f64,
     /// When a piece counts. Each of its three probes times a few fixed passes of both models several times. For each
-    /// pass, the longest of the three means may be by this share above the shortest. A piece that breaks this is left
-    /// out of all numbers and of the verdict, because the machine changed its speed. Only probes decide.
+    /// pass, the longest of the three means may be at most this share above the shortest. Otherwise the machine changed
+    /// its speed, and the piece is left out of all numbers and of the verdict. Only probes decide.
     pub steady: f64,
 }
 

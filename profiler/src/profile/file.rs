@@ -15,13 +15,13 @@ pub enum ProfileError {
     /// A later Foretoken wrote the file.
     #[error("schema_version is {found}, and this Foretoken reads {SCHEMA_VERSION}: update it, or profile again")]
     Newer {
-        /// Version in the file.
+        /// The version that the file gives.
         found: i64,
     },
     /// An earlier Foretoken wrote the file.
     #[error("schema_version is {found}, and this Foretoken reads {SCHEMA_VERSION}: profile again")]
     Older {
-        /// Version in the file.
+        /// The version that the file gives.
         found: i64,
     },
     /// The file has no `schema_version`.
@@ -30,12 +30,12 @@ pub enum ProfileError {
     /// The text is not TOML, or a key is wrong.
     #[error("{0}")]
     Toml(String),
-    /// A value is wrong.
+    /// A value is outside of its range.
     #[error("{key}: {why}")]
     Value {
-        /// Path of the key.
+        /// Path of the key, such as `target.noise_cv`.
         key: String,
-        /// What is wrong.
+        /// What is wrong with the value.
         why: String,
     },
 }
@@ -100,7 +100,7 @@ impl Profile {
         let text = toml::to_string(self).expect("plain data always serialises");
         let mut out = HEAD.to_owned();
         for line in text.lines() {
-            // Arrays of arrays get one line a row; they contain no other brackets.
+            // Arrays of arrays get one line per row; they contain no other brackets.
             let table = ["measured = [[", "batched = [[", "pairs = [[", "context = [["]
                 .iter()
                 .any(|start| line.starts_with(start));

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// Version of this format.
+    /// Version of the file's format.
     pub schema_version: u32,
     /// Version of Foretoken that measured.
     pub foretoken: String,
@@ -29,16 +29,16 @@ pub struct Profile {
     pub trusted: bool,
     /// Warnings for the user of the profile, most serious first.
     pub warnings: Vec<String>,
-    /// How the target's alpha counts the context of a verify pass: the way that fits better. The draft's alpha and both
-    /// tables count context once.
+    /// How the target's alpha counts the context of a verify pass: the count whose linear fit has the smaller error.
+    /// The draft's alpha and both tables count context once.
     pub context_reads: ContextReads,
-    /// The machine.
+    /// The machine that was measured.
     pub device: DeviceInfo,
     /// How the passes were measured, and how steady the machine was.
     pub measuring: Measuring,
-    /// Costs of the target.
+    /// Costs of the target's passes.
     pub target: ModelProfile,
-    /// Costs of the draft.
+    /// Costs of the draft's passes.
     pub draft: ModelProfile,
 }
 
@@ -46,7 +46,7 @@ pub struct Profile {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceInfo {
-    /// `cpu`, or `cuda:N`.
+    /// Kind of device: `cpu`, or `cuda:N`.
     pub kind: String,
     /// Name of the processor or GPU.
     pub name: String,
@@ -59,7 +59,7 @@ pub struct DeviceInfo {
     /// For a CPU, the instructions that the kernels use and how fast they run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<String>,
-    /// GPU driver and libraries.
+    /// Versions of the GPU's driver and libraries; absent for a CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
 }

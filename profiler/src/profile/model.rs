@@ -26,9 +26,9 @@ pub struct ModelProfile {
     pub held_out: Errors,
     /// The largest pass that was measured.
     pub range: Range,
-    /// The measured table.
+    /// The latency table that was fitted to the measured passes.
     pub table: MeasuredSpec,
-    /// Every measured shape.
+    /// Every measured shape with its times.
     pub measured: Vec<Measurement>,
 }
 
@@ -42,9 +42,9 @@ pub struct ModelInfo {
     pub weights: String,
     /// Type of the weight matrices on the device.
     pub dtype: String,
-    /// Number of parameters.
+    /// Number of parameters of the model.
     pub parameters: u64,
-    /// Size of the vocabulary.
+    /// Number of tokens in the vocabulary.
     pub vocab: u32,
     /// Longest context that the model was made for, tokens.
     pub max_positions: u32,
@@ -56,15 +56,15 @@ pub struct ModelInfo {
 pub struct LinearFit {
     /// Seconds per token of context read.
     pub alpha_s: f64,
-    /// Seconds per batched token.
+    /// γ: seconds per batched token.
     pub gamma_s: f64,
-    /// Seconds per pass.
+    /// δ: seconds per pass.
     pub delta_s: f64,
-    /// Standard error of `alpha_s`.
+    /// Standard error of `alpha_s`, seconds.
     pub alpha_se_s: f64,
-    /// Standard error of `gamma_s`.
+    /// Standard error of `gamma_s`, seconds.
     pub gamma_se_s: f64,
-    /// Standard error of `delta_s`.
+    /// Standard error of `delta_s`, seconds.
     pub delta_se_s: f64,
     /// Condition number of the equations, columns scaled: how well the shapes tell the terms apart.
     pub condition: f64,
@@ -85,15 +85,15 @@ impl LinearFit {
 pub struct OlsFit {
     /// Seconds per token of context read.
     pub alpha_s: f64,
-    /// Seconds per batched token.
+    /// γ: seconds per batched token.
     pub gamma_s: f64,
-    /// Seconds per pass.
+    /// δ: seconds per pass.
     pub delta_s: f64,
-    /// Standard error of `alpha_s`.
+    /// Standard error of `alpha_s`, seconds.
     pub alpha_se_s: f64,
-    /// Standard error of `gamma_s`.
+    /// Standard error of `gamma_s`, seconds.
     pub gamma_se_s: f64,
-    /// Standard error of `delta_s`.
+    /// Standard error of `delta_s`, seconds.
     pub delta_se_s: f64,
     /// Two-sided p-value of `alpha_s` = 0.
     pub alpha_p: f64,
@@ -113,7 +113,7 @@ pub struct Errors {
     pub shapes: u64,
     /// Errors of α, γ, δ.
     pub linear: ByRegion,
-    /// Errors of the table.
+    /// Errors of the latency table.
     pub table: ByRegion,
 }
 
@@ -153,7 +153,7 @@ impl ByRegion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Range {
-    /// Requests in a pass.
+    /// Number of requests in a pass.
     pub requests: u64,
     /// New tokens in a pass.
     pub batched: u64,
@@ -175,7 +175,7 @@ pub struct Measurement {
     pub seconds: f64,
     /// Robust coefficient of variation of the samples: 1.4826 · median absolute deviation / median.
     pub spread: f64,
-    /// Number of samples.
+    /// Number of timed passes of the shape.
     pub samples: u64,
     /// The cross-validation fold that held the shape out, from 1; 0 if none did.
     pub fold: u8,

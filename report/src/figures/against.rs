@@ -85,7 +85,7 @@ impl Quantity {
         let ends = || of.iter().filter_map(|i| i.ends);
         let lowest = ends().map(|e| e.0).fold(low, f64::min).max(low - slack);
         let highest = ends().map(|e| e.1).fold(high, f64::max).min(high + slack);
-        // A little air keeps the outermost markers off the frame.
+        // A small margin keeps the outermost markers off the frame.
         let air = (highest - lowest) * 0.03;
         // No margin below a number whose least value is 0.
         let below = if lowest == 0.0 { 0.0 } else { air };

@@ -12,7 +12,7 @@ use foretoken_sim::metrics::Interval;
 /// The capacity of one policy at one combination of swept values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Carried {
-    /// The policy's label.
+    /// The policy's label in the figures.
     pub policy: String,
     /// The swept values as text; empty if nothing is swept.
     pub at: String,
@@ -31,7 +31,7 @@ pub struct Carried {
 /// A request rate that was tried, with a run that was not stopped early.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TriedRate {
-    /// Requests a second.
+    /// The tried rate, requests a second.
     pub rate: f64,
     /// Share of the counted requests that kept their bounds.
     pub share: f64,

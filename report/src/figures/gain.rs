@@ -9,7 +9,7 @@ use crate::{Dash, Look, Marker};
 /// The gain at one load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GainAt {
-    /// Requests a second.
+    /// The load, requests a second.
     pub rate: f64,
     /// Gain in mean end-to-end latency, as a share; above 0 is faster than the present setting.
     pub gain: f64,

@@ -85,7 +85,7 @@ pub struct Figure {
     pub kind: Kind,
     /// The file name, such as `speedup.svg`; unique in a report.
     pub file: String,
-    /// The SVG document.
+    /// The text of the SVG document.
     pub svg: String,
 }
 

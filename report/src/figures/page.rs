@@ -18,7 +18,7 @@ const LEGEND_MARK: f64 = 48.0;
 
 /// Everything of a figure but its data: texts, axes, panels and legend.
 pub struct Page {
-    /// The figure's title.
+    /// The title above the panels.
     pub title: String,
     /// The source line: where the numbers come from, the number of samples, and the kind of interval.
     pub source: String,
@@ -34,7 +34,7 @@ pub struct Page {
     pub y: Axis,
     /// Names and looks in the legend; empty for no legend.
     pub legend: Vec<(String, Look)>,
-    /// The panels' titles.
+    /// The titles of the panels, one per panel.
     pub panels: Vec<PanelTitle>,
     /// Height of a panel, px.
     pub panel_height: f64,

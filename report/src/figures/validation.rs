@@ -14,7 +14,7 @@ const POINTS: usize = 150;
 /// The kind of run that a line or a point comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunKind {
-    /// The live run.
+    /// The live run on the device.
     Live,
     /// The second live run of the same setting; its distance to the first one is the machine's noise.
     Again,
@@ -52,7 +52,7 @@ impl RunKind {
 /// The data of one panel: one policy at one load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ValidatedRun {
-    /// Policy and load.
+    /// The panel's title: policy and load.
     pub title: String,
     /// Latencies of finished requests, seconds: TTFT, TPOT and E2E of each kind of run in [`RunKind::ALL`]. Empty if
     /// there was no such run.

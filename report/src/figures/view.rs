@@ -52,7 +52,7 @@ impl Scale {
 
 /// The cells to draw. Leaves out baselines that were added without being asked for ([`crate::Entry::implied`]).
 pub struct View<'a> {
-    /// The experiment's name.
+    /// The name of the experiment.
     pub name: &'a str,
     /// Labels and looks of the policies, in order of appearance.
     pub policies: Vec<(&'a str, Look)>,

@@ -1,8 +1,8 @@
 //! Pages that open from disk: one file each, everything inline, no network.
 //!
-//! The shell that all pages share: light, dark and in print, readable on a phone, with tables that sort. A [`Page`]
-//! is a list of sections made of [`Part`]s; the caller fills them. All text is escaped here, except SVG and HTML
-//! parts. Figures are drawn once, in light; in dark mode the page repaints their colours (`dark.rs`).
+//! All pages share one layout: for light and dark mode, print and phones, with tables that sort. A [`Page`] is a list
+//! of sections made of [`Part`]s, which the caller fills. All text is escaped here, except SVG and HTML parts. Figures
+//! are drawn once, in light colours; in dark mode the page recolours them (`dark.rs`).
 
 mod dark;
 mod page;

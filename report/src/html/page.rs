@@ -7,7 +7,7 @@ use minijinja::value::Serde;
 use minijinja::{Environment, UndefinedBehavior, context};
 use serde::{Serialize, Serializer};
 
-/// An HTML page.
+/// An HTML page, complete in one file.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Page {
     /// The title, shown in the window's bar and as heading.
@@ -53,10 +53,10 @@ pub enum Part {
     Warning(String),
     /// A drawing with its caption: source, number of samples, seeds, interval.
     Figure {
-        /// An SVG document.
+        /// The text of an SVG document.
         #[serde(serialize_with = "inline")]
         svg: String,
-        /// The caption.
+        /// The text below the drawing.
         caption: String,
     },
     /// A figure that was not drawn, and the setting that draws it.
@@ -67,24 +67,24 @@ pub enum Part {
     Facts(Vec<(String, String)>),
     /// Verbatim text, folded away under a title.
     Folded {
-        /// Its title.
+        /// The title, which stays visible.
         title: String,
-        /// The text.
+        /// The text that is folded away.
         text: String,
     },
     /// More parts, folded away under a title.
     More {
-        /// Its title.
+        /// The title, which stays visible.
         title: String,
-        /// The parts.
+        /// The parts that are folded away.
         parts: Vec<Part>,
     },
-    /// Trusted HTML.
+    /// HTML that is inserted as it is, so it must be trusted.
     Html(String),
 }
 
 impl Section {
-    /// An empty section.
+    /// A section without parts.
     pub fn new(id: &str, title: &str) -> Section {
         Section { id: id.to_owned(), title: title.to_owned(), parts: Vec::new() }
     }
@@ -99,7 +99,7 @@ const TEMPLATES: [(&str, &str); 4] = [
 ];
 
 impl Page {
-    /// The HTML document.
+    /// Renders the page as the text of an HTML document.
     pub fn html(&self) -> String {
         let mut templates = Environment::new();
         templates.set_undefined_behavior(UndefinedBehavior::Strict);

@@ -39,7 +39,7 @@ pub struct Value {
 }
 
 impl Table {
-    /// A table without rows.
+    /// A table with these headings and no rows.
     pub fn new(caption: &str, columns: &[(&str, &str)]) -> Table {
         let columns = columns.iter().map(|&(name, meaning)| (name.to_owned(), meaning.to_owned())).collect();
         Table { caption: caption.to_owned(), columns, rows: Vec::new() }

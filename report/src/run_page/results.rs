@@ -1,4 +1,4 @@
-//! The table of results: one row a policy and combination.
+//! The table of results: one row per policy and combination.
 
 use super::say;
 use crate::figures::view::{Scale, View};

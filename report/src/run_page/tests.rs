@@ -122,7 +122,7 @@ fn a_policy_that_stops_for_the_bound_of_another_load_is_marked() {
     ] {
         assert!(page.contains(part), "{part} is missing");
     }
-    // Both policies at the other load: their speedup and their regret, where there is one.
+    // Both policies are marked at the other load, at the speedup and at the regret if there is one.
     assert_eq!(page.matches(" ~</td>").count() % 2, 0);
     assert!(page.contains(" ~</td>"), "no row is marked");
 }

@@ -1,4 +1,4 @@
-//! `calibration.parquet`: the draft's confidences against what was right, one row a bin and cell.
+//! `calibration.parquet`: the draft's confidences and the share of right drafts, one row per bin and cell.
 
 use super::writer::{CELLS, Table, column};
 use crate::{Cell, ReportError};

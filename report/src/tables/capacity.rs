@@ -31,7 +31,7 @@ pub struct CapacityRow {
 pub struct ProbeRow {
     /// Policy, swept values, seed.
     pub key: Key,
-    /// Requests a second.
+    /// The tried rate, requests a second.
     pub rate: f64,
     /// Did enough requests keep their bounds?
     pub carried: bool,

@@ -1,4 +1,4 @@
-//! `lengths.parquet`: which draft lengths were chosen at which batch size, one row a bucket and cell.
+//! `lengths.parquet`: which draft lengths were chosen at which batch size, one row per bucket and cell.
 
 use super::writer::{CELLS, Table, column};
 use crate::{Cell, ReportError};

@@ -1,4 +1,4 @@
-//! `positions.parquet`: how often each draft position was tried and accepted, one row a position and cell.
+//! `positions.parquet`: how often each draft position was tried and accepted, one row per position and cell.
 
 use super::writer::{CELLS, Table, column};
 use crate::{Cell, ReportError};

@@ -1,4 +1,4 @@
-//! The tables read back into cells, so that a report can be made from a results folder alone.
+//! Reads the tables back into cells, so that a report can be made from a results folder alone.
 
 use super::frame::Frame;
 use super::summary::OVERLOAD;
@@ -147,7 +147,7 @@ fn read_overload(frame: &Frame) -> Result<Vec<Option<Overload>>, ReportError> {
     Ok((0..frame.height()).map(of).collect())
 }
 
-/// The summaries, one a row, without positions.
+/// The summaries, one per row, without positions.
 fn read_summaries(frame: &Frame) -> Result<Vec<Summary>, ReportError> {
     let quantiles = |metric: &str| -> Result<Vec<Option<Quantiles>>, ReportError> {
         let part = |name: &str| frame.reals(&format!("{metric}_{name}_s"));

@@ -1,4 +1,4 @@
-//! `requests.parquet`: one row a request and cell.
+//! `requests.parquet`: one row per request and cell.
 
 use super::writer::{ROWS, Table, column};
 use crate::{Key, ReportError};
@@ -35,7 +35,7 @@ impl RequestsWriter {
         })
     }
 
-    /// Completes the file; without it nothing is left.
+    /// Completes the file. A writer that is dropped without this call leaves no file.
     ///
     /// # Errors
     /// When the last bytes cannot be written (disk full).

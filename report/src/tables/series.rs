@@ -1,4 +1,4 @@
-//! `series.parquet`: load and draft length over time, one row a bin and cell.
+//! `series.parquet`: load and draft length over time, one row per bin and cell.
 
 use super::writer::{CELLS, Table, column};
 use crate::{Cell, ReportError};

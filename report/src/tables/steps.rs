@@ -1,4 +1,4 @@
-//! `steps.parquet`: one row a step and cell, for experiments that ask for it.
+//! `steps.parquet`: one row per step and cell, for experiments that ask for it.
 
 use super::writer::{ROWS, Table, column};
 use crate::{Key, ReportError};
@@ -30,7 +30,7 @@ impl StepsWriter {
         steps.chunks(ROWS).try_for_each(|rows| self.0.write(&vec![key; rows.len()], columns(rows)))
     }
 
-    /// Completes the file; without it nothing is left.
+    /// Completes the file. A writer that is dropped without this call leaves no file.
     ///
     /// # Errors
     /// When the last bytes cannot be written (disk full).

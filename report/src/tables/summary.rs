@@ -1,4 +1,4 @@
-//! `summary.parquet`: one row a cell, every number of its [`Summary`].
+//! `summary.parquet`: one row per cell, every number of its [`Summary`].
 
 use super::writer::{CELLS, Table, column};
 use crate::{Cell, ReportError};

@@ -51,7 +51,7 @@ impl KeyColumns {
         Err(ReportError::SweepMismatch { cell: key.to_string(), expected })
     }
 
-    /// The key columns of rows that belong to `keys`, one key a row.
+    /// The key columns of rows that belong to `keys`, one key per row.
     pub(super) fn columns(&self, keys: &[&Key]) -> Result<Vec<Column>, ReportError> {
         keys.iter().try_for_each(|key| Self::check(&self.paths, key))?;
         let mut columns = vec![column("policy", keys.iter().map(|k| k.policy.as_str()).collect::<Vec<_>>())];

@@ -33,7 +33,7 @@ pub struct Assembled {
 pub struct Numbers {
     /// Digest of all numbers of the cell.
     pub digest: blake3::Hash,
-    /// Requests that arrived.
+    /// Number of requests that arrived.
     pub requests: u64,
     /// Sum of decode batch sizes over steps, a measure of the cost to run the cell.
     pub request_steps: u64,

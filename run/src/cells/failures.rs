@@ -26,7 +26,7 @@ pub struct Failure {
 pub struct Failures(PathBuf);
 
 impl Failures {
-    /// The failures in `folder`.
+    /// The failures that are stored in `folder`.
     pub fn of(folder: &Folder) -> Failures {
         Failures(folder.cells())
     }

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 /// What to do with a folder that is not empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Refuse the folder.
+    /// Refuse the folder with an error.
     Fresh,
     /// Continue the run that the folder holds.
     Resume,
@@ -26,7 +26,7 @@ pub enum Mode {
     Overwrite,
 }
 
-/// A results folder.
+/// A folder with the results of one run.
 #[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,

@@ -9,9 +9,9 @@ use foretoken_spec::document::Choice;
 pub struct CellId {
     /// Index of the combination of swept values.
     pub variant: usize,
-    /// Index of the seed.
+    /// Index into the plan's seeds.
     pub seed: usize,
-    /// Index of the policy.
+    /// Index into the plan's policies.
     pub policy: usize,
 }
 

@@ -13,11 +13,11 @@ use std::path::Path;
 pub struct Manifest {
     /// Version of the files' format: [`SCHEMA`].
     pub schema: u32,
-    /// The experiment's name.
+    /// The name of the experiment.
     pub name: String,
     /// Where the numbers come from.
     pub source: String,
-    /// The version of Foretoken.
+    /// The version of Foretoken that wrote the results.
     pub version: String,
     /// Digest of everything that decides the results: experiment, inputs and version.
     pub digest: String,

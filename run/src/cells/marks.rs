@@ -17,7 +17,7 @@ pub struct Mark {
     pub shard: Shard,
     /// Digest of experiment, inputs and version.
     pub digest: String,
-    /// The version of Foretoken.
+    /// The version of Foretoken that runs the shard.
     pub version: String,
     /// Are all cells of the shard finished? False while it runs, and if a cell failed.
     pub complete: bool,

@@ -220,7 +220,7 @@ pub struct Played {
     pub stored: Stored,
     /// The bounds that the requests were judged by.
     pub slo: Slo,
-    /// Time inside the engine.
+    /// Wall time that the simulator needed.
     engine: Duration,
 }
 

@@ -16,7 +16,7 @@ pub const PROBES: &str = "probes";
 pub const CELLS: &str = "cells";
 /// Folder of the progress of a run's shards, until they are merged.
 pub const SHARDS: &str = "shards";
-/// Folder of the figures.
+/// Folder of the SVG figures.
 pub const FIGURES: &str = "figures";
 /// Folder of the page. The page can be made again from the other files at any time.
 pub const REPORT: &str = "report";

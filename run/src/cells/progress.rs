@@ -17,13 +17,13 @@ pub struct Progress {
 pub struct Speed {
     /// Cells that this process ran.
     pub cells: u64,
-    /// Request-steps simulated.
+    /// Simulated decode request-steps, over all cells.
     pub request_steps: u64,
-    /// Time simulated, seconds.
+    /// Simulated time, seconds, over all cells.
     pub simulated_s: f64,
     /// Time inside the engine, summed over threads, seconds.
     pub engine_s: f64,
-    /// Wall time, seconds.
+    /// Wall time of the whole run, seconds.
     pub wall_s: f64,
 }
 

@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// policies), because the bounds of a comparison may depend on its baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Shard {
-    /// Number of shards.
+    /// Number of shards in all.
     pub of: u32,
     /// Number of this shard, from 1.
     pub index: u32,

@@ -25,7 +25,7 @@ pub struct Stored {
     pub records: RequestRecords,
     /// One record per step; empty unless the experiment asks for steps.
     pub steps: Vec<StepRecord>,
-    /// Warnings for the user.
+    /// Warnings for the user, one sentence each.
     pub warnings: Vec<String>,
     /// Blocks of the target's pool that requests could use.
     pub usable_blocks: u32,
@@ -125,7 +125,7 @@ impl Store {
         Ok(Some(stored))
     }
 
-    /// Writes a finished cell.
+    /// Writes a finished cell to its file.
     pub fn save(&self, id: CellId, stored: &Stored) -> Result<()> {
         let body = postcard::to_stdvec(stored).expect("plain data always serialises into memory");
         let path = self.path(id);

@@ -34,7 +34,7 @@ pub struct Machine {
     pub draft: LatencySpec,
     /// How a verify pass reads context.
     pub context_reads: ContextReads,
-    /// How drafts are made.
+    /// Does the draft run one pass per token, or one for all?
     pub drafting: Drafting,
     /// Host time of a step outside its passes, seconds.
     pub step_overhead_s: f64,

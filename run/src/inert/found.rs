@@ -16,12 +16,12 @@ pub struct Inert {
 /// A setting that changed no number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WithoutEffect {
-    /// The setting's key.
+    /// The path of the setting's key.
     pub path: String,
     /// The value that it was given, as TOML; absent when it was swept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// What was tried instead.
+    /// What was tried instead, as text.
     pub tried: String,
     /// How much of the run came out the same.
     pub evidence: Evidence,
@@ -33,7 +33,7 @@ pub struct WithoutEffect {
 /// A setting that was not tried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NotTried {
-    /// The setting's key.
+    /// The path of the setting's key.
     pub path: String,
     /// Was it left out only for its cost, so that `--check-settings always` tries it? If not, the key is required and
     /// no other valid value is known.
@@ -44,18 +44,18 @@ pub struct NotTried {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Evidence {
-    /// All of it.
+    /// The whole run was run again.
     Whole,
     /// This number of its comparisons (swept values and seeds).
     Part {
         /// Comparisons that came out the same.
         same: usize,
-        /// All comparisons.
+        /// Number of all comparisons.
         of: usize,
     },
     /// The first requests of its first comparison.
     Start {
-        /// Number of requests.
+        /// Number of requests that were run.
         requests: usize,
     },
 }

@@ -176,7 +176,7 @@ impl Judge<'_> {
         requests: u64,
         (cut, bound): (Option<usize>, Option<Slo>),
     ) -> Result<bool> {
-        // A setting without which nothing can be built or run is needed.
+        // If nothing can be built without the setting, the setting has an effect.
         let Ok(mut setting) = Setting::new(&altered.variants[0], self.plan.seeds[seed]) else { return Ok(false) };
         if setting.workload.len() as u64 != requests {
             return Ok(false);

@@ -50,7 +50,7 @@ pub fn look(plan: &Plan, numbers: &[Numbers], check: Check, interrupt: &AtomicBo
     look_at(plan, numbers, check, interrupt, |_| true)
 }
 
-/// [`look`], for some of the given keys only.
+/// [`look`], for the given keys that `wanted` selects.
 fn look_at(
     plan: &Plan,
     numbers: &[Numbers],

@@ -16,7 +16,7 @@ const NOT_TRIED: [&str; 9] =
 /// A setting, and the value that is tried instead.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// The key.
+    /// The path of the setting's key.
     pub path: Path,
     /// The value that it was given, as TOML.
     pub value: String,

@@ -31,7 +31,7 @@ pub struct Compared {
     pub place: String,
     /// The document's value; absent when the document has only a figure.
     pub paper: Option<Measured>,
-    /// The value measured here.
+    /// The value that was measured here.
     pub ours: Measured,
     /// Are the numbers shares (a gain of 0.1 is 10 %)?
     pub share: bool,

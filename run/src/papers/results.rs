@@ -30,13 +30,13 @@ impl Measured {
         }
     }
 
-    /// A single number.
+    /// A range with both ends at `x`.
     pub fn one(x: f64) -> Measured {
         Measured::Numbers(Some(x), Some(x))
     }
 }
 
-/// A finished comparison.
+/// The cells of a finished comparison, for measuring claims.
 #[derive(Clone, Copy)]
 pub struct Results<'a> {
     /// The plan that was run.

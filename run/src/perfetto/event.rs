@@ -5,14 +5,14 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use std::io::{self, Write};
 
-/// One trace event.
+/// One event of a timeline.
 #[derive(Clone, Debug, Serialize)]
 pub struct Event {
     /// The text that is shown.
     pub name: String,
     /// Phase: `X` a span, `C` a counter, `i` an instant, `M` metadata.
     ph: &'static str,
-    /// Start, microseconds.
+    /// Start of the event, microseconds.
     ts: f64,
     /// Length, microseconds, of a span.
     #[serde(skip_serializing_if = "Option::is_none")]

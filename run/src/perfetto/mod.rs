@@ -17,7 +17,7 @@ use foretoken_report::Key;
 use foretoken_sim::{DeliverAt, RequestRecords, StepRecord, Time};
 use serde_json::{Value, json};
 
-/// The engine's process.
+/// Process id of the engine's rows.
 const ENGINE: u32 = 1;
 /// The requests' process; its threads are lanes.
 const REQUESTS: u32 = 2;
@@ -27,13 +27,13 @@ const MOST_STEPS: usize = 20_000;
 
 /// The facts that a timeline shows.
 pub struct Recorded<'a> {
-    /// The cell.
+    /// The cell that is shown.
     pub key: &'a Key,
     /// Where the cell's numbers come from.
     pub source: &'a str,
     /// Its steps, in order; at least one.
     pub steps: &'a [StepRecord],
-    /// Its requests.
+    /// The records of the cell's requests.
     pub requests: &'a RequestRecords,
     /// KV blocks that the requests could use, if known.
     pub blocks: Option<u32>,
@@ -52,9 +52,9 @@ pub struct Window {
 
 /// A timeline, and a note on what was cut.
 pub struct Timeline {
-    /// The trace events.
+    /// The events of the timeline, in any order.
     pub events: Vec<Event>,
-    /// The metadata.
+    /// The timeline's metadata, as a JSON object.
     pub about: Value,
     /// A sentence on what was cut; `None` if the whole run is shown.
     pub cut: Option<String>,

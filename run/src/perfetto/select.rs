@@ -6,9 +6,9 @@ use foretoken_spec::problem::{Problem, Result, nearest};
 /// The wanted cell. For an absent part, the first value in the folder is taken.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted<'a> {
-    /// A policy's label.
+    /// The label of a policy.
     pub policy: Option<&'a str>,
-    /// A seed.
+    /// The seed of a run.
     pub seed: Option<u64>,
     /// Swept values, `path=value` each.
     pub sweep: &'a [String],

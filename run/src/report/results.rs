@@ -24,9 +24,9 @@ const READ: [&str; 8] = [
 
 /// The contents of a results folder.
 pub struct Results {
-    /// The folder's path.
+    /// The path of the results folder.
     pub folder: PathBuf,
-    /// The folder's manifest.
+    /// The manifest of the results folder.
     pub manifest: Manifest,
     /// The experiment with every default, as TOML.
     pub config: String,
@@ -43,7 +43,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// Reads a folder.
+    /// Reads a results folder and checks its files.
     pub fn open(folder: &Path) -> Result<Results> {
         let manifest = Manifest::read(folder)?;
         manifest.check(folder, READ)?;

@@ -19,7 +19,7 @@ pub const FEW: f64 = 0.03;
 /// The result of comparing a length with the fastest of its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is the fastest.
+    /// It is the fastest length.
     Fastest,
     /// It is within [`AS_GOOD`] of the fastest.
     Near,
@@ -34,7 +34,7 @@ pub enum Verdict {
 /// A length of a row, compared with the fastest one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Held {
-    /// The length.
+    /// The draft length, tokens.
     pub k: u32,
     /// Logarithm of the length's rate over the fastest one's, paired by seed.
     pub over_fastest: Interval,

@@ -53,7 +53,7 @@ fn value(experiment: &Experiment) -> toml::Value {
     toml::Value::try_from(experiment).expect("it was read from TOML")
 }
 
-/// Whether two settings that differ in this choice alone are different.
+/// Does swept setting `at` make a difference: do two settings differ that differ in no other choice?
 fn matters(plan: &Plan, all: &[toml::Value], at: usize) -> bool {
     let choices = |v: usize| &plan.variants[v].choices;
     let alone = |a: usize, b: usize| {

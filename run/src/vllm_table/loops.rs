@@ -25,7 +25,7 @@ pub const SAMPLE: u32 = 64;
 /// The results of one policy in closed loops with one number of clients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// Output tokens a second, one number a seed.
+    /// Output tokens a second, one number per seed.
     pub tok_s: Vec<f64>,
     /// Steps by the number of requests that they schedule, prompts among them, over all seeds.
     pub sizes: BTreeMap<u32, u64>,

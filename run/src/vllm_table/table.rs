@@ -25,7 +25,7 @@ pub struct Table {
     pub rows: Vec<Row>,
     /// vLLM's `num_speculative_tokens_per_batch_size`; empty when no row was reached.
     pub ranges: Vec<BatchRange>,
-    /// Number of seeds.
+    /// Number of seeds of each loop.
     pub seeds: usize,
 }
 
@@ -45,7 +45,7 @@ pub struct Row {
 pub struct Loop {
     /// Each length on a server of its own, ascending. The drafter is loaded, at length 0 too.
     pub alone: Vec<(u32, Measured)>,
-    /// The comparison of `alone`.
+    /// The comparison of the lengths in `alone`.
     pub of_alone: Choice,
     /// Each length on a server that is set up for the table's longest length, if its rates differ; otherwise equal to
     /// `alone`.
@@ -74,7 +74,7 @@ impl Loop {
         self.taken().scheduled()
     }
 
-    /// Logarithm of the table's rate over that of the fastest length alone.
+    /// Logarithm of the table's rate over the rate of the fastest fixed length; `None` without a table.
     pub fn table_over_fastest(&self) -> Option<Interval> {
         Some(over(&self.table.as_ref()?.tok_s, &self.fastest().tok_s))
     }

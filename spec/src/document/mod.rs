@@ -199,7 +199,7 @@ fn explain(message: &str) -> (String, Option<String>) {
             return (message.to_owned(), Some("write `{ name = {} }`: it has settings, all with defaults".into()));
         }
         m if m.contains("integer ") && expected(m).is_some() => {
-            // The help says in words what is expected.
+            // The help text says what is expected instead.
             let given = m.split(", expected ").next().unwrap_or(m);
             return (given.to_owned(), expected(m));
         }

@@ -15,11 +15,11 @@ const MAX_VARIANTS: usize = 10_000;
 /// The value that a sweep has in a variant.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Choice {
-    /// Path of the sweep.
+    /// Path of the swept setting.
     pub path: String,
     /// Its name in tables and figures: the last key of the path.
     pub name: String,
-    /// The value as TOML.
+    /// The value as TOML text; a string without its quotes.
     pub value: String,
     /// The value when it is a number.
     pub number: Option<f64>,

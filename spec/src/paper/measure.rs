@@ -60,7 +60,7 @@ pub struct Value {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
-    /// How values of several variants become one.
+    /// How the values of several variants are reduced: to a range, or to the least or the greatest.
     #[serde(default, skip_serializing_if = "is_range")]
     pub keep: Keep,
 }
@@ -79,7 +79,7 @@ pub struct Gain {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
-    /// How values of several variants become one.
+    /// How the values of several variants are reduced: to a range, or to the least or the greatest.
     #[serde(default, skip_serializing_if = "is_range")]
     pub keep: Keep,
 }
@@ -138,7 +138,7 @@ pub struct Change {
     pub at: At,
 }
 
-/// How values of several variants become one.
+/// How the values of several variants are reduced: to a range, or to the least or the greatest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Keep {

@@ -15,7 +15,7 @@ pub struct Place {
     text: String,
     /// The error's bytes in `text`.
     label: Range<usize>,
-    /// Position in the whole text, from 0: the first line shown, the error's line, its column.
+    /// Positions in the whole text, counted from 0: the first line shown, the error's line, the error's column.
     first_line: usize,
     line: usize,
     column: usize,
