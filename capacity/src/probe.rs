@@ -84,7 +84,7 @@ impl Trial<'_> {
                     "{}: the clock ran past its end at {rate} requests/s",
                     policy.label()
                 ))
-                .help("some time in the experiment is absurd: look at hardware and engine.step_overhead_s"));
+                .help("some time in the experiment is absurd: check hardware and engine.step_overhead_s"));
             }
             Ending::Done | Ending::Certain | Ending::Failed => {}
         }

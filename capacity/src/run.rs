@@ -176,7 +176,7 @@ impl Searcher<'_> {
             }
         };
         if slo == Slo::default() && setting.workload.slo_tpot_s.is_empty() {
-            return Err(Problem::bad_input("the experiment promises nothing: every load would be carried")
+            return Err(Problem::bad_input("the experiment has no SLO, so every load would be carried")
                 .help("give it bounds: --set slo.ttft_s=0.5 --set slo.tpot_s=0.05"));
         }
         Ok(slo)

@@ -348,7 +348,7 @@ fn impossible_questions_are_refused() {
     let text = ONE_SERVER.replace("requests = 20000", "requests = 200");
     let said = |sets: &[&str]| answer(&plan(&text, sets)).unwrap_err().message().to_owned();
     assert!(said(&["workload.arrivals={ closed-loop = 4 }"]).contains("a closed loop has no rate of its own"));
-    assert!(said(&["slo={}"]).contains("promises nothing"));
+    assert!(said(&["slo={}"]).contains("has no SLO"));
     let short = said(&["workload.duration_s=50.0"]);
     assert!(short.contains("a probe takes 1200: 500 that fill the server, 200 that count"), "{short}");
     for (set, message) in [
@@ -361,11 +361,11 @@ fn impossible_questions_are_refused() {
         ("capacity.tolerance=1e-300", "1e-300 is not in [0.0001, 0.5]"),
         ("capacity.tolerance=-0.01", "is not in [0.0001, 0.5]"),
         ("capacity.tolerance=nan", "is not in [0.0001, 0.5]"),
-        ("capacity.bracket=[1.0, 2.0, 3.0]", "two numbers are wanted here, and these are 3"),
-        ("capacity.bracket=[1.0]", "two numbers are wanted here, and these are 1"),
-        ("capacity.window_s=[1.0, 2.0, 3.0]", "two numbers are wanted here, and these are 3"),
+        ("capacity.bracket=[1.0, 2.0, 3.0]", "there must be two numbers here, not 3"),
+        ("capacity.bracket=[1.0]", "there must be two numbers here, not 1"),
+        ("capacity.window_s=[1.0, 2.0, 3.0]", "there must be two numbers here, not 3"),
         ("capacity.requests=0", "0 requests say nothing"),
-        ("capacity.share=0.999", "200 requests cannot tell a share of 0.999"),
+        ("capacity.share=0.999", "200 requests are too few for a share of 0.999"),
         ("capacity.window_s=[5.0, 5.0]", "is no span of time"),
     ] {
         let refused = loaded(&text, &[set]);

@@ -154,7 +154,7 @@ def test_capacity(experiment):
     assert found.capacity.height == 4 and found.probes.height > 8
     assert all(c["req_s"] for c in found.answer["capacities"])
     assert foretoken.capacity(experiment, figures=False).path == found.path
-    with pytest.raises(BadInput, match="promises nothing"):
+    with pytest.raises(BadInput, match="has no SLO"):
         foretoken.capacity({**experiment, "slo": {}}, figures=False, output="nothing", mode="fresh")
     assert not Path("nothing").exists(), "what came to nothing leaves nothing"
 

@@ -26,7 +26,7 @@ fn problem(policy: &str, thrown: &(dyn Any + Send)) -> Box<Problem> {
         return Problem::bad_input(format!("{policy}: {what}")).help(help);
     }
     let words = thrown.downcast_ref::<String>().map(String::as_str).or_else(|| thrown.downcast_ref::<&str>().copied());
-    Problem::failed(format!("{policy}: panicked: {}", words.unwrap_or("no words")))
+    Problem::failed(format!("{policy}: panicked: {}", words.unwrap_or("no message")))
         .help("that is a mistake in the policy, or in Foretoken")
 }
 
@@ -47,6 +47,6 @@ mod tests {
         );
         let panicked = thrown(Box::new("out of range"));
         assert_eq!((panicked.exit, panicked.message()), (Exit::Failed, "p: panicked: out of range"));
-        assert!(thrown(Box::new(7)).message().ends_with("no words"));
+        assert!(thrown(Box::new(7)).message().ends_with("no message"));
     }
 }

@@ -192,7 +192,7 @@ pub fn costs_of(name: &str, text: &str) -> Result<Costs> {
     costs(&Document::parse(name, text)?, name, text, Truth::Table)
 }
 
-/// The costs in a profile's text. `truth` chooses among the descriptions of a measured profile.
+/// The costs in a profile's text. `truth` chooses among the latency models of a measured profile.
 fn costs(document: &Document, name: &str, text: &str, truth: Truth) -> Result<Costs> {
     let c = match read_either(name, text)? {
         Either::Calibrated(c) => c,
@@ -212,7 +212,7 @@ fn costs(document: &Document, name: &str, text: &str, truth: Truth) -> Result<Co
     };
     if truth != Truth::Table {
         let message =
-            "hardware.truth chooses among the descriptions of a measured profile, and a calibrated one has one";
+            "hardware.truth chooses among the latency models of a measured profile; a calibrated profile has only one";
         return Err(document.problem_at(&Path::of("hardware.truth"), message.to_owned()).help("leave it out"));
     }
     Ok(Costs {
@@ -294,7 +294,7 @@ fn truth(document: &Document) -> Result<Truth> {
         (_, Some("linear")) => Ok(Truth::Linear),
         (_, Some("staircase")) => Ok(Truth::Staircase),
         _ => {
-            let problem = document.problem_at(&at, "hardware.truth: unknown description of a pass");
+            let problem = document.problem_at(&at, "hardware.truth: unknown latency model");
             Err(problem.help("valid here: \"table\", \"linear\", \"staircase\""))
         }
     }

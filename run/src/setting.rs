@@ -76,11 +76,11 @@ impl Setting {
         let overridden: Vec<&str> = overridden.into_iter().filter(of_user).collect();
         if !overridden.is_empty() {
             let (version, keys) = (e.engine.version.name(), overridden.join(", "));
-            notes.push(format!("the engine is not all of {version}: set by hand are {keys}"));
+            notes.push(format!("the engine differs from {version}: set by hand are {keys}"));
         }
         if e.live.is_some() && e.engine.clone().as_on_a_device() {
             let say = "the file has [live]: drafts are made at the start of a step, and steps are synchronous, as on a device";
-            notes.push(format!("{say}; {} does otherwise", e.engine.version.name()));
+            notes.push(format!("{say}; {} does not do this", e.engine.version.name()));
         }
         let mut belief_notes = Vec::new();
         let belief = Believed::new(&e.belief, &e.hardware, seed, &mut belief_notes)?;

@@ -36,7 +36,7 @@ fn pair<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<[f64; 
     let all = Vec::<f64>::deserialize(from)?;
     match <[f64; 2]>::try_from(all) {
         Ok(pair) => Ok(Some(pair)),
-        Err(all) => Err(D::Error::custom(format!("two numbers are wanted here, and these are {}", all.len()))),
+        Err(all) => Err(D::Error::custom(format!("there must be two numbers here, not {}", all.len()))),
     }
 }
 
@@ -97,7 +97,7 @@ impl CapacitySpec {
             let needed = (1.0 / (1.0 - self.share)).ceil();
             return at(
                 "requests",
-                format!("{} requests cannot tell a share of {}", self.requests, self.share),
+                format!("{} requests are too few for a share of {}", self.requests, self.share),
                 &format!("at least {needed}"),
             );
         }

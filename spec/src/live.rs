@@ -206,7 +206,7 @@ pub fn with_device(live: &LiveSpec, device: Option<&str>, instructions: Option<I
 /// The experiment called `name` has no `[live]` table; the message says what to add.
 pub fn required<'a>(live: Option<&'a LiveSpec>, name: &str) -> Result<&'a LiveSpec> {
     live.ok_or_else(|| {
-        Problem::bad_input(format!("`{name}` has no [live] table: nothing says what to run it on"))
+        Problem::bad_input(format!("`{name}` has no [live] table, which names the device and the models"))
             .help("add [live] with target = \"tiny-target\" and draft = \"tiny-draft\"; experiments/live-cpu.toml is an example")
     })
 }

@@ -53,7 +53,7 @@ impl Experiment {
         let Hardware { profile, truth, profile_noise, .. } = &self.hardware;
         for (key, given) in [("truth", truth.is_some()), ("profile_noise", *profile_noise)] {
             if given && profile.is_none() {
-                let message = format!("hardware.{key} is about a profile, and there is none");
+                let message = format!("hardware.{key} needs hardware.profile, which is not set");
                 let problem = doc.problem_at(&Path::of(&format!("hardware.{key}")), message);
                 return Err(problem.help("write hardware.profile = \"FILE.toml\", or leave it out"));
             }
@@ -252,7 +252,9 @@ fn check_memory(doc: &Document, path: &str, spec: &LatencySpec, target: &Latency
     match keys.into_iter().find(|(_, own, default, target)| own != default && own != target) {
         Some((key, value, ..)) => {
             let at = format!("{path}.roofline.{key}");
-            let message = format!("{at}: {value} would do nothing: memory for KV is what the target leaves");
+            let message = format!(
+                "{at}: {value} would do nothing: only the target's settings decide how much memory is left for KV"
+            );
             Err(doc
                 .problem_at(&Path::of(&at), message)
                 .help(format!("leave it out here, and give hardware.target.roofline.{key}")))

@@ -56,7 +56,7 @@ fn sweeps_that_cannot_be() {
     says(&refused("max_num_seqs", "max_seqs"), &["unknown key `max_seqs`", "x.toml:11"]);
     says(&refused("[8, 64]", "[]"), &["an empty sweep", "x.toml:11"]);
     says(&refused("[8, 64]", "[8, 64, 8]"), &["the sweep has 8 twice", "x.toml:11:34"]);
-    says(&refused("[8, 64]", "8"), &["`sweep` wants a list"]);
+    says(&refused("[8, 64]", "8"), &["`sweep` must be a list"]);
     says(&refused("[8, 64]", "[8, \"x\"]"), &["invalid type: string \"x\"", "x.toml:11"]);
     says(&refused("seeds = [1, 2]", "seeds = { sweep = [1, 2] }"), &["`seeds` cannot be swept", "x.toml:2"]);
 }

@@ -81,14 +81,14 @@ fn what_cannot_be_searched_is_refused() {
     let place = Place::holding(EXPERIMENT);
     for (sets, said) in [
         (&["--set", "capacity.bracket=[9.0, 1.0]"][..], "is upside down"),
-        (&["--set", "slo={}"], "promises nothing"),
+        (&["--set", "slo={}"], "has no SLO"),
         (&["--set", "workload.arrivals={ closed-loop = 2 }"], "a closed loop has no rate of its own"),
         (&["--set", "capacity.share=1.5"], "is not a share"),
         (&["--set", "capacity.tolerance=1e-300"], "1e-300 is not in [0.0001, 0.5]"),
         (&["--set", "capacity.tolerance=0"], "is not in [0.0001, 0.5]"),
         (&["--set", "capacity.tolerance=nan"], "is not in [0.0001, 0.5]"),
         (&["--set", "capacity.tolerance=-1.0"], "is not in [0.0001, 0.5]"),
-        (&["--set", "capacity.bracket=[1.0, 2.0, 3.0]"], "two numbers are wanted here, and these are 3"),
+        (&["--set", "capacity.bracket=[1.0, 2.0, 3.0]"], "there must be two numbers here, not 3"),
     ] {
         let out = capacity(&place, "out", sets);
         assert_eq!(out.status.code(), Some(2), "{}", stderr(&out));

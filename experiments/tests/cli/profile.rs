@@ -213,7 +213,7 @@ fn what_is_wrong_with_a_profile_is_pointed_at() {
         "truth = \"linear\"\ntarget = { linear = { alpha_s = 0, gamma_s = 0, delta_s = 1 } }\ndraft = { linear = { alpha_s = 0, gamma_s = 0, delta_s = 1 } }",
     );
     let place = Place::holding(&none);
-    assert!(place.fails(&["run", "x.toml"], 2).contains("hardware.truth is about a profile"));
+    assert!(place.fails(&["run", "x.toml"], 2).contains("hardware.truth needs hardware.profile"));
 }
 
 /// A model of a few thousand parameters in a folder.

@@ -205,7 +205,7 @@ fn manifests_of_another_schema_or_damaged_are_refused_by_every_reader() {
     report(&place, &["out"]);
 }
 
-const LEFT_OUT: &str = "; it is left out, and --resume does that run again";
+const LEFT_OUT: &str = "; this run is left out, and --resume repeats it";
 
 /// A killed run leaves tables behind that are not all there yet: its cells are read, and damaged ones are named.
 #[test]
@@ -229,10 +229,7 @@ fn of_an_unfinished_run_only_what_it_finished_is_read() {
     let output = place.foretoken().args(["run", "x.toml", "-o", "out", "--resume"]).output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{stderr}");
-    assert!(
-        stderr.contains(&format!("{name} is damaged: ")) && stderr.contains(": that run is done again"),
-        "{stderr}"
-    );
+    assert!(stderr.contains(&format!("{name} is damaged: ")) && stderr.contains(": this run is repeated"), "{stderr}");
 }
 
 #[test]

@@ -228,7 +228,7 @@ fn what_does_not_belong_together_is_refused() {
         ("\"digest\": \"", "\"digest\": \"0", "of another experiment"),
         ("\"version\": \"", "\"version\": \"0", "of Foretoken 0"),
         ("\"of\": 2", "\"of\": 3", "holds shards of"),
-        ("{", "", "is not what a shard says"),
+        ("{", "", "is not a progress file of a shard"),
     ] {
         std::fs::write(&other, as_second.replacen(from, to, 1)).unwrap();
         let found = place.fails(&["merge", "shared/out"], 2);
@@ -309,7 +309,7 @@ fn a_damaged_cell_is_named_and_done_again() {
                 bytes[at] ^= 4;
                 std::fs::write(cell, bytes).unwrap();
             },
-            "is damaged: its checksum is not that of what it holds",
+            "is damaged: its checksum does not match its contents",
         ),
         (
             "a cut",
@@ -317,7 +317,7 @@ fn a_damaged_cell_is_named_and_done_again() {
                 let bytes = std::fs::read(cell).unwrap();
                 std::fs::write(cell, &bytes[..bytes.len() / 2]).unwrap();
             },
-            "is damaged: its checksum is not that of what it holds",
+            "is damaged: its checksum does not match its contents",
         ),
         ("an empty file", |cell, _| std::fs::write(cell, b"").unwrap(), "is damaged: it is empty"),
         ("a missing file", |cell, _| std::fs::remove_file(cell).unwrap(), "is gone"),

@@ -152,7 +152,7 @@ pub fn finished_cells(plan: &Plan, folder: &Folder, digest: &str) -> Result<Unfi
             damaged.extend(
                 store
                     .damage(id, ids(plan))
-                    .map(|which| format!("{which}; it is left out, and --resume does that run again")),
+                    .map(|which| format!("{which}; this run is left out, and --resume repeats it")),
             );
             continue;
         };

@@ -53,7 +53,7 @@ pub const MANIFEST: &str = "manifest.json";
 /// recordings.
 const SCHEMA: u32 = 2;
 /// The hint of errors about damaged or changed results.
-pub const AGAIN: &str = "put back what was written, or run the experiment again with --overwrite";
+pub const AGAIN: &str = "restore the original file, or run the experiment again with --overwrite";
 
 impl Manifest {
     /// The manifest of a plan with these files.

@@ -55,7 +55,7 @@ impl Marks {
         let read = |path: PathBuf| {
             let text = std::fs::read_to_string(&path).map_err(|e| e.to_string());
             let mark = text.and_then(|t| serde_json::from_str(&t).map_err(|e| e.to_string()));
-            mark.map_err(|e| cannot(format!("{}: is not what a shard says of itself: {e}", path.display())))
+            mark.map_err(|e| cannot(format!("{}: is not a progress file of a shard: {e}", path.display())))
         };
         let mut all: Vec<Mark> = files.map(read).collect::<Result<_>>()?;
         all.sort_by_key(|mark| mark.shard);
@@ -106,7 +106,7 @@ impl Marks {
         match all.iter().find(|mark| mark.shard == shard) {
             Some(mark) if mark.complete && whole => return Ok(None),
             Some(mark) if mark.complete && !goes_on => {
-                let message = format!("shard {shard} was complete, and some of its cells are damaged or gone by now");
+                let message = format!("shard {shard} was complete, but some of its cells are now damaged or missing");
                 return Err(Problem::bad_input(message).help("run those again: --resume"));
             }
             Some(_) if !goes_on => {

@@ -47,7 +47,7 @@ use std::time::{Duration, Instant};
 pub fn run_cells(plan: &Plan, folder: &Folder, interrupt: &AtomicBool) -> Result<Speed> {
     let store = Store::open(folder, &plan.digest())?;
     let damaged = ids(plan).filter_map(|id| store.damage(id, ids(plan)));
-    damaged.for_each(|which| eprintln!("warning: {which}: that run is done again"));
+    damaged.for_each(|which| eprintln!("warning: {which}: this run is repeated"));
     let progress = Progress::new(plan.cells() as u64);
     let runner = Runner { plan, store, failures: None, progress, interrupt };
     let result = runner.comparisons((0..comparisons(plan)).collect());
@@ -74,7 +74,7 @@ pub fn run_shard(
         its_own.iter().for_each(|&id| failures.forget(id));
     }
     for which in its_own.iter().filter_map(|&id| store.damage(id, ids(plan))) {
-        eprintln!("warning: {which}: that run is done again");
+        eprintln!("warning: {which}: this run is repeated");
     }
     let progress = Progress::new(its_own.len() as u64);
     let runner = Runner { plan, store, failures: Some(failures), progress, interrupt };
@@ -275,7 +275,7 @@ fn out_of_time(policy: &str) -> Box<Problem> {
 }
 
 const ABSURD: &str =
-    "some time in the experiment is absurd: look at hardware, engine.step_overhead_s, noise_cv and the arrivals";
+    "some time in the experiment is absurd: check hardware, engine.step_overhead_s, noise_cv and the arrivals";
 
 /// Why a summary is not a usable result; `None` if it is. Numbers may be absent (no draft was made, no bound was set).
 /// A number that is not finite, a mean latency of 0 or a bound of 0 means that the experiment's times are absurd.

@@ -110,7 +110,7 @@ impl Store {
                 let whose = |other: &CellId| self.seal(*other, body).as_bytes().as_slice() == seal;
                 match others.into_iter().take(MOST_OTHERS).find(whose) {
                     Some(other) => format!("is damaged: it is the file of another cell, {}", name(other)),
-                    None => "is damaged: its checksum is not that of what it holds".to_owned(),
+                    None => "is damaged: its checksum does not match its contents".to_owned(),
                 }
             }
         };

@@ -76,7 +76,7 @@ impl Inert {
         let left: Vec<&str> = self.not_tried.iter().filter(|n| n.for_its_cost).map(|n| n.path.as_str()).collect();
         if !left.is_empty() {
             lines.push(format!(
-                "whether these settings do anything was not tried, for what it costs (--check-settings always tries): {}",
+                "it was not tried whether these settings have an effect, because that takes long (--check-settings always tries): {}",
                 left.join(", ")
             ));
         }

@@ -73,7 +73,7 @@ fn look_at(
         why,
     };
     if seeds_agree {
-        let why = Some("nothing here is drawn".to_owned());
+        let why = Some("nothing in this experiment is random".to_owned());
         inert.without_effect.push(swept("seeds".to_owned(), "with each of its values", why));
     }
     // A claim's estimate is computed from the acceptance alone, without a run.

@@ -49,7 +49,7 @@ impl<'a> Facts<'a> {
             return Some("no policy here drafts trees".into());
         }
         if below("belief") {
-            return Some("no policy here decides otherwise for it".into());
+            return Some("it changes no decision of a policy here".into());
         }
         if below("workload.seed") {
             return Some("nothing in this workload is random".into());

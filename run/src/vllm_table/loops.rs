@@ -128,7 +128,7 @@ fn one(
         Ending::Interrupted => return Err(Problem::new(Exit::Interrupted, "interrupted: no table is written")),
         Ending::OutOfTime | Ending::Failed | Ending::Certain => {
             let message = format!("a closed loop of {clients} clients ran past the simulated clock's 213 days");
-            return Err(Problem::bad_input(message).help("some time in the experiment is absurd: look at hardware"));
+            return Err(Problem::bad_input(message).help("some time in the experiment is absurd: check hardware"));
         }
     }
     let summary = setting.summary(&run, Default::default());

@@ -193,7 +193,7 @@ fn explain(message: &str) -> (String, Option<String>) {
         m if m.starts_with("unknown field") => "key",
         m if m.starts_with("unknown variant") => "name",
         m if m.contains("wanted exactly 1 element") => {
-            return ("exactly one choice is wanted here".into(), Some(ONE_CHOICE.into()));
+            return ("exactly one choice is allowed here".into(), Some(ONE_CHOICE.into()));
         }
         m if m.contains("unit variant, expected") => {
             return (message.to_owned(), Some("write `{ name = {} }`: it has settings, all with defaults".into()));

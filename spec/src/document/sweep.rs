@@ -213,7 +213,7 @@ impl Document {
                     None => self.all_different(items).map(|()| items.to_vec()),
                 }
             }
-            other => wrong(format!("`sweep` wants a list, not a {}", other.type_str())),
+            other => wrong(format!("`sweep` must be a list, not a {}", other.type_str())),
         }
     }
 
