@@ -134,7 +134,7 @@ fn the_page_of_a_server_with_unknown_costs_has_no_explorer() {
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let page = std::fs::read_to_string(place.path("out/report/index.html")).unwrap();
     assert!(!page.contains("href=\"explore.html"), "a link to an explorer of nothing");
-    assert!(page.contains("What a pass costs on this server is not known"));
+    assert!(page.contains("The cost of a pass on this server is not known"));
     assert!(!place.path("out/report/explore.html").exists());
     if let Some(opened) = open(&place.path("out/report/index.html"), "") {
         sound("an observed run", &opened.dom);

@@ -359,7 +359,7 @@ fn a_complete_shard_with_a_damaged_cell_is_said() {
     shard(&place, "1/1", &[]);
     std::fs::write(place.path("shared/out/cells/v0-s0-p1.cell"), b"").unwrap();
     let said = place.fails(&["run", "x.toml", "-o", "shared/out", "--shard", "1/1"], 2);
-    assert!(said.contains("some of its cells are damaged or gone") && said.contains("--resume"), "{said}");
+    assert!(said.contains("some of its cells are now damaged or missing") && said.contains("--resume"), "{said}");
 }
 
 /// What others put into a results folder stays, whatever is done with the folder, and is named.
