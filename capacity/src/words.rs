@@ -296,7 +296,7 @@ mod tests {
 
     /// A policy with a rate for each seed; 0 for no rate.
     fn carried(policy: &str, rates: [f64; 3]) -> Capacity {
-        let of = |(seed, rate): (usize, f64)| OfSeed {
+        let result_of = |(seed, rate): (usize, f64)| OfSeed {
             seed: seed as u64,
             verdict: if rate > 0.0 { Verdict::Rate } else { Verdict::NoRate },
             req_s: Some(rate).filter(|r| *r > 0.0),
@@ -309,7 +309,7 @@ mod tests {
             log: None,
             probes: Vec::new(),
         };
-        Capacity::of(policy.to_owned(), Vec::new(), rates.into_iter().enumerate().map(of).collect())
+        Capacity::of(policy.to_owned(), Vec::new(), rates.into_iter().enumerate().map(result_of).collect())
     }
 
     #[test]

@@ -120,8 +120,8 @@ pub fn assess(
     let measured: Vec<Measurement> =
         timed.iter().zip(folds(&shapes, seed, role)).map(|(t, fold)| measurement(t, fold)).collect();
     let passes = |without: u8| {
-        let of = move |m: &&Measurement| without == 0 || m.fold != without;
-        measured.iter().filter(of).map(|m| (m.shape.pass(ContextReads::Once), m.seconds)).collect::<Vec<_>>()
+        let seen = move |m: &&Measurement| without == 0 || m.fold != without;
+        measured.iter().filter(seen).map(|m| (m.shape.pass(ContextReads::Once), m.seconds)).collect::<Vec<_>>()
     };
     let linear = fit_linear(&served(&measured, 0, reads))?;
     let ols = fit_ols(&served(&measured, 0, reads))?;
@@ -198,13 +198,13 @@ fn measurement(t: &Timed, fold: u8) -> Measurement {
 }
 
 fn by_region(errors: &[(Region, f64)]) -> ByRegion {
-    let of = |region| mean(&errors.iter().filter(|e| e.0 == region).map(|e| e.1).collect::<Vec<_>>());
+    let mean_of = |region| mean(&errors.iter().filter(|e| e.0 == region).map(|e| e.1).collect::<Vec<_>>());
     ByRegion {
         overall: mean(&errors.iter().map(|e| e.1).collect::<Vec<_>>()).unwrap_or(0.0),
-        decode: of(Region::Decode),
-        verify: of(Region::Verify),
-        wide: of(Region::Wide),
-        prefill: of(Region::Prefill),
+        decode: mean_of(Region::Decode),
+        verify: mean_of(Region::Verify),
+        wide: mean_of(Region::Wide),
+        prefill: mean_of(Region::Prefill),
     }
 }
 

@@ -91,12 +91,12 @@ mod tests {
     /// Samples with uniform relative noise of up to ±`noise`.
     fn samples(c: Coefficients, noise: f64) -> Vec<Sample> {
         let luck = Luck::new(3, Stream::Profile, 0);
-        let of = |(i, (batched, context)): (usize, (f64, f64))| {
+        let sample = |(i, (batched, context)): (usize, (f64, f64))| {
             let seconds = c.pass_s(context, batched) * (1.0 + noise * (2.0 * luck.unit(i as u64) - 1.0));
             Sample { context, batched, seconds }
         };
         let grid = [1.0, 2.0, 4.0, 8.0, 16.0, 64.0].into_iter().flat_map(|b| [0.0, 1e3, 1e4, 4e4].map(|c| (b, c)));
-        grid.enumerate().map(of).collect()
+        grid.enumerate().map(sample).collect()
     }
 
     #[test]

@@ -72,10 +72,10 @@ const TIMED_SHARE: f64 = 0.45;
 /// The order of visits: `ROUNDS.1` rounds of all shapes, each shuffled by the seed. Before every tenth visit both
 /// models' anchors are visited: the first decode shape, or the first shape. Same shapes and seed, same order.
 pub fn schedule(target: &[Shape], draft: &[Shape], seed: u64) -> Vec<Stop> {
-    let of = |role, shapes: &[Shape]| {
+    let stops_of = |role, shapes: &[Shape]| {
         shapes.iter().map(move |&shape| Stop { role, shape, anchor: false }).collect::<Vec<_>>()
     };
-    let all: Vec<Stop> = [of(Role::Target, target), of(Role::Draft, draft)].concat();
+    let all: Vec<Stop> = [stops_of(Role::Target, target), stops_of(Role::Draft, draft)].concat();
     let anchor = |(role, shapes): (Role, &[Shape])| {
         let first = shapes.iter().find(|s| s.kind == Kind::Decode).or(shapes.first())?;
         Some(Stop { role, shape: *first, anchor: true })
@@ -210,8 +210,8 @@ pub fn collect(visits: &[Visit], role: Role) -> Vec<Timed> {
 
 /// Relative change of a model's anchor from the first to the last third of its visits; `None` with fewer than three.
 pub fn drift(visits: &[Visit], role: Role) -> Option<f64> {
-    let of = |v: &Visit| crate::assess::median(v.seconds.clone());
-    let times: Vec<f64> = visits.iter().filter(|v| v.stop.role == role && v.stop.anchor).map(of).collect();
+    let time_of = |v: &Visit| crate::assess::median(v.seconds.clone());
+    let times: Vec<f64> = visits.iter().filter(|v| v.stop.role == role && v.stop.anchor).map(time_of).collect();
     let third = times.len() / 3;
     (third > 0).then(|| {
         let (first, last) = (times[..third].to_vec(), times[times.len() - third..].to_vec());

@@ -60,12 +60,12 @@ impl Setup {
     pub fn differences(&self, now: &Setup) -> Vec<String> {
         // The device's current speed is not a setting.
         let alike = |setup: &Setup| DeviceInfo { speed: None, ..setup.device.clone() };
-        let of = |setup: &Setup| {
+        let as_toml = |setup: &Setup| {
             let setup = Setup { device: alike(setup), ..setup.clone() };
             toml::Value::try_from(setup).expect("plain data always serialises")
         };
         let mut out = Vec::new();
-        differences(&of(self), &of(now), "", &mut out);
+        differences(&as_toml(self), &as_toml(now), "", &mut out);
         out
     }
 

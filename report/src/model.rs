@@ -232,20 +232,20 @@ impl Cell {
 pub fn relate(cells: &mut [Cell]) {
     // All cells sweep the same settings, so the values identify a combination.
     let place = |sweep: &[Swept], seed| (sweep.iter().map(|s| s.value.clone()).collect::<Vec<_>>(), seed);
-    let of = |c: &Cell| place(&c.key().sweep, c.key().seed);
+    let place_of = |c: &Cell| place(&c.key().sweep, c.key().seed);
     let with = |role| {
         let mut all = HashMap::new();
         let these = cells.iter().filter(|c| c.entry.role == role);
-        for (at, mean_s) in these.filter_map(|c| Some((of(c), c.e2e_mean_s()?))) {
+        for (at, mean_s) in these.filter_map(|c| Some((place_of(c), c.e2e_mean_s()?))) {
             all.entry(at).or_insert(mean_s);
         }
         all
     };
     let (baselines, bounds) = (with(Role::Baseline), with(Role::Bound));
     let behind = cells.iter().filter(|c| c.entry.role == Role::Baseline && c.summary.overload.is_some());
-    let behind: HashSet<(Vec<String>, u64)> = behind.map(of).collect();
+    let behind: HashSet<(Vec<String>, u64)> = behind.map(place_of).collect();
     for cell in cells {
-        let at = of(cell);
+        let at = place_of(cell);
         let (own, baseline, bound) = (cell.e2e_mean_s(), baselines.get(&at), bounds.get(&at));
         cell.speedup = baseline.zip(own).map(|(ar, own)| ar / own);
         cell.regret = bound.zip(own).map(|(bound, own)| own / bound - 1.0);

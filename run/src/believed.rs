@@ -107,8 +107,12 @@ impl PassTimes for Profile<'_> {
 /// The coefficients times `scale`, each times a random factor of its own with coefficient of variation `cv`.
 fn wrong(c: Coefficients, scale: f64, cv: f64, seed: u64, model: u64) -> Coefficients {
     let luck = Luck::new(seed, Stream::Belief, 1 + model);
-    let of = |value: f64, which: u64| value * scale * error(cv, luck.bits(which));
-    Coefficients { alpha_s: of(c.alpha_s, 0), gamma_s: of(c.gamma_s, 1), delta_s: of(c.delta_s, 2) }
+    let distorted = |value: f64, which: u64| value * scale * error(cv, luck.bits(which));
+    Coefficients {
+        alpha_s: distorted(c.alpha_s, 0),
+        gamma_s: distorted(c.gamma_s, 1),
+        delta_s: distorted(c.delta_s, 2),
+    }
 }
 
 /// A log-normal factor with mean 1 and this coefficient of variation.

@@ -191,7 +191,7 @@ fn variant(plan: &Plan, at: usize, of: &Variant, cells: &[Cell], kv: &[u32]) -> 
 fn policy(plan: &Plan, at: usize, oracle: Option<usize>, cells: &[Cell]) -> PolicyResult {
     let n = plan.policies.len();
     let own: Vec<&Cell> = cells.iter().skip(at).step_by(n).collect();
-    let of = |f: &dyn Fn(&Summary) -> Option<f64>| over_seeds(own.iter().map(|c| f(&c.summary)));
+    let mean_of = |f: &dyn Fn(&Summary) -> Option<f64>| over_seeds(own.iter().map(|c| f(&c.summary)));
     let quantile = |metric: fn(&Summary) -> Option<Quantiles>, part: fn(Quantiles) -> f64| {
         over_seeds(own.iter().map(|c| metric(&c.summary).map(part)))
     };
@@ -219,14 +219,14 @@ fn policy(plan: &Plan, at: usize, oracle: Option<usize>, cells: &[Cell]) -> Poli
         tpot_p50_s: quantile(|s| s.tpot, |q| q.p50),
         tpot_p90_s: quantile(|s| s.tpot, |q| q.p90),
         tpot_p99_s: quantile(|s| s.tpot, |q| q.p99),
-        slo_attainment: of(&|s| s.slo_attainment),
-        slo_goodput_req_s: of(&|s| s.slo_goodput_req_s),
-        token_goodput_tok_s: of(&|s| Some(s.token_goodput_tok_s)),
-        acceptance_rate: of(&|s| s.acceptance_rate),
-        mean_acceptance_length: of(&|s| s.mean_acceptance_length),
-        draft_len: of(&|s| Some(s.drafted_per_step)),
-        verify_len: of(&|s| Some(s.verified_per_step)),
-        batch_size: of(&|s| Some(s.mean_batch_size)),
+        slo_attainment: mean_of(&|s| s.slo_attainment),
+        slo_goodput_req_s: mean_of(&|s| s.slo_goodput_req_s),
+        token_goodput_tok_s: mean_of(&|s| Some(s.token_goodput_tok_s)),
+        acceptance_rate: mean_of(&|s| s.acceptance_rate),
+        mean_acceptance_length: mean_of(&|s| s.mean_acceptance_length),
+        draft_len: mean_of(&|s| Some(s.drafted_per_step)),
+        verify_len: mean_of(&|s| Some(s.verified_per_step)),
+        batch_size: mean_of(&|s| Some(s.mean_batch_size)),
         preempted: own.iter().map(|c| c.summary.preemptions).sum(),
         rejected: own.iter().map(|c| c.summary.rejected).sum(),
     }

@@ -390,19 +390,19 @@ mod tests {
             num_gpu_blocks = 400
             [acceptance.source]
             mixture = {}"#;
-        let of = |text: &str| Plan::of(Document::parse("x.toml", text).unwrap(), FilePath::new("")).unwrap();
+        let plan_of = |text: &str| Plan::of(Document::parse("x.toml", text).unwrap(), FilePath::new("")).unwrap();
         let values = |plan: &Plan| -> Vec<Vec<String>> {
             plan.variants.iter().map(|v| v.choices.iter().map(|c| c.value.clone()).collect()).collect()
         };
-        let plan = of(text);
+        let plan = plan_of(text);
         assert_eq!(values(&plan), [["2.0", "8"], ["2.0", "2"], ["6.0", "8"], ["6.0", "2"]]);
         for again in [plan.asked_for(FilePath::new("")).unwrap(), to_toml(&plan.resolved).unwrap()] {
             assert!(again.find("[engine]") < again.find("[workload]"), "{again}");
-            let again = of(&again);
+            let again = plan_of(&again);
             assert_eq!((values(&again), again.digest()), (values(&plan), plan.digest()));
         }
         // The other order is another plan; otherwise its cells would be mixed up.
-        let other = of(&format!("sweep_order = [\"engine.max_num_seqs\"]\n{text}"));
+        let other = plan_of(&format!("sweep_order = [\"engine.max_num_seqs\"]\n{text}"));
         assert_eq!(values(&other)[1], ["8", "6.0"]);
         assert_ne!(other.digest(), plan.digest());
     }

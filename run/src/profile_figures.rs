@@ -6,7 +6,7 @@ use foretoken_report::{Figure, Profiled, ProfiledFit, ProfiledPass, profile_figu
 /// Figures of predicted against measured times, and of residuals, for the linear fit and the table of both models.
 pub fn figures(profile: &Profile) -> Vec<Figure> {
     let fits = [(Truth::Linear, "linear fit"), (Truth::Table, "table")];
-    let of = |role: Role| fits.map(|(truth, name)| fit(profile, role, truth, name));
+    let fits_of = |role: Role| fits.map(|(truth, name)| fit(profile, role, truth, name));
     let shapes = profile.target.measured.len() + profile.draft.measured.len();
     profile_figures(&Profiled {
         title: format!("{} with {} on {}", profile.target.model.name, profile.draft.model.name, profile.device.name),
@@ -15,7 +15,7 @@ pub fn figures(profile: &Profile) -> Vec<Figure> {
             profile.measured_at, profile.measuring.passes
         ),
         regions: Region::ALL.iter().map(|region| region.name()).collect(),
-        fits: Role::BOTH.into_iter().flat_map(of).collect(),
+        fits: Role::BOTH.into_iter().flat_map(fits_of).collect(),
     })
 }
 

@@ -123,9 +123,9 @@ fn requests(v: &VariantResult) -> String {
 /// KV blocks without a drafter, with a drafter (if that differs), and in the draft's own pool (if it has one). `None`
 /// if variants differ.
 fn kv(variants: &[VariantResult]) -> Option<(u32, Option<u32>, Option<u32>)> {
-    let of = |v: &VariantResult| (v.kv_blocks_plain, v.kv_blocks_drafting, v.kv_blocks_draft_pool);
-    let first = of(variants.first()?);
-    variants.iter().all(|v| of(v) == first).then_some(first)
+    let blocks = |v: &VariantResult| (v.kv_blocks_plain, v.kv_blocks_drafting, v.kv_blocks_draft_pool);
+    let first = blocks(variants.first()?);
+    variants.iter().all(|v| blocks(v) == first).then_some(first)
 }
 
 fn table(v: &VariantResult, show_implied: bool) -> String {

@@ -152,8 +152,9 @@ mod tests {
     #[test]
     fn seeds_are_averaged_and_whiskers_are_over_them() {
         let report = report(3, &[], &[], 2, 60);
-        let of = |seed: u64| report.cells.iter().find(|c| c.key().policy == "fixed-3" && c.key().seed == seed).unwrap();
-        let points = line(&[of(1), of(2)], by_depth);
+        let cell_of =
+            |seed: u64| report.cells.iter().find(|c| c.key().policy == "fixed-3" && c.key().seed == seed).unwrap();
+        let points = line(&[cell_of(1), cell_of(2)], by_depth);
         // The fixture accepts v / 2 of v verified drafts, a hundred times for each v. No third draft is reached.
         assert_eq!(points.len(), 2);
         assert_eq!((points[0].0, points[0].1.mean, points[0].1.n), (1.0, 200.0 / 3.0, 2));

@@ -91,12 +91,12 @@ fn verdict(differences: &[f64]) -> Verdict {
 /// The logarithms of a policy's speedups, one per seed; `None` if a seed has no finite speedup.
 fn logs(view: &View, combination: &[Swept], policy: &str) -> Option<Vec<f64>> {
     let cells = view.cells(policy, |s| s == combination);
-    let of = |seed: &u64| {
+    let log_of = |seed: &u64| {
         let speedup = cells.iter().find(|c| c.key().seed == *seed)?.speedup?;
         Some(speedup.ln()).filter(|log| log.is_finite())
     };
     let seeds: Vec<u64> = view.seeds.iter().copied().filter(|s| view.has_seed(combination, *s)).collect();
-    let all: Option<Vec<f64>> = seeds.iter().map(of).collect();
+    let all: Option<Vec<f64>> = seeds.iter().map(log_of).collect();
     all.filter(|all| !all.is_empty())
 }
 

@@ -139,12 +139,12 @@ fn read_overload(frame: &Frame) -> Result<Vec<Option<Overload>>, ReportError> {
         true => OVERLOAD.iter().map(|name| frame.reals(name)).collect::<Result<_, _>>()?,
         false => vec![vec![None; frame.height()]; OVERLOAD.len()],
     };
-    let of = |i: usize| {
+    let overload = |i: usize| {
         let at = |column: usize| columns[column][i];
         let waiting = [at(2)? as u64, at(3)? as u64, at(4)? as u64];
         Some(Overload { offered_req_s: at(0)?, completed_req_s: at(1)?, waiting })
     };
-    Ok((0..frame.height()).map(of).collect())
+    Ok((0..frame.height()).map(overload).collect())
 }
 
 /// The summaries, one per row, without positions.
@@ -152,8 +152,8 @@ fn read_summaries(frame: &Frame) -> Result<Vec<Summary>, ReportError> {
     let quantiles = |metric: &str| -> Result<Vec<Option<Quantiles>>, ReportError> {
         let part = |name: &str| frame.reals(&format!("{metric}_{name}_s"));
         let (mean, p50, p90, p99) = (part("mean")?, part("p50")?, part("p90")?, part("p99")?);
-        let of = |i: usize| Some(Quantiles { mean: mean[i]?, p50: p50[i]?, p90: p90[i]?, p99: p99[i]? });
-        Ok((0..mean.len()).map(of).collect())
+        let quantiles_of = |i: usize| Some(Quantiles { mean: mean[i]?, p50: p50[i]?, p90: p90[i]?, p99: p99[i]? });
+        Ok((0..mean.len()).map(quantiles_of).collect())
     };
     let real = |name: &str| -> Result<Vec<f64>, ReportError> {
         Ok(frame.reals(name)?.into_iter().map(|x| x.unwrap_or(f64::NAN)).collect())

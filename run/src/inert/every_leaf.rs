@@ -283,11 +283,11 @@ fn every_leaf_of_the_schema_changes_the_results_or_is_named() {
             (path.to_string(), fate(sets, &before, path, value, names))
         })
         .collect();
-    let of = |wanted: &dyn Fn(&Fate) -> bool| -> Vec<String> {
+    let paths_with = |wanted: &dyn Fn(&Fate) -> bool| -> Vec<String> {
         fates.iter().filter(|(_, fate)| wanted(fate)).map(|(path, fate)| format!("{path}: {fate:?}")).collect()
     };
-    let (changes, named) = (of(&|f| *f == Fate::Changes), of(&|f| *f == Fate::Named));
-    let (undecided, wrong) = (of(&|f| *f == Fate::NoOtherValue), of(&|f| matches!(f, Fate::Wrong(_))));
+    let (changes, named) = (paths_with(&|f| *f == Fate::Changes), paths_with(&|f| *f == Fate::Named));
+    let (undecided, wrong) = (paths_with(&|f| *f == Fate::NoOtherValue), paths_with(&|f| matches!(f, Fate::Wrong(_))));
     eprintln!("{} leaves change results, {} are named: {named:#?}", changes.len(), named.len());
     eprintln!("no other value is known for {undecided:#?}");
     assert!(wrong.is_empty() && open.is_empty(), "{wrong:#?}; no world has {open:#?}");

@@ -100,12 +100,12 @@ fn look_at(
         let whose = ["engine", "workload", "acceptance"].iter().any(|top| path.is_below(&Path::of(top)));
         check == Check::Auto && first.filled.calibrated && whose && !document.is_overridden(path)
     };
-    let told = |path: &Path| {
+    let reported = |path: &Path| {
         let text = path.to_string();
         !(described(path) || of_claims(&text) || swept_bounds && text.starts_with("slo.reference"))
     };
     let Trials { trials, impossible } =
-        Trials::of(plan, setting.workload.len() as u64, |path| wanted(path) && told(path));
+        Trials::of(plan, setting.workload.len() as u64, |path| wanted(path) && reported(path));
     let (found, left) = Judge { plan, numbers, budget, interrupt }.judge(trials, &setting)?;
     inert.without_effect.extend(found.into_iter().map(|(trial, evidence)| {
         let path = trial.path.to_string();

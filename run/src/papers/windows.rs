@@ -56,12 +56,12 @@ mod tests {
                 series.step(&step);
             }
         }
-        let of = |low, high| {
+        let lengths_within = |low, high| {
             let w = Windows { policy: String::new(), seconds: 2.0, batch: [low, high], at: At::new() };
             of_series(&w, &series)
         };
-        assert_eq!(of(10.0, 20.0), [2.0, 4.0]);
-        assert_eq!(of(0.0, 10.0), [6.0, 6.0]);
-        assert!(of(20.0, 30.0).is_empty());
+        assert_eq!(lengths_within(10.0, 20.0), [2.0, 4.0]);
+        assert_eq!(lengths_within(0.0, 10.0), [6.0, 6.0]);
+        assert!(lengths_within(20.0, 30.0).is_empty());
     }
 }

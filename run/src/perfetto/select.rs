@@ -82,18 +82,18 @@ mod tests {
 
     #[test]
     fn the_first_that_fits_is_chosen() {
-        let of = |policy, seed, sweep: &[&str]| {
+        let chosen = |policy, seed, sweep: &[&str]| {
             let sweep: Vec<String> = sweep.iter().map(|s| (*s).to_owned()).collect();
             choose(&keys(), &Wanted { policy, seed, sweep: &sweep })
         };
-        assert_eq!(of(None, None, &[]).unwrap(), (0, 4));
-        assert_eq!(of(Some("adaspec"), None, &[]).unwrap(), (1, 3));
-        assert_eq!(of(Some("adaspec"), Some(2), &["engine.max_num_seqs = 64.0"]).unwrap(), (3, 1));
+        assert_eq!(chosen(None, None, &[]).unwrap(), (0, 4));
+        assert_eq!(chosen(Some("adaspec"), None, &[]).unwrap(), (1, 3));
+        assert_eq!(chosen(Some("adaspec"), Some(2), &["engine.max_num_seqs = 64.0"]).unwrap(), (3, 1));
         let help = |r: Result<(usize, usize)>| r.unwrap_err().help_text().to_owned();
-        assert!(help(of(Some("adaspek"), None, &[])).contains("did you mean `adaspec`?"));
-        assert!(help(of(None, Some(9), &[])).contains("1, 2"));
-        assert!(help(of(None, None, &["engine.max_num_seq=8"])).contains("`engine.max_num_seqs`"));
-        assert!(help(of(None, None, &["engine.max_num_seqs=9"])).contains("8, 64"));
-        assert!(help(of(None, None, &["engine.max_num_seqs"])).contains("path=value"));
+        assert!(help(chosen(Some("adaspek"), None, &[])).contains("did you mean `adaspec`?"));
+        assert!(help(chosen(None, Some(9), &[])).contains("1, 2"));
+        assert!(help(chosen(None, None, &["engine.max_num_seq=8"])).contains("`engine.max_num_seqs`"));
+        assert!(help(chosen(None, None, &["engine.max_num_seqs=9"])).contains("8, 64"));
+        assert!(help(chosen(None, None, &["engine.max_num_seqs"])).contains("path=value"));
     }
 }
