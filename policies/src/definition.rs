@@ -63,6 +63,11 @@ pub trait Definition {
     /// What the policy does, in one line.
     fn summary(&self) -> &'static str;
 
+    /// What the preset `name` of the policy does, in one line, where two presets have the same parameters.
+    fn summary_of(&self, _name: &str) -> &'static str {
+        self.summary()
+    }
+
     /// Paper and section, or engine and file.
     fn source(&self) -> &'static str;
 

@@ -6,7 +6,6 @@ pub use crate::definition::{BadParameter, Definition, PolicyContext, Told};
 
 use crate::look::{self, Colour, Dash, Look, Marker};
 use crate::registered;
-use crate::sglang::ema_tier::OffList;
 use crate::stale::Stale;
 use foretoken_sim::Speculation;
 use schemars::{Schema, json_schema};
@@ -229,13 +228,7 @@ impl PolicySpec {
 
     /// What the policy does, in one line.
     pub fn summary(&self) -> &'static str {
-        match self {
-            // `sglang-gen1` and `ema-tier` have the same settings.
-            PolicySpec::SglangGen1(p) if p.off_list == OffList::Snap => {
-                "SGLang's first generation of adaptive draft lengths: ema-tier by another name"
-            }
-            other => other.definition().summary(),
-        }
+        self.definition().summary_of(self.name())
     }
 
     /// Paper and section, or engine and file, that the policy is taken from.

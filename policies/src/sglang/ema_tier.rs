@@ -85,6 +85,15 @@ impl Definition for EmaTier {
         }
     }
 
+    fn summary_of(&self, name: &str) -> &'static str {
+        match (name, self.off_list) {
+            ("sglang-gen1", OffList::Snap) => {
+                "SGLang's first generation of adaptive draft lengths: ema-tier by another name"
+            }
+            _ => self.summary(),
+        }
+    }
+
     fn source(&self) -> &'static str {
         match self.off_list {
             OffList::Snap => "SGLang PR #21599, srt/speculative/adaptive_spec_params.py (generation 1)",
