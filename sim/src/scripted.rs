@@ -41,7 +41,7 @@ impl Scripted {
         let mut spec = SpecDecode::default();
         let step = StepPlan { batch: *batch, padded: false, chunks: &[], block_tables: TablesOf::default() };
         let mut drafter = ByPolicy(std::mem::replace(policy, Box::new(Nobody)));
-        let Ok(()) = draft_at_start(&mut drafter, self, &step, max_draft_len, &mut spec);
+        let Ok(()) = draft_at_start(&mut drafter, self, &step, max_draft_len, false, &mut spec);
         *policy = drafter.0;
         accepted.clear();
         accepted.resize(batch.len(), 0);

@@ -1,7 +1,7 @@
 //! A run on any executor: the engine with a workload and a drafter.
 
 use crate::config::EngineConfig;
-use crate::engine::{ByPolicy, Drafter, Ending, Engine, Finished, NoDraft, RejectReason};
+use crate::engine::{ByPolicy, Drafter, Ending, Engine, Finished, NoDraft, RejectReason, Rules};
 use crate::executor::Executor;
 use crate::metrics::{RequestRecords, Series, StepRecord, Totals};
 use crate::patience::Patience;
@@ -65,20 +65,29 @@ impl Serving<'_> {
     /// [`Speculation::check`](crate::Speculation::check) refuses.
     pub fn run<E: Executor>(&self, executor: E, policy: Option<Box<dyn SpecPolicy>>) -> Served<E> {
         match policy {
-            None => self.with(executor, NoDraft, None),
-            Some(policy) => self.with(executor, ByPolicy(policy), None),
+            None => self.derive(executor, NoDraft),
+            Some(policy) => self.derive(executor, ByPolicy(policy)),
         }
     }
 
-    /// [`run`](Serving::run) with any drafter. With a `patience` it ends once the verdict is certain.
+    /// Derives the rules from settings, drafter and executor, and runs.
+    fn derive<E: Executor, D: Drafter<E>>(&self, executor: E, drafter: D) -> Served<E> {
+        let speculation = drafter.speculative_config(self.config.max_draft_len, executor.drafts_in_parallel());
+        let rules = Rules::of(self.config, &speculation).expect("the configuration was checked before");
+        self.with(rules, executor, drafter, None)
+    }
+
+    /// [`run`](Serving::run) with any drafter and the rules that follow from it. With a `patience` it ends once the
+    /// verdict is certain.
     pub(crate) fn with<E: Executor, D: Drafter<E>>(
         &self,
+        rules: Rules,
         executor: E,
         drafter: D,
         patience: Option<Patience>,
     ) -> Served<E> {
         let Serving { workload, arrivals, config, slo_tpot_s, keep_steps, interrupt } = *self;
-        let mut engine = Engine::new(config, workload, arrivals, slo_tpot_s, executor, drafter, keep_steps);
+        let mut engine = Engine::new(config, workload, arrivals, slo_tpot_s, rules, executor, drafter, keep_steps, ());
         engine.be_patient(patience);
         let (ending, error) = match engine.run(interrupt) {
             Ok(ending) => (ending, None),

@@ -107,6 +107,10 @@ pub fn plain_pass(batch: &BatchView) -> PassShape {
 
 /// The shape of the target pass: `verify_len + 1` positions of each decode request, and the prefill chunks.
 pub fn verify_pass(batch: &BatchView, verify_len: &[u32], reads: ContextReads) -> PassShape {
+    if let Some(v) = common(verify_len) {
+        let (n, v) = (verify_len.len() as u64, u64::from(v));
+        return target_pass(batch, n * v, (v + 1) * batch.context_sum + n * (v * (v + 1) / 2), reads);
+    }
     let mut drafts = 0u64;
     // Sum over requests of sum_{j=0..v} (c + j) = (v+1)·c + v(v+1)/2.
     let mut positions = 0u64;
@@ -116,6 +120,14 @@ pub fn verify_pass(batch: &BatchView, verify_len: &[u32], reads: ContextReads) -
         positions += (v + 1) * c + v * (v + 1) / 2;
     }
     target_pass(batch, drafts, positions, reads)
+}
+
+/// The length that all of `lens` have; `None` if they differ, or if there are none.
+#[inline]
+pub(crate) fn common(lens: &[u32]) -> Option<u32> {
+    let &first = lens.first()?;
+    let differs = lens.iter().fold(0, |differs, len| differs | (len ^ first));
+    (differs == 0).then_some(first)
 }
 
 /// The target pass with `drafts` tokens beside each request's newest one; all decode tokens together attend to
@@ -142,6 +154,9 @@ fn add_draft_prefill(batch: &BatchView, shape: &mut PassShape) {
 /// Adds catch-up tokens. They count as batched tokens only (docs/model.md 12): their context is the request's own,
 /// which is already read once.
 fn add_catch_up(batch: &BatchView, runs: impl Fn(usize) -> bool, shape: &mut PassShape) {
+    if common(batch.draft_gap) == Some(0) {
+        return;
+    }
     for (i, (&gap, &c)) in batch.draft_gap.iter().zip(batch.context).enumerate() {
         if gap > 0 && runs(i) {
             let (g, c) = (u64::from(gap), u64::from(c));
@@ -202,6 +217,11 @@ mod tests {
         }
         for reads in [ContextReads::Once, ContextReads::PerPosition] {
             assert_eq!(plain_pass(&b), verify_pass(&b, &[0, 0, 0], reads));
+            // Three requests that verify two tokens each.
+            let together = verify_pass(&b, &[2, 2, 2], reads);
+            let own = |i: usize| 3 * u64::from(b.context[i]) + 3;
+            assert_eq!(together.batched, 3 * 3 + 100);
+            assert_eq!(together.pairs, own(0) + own(1) + own(2) + 9 + 100 * 50 + 5050);
         }
     }
 

@@ -130,9 +130,10 @@ impl<'a> Simulation<'a> {
             keep_steps: self.keep_steps,
             interrupt: self.interrupt,
         };
-        let served = serving.with(clock, drafter, patience);
+        let drafts = rules.drafter;
+        let served = serving.with(rules, clock, drafter, patience);
         let mut run = served.run;
-        if D::ACTIVE && self.config.draft_prefill && self.acceptance.may_lack_proposals() {
+        if drafts && self.config.draft_prefill && self.acceptance.may_lack_proposals() {
             run.warnings.push(
                 "prompt lookups run no draft model over prompts, but draft_prefill is on: its passes and gaps are charged"
                     .to_owned(),

@@ -109,10 +109,13 @@ impl TruthRow {
         if self.depths > 1 {
             return self.run_by_depth(n, len);
         }
-        let word = n as usize / 64;
-        let Some(&[low, high]) = self.words.get(word..word + 2) else { return 0 };
-        let pair = u128::from(low) | u128::from(high) << 64;
-        ((pair >> (n % 64)) as u64).trailing_ones().min(len)
+        let (word, shift) = (n as usize / 64, n % 64);
+        if word + 1 >= self.words.len() {
+            return 0;
+        }
+        // Two shifts, because a shift by 64 is none.
+        let next = self.words[word] >> shift | self.words[word + 1] << 1 << (63 - shift);
+        next.trailing_ones().min(len)
     }
 
     /// A separate function keeps the usual case of [`run`](TruthRow::run) small enough to be inlined.

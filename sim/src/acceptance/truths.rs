@@ -100,7 +100,7 @@ impl<'a> Truths<'a> {
         for (((&id, &emitted), &v), a) in asked.zip(accepted.iter_mut()) {
             let row = self.row_of[id as usize] as usize;
             let truth = &self.rows[row];
-            *a = if v == 0 { 0 } else { truth.run(emitted, v) };
+            *a = truth.run(emitted, v);
             if !truth.is_all_known() {
                 self.look_at_all(row, emitted, v.min(*a + 1));
             }

@@ -1,10 +1,12 @@
 //! Collects the results of a run: records, totals, the series and, if wanted, every step.
 
 use super::request::{RejectReason, RunningRequest};
+use super::scheduler::Scheduler;
 use super::scheduler_output::Admission;
 use super::spec_decode::SpecDecode;
-use crate::metrics::{Outcome, RequestRecords, Series, StepRecord, Totals};
+use crate::metrics::{Emissions, Outcome, RequestRecords, Series, StepRecord, Totals};
 use crate::patience::Patience;
+use crate::shape::common;
 use crate::time::Time;
 use crate::workload::RequestId;
 
@@ -22,8 +24,31 @@ pub struct Collector {
     /// Requests that could never run to their end, with the reason, in order.
     pub rejected: Vec<(RequestId, RejectReason)>,
     keep_steps: bool,
+    emissions: Emissions,
+    /// Counts of speculation of each request.
+    rounds: Vec<Rounds>,
     /// Decides when the run may end early; `None` if it runs to its end.
     patience: Option<Patience>,
+}
+
+/// Counts of speculation of a request.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rounds {
+    /// Number of steps with at least one verified draft.
+    rounds: u32,
+    drafted: u32,
+    verified: u32,
+    accepted: u32,
+}
+
+impl Rounds {
+    #[inline(always)]
+    fn add(&mut self, drafted: u32, verified: u32, accepted: u32) {
+        self.rounds += u32::from(verified > 0);
+        self.drafted += drafted;
+        self.verified += verified;
+        self.accepted += accepted;
+    }
 }
 
 impl Collector {
@@ -36,6 +61,8 @@ impl Collector {
             steps: Vec::new(),
             rejected: Vec::new(),
             keep_steps,
+            emissions: Emissions::new(requests),
+            rounds: vec![Rounds::default(); requests],
             patience: None,
         }
     }
@@ -61,9 +88,35 @@ impl Collector {
         self.keep_steps
     }
 
-    /// Records a step that has ended.
+    /// Begins the record of the step that the scheduler has decided, with what is known before it runs.
     #[inline]
-    pub fn step(&mut self, record: &StepRecord, spec: &SpecDecode) {
+    pub(super) fn begin(scheduler: &Scheduler) -> StepRecord {
+        let output = scheduler.output();
+        StepRecord {
+            step: output.step,
+            batch_size: output.batch.len() as u32,
+            chunks: output.prefill.chunks,
+            chunk_tokens: output.prefill.tokens,
+            context: output.batch.context_sum(),
+            waiting: scheduler.num_waiting() as u32,
+            used_blocks: scheduler.kv_cache_manager().used(),
+            preempted: output.preempted.len() as u32,
+            ..StepRecord::default()
+        }
+    }
+
+    /// Records the step whose output the scheduler has just applied. `record` has its times. It is completed here.
+    #[inline]
+    pub(super) fn step(&mut self, record: &mut StepRecord, scheduler: &Scheduler, spec: &SpecDecode) {
+        let (output, result) = (scheduler.output(), scheduler.result());
+        self.count_rounds(record, output.batch.ids(), &result.dropped, spec);
+        record.emitted = result.emitted;
+        self.emissions.step(output.batch.ids(), &result.dropped, record.end, &mut self.totals.gaps);
+        for chunk in output.chunks.iter().filter(|chunk| chunk.last && !result.dropped.contains(&chunk.request)) {
+            if self.emissions.after_prompt(chunk.request, &mut self.totals.gaps) {
+                self.records.first_token[chunk.request as usize] = record.end;
+            }
+        }
         self.totals.step(record);
         self.series.step(record);
         if spec.drafts.wants.confidence && !spec.drafts.in_trees() {
@@ -72,6 +125,73 @@ impl Collector {
         if self.keep_steps {
             self.steps.push(*record);
         }
+    }
+
+    /// Counts the drafts of a step by request, and sums them into `record`.
+    #[inline]
+    fn count_rounds(&mut self, record: &mut StepRecord, ids: &[RequestId], dropped: &[RequestId], spec: &SpecDecode) {
+        if spec.drafts.verify_len.is_empty() {
+            // There is no drafter, or no decode request.
+            let dropped = if dropped.is_empty() { 0 } else { ids.iter().filter(|id| dropped.contains(id)).count() };
+            self.totals.verified_accepted[0][0] += (ids.len() - dropped) as u64;
+        } else if dropped.is_empty() && !spec.drafts.in_trees() {
+            self.count_chains(record, ids, spec);
+        } else {
+            self.count_others(record, ids, dropped, spec);
+        }
+    }
+
+    /// The common case, kept fast: chains, and no request had ended before.
+    #[inline]
+    fn count_chains(&mut self, record: &mut StepRecord, ids: &[RequestId], spec: &SpecDecode) {
+        let n = ids.len();
+        let (drafted, verified) = (&spec.drafts.draft_len[..n], &spec.drafts.verify_len[..n]);
+        let accepted = &spec.accepted[..n];
+        let table = &mut *self.totals.verified_accepted;
+        if let (Some(drafted), Some(verified)) = (common(drafted), common(verified)) {
+            let row = &mut table[verified as usize];
+            for (&id, &accepted) in ids.iter().zip(accepted) {
+                row[accepted as usize] += 1;
+                self.rounds[id as usize].add(drafted, verified, accepted);
+            }
+        } else {
+            for (((&id, &drafted), &verified), &accepted) in ids.iter().zip(drafted).zip(verified).zip(accepted) {
+                table[verified as usize][accepted as usize] += 1;
+                self.rounds[id as usize].add(drafted, verified, accepted);
+            }
+        }
+        record.drafted = drafted.iter().sum();
+        record.verified = verified.iter().sum();
+        record.accepted = accepted.iter().sum();
+    }
+
+    fn count_others(&mut self, record: &mut StepRecord, ids: &[RequestId], dropped: &[RequestId], spec: &SpecDecode) {
+        let mut sums = Rounds::default();
+        for (i, &id) in ids.iter().enumerate().filter(|(_, id)| !dropped.contains(id)) {
+            let ((drafted, verified), accepted) = (spec.drafts.tokens(i), spec.accepted[i]);
+            let depth = spec.drafts.verify_len[i];
+            self.totals.verified_accepted[depth as usize][accepted as usize] += 1;
+            self.rounds[id as usize].add(drafted, verified, accepted);
+            sums.add(drafted, verified, accepted);
+        }
+        (record.drafted, record.verified, record.accepted) = (sums.drafted, sums.verified, sums.accepted);
+    }
+
+    /// Records the first step of a stretch, which gave each request of the scheduler's batch a token at `end`.
+    #[inline]
+    pub(super) fn first_of_stretch(&mut self, scheduler: &Scheduler, end: Time) {
+        self.emissions.step(scheduler.output().batch.ids(), &[], end, &mut self.totals.gaps);
+    }
+
+    /// Records a further step of a stretch, which ended at `end`.
+    #[inline]
+    pub(super) fn next_of_stretch(&mut self, end: Time) {
+        self.emissions.again(end, &mut self.totals.gaps);
+    }
+
+    /// Records how many blocks requests hold at the end of a stretch, before ended requests give their blocks back.
+    pub(super) fn note_blocks(&mut self, scheduler: &Scheduler) {
+        self.totals.peak_blocks = self.totals.peak_blocks.max(scheduler.kv_cache_manager().used());
     }
 
     /// Records that a request was admitted. Returns whether this was the first time.
@@ -85,14 +205,19 @@ impl Collector {
         first
     }
 
-    /// Records that a request left the running list: adds its counts since it was admitted.
+    /// Records how much a request has emitted that leaves the running list.
     pub(super) fn left(&mut self, r: &RunningRequest) {
-        let (records, i) = (&mut self.records, r.id as usize);
-        records.emitted[i] = r.num_output_tokens;
-        records.rounds[i] += r.done.rounds;
-        records.drafted[i] += r.done.drafted;
-        records.verified[i] += r.done.verified;
-        records.accepted[i] += r.done.accepted;
+        self.records.emitted[r.id as usize] = r.num_output_tokens;
+    }
+
+    /// Ends the run: writes the counts of speculation into the records.
+    pub(super) fn close(&mut self) {
+        for (i, counts) in self.rounds.iter().enumerate() {
+            self.records.rounds[i] = counts.rounds;
+            self.records.drafted[i] = counts.drafted;
+            self.records.verified[i] = counts.verified;
+            self.records.accepted[i] = counts.accepted;
+        }
     }
 
     /// Records that a request lost its KV.

@@ -2,34 +2,33 @@
 //! It is the same for drafts at the start and at the end of a step.
 
 use super::draft_passes::{DraftPasses, Ran};
-use super::drafter::Drafter;
+use super::hooks::Hooks;
 use super::spec_decode::SpecDecode;
 use crate::drafts::Drafts;
 use crate::executor::{DraftPass, Executor, Moment, PassCost, StepPlan};
 use crate::latency::PassShape;
 use crate::policy::{BatchView, Continue, DraftPlan, DraftShape};
+use crate::shape;
 
 /// Drafts at the start of the step that verifies, at most `max_draft_len` tokens a request: proposes, runs the draft
-/// passes, and selects. Afterwards the lengths in `spec.drafts` are final.
-pub(crate) fn draft_at_start<E: Executor, D: Drafter<E>>(
+/// passes, and selects. `in_parallel` says whether one pass gives all drafts. Afterwards the lengths in `spec.drafts`
+/// are final.
+pub(crate) fn draft_at_start<E: Executor, D: Hooks<E> + ?Sized>(
     drafter: &mut D,
     executor: &mut E,
     step: &StepPlan,
     max_draft_len: u32,
+    in_parallel: bool,
     spec: &mut SpecDecode,
 ) -> Result<(), E::Error> {
-    if !D::ACTIVE {
-        return Ok(());
-    }
     let batch = &step.batch;
     spec.reset(batch.len(), max_draft_len);
     let SpecDecode { plan, drafts, .. } = spec;
     drafter.propose(executor, batch, batch, plan, drafts);
     let (common_len, depth) = clamp(batch.limit, plan, drafts);
-    let in_parallel = executor.drafts_in_parallel();
     let mut run = Run { step, batch, plan, common_len, in_parallel, drafts };
     run.passes(drafter, executor, depth, |_| PassCost::ByPass)?;
-    if depth == 0 && crate::shape::draft_idle_pass(batch).is_some() {
+    if depth == 0 && shape::draft_idle_pass(batch).is_some() {
         // The draft may still have to run over prompts or gaps (docs/model.md 12).
         run.idle(executor, PassCost::ByPass)?;
     }
@@ -43,7 +42,7 @@ pub(crate) fn draft_at_start<E: Executor, D: Drafter<E>>(
 
 /// Drafts at the end of a step that ran over `ran`. `batch` is what the drafter sees, `step` has the requests' state on
 /// the device, `plan` the wanted lengths, at most `k` tokens each. Returns the number of passes.
-pub(super) fn draft_at_end<E: Executor, D: Drafter<E>>(
+pub(super) fn draft_at_end<E: Executor, D: Hooks<E> + ?Sized>(
     drafter: &mut D,
     executor: &mut E,
     (step, batch): (&StepPlan, &BatchView),
@@ -77,7 +76,7 @@ pub(super) fn draft_at_end<E: Executor, D: Drafter<E>>(
 }
 
 /// Lets the drafter select what is verified, and charges the decision time. Returns whether something was decided.
-pub(super) fn select<E: Executor, D: Drafter<E>>(
+pub(super) fn select<E: Executor, D: Hooks<E> + ?Sized>(
     drafter: &mut D,
     executor: &mut E,
     batch: &BatchView,
@@ -89,7 +88,8 @@ pub(super) fn select<E: Executor, D: Drafter<E>>(
         executor.charge_decision(Moment::Select);
     }
     drafts.measure_trees(batch.limit);
-    let kept = drafts.verify_len.iter().zip(&drafts.draft_len).all(|(&v, &d)| v <= d);
+    // A fold over all of them is faster than a search.
+    let kept = drafts.verify_len.iter().zip(&drafts.draft_len).fold(true, |kept, (&v, &d)| kept & (v <= d));
     assert!(kept, "a policy selected more than was drafted: {:?} of {:?}", drafts.verify_len, drafts.draft_len);
     decided
 }
@@ -97,6 +97,14 @@ pub(super) fn select<E: Executor, D: Drafter<E>>(
 /// Lowers each planned length to the request's limit and to the longest possible draft, and starts the trees. (A tree's
 /// limit is in tokens.) Returns the lengths of the shortest chain (0 for trees) and of the longest draft.
 pub(super) fn clamp(limit: &[u32], plan: &mut DraftPlan, drafts: &mut Drafts) -> (u32, u32) {
+    // The common case, kept fast: chains of one length, which no limit lowers.
+    if plan.shape == DraftShape::Chain
+        && let Some(len) = shape::common(&plan.draft_len)
+        && len <= drafts.max_draft_len()
+        && !limit.iter().fold(false, |lower, &limit| lower | (limit < len))
+    {
+        return (len, len);
+    }
     let (mut shortest, mut longest) = (u32::MAX, 0);
     for (d, &limit) in plan.draft_len.iter_mut().zip(limit) {
         *d = (*d).min(limit).min(drafts.max_draft_len());
@@ -125,7 +133,7 @@ impl Run<'_> {
     /// Runs up to `depth` passes that draft, with a policy hook after each. Returns the number of passes, and whether
     /// the drafter stopped them.
     #[inline]
-    fn passes<E: Executor, D: Drafter<E>>(
+    fn passes<E: Executor, D: Hooks<E> + ?Sized>(
         &mut self,
         drafter: &mut D,
         executor: &mut E,

@@ -3,8 +3,7 @@
 //! Taken from the model runners of vLLM 0.33.0 and 0.32.0 and tested against them (`tests/vllm/README.md`, "The clock
 //! and the device"; `runners.py` there runs the released code).
 
-use super::scheduler::release::{first_draft_pass, runner};
-use super::scheduler::{Lengths, SpeculativeConfig};
+use super::scheduler::{Derived, Lengths, SpeculativeConfig};
 use crate::config::{DraftMethod, EngineConfig, FirstDraftPass, Runner, Version};
 use crate::latency::PassShape;
 
@@ -50,7 +49,7 @@ pub struct DraftPasses {
 /// gives the length and the longest length of that table is `most`.
 pub fn passes_by_table(c: &EngineConfig, most: u32, k: u32) -> u32 {
     let spec = SpeculativeConfig { drafter: true, num_speculative_tokens: most, ..SpeculativeConfig::default() };
-    let passes = DraftPasses::of(c, &spec);
+    let passes = DraftPasses::of(&Derived::of(c, &spec));
     if passes.in_parallel() { k } else { passes.number(k) }
 }
 
@@ -67,12 +66,13 @@ pub struct Ran {
 
 impl DraftPasses {
     /// The passes for these settings.
-    pub fn of(c: &EngineConfig, spec: &SpeculativeConfig) -> DraftPasses {
-        let (k, v2) = (spec.num_speculative_tokens, runner(c, spec) == Runner::V2);
+    pub(super) fn of(derived: &Derived) -> DraftPasses {
+        let &Derived { config: c, spec, k, runner, .. } = derived;
+        let v2 = runner == Runner::V2;
         let modules = c.method == DraftMethod::Mtp && c.mtp_modules > 1 && k > 1 && v2;
         let kind = match c.method {
             DraftMethod::Ngram | DraftMethod::Suffix => Kind::Lookup,
-            DraftMethod::Dflash | DraftMethod::Dspark | DraftMethod::DsparkFillIn => Kind::Block,
+            _ if derived.block => Kind::Block,
             _ if spec.parallel_drafting => Kind::Parallel,
             DraftMethod::Mtp if modules => Kind::Modules,
             _ => Kind::Sequential,
@@ -91,7 +91,7 @@ impl DraftPasses {
                 && (modules || kind == Kind::Block || c.method == DraftMethod::DraftModel)
                 && spec.lengths == Lengths::Released,
             context_alone: v2 && c.version >= Version::V0_33,
-            unseen: first_draft_pass(c) == FirstDraftPass::Unseen,
+            unseen: derived.first_draft_pass == FirstDraftPass::Unseen,
             ends_early: (!v2).then_some(u32::from(c.method == DraftMethod::Dflash)),
         }
     }
@@ -161,7 +161,7 @@ mod tests {
             lengths: Lengths::Released,
         };
         let ran = Ran { tokens: PassShape { batched: 11, context: 0, pairs: 0 }, requests: 3, context: 0 };
-        let passes = DraftPasses::of(c, &spec);
+        let passes = DraftPasses::of(&Derived::of(c, &spec));
         (1..=passes.number(k)).map(|pass| passes.shape(&ran, k, pass).batched).collect()
     }
 

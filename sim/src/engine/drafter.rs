@@ -1,20 +1,22 @@
 //! The engine's interface to what decides the draft lengths: no drafter, a policy on any executor, or an oracle on the
-//! event clock. The types rule out an oracle on other executors (invariant 8).
+//! event clock. The types rule out an oracle on other executors (invariant 8). The engine's loop calls the same
+//! functions with and without a drafter: what [`NoDraft`] overrides does nothing.
 
-use super::scheduler::SpeculativeConfig;
+use super::ahead::{Ahead, Verifies};
+use super::draft_loop;
+use super::hooks::Hooks;
+use super::scheduler::{Lengths, Scheduler, SpeculativeConfig};
+use super::spec_decode::SpecDecode;
 use crate::drafts::Drafts;
 use crate::event_clock::EventClock;
-use crate::executor::{Executor, Moment};
+use crate::executor::{Chunk, Executor, Moment, StepPlan};
 use crate::oracle::OraclePolicy;
 use crate::policy::{BatchView, Continue, DraftPlan, SpecPolicy, StepOutcome};
 use crate::tree::MAX_TREE_TOKENS;
-use crate::workload::RequestId;
+use crate::workload::{RequestId, Workload};
 
 /// What the engine needs of a drafter.
-pub trait Drafter<E: Executor> {
-    /// Whether there is a drafter. Without one this is the plain engine (invariant 7).
-    const ACTIVE: bool;
-
+pub trait Drafter<E: Executor>: Hooks<E> {
     /// The most tokens that any request may have drafted now; of a chain at most `max_draft_len`.
     fn num_spec_tokens(&self, max_draft_len: u32) -> u32;
 
@@ -31,26 +33,47 @@ pub trait Drafter<E: Executor> {
         None
     }
 
-    /// Before drafting: sets how many tokens each request drafts, and which values of the drafts are wanted. `batch` is
-    /// what a policy may see. `device` has the same requests' state on the device, for an oracle.
-    fn propose(
-        &mut self,
-        executor: &mut E,
-        batch: &BatchView,
-        device: &BatchView,
-        plan: &mut DraftPlan,
-        drafts: &mut Drafts,
-    );
-
-    /// Called after each draft pass: whether to run the next one.
-    fn keep_drafting(&mut self, _batch: &BatchView, drafts: &mut Drafts) -> Continue {
-        drafts.nothing_to_decide();
-        Continue::Yes
+    /// Drafts at the start of a step: lowers the draft limits to what can be proposed, before any decision.
+    fn cap_draft_limits(&mut self, executor: &mut E, scheduler: &mut Scheduler) {
+        let (ids, emitted, limit) = scheduler.draft_limits();
+        executor.cap_draft_limits(ids, emitted, limit);
     }
 
-    /// Called before verification: may lower `drafts.verify_len`.
-    fn select(&mut self, _batch: &BatchView, drafts: &mut Drafts) {
-        drafts.nothing_to_decide();
+    /// Drafts at the start of a step, at most `max_draft_len` tokens a request. `in_parallel` says whether one pass
+    /// gives them all. Afterwards the lengths in `spec.drafts` are final.
+    ///
+    /// # Errors
+    /// A draft pass failed.
+    fn draft_at_start(
+        &mut self,
+        executor: &mut E,
+        step: &StepPlan,
+        max_draft_len: u32,
+        in_parallel: bool,
+        spec: &mut SpecDecode,
+    ) -> Result<(), E::Error> {
+        draft_loop::draft_at_start(self, executor, step, max_draft_len, in_parallel, spec)
+    }
+
+    /// Drafts at the end of a step: takes the drafts that the batch's requests hold, for the step to verify.
+    fn take_held(
+        &mut self,
+        ahead: &mut Ahead,
+        batch: &BatchView,
+        workload: &Workload,
+        drafts: &mut Drafts,
+    ) -> Verifies {
+        ahead.take(batch, workload, drafts)
+    }
+
+    /// The batch with its requests' state on the device, after [`take_held`](Drafter::take_held).
+    fn on_device<'a>(&self, ahead: &'a Ahead, batch: &BatchView<'a>) -> BatchView<'a> {
+        ahead.device.view(batch)
+    }
+
+    /// Notes what a target pass samples for the requests `ids` and the prompts that end in `chunks`.
+    fn sampled(&mut self, ahead: &mut Ahead, ids: &[RequestId], accepted: &[u32], chunks: &[Chunk]) {
+        ahead.sample(ids, accepted, chunks);
     }
 
     /// Called after the step with its outcome.
@@ -65,12 +88,43 @@ pub trait Drafter<E: Executor> {
     }
 }
 
-/// No drafter: the plain engine.
+impl SpeculativeConfig {
+    /// The properties of a policy with chains of at most `max_draft_len` tokens. Trees, which vLLM does not have, count
+    /// by their tokens.
+    pub fn of_policy(policy: &dyn SpecPolicy, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig {
+        let limits = policy.limits();
+        let chain = limits.max_depth.min(max_draft_len);
+        let tree = limits.max_tree_tokens.min(MAX_TREE_TOKENS);
+        SpeculativeConfig {
+            drafter: true,
+            num_speculative_tokens: chain.max(tree),
+            parallel_drafting,
+            per_batch_size: limits.vllm.unwrap_or_default().to_vec(),
+            lengths: if limits.vllm.is_some() { Lengths::Released } else { Lengths::Own },
+        }
+    }
+
+    /// The properties of an oracle.
+    pub fn of_oracle(oracle: &dyn OraclePolicy, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig {
+        let num_speculative_tokens = oracle.limit().min(max_draft_len);
+        SpeculativeConfig {
+            drafter: true,
+            num_speculative_tokens,
+            parallel_drafting,
+            per_batch_size: Vec::new(),
+            lengths: Lengths::Free,
+        }
+    }
+}
+
+/// No drafter: the plain engine (invariant 7).
 pub struct NoDraft;
 
-impl<E: Executor> Drafter<E> for NoDraft {
-    const ACTIVE: bool = false;
+impl<E: Executor> Hooks<E> for NoDraft {
+    fn propose(&mut self, _: &mut E, _: &BatchView, _: &BatchView, _: &mut DraftPlan, _: &mut Drafts) {}
+}
 
+impl<E: Executor> Drafter<E> for NoDraft {
     fn num_spec_tokens(&self, _: u32) -> u32 {
         0
     }
@@ -79,15 +133,52 @@ impl<E: Executor> Drafter<E> for NoDraft {
         SpeculativeConfig::default()
     }
 
-    fn propose(&mut self, _: &mut E, _: &BatchView, _: &BatchView, _: &mut DraftPlan, _: &mut Drafts) {}
+    fn cap_draft_limits(&mut self, _: &mut E, _: &mut Scheduler) {}
+
+    fn draft_at_start(&mut self, _: &mut E, _: &StepPlan, _: u32, _: bool, _: &mut SpecDecode) -> Result<(), E::Error> {
+        Ok(())
+    }
+
+    fn take_held(&mut self, _: &mut Ahead, _: &BatchView, _: &Workload, _: &mut Drafts) -> Verifies {
+        Verifies::default()
+    }
+
+    fn on_device<'a>(&self, _: &'a Ahead, batch: &BatchView<'a>) -> BatchView<'a> {
+        *batch
+    }
+
+    fn sampled(&mut self, _: &mut Ahead, _: &[RequestId], _: &[u32], _: &[Chunk]) {}
 }
 
 /// A policy as drafter.
 pub struct ByPolicy(pub Box<dyn SpecPolicy>);
 
-impl<E: Executor> Drafter<E> for ByPolicy {
-    const ACTIVE: bool = true;
+impl<E: Executor> Hooks<E> for ByPolicy {
+    fn propose(
+        &mut self,
+        executor: &mut E,
+        batch: &BatchView,
+        _: &BatchView,
+        plan: &mut DraftPlan,
+        drafts: &mut Drafts,
+    ) {
+        drafts.want(self.0.wants());
+        if !batch.is_empty() {
+            self.0.propose(batch, plan);
+            executor.charge_decision(Moment::Propose);
+        }
+    }
 
+    fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
+        self.0.keep_drafting(batch, drafts)
+    }
+
+    fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
+        self.0.select(batch, drafts);
+    }
+}
+
+impl<E: Executor> Drafter<E> for ByPolicy {
     fn num_spec_tokens(&self, max_draft_len: u32) -> u32 {
         let limits = self.0.limits();
         match limits.tree_tokens {
@@ -111,29 +202,6 @@ impl<E: Executor> Drafter<E> for ByPolicy {
         self.0.max_batch(batch).map(|n| n.clamp(1, batch.len()))
     }
 
-    fn propose(
-        &mut self,
-        executor: &mut E,
-        batch: &BatchView,
-        _: &BatchView,
-        plan: &mut DraftPlan,
-        drafts: &mut Drafts,
-    ) {
-        drafts.want(self.0.wants());
-        if !batch.is_empty() {
-            self.0.propose(batch, plan);
-            executor.charge_decision(Moment::Propose);
-        }
-    }
-
-    fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
-        self.0.keep_drafting(batch, drafts)
-    }
-
-    fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
-        self.0.select(batch, drafts);
-    }
-
     fn observe(&mut self, outcome: &StepOutcome) {
         self.0.observe(outcome);
     }
@@ -150,17 +218,7 @@ impl<E: Executor> Drafter<E> for ByPolicy {
 /// An oracle as drafter: a bound that sees the hidden truth.
 pub struct ByOracle(pub Box<dyn OraclePolicy>);
 
-impl<'a> Drafter<EventClock<'a>> for ByOracle {
-    const ACTIVE: bool = true;
-
-    fn num_spec_tokens(&self, max_draft_len: u32) -> u32 {
-        self.0.limit().min(max_draft_len)
-    }
-
-    fn speculative_config(&self, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig {
-        SpeculativeConfig::of_oracle(&*self.0, max_draft_len, parallel_drafting)
-    }
-
+impl<'a> Hooks<EventClock<'a>> for ByOracle {
     fn propose(
         &mut self,
         executor: &mut EventClock<'a>,
@@ -172,5 +230,15 @@ impl<'a> Drafter<EventClock<'a>> for ByOracle {
         if !device.is_empty() {
             self.0.propose(device, &executor.truth(device), plan);
         }
+    }
+}
+
+impl<'a> Drafter<EventClock<'a>> for ByOracle {
+    fn num_spec_tokens(&self, max_draft_len: u32) -> u32 {
+        self.0.limit().min(max_draft_len)
+    }
+
+    fn speculative_config(&self, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig {
+        SpeculativeConfig::of_oracle(&*self.0, max_draft_len, parallel_drafting)
     }
 }

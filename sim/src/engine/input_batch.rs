@@ -3,6 +3,19 @@
 use super::request::RunningRequest;
 use crate::workload::RequestId;
 
+/// The columns that are filled in a run. Where `limit` or `gap` is false, the column stays 0.
+#[derive(Clone, Copy, Debug)]
+pub struct Columns {
+    /// Whether requests may have drafts.
+    pub limit: bool,
+    /// Whether the draft may be behind.
+    pub gap: bool,
+    /// Whether requests have TPOT limits of their own.
+    pub own_slos: bool,
+    /// The TPOT limit of all requests if they have none of their own, seconds.
+    pub slo_tpot_s: f64,
+}
+
 /// The decode requests of a step.
 #[derive(Clone, Debug, Default)]
 pub struct InputBatch {
@@ -13,6 +26,8 @@ pub struct InputBatch {
     limit: Vec<u32>,
     gap: Vec<u32>,
     slo_tpot_s: Vec<f64>,
+    /// Number of leading entries of `at` that are their own index.
+    in_place: usize,
     /// Sum of `context`.
     context_sum: u64,
     /// Number of decode requests in the step: the first `n` entries of each column are valid.
@@ -20,32 +35,34 @@ pub struct InputBatch {
 }
 
 impl InputBatch {
-    /// Fills the batch with all running requests, each of which decodes. Without a drafter the columns for drafts keep
-    /// their defaults, because nothing reads them.
+    /// Fills the batch with all running requests, each of which decodes.
     #[inline]
-    pub fn fill(&mut self, running: &[RunningRequest], drafting: bool) {
+    pub fn fill(&mut self, running: &[RunningRequest], columns: Columns) {
         let n = running.len();
-        self.reserve(n);
-        let columns = self.at[..n].iter_mut().zip(&mut self.ids[..n]);
-        let columns = columns.zip(&mut self.context[..n]).zip(&mut self.emitted[..n]);
+        self.reserve(n, columns.slo_tpot_s);
+        (self.in_place..n).for_each(|i| self.at[i] = i as u32);
+        self.in_place = self.in_place.max(n);
         let mut context_sum = 0;
-        for ((index, r), (((at, id), context), emitted)) in running.iter().enumerate().zip(columns) {
-            *at = index as u32;
+        let each = self.ids[..n].iter_mut().zip(&mut self.context[..n]).zip(&mut self.emitted[..n]);
+        for (r, ((id, context), emitted)) in running.iter().zip(each) {
             *id = r.id;
             *context = r.num_computed_tokens;
             *emitted = r.num_output_tokens;
             context_sum += u64::from(r.num_computed_tokens);
         }
         (self.context_sum, self.n) = (context_sum, n);
-        if drafting {
-            let columns = self.limit[..n].iter_mut().zip(&mut self.gap[..n]).zip(&mut self.slo_tpot_s[..n]);
-            for (r, ((limit, gap), slo_tpot_s)) in running.iter().zip(columns) {
-                (*limit, *gap, *slo_tpot_s) = of_drafts(r);
-            }
+        if columns.limit {
+            running.iter().zip(&mut self.limit[..n]).for_each(|(r, limit)| *limit = r.num_scheduled_tokens - 1);
+        }
+        if columns.gap {
+            running.iter().zip(&mut self.gap[..n]).for_each(|(r, gap)| *gap = draft_gap(r));
+        }
+        if columns.own_slos {
+            running.iter().zip(&mut self.slo_tpot_s[..n]).for_each(|(r, slo_tpot_s)| *slo_tpot_s = r.slo_tpot_s);
         }
     }
 
-    fn reserve(&mut self, most: usize) {
+    fn reserve(&mut self, most: usize, slo_tpot_s: f64) {
         if self.at.len() < most {
             self.at.resize(most, 0);
             self.ids.resize(most, 0);
@@ -53,14 +70,15 @@ impl InputBatch {
             self.emitted.resize(most, 0);
             self.limit.resize(most, 0);
             self.gap.resize(most, 0);
-            self.slo_tpot_s.resize(most, f64::INFINITY);
+            self.slo_tpot_s.resize(most, slo_tpot_s);
         }
     }
 
     /// Begins a new batch of at most `most` requests.
     #[inline]
-    pub fn rows(&mut self, most: usize) -> Rows<'_> {
-        self.reserve(most);
+    pub fn rows(&mut self, most: usize, columns: Columns) -> Rows<'_> {
+        self.reserve(most, columns.slo_tpot_s);
+        self.in_place = 0;
         // Slices of equal length are faster to fill, which is a good part of a step.
         Rows {
             at: &mut self.at[..most],
@@ -71,6 +89,7 @@ impl InputBatch {
             gap: &mut self.gap[..most],
             slo_tpot_s: &mut self.slo_tpot_s[..most],
             out: (&mut self.context_sum, &mut self.n),
+            columns,
             context_sum: 0,
             n: 0,
         }
@@ -153,22 +172,28 @@ pub struct Rows<'a> {
     gap: &'a mut [u32],
     slo_tpot_s: &'a mut [f64],
     out: (&'a mut u64, &'a mut usize),
+    columns: Columns,
     context_sum: u64,
     n: usize,
 }
 
 impl Rows<'_> {
-    /// Adds the request at `index` of the running list. Without a drafter the columns for drafts keep their defaults,
-    /// because nothing reads them.
+    /// Adds the request at `index` of the running list.
     #[inline]
-    pub fn push(&mut self, index: usize, r: &RunningRequest, drafting: bool) {
+    pub fn push(&mut self, index: usize, r: &RunningRequest) {
         let n = self.n;
         self.at[n] = index as u32;
         self.ids[n] = r.id;
         self.context[n] = r.num_computed_tokens;
         self.emitted[n] = r.num_output_tokens;
-        if drafting {
-            (self.limit[n], self.gap[n], self.slo_tpot_s[n]) = of_drafts(r);
+        if self.columns.limit {
+            self.limit[n] = r.num_scheduled_tokens - 1;
+        }
+        if self.columns.gap {
+            self.gap[n] = draft_gap(r);
+        }
+        if self.columns.own_slos {
+            self.slo_tpot_s[n] = r.slo_tpot_s;
         }
         self.context_sum += u64::from(r.num_computed_tokens);
         self.n += 1;
@@ -182,9 +207,8 @@ impl Rows<'_> {
     }
 }
 
-/// The values of a decode request that only drafts need: limit, gap, TPOT limit.
+/// Number of tokens of a decode request that the draft has not run over.
 #[inline]
-fn of_drafts(r: &RunningRequest) -> (u32, u32, f64) {
-    let gap = if r.may_draft { r.num_computed_tokens - r.num_draft_computed_tokens } else { 0 };
-    (r.num_scheduled_tokens - 1, gap, r.slo_tpot_s)
+fn draft_gap(r: &RunningRequest) -> u32 {
+    if r.may_draft { r.num_computed_tokens - r.num_draft_computed_tokens } else { 0 }
 }

@@ -3,12 +3,14 @@
 //! [`step_start`] and [`step_end`] each have the phases of a step in one of the orders that ARCHITECTURE.md describes.
 //! The loop is generic over executor and drafter, and allocates nothing once its buffers have grown.
 
+mod ahead;
 mod arrivals;
 mod collector;
 mod draft_loop;
 pub(crate) mod draft_passes;
 mod drafter;
 mod held;
+mod hooks;
 mod input_batch;
 mod kv_cache;
 mod next_batch;
@@ -19,6 +21,8 @@ mod scheduler_output;
 mod spec_decode;
 mod state;
 mod step_end;
+mod step_plan;
+mod step_result;
 mod step_start;
 mod stretch;
 #[cfg(test)]
@@ -29,12 +33,14 @@ pub use collector::Collector;
 pub(crate) use draft_loop::draft_at_start;
 pub use draft_passes::passes_by_table;
 pub use drafter::{ByOracle, ByPolicy, Drafter, NoDraft};
+pub use hooks::Hooks;
 pub use kv_cache::{BlockId, TablesOf};
 pub use request::{RejectReason, RunningRequest, WaitingRequest};
 pub use scheduler::{Lengths, Order, Rules, Scheduler, SpeculativeConfig};
 pub use scheduler_output::SchedulerOutput;
 pub use spec_decode::SpecDecode;
 pub use state::{Engine, Watch};
+pub use step_result::StepResult;
 
 use crate::executor::Executor;
 use crate::patience::Patience;
@@ -112,7 +118,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     /// Ends the run. The counts of requests that still run are included.
     pub fn finish(mut self) -> Finished<E, W> {
         let usable_blocks = self.scheduler.kv_cache_manager().usable();
-        self.scheduler.into_running().iter().for_each(|r| self.out.left(r));
+        self.scheduler.running().iter().for_each(|r| self.out.left(r));
+        self.out.close();
         let warnings = self.drafter.warnings();
         Finished { out: self.out, warnings, usable_blocks, executor: self.executor, watch: self.watch }
     }

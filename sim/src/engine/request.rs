@@ -10,8 +10,6 @@ pub struct WaitingRequest {
     pub id: RequestId,
     /// Output tokens at its preemption; 0 for a new request.
     pub num_output_tokens: u32,
-    /// When it last emitted a token; `Time::MAX` for never.
-    pub last_emit: Time,
     /// Tokens that the draft had run over.
     pub num_draft_computed_tokens: u32,
     /// Whether it may still draft.
@@ -25,8 +23,6 @@ pub struct WaitingRequest {
     pub passed_over: bool,
     /// Whether a step that began before its preemption still has output for it.
     pub stale: bool,
-    /// Counts of speculation in such late output.
-    pub done: SpecCounts,
 }
 
 impl WaitingRequest {
@@ -35,22 +31,20 @@ impl WaitingRequest {
         WaitingRequest {
             id,
             num_output_tokens: 0,
-            last_emit: Time::MAX,
             num_draft_computed_tokens: 0,
             may_draft: true,
             priority,
             arrival,
             passed_over: false,
             stale: false,
-            done: SpecCounts::default(),
         }
     }
 }
 
 /// A request in the running list.
 ///
-/// One record of two cache lines a request: the update after a step touches nearly every field, so a list of records is
-/// faster here than a column a field. Policies and executors scan columns
+/// One record a request: the update after a step touches nearly every field, so a list of records is faster here than a
+/// column a field. Policies and executors scan columns
 /// ([`InputBatch`](super::input_batch::InputBatch)).
 #[derive(Clone, Debug)]
 pub struct RunningRequest {
@@ -90,12 +84,8 @@ pub struct RunningRequest {
     pub priority: i32,
     /// When it arrived.
     pub arrival: Time,
-    /// When it last emitted a token.
-    pub last_emit: Time,
     /// Its TPOT limit, seconds; infinity for none.
     pub slo_tpot_s: f64,
-    /// Counts of speculation since it was last admitted.
-    pub done: SpecCounts,
 }
 
 impl RunningRequest {
@@ -106,19 +96,6 @@ impl RunningRequest {
         let outputs = self.num_output_tokens + 1 + u32::from(self.num_output_placeholders > 0);
         self.num_scheduled_tokens > 0 && end >= self.num_tokens && outputs < self.max_tokens_asked
     }
-}
-
-/// Counts of speculation for a request.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SpecCounts {
-    /// Number of steps with at least one verified draft.
-    pub rounds: u32,
-    /// Number of draft tokens drafted.
-    pub drafted: u32,
-    /// Number of draft tokens verified.
-    pub verified: u32,
-    /// Number of draft tokens accepted.
-    pub accepted: u32,
 }
 
 /// Why a request can never run to its end.

@@ -1,7 +1,7 @@
-//! The scheduler's decisions for a step, and the requests that were admitted, preempted, rejected or finished. Buffers
-//! are reused from step to step.
+//! The scheduler's decisions for a step, and the requests that were admitted, preempted or rejected. Buffers are reused
+//! from step to step.
 
-use super::input_batch::InputBatch;
+use super::input_batch::{Columns, InputBatch};
 use super::request::{RejectReason, RunningRequest};
 use crate::executor::Chunk;
 use crate::policy::ChunkTotals;
@@ -33,10 +33,6 @@ pub struct SchedulerOutput {
     pub preempted: Vec<RunningRequest>,
     /// Requests that can never run, in order.
     pub rejected: Vec<Rejection>,
-    /// Requests that emitted their first token in the step.
-    pub first_tokens: Vec<RequestId>,
-    /// Requests that emitted their whole output in the step, in their last state.
-    pub finished: Vec<RunningRequest>,
 }
 
 /// A request that was admitted.
@@ -68,8 +64,6 @@ impl SchedulerOutput {
         self.admitted.clear();
         self.preempted.clear();
         self.rejected.clear();
-        self.first_tokens.clear();
-        self.finished.clear();
     }
 
     /// Empties the target's chunks.
@@ -83,22 +77,22 @@ impl SchedulerOutput {
         self.batch.is_empty() && self.chunks.is_empty()
     }
 
-    /// Splits the scheduled requests of the running list into decode requests and prefill chunks. `drafting` says
-    /// whether there is a drafter, `draft_prefill` whether the draft runs over the chunks too.
+    /// Splits the scheduled requests of the running list into decode requests and prefill chunks. `draft_prefill` says
+    /// whether a draft runs over the chunks too.
     #[inline]
-    pub fn gather(&mut self, running: &mut [RunningRequest], drafting: bool, draft_prefill: bool) {
-        let mut rows = self.batch.rows(running.len());
+    pub fn gather(&mut self, running: &mut [RunningRequest], columns: Columns, draft_prefill: bool) {
+        let mut rows = self.batch.rows(running.len(), columns);
         for (index, r) in running.iter_mut().enumerate() {
             if r.num_scheduled_tokens == 0 {
                 continue;
             }
             if !r.prefilling {
-                rows.push(index, r, drafting);
+                rows.push(index, r);
                 continue;
             }
             let end = r.num_computed_tokens + r.num_scheduled_tokens;
             let mut draft_tokens = 0;
-            if drafting && draft_prefill && r.may_draft {
+            if draft_prefill && r.may_draft {
                 let end = end.min(r.num_tokens);
                 draft_tokens = end - r.num_draft_computed_tokens;
                 self.draft_prefill.add(r.num_draft_computed_tokens, draft_tokens);

@@ -16,7 +16,8 @@ pub trait Watch {
     /// Called when a step was decided. The scheduler call began at `start` and ended at `end`.
     fn scheduled(&mut self, _scheduler: &Scheduler, _start: Time, _end: Time) {}
 
-    /// Called when the output of a step (now the scheduler's current output) was taken between `start` and `end`.
+    /// Called when the output of a step (now the scheduler's current output) was taken between `start` and `end`. If
+    /// the step ran anything, the scheduler's [result](Scheduler::result) says what became of its requests.
     fn updated(&mut self, _scheduler: &Scheduler, _start: Time, _end: Time) {}
 }
 
@@ -36,28 +37,12 @@ pub struct Engine<'a, E, D, W = ()> {
     pub(super) watch: W,
 }
 
-impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
-    /// An empty engine. `slo_tpot_s` is the run's TPOT limit that policies see, seconds, infinity for none. Panics if
-    /// [`Rules::of`] refuses the configuration.
-    pub fn new(
-        config: &'a EngineConfig,
-        workload: &'a Workload,
-        arrivals: Arrivals,
-        slo_tpot_s: f64,
-        executor: E,
-        drafter: D,
-        keep_steps: bool,
-    ) -> Self {
-        let speculation = drafter.speculative_config(config.max_draft_len, executor.drafts_in_parallel());
-        let rules = Rules::of(config, &speculation).expect("the configuration was checked before");
-        Engine::by_rules(config, workload, arrivals, slo_tpot_s, rules, executor, drafter, keep_steps, ())
-    }
-}
-
 impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
-    /// [`new`](Engine::new) with the given rules, and with `watch` as observer.
-    #[allow(clippy::too_many_arguments, reason = "the arguments of `new`, and two more")]
-    pub fn by_rules(
+    /// An engine without requests. `rules` follow from `config` and `drafter`. `slo_tpot_s` is the run's TPOT limit
+    /// that policies see, seconds, infinity for none. `keep_steps` says whether to keep a record of every step. `watch`
+    /// observes the scheduler; `()` for none.
+    #[allow(clippy::too_many_arguments, reason = "every part of an engine, once")]
+    pub fn new(
         config: &'a EngineConfig,
         workload: &'a Workload,
         arrivals: Arrivals,
@@ -132,14 +117,10 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
         }
     }
 
-    /// Reports first tokens and finished requests of a step's output to executor, drafter and collector.
+    /// Reports the requests that finished in a step to executor, drafter and collector.
     #[inline]
     pub(super) fn act_on_output(&mut self, end: Time) {
-        let output = self.scheduler.output();
-        for &id in &output.first_tokens {
-            self.out.records.first_token[id as usize] = end;
-        }
-        for r in &output.finished {
+        for r in &self.scheduler.result().finished {
             self.out.finish(r, end);
             self.executor.end(r.id);
             self.pipeline.ended(r.id);

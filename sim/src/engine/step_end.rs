@@ -2,11 +2,13 @@
 //! `post_step`). With async scheduling the next step is scheduled and queued before the update
 //! (`step_with_batch_queue`). The device works through its queue without the host; the host waits only for tokens.
 
+use super::ahead::Ahead;
+use super::collector::Collector;
 use super::draft_loop::{clamp, draft_at_end, select};
 use super::draft_passes::Ran;
 use super::drafter::Drafter;
 use super::held::HeldDrafts;
-use super::pipeline::{InFlight, Pipeline};
+use super::pipeline::InFlight;
 use super::scheduler::Order;
 use super::state::{Engine, Watch};
 use crate::config::DeliverAt;
@@ -62,7 +64,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             self.verify(&mut step, start)?;
             let rules = self.scheduler.rules();
             let (order, delivers) = (rules.order, rules.deliver_at);
-            if D::ACTIVE && rules.num_speculative_tokens > 0 {
+            if rules.num_speculative_tokens > 0 {
                 self.draft_next(&mut step)?;
             }
             if delivers == DeliverAt::Drafted {
@@ -80,38 +82,25 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
 
     /// Queues the target pass.
     fn verify(&mut self, step: &mut InFlight, start: Time) -> Result<(), E::Error> {
-        let pipeline = &mut self.pipeline;
+        let ahead = &mut self.pipeline.ahead;
         let batch = self.scheduler.step_plan().batch;
         step.spec.reset(batch.len(), self.config.max_draft_len);
-        (step.trimmed, step.spec.passes) = (false, 0);
-        if D::ACTIVE {
-            pipeline.held.take(&batch, &mut step.spec.drafts);
-            (step.drafting, step.trimmed) = (pipeline.held.time, pipeline.held.trimmed);
-            pipeline.device.fill(batch.ids, &self.workload.prompt_len, &pipeline.sampled);
-        }
-        if step.trimmed {
+        step.spec.passes = 0;
+        step.verifies = self.drafter.take_held(ahead, &batch, self.workload, &mut step.spec.drafts);
+        if step.verifies.trimmed {
             self.scheduler.top_up_chunks(&step.spec.drafts);
         }
-        step.record = self.scheduler.begin_record();
+        step.record = Collector::begin(&self.scheduler);
         step.record.start = start;
         let begun = self.executor.queued_until();
         let plan = self.scheduler.step_plan();
-        // If a drafter selects, it gives back the slots of drafts that are not verified; otherwise the pass runs over
-        // all scheduled tokens.
-        let padded = D::ACTIVE && !step.trimmed;
-        let batch = if D::ACTIVE { pipeline.device.view(&plan.batch) } else { plan.batch };
-        let plan = StepPlan { batch, padded, ..plan };
+        let batch = self.drafter.on_device(ahead, &plan.batch);
+        let plan = StepPlan { batch, padded: step.verifies.padded, ..plan };
         self.executor.verify(&plan, &mut step.spec.drafts, &mut step.spec.accepted)?;
         step.ready = self.executor.queued_until();
         step.record.verify_time = step.ready - begun;
-        if D::ACTIVE {
-            for (&id, &accepted) in plan.batch.ids.iter().zip(&step.spec.accepted) {
-                pipeline.sampled[id as usize] += 1 + accepted;
-            }
-            for chunk in plan.chunks.iter().filter(|chunk| chunk.last) {
-                pipeline.sampled[chunk.request as usize] += 1;
-            }
-        }
+        let output = self.scheduler.output();
+        self.drafter.sampled(ahead, output.batch.ids(), &step.spec.accepted, &output.chunks);
         Ok(())
     }
 
@@ -124,7 +113,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         let output = self.scheduler.output();
         let asked = if output.skip_drafts { 0 } else { output.num_spec_tokens_to_schedule };
         let ran = self.ran(step);
-        let Pipeline { next, fresh, held, device, sampled, .. } = &mut self.pipeline;
+        let Ahead { next, fresh, held, device, sampled } = &mut self.pipeline.ahead;
         self.scheduler.gather_next(asked, next);
         fresh.begin(next, self.workload.len(), self.config.max_draft_len);
         let fits = passes.ends_early.is_none_or(|more| self.scheduler.longest() + most + more <= longest);
@@ -169,20 +158,21 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     /// The tokens of a step that the drafter runs over too.
     fn ran(&self, step: &InFlight) -> Ran {
         let plan = self.scheduler.step_plan();
-        let mut batch = self.pipeline.device.view(&plan.batch);
+        let mut batch = self.pipeline.ahead.device.view(&plan.batch);
         let chunks = if self.config.draft_prefill { plan.chunks } else { &[] };
         if !self.config.draft_prefill {
             batch.prefill = ChunkTotals::default();
         }
         let spec = &step.spec;
         let positions = |lens| shape::verify_pass(&batch, lens, ContextReads::Once);
-        let tokens = match () {
-            () if self.scheduler.rules().draft_passes.unseen => positions(&spec.accepted),
-            () if spec.drafts.in_trees() => {
-                shape::verify_tree_pass(&batch, &spec.drafts.trees[..batch.len()], ContextReads::Once)
-            }
-            () if step.trimmed => positions(&spec.drafts.verify_len),
-            () => positions(batch.limit),
+        let tokens = if self.scheduler.rules().draft_passes.unseen {
+            positions(&spec.accepted)
+        } else if spec.drafts.in_trees() {
+            shape::verify_tree_pass(&batch, &spec.drafts.trees[..batch.len()], ContextReads::Once)
+        } else if step.verifies.trimmed {
+            positions(&spec.drafts.verify_len)
+        } else {
+            positions(batch.limit)
         };
         let decodes: u64 = spec.accepted.iter().map(|&accepted| u64::from(1 + accepted)).sum();
         let prompts: u64 = chunks.iter().map(|chunk| u64::from(chunk.computed + chunk.tokens)).sum();
@@ -198,17 +188,17 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         let end = self.executor.now();
         self.scheduler.swap_output(&mut step.output);
         if step.runs {
-            let InFlight { spec, record, drafting, .. } = &mut *step;
+            let InFlight { spec, record, verifies, .. } = &mut *step;
             // Of two queued steps the second begins to count when the output of the first was taken, so that no time
             // counts twice.
             record.start = record.start.max(self.pipeline.last_end);
             record.verify_time += end - start;
             (record.end, record.draft_passes) = (end, spec.passes);
-            self.scheduler.update_from_output(spec, end, &mut self.out.totals, record);
+            self.scheduler.update_from_output(spec);
             self.act_on_output(end);
-            self.out.step(record, spec);
+            self.out.step(record, &self.scheduler, spec);
             let batch: BatchView = self.scheduler.step_plan().batch;
-            self.drafter.observe(&spec.outcome(&batch, *drafting, record.verify_time));
+            self.drafter.observe(&spec.outcome(&batch, verifies.drafting, record.verify_time));
             self.pipeline.last_end = end;
         }
         self.watch.updated(&self.scheduler, start, end);

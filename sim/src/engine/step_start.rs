@@ -1,7 +1,7 @@
 //! Drafts at the start of the step that verifies them: schedule, draft, verify, update. Used by the papers' engine,
 //! SGLang, and every live run.
 
-use super::draft_loop::draft_at_start;
+use super::collector::Collector;
 use super::drafter::Drafter;
 use super::state::{Engine, Watch};
 use crate::executor::Executor;
@@ -13,10 +13,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.scheduler.schedule(start, self.drafter.num_spec_tokens(self.config.max_draft_len));
         self.act_on_schedule(start);
         self.scheduler.prepare_inputs();
-        if D::ACTIVE {
-            let (ids, emitted, limit) = self.scheduler.draft_limits();
-            self.executor.cap_draft_limits(ids, emitted, limit);
-        }
+        self.drafter.cap_draft_limits(&mut self.executor, &mut self.scheduler);
         if let Some(n) = self.drafter.max_batch(&self.scheduler.step_plan().batch) {
             self.scheduler.keep_first(n);
         }
@@ -25,20 +22,21 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             return Ok(());
         }
 
+        let (most, in_parallel) = (self.config.max_draft_len, self.scheduler.rules().parallel_drafting);
         let plan = self.scheduler.step_plan();
-        draft_at_start(&mut self.drafter, &mut self.executor, &plan, self.config.max_draft_len, &mut self.spec)?;
+        self.drafter.draft_at_start(&mut self.executor, &plan, most, in_parallel, &mut self.spec)?;
         let drafted = self.executor.now();
         self.scheduler.top_up_chunks(&self.spec.drafts);
         let plan = self.scheduler.step_plan();
         self.executor.verify(&plan, &mut self.spec.drafts, &mut self.spec.accepted)?;
         let end = self.executor.now();
 
-        let mut record = self.scheduler.begin_record();
-        self.scheduler.update_from_output(&self.spec, end, &mut self.out.totals, &mut record);
+        let mut record = Collector::begin(&self.scheduler);
         (record.start, record.end, record.draft_passes) = (start, end, self.spec.passes);
         (record.draft_time, record.verify_time) = (drafted - start, end - drafted);
+        self.scheduler.update_from_output(&self.spec);
         self.act_on_output(end);
-        self.out.step(&record, &self.spec);
+        self.out.step(&mut record, &self.scheduler, &self.spec);
         let batch = self.scheduler.step_plan().batch;
         self.drafter.observe(&self.spec.outcome(&batch, record.draft_time, record.verify_time));
         Ok(())

@@ -6,6 +6,7 @@
 //! property test checks this).
 
 use super::drafter::Drafter;
+use super::scheduler::Stretch;
 use super::state::{Engine, Watch};
 use crate::executor::Executor;
 use crate::latency::PassShape;
@@ -17,11 +18,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         if !E::SKIPS || self.out.wants_every_step() {
             return false;
         }
-        let steps = self.scheduler.plain_stretch();
-        if steps == 0 {
-            return false;
-        }
-        let (n, context) = self.scheduler.stretch_batch();
+        let Some(Stretch { steps, requests, context }) = self.scheduler.stretch() else { return false };
         let until = self.arrivals.next_at();
         let begun = self.executor.now();
         let mut now = begun;
@@ -31,26 +28,31 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         let (mut lump_start, mut lump_steps) = (begun, 0);
         while done < steps && now < until {
             let start = now;
-            let context = context + u64::from(done) * u64::from(n);
-            self.executor.plain_step(PassShape { batched: n.into(), context, pairs: context + u64::from(n) });
+            let context = context + u64::from(done) * u64::from(requests);
+            let pairs = context + u64::from(requests);
+            self.executor.plain_step(PassShape { batched: requests.into(), context, pairs });
             now = self.executor.now();
             context_time += u128::from(context) * u128::from((now - start).0);
             if now >= self.out.series.last_end() {
-                self.out.series.lump(start, n, lump_steps, start - lump_start);
+                self.out.series.lump(start, requests, lump_steps, start - lump_start);
                 (lump_start, lump_steps) = (start, 0);
-                self.out.series.lump(now, n, 0, Time::ZERO);
+                self.out.series.lump(now, requests, 0, Time::ZERO);
             }
             lump_steps += 1;
             if done == 0 {
-                self.scheduler.first_gaps(now, &mut self.out.totals);
+                self.out.first_of_stretch(&self.scheduler, now);
             } else {
-                self.out.totals.gaps.record(now - start, n);
+                self.out.next_of_stretch(now);
             }
             done += 1;
         }
-        self.out.series.lump(now, n, lump_steps, now - lump_start);
-        self.out.totals.plain_steps(n, done.into(), now - begun, context_time);
-        self.scheduler.catch_up(done, now, &mut self.out.totals);
+        self.out.series.lump(now, requests, lump_steps, now - lump_start);
+        self.out.totals.plain_steps(requests, done.into(), now - begun, context_time);
+        let ended = self.scheduler.catch_up(done);
+        self.out.note_blocks(&self.scheduler);
+        if ended {
+            self.scheduler.remove_finished();
+        }
         self.act_on_output(now);
         true
     }

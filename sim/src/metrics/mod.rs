@@ -1,6 +1,7 @@
 //! The results of a run: per-request records, totals, a time series, and the summary numbers computed from them.
 
 mod calibration;
+mod emissions;
 mod gaps;
 mod interval;
 mod lengths;
@@ -11,6 +12,7 @@ mod summary;
 mod totals;
 
 pub use calibration::{Calibration, CalibrationBin};
+pub use emissions::Emissions;
 pub use gaps::Gaps;
 pub use interval::{Interval, RatioInterval, student_t_975};
 pub use lengths::{LengthRow, LengthSums, Lengths};

@@ -6,7 +6,7 @@ use super::compare::{Differs, IDLE_STEPS, differs, entries};
 use super::fixture::{Call, Recorded, SCHEDULE, Step, UPDATE, Update};
 
 use foretoken_sim::acceptance::RankLaw;
-use foretoken_sim::engine::{Drafter, Ending, Engine, Rules, Scheduler, SpeculativeConfig, Watch};
+use foretoken_sim::engine::{Drafter, Ending, Engine, Hooks, Rules, Scheduler, SpeculativeConfig, Watch};
 use foretoken_sim::event_clock::{EventClock, World};
 use foretoken_sim::executor::{DecisionTime, Executor};
 use foretoken_sim::{
@@ -46,7 +46,7 @@ pub fn replay(recorded: &Recorded, rules: Rules) -> Result<(), Differs> {
     let watch = Watcher { recorded, over: &over, calls: Vec::new(), blocks: Blocks::default(), seen: Seen::default() };
     let (workload, arrivals) = (&recorded.workload, Arrivals::Open);
     let drafter = Asked(recorded);
-    let mut engine = Engine::by_rules(&config, workload, arrivals, f64::INFINITY, rules, clock, drafter, false, watch);
+    let mut engine = Engine::new(&config, workload, arrivals, f64::INFINITY, rules, clock, drafter, false, watch);
     let Ok(ending) = engine.run(&over);
     let finished = engine.finish();
     let watch = finished.watch;
@@ -109,19 +109,19 @@ impl AcceptanceSource for Drawn<'_> {
 /// A drafter that drafts the lengths that the scheduler gives.
 struct Asked<'a>(&'a Recorded);
 
-impl<E: Executor> Drafter<E> for Asked<'_> {
-    const ACTIVE: bool = true;
+impl<E: Executor> Hooks<E> for Asked<'_> {
+    fn propose(&mut self, _: &mut E, batch: &BatchView, _: &BatchView, plan: &mut DraftPlan, _: &mut Drafts) {
+        plan.draft_len.copy_from_slice(batch.limit);
+    }
+}
 
+impl<E: Executor> Drafter<E> for Asked<'_> {
     fn num_spec_tokens(&self, _: u32) -> u32 {
         self.0.speculation.num_speculative_tokens
     }
 
     fn speculative_config(&self, _: u32, _: bool) -> SpeculativeConfig {
         self.0.speculation.clone()
-    }
-
-    fn propose(&mut self, _: &mut E, batch: &BatchView, _: &BatchView, plan: &mut DraftPlan, _: &mut Drafts) {
-        plan.draft_len.copy_from_slice(batch.limit);
     }
 }
 
@@ -230,8 +230,8 @@ impl Watch for Watcher<'_> {
         now.extend(scheduler.waiting().map(|r| (r.id, r.num_output_tokens)));
         let mut ended: Vec<u32> = Vec::new();
         if !ids.is_empty() {
-            now.extend(scheduler.output().finished.iter().map(|r| (r.id, r.num_output_tokens)));
-            ended.extend(scheduler.output().finished.iter().map(|r| r.id));
+            now.extend(scheduler.result().finished.iter().map(|r| (r.id, r.num_output_tokens)));
+            ended.extend(scheduler.result().finished.iter().map(|r| r.id));
         }
         // vLLM's order is the order of the step.
         ended.sort_by_key(|id| ids.iter().position(|other| other == id));

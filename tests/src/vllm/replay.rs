@@ -5,7 +5,6 @@ use super::compare::{Differs, IDLE_STEPS, differs, entries};
 use super::core;
 use super::fixture::{Entry, Recorded, Step};
 use foretoken_sim::engine::{Order, Rules, Scheduler, SpecDecode};
-use foretoken_sim::metrics::Totals;
 use foretoken_sim::{BadConfig, DraftMethod, Time, Version};
 use std::collections::{BTreeMap, HashSet};
 
@@ -60,7 +59,6 @@ pub fn replay_by(recorded: &Recorded, rules: Rules) -> Result<(), Differs> {
         scheduler,
         version,
         spec: SpecDecode::default(),
-        totals: Totals::default(),
         arrived: 0,
         refused: Vec::new(),
         blocks: Blocks::default(),
@@ -117,7 +115,6 @@ struct Replay<'a> {
     scheduler: Scheduler<'a>,
     version: Version,
     spec: SpecDecode,
-    totals: Totals,
     arrived: usize,
     refused: Vec<u32>,
     blocks: Blocks,
@@ -246,9 +243,7 @@ impl Replay<'_> {
         for (i, &id) in batch.ids.iter().enumerate() {
             self.spec.accepted[i] = self.recorded.accepted(id, batch.emitted[i], batch.limit[i]);
         }
-        let (mut record, end) = (self.scheduler.begin_record(), Time(step.end() * 1_000_000));
-        self.scheduler.update_from_output(&self.spec, end, &mut self.totals, &mut record);
-        step.finished = self.scheduler.output().finished.iter().map(|r| r.id).collect();
+        step.finished = self.scheduler.update_from_output(&self.spec).finished.iter().map(|r| r.id).collect();
         step.finished.iter().for_each(|&id| self.blocks.forget(id));
         let sampling: HashSet<u32> = step.entries.iter().map(|e| e.request).collect();
         let (recorded, k) = (self.recorded, if step.skip_drafts { 0 } else { step.k });

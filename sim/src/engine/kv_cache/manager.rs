@@ -67,6 +67,11 @@ impl<'a> KvCacheManager<'a> {
         }
     }
 
+    /// Whether requests share prefixes. Then the order in which requests take and leave blocks changes what is evicted.
+    pub fn shares_prefixes(&self) -> bool {
+        self.caching && !self.workload.prefix_ids.is_empty()
+    }
+
     /// Number of blocks that requests can use.
     pub fn usable(&self) -> u32 {
         self.pool.total()
@@ -136,7 +141,8 @@ impl<'a> KvCacheManager<'a> {
     }
 
     fn grow(&mut self, r: &mut RunningRequest, tokens: u32) -> bool {
-        let need = (tokens - r.num_slots).div_ceil(self.block_size);
+        let lacking = tokens - r.num_slots;
+        let need = if lacking <= self.block_size { 1 } else { lacking.div_ceil(self.block_size) };
         if need > self.num_free_blocks() {
             return false;
         }

@@ -2,12 +2,10 @@
 //! comes (vLLM's `AsyncScheduler`).
 
 use super::state::Scheduler;
-use super::sums::{Sums, append, begin_output};
+use super::tally::Tally;
 use crate::engine::request::RunningRequest;
 use crate::engine::scheduler_output::SchedulerOutput;
 use crate::engine::spec_decode::SpecDecode;
-use crate::metrics::Totals;
-use crate::time::Time;
 use crate::workload::RequestId;
 
 impl Scheduler<'_> {
@@ -45,67 +43,51 @@ impl Scheduler<'_> {
         if ids.len() == self.running.len() && ids.iter().zip(&self.running).all(|(&id, r)| id == r.id) {
             return true;
         }
-        self.place.resize(self.workload.len(), u32::MAX);
+        self.scratch.place.resize(self.asked.num_requests(), u32::MAX);
         for (at, r) in self.running.iter().enumerate() {
-            self.place[r.id as usize] = at as u32;
+            self.scratch.place[r.id as usize] = at as u32;
         }
         false
     }
 
     /// The running request with this id; `None` if it does not run.
     fn placed(&mut self, id: RequestId) -> Option<&mut RunningRequest> {
-        let at = *self.place.get(id as usize)? as usize;
+        let at = *self.scratch.place.get(id as usize)? as usize;
         self.running.get_mut(at).filter(|r| r.id == id)
     }
 
     /// Applies the output of a step in flight to its decode requests.
-    pub(super) fn update_in_flight(&mut self, spec: &SpecDecode, end: Time, totals: &mut Totals) -> Sums {
-        let (mut sums, last_end) = (Sums::default(), self.last_end);
+    pub(super) fn update_in_flight(&mut self, spec: &SpecDecode, tally: &mut Tally) {
         let as_before = self.stand_as_before();
         if as_before && !self.rules.drafter {
             for r in &mut self.running {
                 r.num_in_flight_tokens -= 1;
                 r.num_output_placeholders -= 1;
-                append(r, 1, (last_end, end), &mut sums, totals);
+                tally.append_one(r);
             }
-            totals.verified_accepted[0][0] += self.running.len() as u64;
-            return sums;
+            return;
         }
         for i in 0..self.output.batch.len() {
             let (id, scheduled) = (self.output.batch.ids()[i], self.output.batch.limit()[i]);
-            let (drafted, verified, accepted) = spec.of(i);
-            let depth = spec.drafts.verify_len.get(i).copied().unwrap_or(0) as usize;
+            let accepted = spec.accepted[i];
             if let Some(r) = if as_before { self.running.get_mut(i) } else { self.placed(id) } {
-                totals.verified_accepted[depth][accepted as usize] += 1;
-                sums.count(&mut r.done, drafted, verified, accepted);
                 r.num_in_flight_tokens -= 1 + scheduled;
                 r.num_output_placeholders -= 1 + scheduled;
                 r.num_computed_tokens -= scheduled - accepted;
-                append(r, 1 + accepted, (last_end, end), &mut sums, totals);
                 r.num_draft_computed_tokens = r.num_computed_tokens;
-            } else if self.deliver_stale(id, 1 + accepted, (drafted, verified, accepted), end, &mut sums, totals) {
-                totals.verified_accepted[depth][accepted as usize] += 1;
+                tally.append(r, 1 + accepted);
+            } else {
+                self.deliver_late(id, 1 + accepted, tally);
             }
         }
-        sums
     }
 
-    /// Applies the output of a step in flight to its prompt chunks. Returns the tokens emitted and the number of
-    /// requests that ended.
-    pub(super) fn update_chunks_in_flight(&mut self, end: Time, totals: &mut Totals) -> (u32, u32) {
-        let (mut emitted, mut finished) = (0, 0);
-        if self.output.chunks.is_empty() {
-            return (0, 0);
-        }
+    /// Applies the output of a step in flight to its prompt chunks.
+    pub(super) fn update_chunks_in_flight(&mut self, tally: &mut Tally) {
         let chunks = std::mem::take(&mut self.output.chunks);
-        let mut first_tokens = std::mem::take(&mut self.output.first_tokens);
         for chunk in &chunks {
             let Some(r) = self.placed(chunk.request) else {
-                let mut sums = Sums::default();
-                let tokens = u32::from(chunk.last);
-                self.deliver_stale(chunk.request, tokens, (0, 0, 0), end, &mut sums, totals);
-                first_tokens.append(&mut self.output.first_tokens);
-                emitted += sums.emitted;
+                self.deliver_late(chunk.request, u32::from(chunk.last), tally);
                 continue;
             };
             r.num_in_flight_tokens -= chunk.tokens;
@@ -114,61 +96,39 @@ impl Scheduler<'_> {
                 let padding = chunk.computed + chunk.tokens - r.num_tokens;
                 r.num_computed_tokens -= padding;
                 r.num_output_placeholders -= 1 + padding;
-                emitted += 1;
-                finished += u32::from(begin_output(r, end, &mut first_tokens, totals));
+                tally.append_first(r);
             }
             r.num_draft_computed_tokens = r.num_computed_tokens;
         }
-        (self.output.chunks, self.output.first_tokens) = (chunks, first_tokens);
-        (emitted, finished)
+        self.output.chunks = chunks;
     }
 
     /// Applies output for a request that no longer runs. A preempted request still gets its tokens, and may end with
-    /// them; for an ended request the tokens are dropped. Returns whether the request was a preempted one.
+    /// them; for an ended request the tokens are dropped.
     #[cold]
-    fn deliver_stale(
-        &mut self,
-        id: RequestId,
-        tokens: u32,
-        (drafted, verified, accepted): (u32, u32, u32),
-        end: Time,
-        sums: &mut Sums,
-        totals: &mut Totals,
-    ) -> bool {
-        if self.num_stale == 0 {
-            return false;
+    fn deliver_late(&mut self, id: RequestId, tokens: u32, tally: &mut Tally) {
+        if !self.waiting.any_stale() {
+            return self.result.dropped.push(id);
         }
-        let stale = self.num_stale;
-        let max_tokens = self.max_tokens(id);
-        let (mut ended, mut first) = (None, false);
+        let max_tokens = self.asked.max_tokens(id);
+        let (mut delivered, mut ended) = (false, None);
         self.waiting.change(id, |w| {
             if !std::mem::take(&mut w.stale) {
                 return true;
             }
-            self.num_stale -= 1;
-            sums.count(&mut w.done, drafted, verified, accepted);
+            delivered = true;
             let emitted = tokens.min(max_tokens - w.num_output_tokens);
             w.num_output_tokens += emitted;
-            sums.emitted += emitted;
-            if emitted > 0 {
-                first = w.last_emit == Time::MAX;
-                if !first {
-                    totals.gaps.record(end - w.last_emit, 1);
-                }
-                w.last_emit = end;
-            }
+            tally.emitted += emitted;
             let goes_on = w.num_output_tokens < max_tokens;
             ended = (!goes_on).then_some(*w);
-            self.num_passed_over -= u32::from(!goes_on && w.passed_over);
             goes_on
         });
-        if first {
-            self.output.first_tokens.push(id);
+        if !delivered {
+            self.result.dropped.push(id);
         }
         if let Some(w) = ended {
-            let r = self.activate(w);
-            self.output.finished.push(r);
+            self.result.finished.push(self.asked.activate(w));
         }
-        self.num_stale < stale
     }
 }

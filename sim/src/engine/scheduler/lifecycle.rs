@@ -4,7 +4,7 @@
 use super::rules::Rules;
 use super::state::Scheduler;
 use crate::config::Version;
-use crate::engine::request::{RejectReason, RunningRequest, SpecCounts, WaitingRequest};
+use crate::engine::request::{RejectReason, RunningRequest, WaitingRequest};
 use crate::engine::scheduler_output::Rejection;
 use crate::time::Time;
 use crate::workload::RequestId;
@@ -16,12 +16,10 @@ impl Scheduler<'_> {
     /// The request could never be scheduled. A request whose output outgrows the pool is rejected later, when that
     /// happens.
     pub fn add_request(&mut self, id: RequestId, at: Time) -> Result<(), RejectReason> {
-        let prompt = self.workload.prompt_len[id as usize];
-        if let Some(reason) = self.never(prompt) {
+        if let Some(reason) = self.never(self.asked.prompt(id)) {
             return Err(reason);
         }
-        let priority = self.workload.priority.get(id as usize).copied().unwrap_or(0);
-        self.waiting.push(WaitingRequest::new(id, at, priority));
+        self.waiting.push(WaitingRequest::new(id, at, self.asked.priority(id)));
         Ok(())
     }
 
@@ -42,61 +40,20 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Number of output tokens at which a request ends.
-    pub fn max_tokens(&self, id: RequestId) -> u32 {
-        let (prompt, asked) = (self.workload.prompt_len[id as usize], self.workload.output_len[id as usize]);
-        // v0 stops a request once it is longer than the model's length, not when it has reached it.
-        let longest = self.rules.max_model_len + u32::from(self.rules.version == Version::V0);
-        asked.min(longest.saturating_sub(prompt))
-    }
-
-    /// Makes a running request from a waiting one.
-    pub(super) fn activate(&self, w: WaitingRequest) -> RunningRequest {
-        let i = w.id as usize;
-        let prompt = self.workload.prompt_len[i];
-        let own = self.workload.slo_tpot_s.get(i).copied().unwrap_or(f64::INFINITY);
-        RunningRequest {
-            id: w.id,
-            num_computed_tokens: 0,
-            num_tokens: prompt + w.num_output_tokens,
-            num_output_tokens: w.num_output_tokens,
-            max_tokens: self.max_tokens(w.id),
-            max_tokens_asked: self.workload.output_len[i],
-            num_draft_computed_tokens: 0,
-            num_scheduled_tokens: 0,
-            num_spec_tokens: 0,
-            num_output_placeholders: 0,
-            num_in_flight_tokens: 0,
-            num_cacheable_tokens: 0,
-            num_slots: 0,
-            table: 0,
-            prefilling: true,
-            may_draft: self.rules.drafter && w.may_draft,
-            priority: w.priority,
-            arrival: w.arrival,
-            last_emit: w.last_emit,
-            slo_tpot_s: if own.is_finite() { own } else { self.slo_tpot_s },
-            done: w.done,
-        }
-    }
-
     /// Preemption by recompute: a running request loses its KV and goes to the front of the waiting list.
     pub(super) fn preempt(&mut self, at: usize) {
         let mut r = self.running.remove(at);
-        self.drafts_needed |= r.can_use_drafts();
-        self.num_stale += u32::from(r.num_in_flight_tokens > 0);
+        self.scratch.drafts_needed |= r.can_use_drafts();
         self.release(&mut r);
         self.waiting.prepend(WaitingRequest {
             id: r.id,
             num_output_tokens: r.num_output_tokens,
-            last_emit: r.last_emit,
             num_draft_computed_tokens: r.num_draft_computed_tokens,
             may_draft: r.may_draft,
             priority: r.priority,
             arrival: r.arrival,
             passed_over: false,
             stale: r.num_in_flight_tokens > 0,
-            done: SpecCounts::default(),
         });
         self.output.preempted.push(r);
     }
@@ -121,34 +78,33 @@ impl Scheduler<'_> {
             && self.output.preempted.is_empty()
             && let Some(head) = self.waiting.pop()
         {
-            self.num_passed_over -= u32::from(head.passed_over);
-            let tokens = self.workload.prompt_len[head.id as usize] + head.num_output_tokens;
+            let tokens = self.asked.prompt(head.id) + head.num_output_tokens;
             let (pool, draft_pool) = self.kv_cache_manager.could_hold(tokens + self.rules.num_lookahead_tokens);
             let reason = if pool && draft_pool { RejectReason::NoStepFits } else { self.outgrown() };
             // Tokens that it got while it waited are not recorded yet.
-            let ran = (head.num_output_tokens > 0).then(|| self.activate(head));
+            let ran = (head.num_output_tokens > 0).then(|| self.asked.activate(head));
             self.output.rejected.push(Rejection { id: head.id, reason, ran });
         }
     }
 
     fn outgrown(&self) -> RejectReason {
-        match self.kv_cache_manager.draft_total() < self.kv_cache_manager.usable() {
-            true => RejectReason::OutgrewDraftPool,
-            false => RejectReason::OutgrewPool,
+        if self.kv_cache_manager.draft_total() < self.kv_cache_manager.usable() {
+            RejectReason::OutgrewDraftPool
+        } else {
+            RejectReason::OutgrewPool
         }
     }
 
     /// Removes the requests that have emitted their whole output; the others keep their order.
-    pub(super) fn remove_finished(&mut self, now: Time) {
+    pub fn remove_finished(&mut self) {
         let mut at = 0;
         let ended = |r: &RunningRequest| r.num_output_tokens == r.max_tokens;
         while let Some(further) = self.running[at..].iter().position(ended) {
             at += further;
             let mut r = self.running.remove(at);
-            debug_assert!(r.last_emit == now);
             self.rules.confirm(&mut r);
             self.kv_cache_manager.free_finished(&mut r);
-            self.output.finished.push(r);
+            self.result.finished.push(r);
         }
     }
 }

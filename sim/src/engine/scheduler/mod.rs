@@ -1,28 +1,33 @@
 //! The scheduler decides how many tokens of each request run in a step, and applies a step's output to the requests.
 //!
-//! It drives no clock, executor or policy. Its decisions and what became of requests are in its [`SchedulerOutput`], on
-//! which the engine acts.
+//! It knows nothing of clocks, executors, policies and metrics (`tests/tests/whole/rooms/walls.rs` checks its imports).
+//! Its decisions are in its [`SchedulerOutput`], and what became of a step's requests in its
+//! [`StepResult`](super::StepResult). The engine acts on both.
 
+mod asked;
+mod derived;
 mod in_flight;
 mod lifecycle;
 mod pace;
 mod queue;
 mod refusals;
-pub(in crate::engine) mod release;
 mod rules;
 mod running;
+mod scratch;
 mod speculative_config;
 mod state;
 mod stretch;
-mod sums;
+mod tally;
 mod top_up;
 mod update;
 mod v0;
 mod waiting;
 
+pub(in crate::engine) use derived::Derived;
 pub use rules::{Order, Rules};
 pub use speculative_config::{Lengths, SpeculativeConfig};
 pub use state::Scheduler;
+pub use stretch::Stretch;
 
 use super::request::RunningRequest;
 use super::scheduler_output::SchedulerOutput;
@@ -34,11 +39,9 @@ impl Scheduler<'_> {
     /// `num_spec_tokens`.
     pub fn schedule(&mut self, now: Time, num_spec_tokens: u32) -> &SchedulerOutput {
         debug_assert!(num_spec_tokens <= self.rules.num_speculative_tokens);
-        self.num_spec_tokens = num_spec_tokens;
-        self.token_budget = self.rules.max_num_batched_tokens;
+        self.scratch.begin(&self.rules, num_spec_tokens);
         self.output.clear();
         (self.output.now, self.output.step) = (now, self.current_step);
-        self.only_decodes = false;
         self.output.num_spec_tokens_to_schedule = match self.rules.draft_at {
             DraftAt::StepStart => self.rules.num_speculative_tokens,
             DraftAt::StepEnd => num_spec_tokens,
@@ -54,8 +57,7 @@ impl Scheduler<'_> {
     /// tokens and drafts computed. Running requests come first, in order, then waiting ones. A step that preempted
     /// admits no request.
     fn schedule_v1(&mut self) {
-        self.drafts_needed = false;
-        self.threshold = self.rules.threshold(self.running.len() + self.waiting.len());
+        self.scratch.threshold = self.rules.threshold(self.running.len() + self.waiting.len());
         self.pace.begin(&self.rules, &self.running);
         let running = self.schedule_running();
         if self.output.preempted.is_empty() {
@@ -70,7 +72,8 @@ impl Scheduler<'_> {
             self.output.num_spec_tokens_to_schedule = table[scheduled.min(table.len() - 1)].min(most);
         }
         if self.rules.can_skip_drafts {
-            self.output.skip_drafts = !self.drafts_needed && !self.running.iter().any(RunningRequest::can_use_drafts);
+            self.output.skip_drafts =
+                !self.scratch.drafts_needed && !self.running.iter().any(RunningRequest::can_use_drafts);
         }
         if self.rules.guarded {
             self.reject_hopeless();

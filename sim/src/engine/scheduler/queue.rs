@@ -9,7 +9,17 @@ use std::collections::{BinaryHeap, VecDeque};
 
 /// The waiting list.
 #[derive(Clone, Debug)]
-pub enum RequestQueue {
+pub struct RequestQueue {
+    requests: Ordered,
+    /// Number of requests that were passed over since they last ran.
+    num_passed_over: u32,
+    /// Number of requests for which a step in flight still has output.
+    num_stale: u32,
+}
+
+/// The waiting requests in their order.
+#[derive(Clone, Debug)]
+enum Ordered {
     /// First come, first served; a preempted request goes to the front.
     Fcfs(VecDeque<WaitingRequest>),
     /// The lowest priority number first, then the first to arrive.
@@ -18,7 +28,7 @@ pub enum RequestQueue {
 
 /// A waiting request, ordered by its rank.
 #[derive(Clone, Copy, Debug)]
-pub struct Ranked(WaitingRequest);
+struct Ranked(WaitingRequest);
 
 impl Ranked {
     fn rank(&self) -> (i32, Time, RequestId) {
@@ -47,94 +57,121 @@ impl Ord for Ranked {
 }
 
 impl RequestQueue {
-    /// An empty list, first come, first served.
-    pub fn fcfs() -> RequestQueue {
-        RequestQueue::Fcfs(VecDeque::new())
-    }
-
-    /// Sorts an FCFS list by rank, once.
-    pub fn sort(&mut self) {
-        if let RequestQueue::Fcfs(queue) = self {
-            queue.make_contiguous().sort_by_key(|r| (r.priority, r.arrival));
-        }
-    }
-
     /// An empty list with this policy.
     pub fn new(policy: SchedulingPolicy) -> RequestQueue {
-        match policy {
-            SchedulingPolicy::Fcfs => RequestQueue::fcfs(),
-            SchedulingPolicy::Priority => RequestQueue::Priority(BinaryHeap::new()),
+        let requests = match policy {
+            SchedulingPolicy::Fcfs => Ordered::Fcfs(VecDeque::new()),
+            SchedulingPolicy::Priority => Ordered::Priority(BinaryHeap::new()),
+        };
+        RequestQueue { requests, num_passed_over: 0, num_stale: 0 }
+    }
+
+    /// Sorts a list that is first come, first served by rank, once.
+    pub fn sort(&mut self) {
+        if let Ordered::Fcfs(queue) = &mut self.requests {
+            queue.make_contiguous().sort_by_key(|r| (r.priority, r.arrival));
         }
     }
 
     /// Adds a request that has arrived.
     pub fn push(&mut self, r: WaitingRequest) {
-        match self {
-            RequestQueue::Fcfs(queue) => queue.push_back(r),
-            RequestQueue::Priority(heap) => heap.push(Reverse(Ranked(r))),
+        self.count(&r);
+        match &mut self.requests {
+            Ordered::Fcfs(queue) => queue.push_back(r),
+            Ordered::Priority(heap) => heap.push(Reverse(Ranked(r))),
         }
     }
 
     /// Puts a request in front that was preempted, or put aside for this step.
     pub fn prepend(&mut self, r: WaitingRequest) {
-        match self {
-            RequestQueue::Fcfs(queue) => queue.push_front(r),
-            RequestQueue::Priority(heap) => heap.push(Reverse(Ranked(r))),
+        self.count(&r);
+        match &mut self.requests {
+            Ordered::Fcfs(queue) => queue.push_front(r),
+            Ordered::Priority(heap) => heap.push(Reverse(Ranked(r))),
         }
     }
 
     /// The next request, which stays in the list.
     pub fn peek(&self) -> Option<WaitingRequest> {
-        match self {
-            RequestQueue::Fcfs(queue) => queue.front().copied(),
-            RequestQueue::Priority(heap) => heap.peek().map(|r| r.0.0),
+        match &self.requests {
+            Ordered::Fcfs(queue) => queue.front().copied(),
+            Ordered::Priority(heap) => heap.peek().map(|r| r.0.0),
         }
     }
 
     /// Takes the next request.
     pub fn pop(&mut self) -> Option<WaitingRequest> {
-        match self {
-            RequestQueue::Fcfs(queue) => queue.pop_front(),
-            RequestQueue::Priority(heap) => heap.pop().map(|r| r.0.0),
-        }
+        let r = match &mut self.requests {
+            Ordered::Fcfs(queue) => queue.pop_front(),
+            Ordered::Priority(heap) => heap.pop().map(|r| r.0.0),
+        };
+        r.inspect(|r| self.discount(r))
     }
 
     /// Calls `change` on the request if it waits. The request is taken out if `change` returns false.
     pub fn change(&mut self, id: RequestId, mut change: impl FnMut(&mut WaitingRequest) -> bool) {
-        match self {
-            RequestQueue::Fcfs(queue) => {
-                if let Some(at) = queue.iter().position(|r| r.id == id)
-                    && !change(&mut queue[at])
-                {
+        let Some(mut r) = self.iter().find(|r| r.id == id).copied() else { return };
+        self.discount(&r);
+        let stays = change(&mut r);
+        if stays {
+            self.count(&r);
+        }
+        match &mut self.requests {
+            Ordered::Fcfs(queue) => {
+                let at = queue.iter().position(|r| r.id == id).expect("it was found");
+                if stays {
+                    queue[at] = r;
+                } else {
                     queue.remove(at);
                 }
             }
-            RequestQueue::Priority(heap) => {
-                let mut all = std::mem::take(heap).into_vec();
-                all.retain_mut(|r| r.0.0.id != id || change(&mut r.0.0));
-                *heap = all.into();
+            Ordered::Priority(heap) => {
+                heap.retain(|r| r.0.0.id != id);
+                if stays {
+                    heap.push(Reverse(Ranked(r)));
+                }
             }
         }
     }
 
+    fn count(&mut self, r: &WaitingRequest) {
+        self.num_passed_over += u32::from(r.passed_over);
+        self.num_stale += u32::from(r.stale);
+    }
+
+    fn discount(&mut self, r: &WaitingRequest) {
+        self.num_passed_over -= u32::from(r.passed_over);
+        self.num_stale -= u32::from(r.stale);
+    }
+
     /// All requests, in no particular order.
     pub fn iter(&self) -> Box<dyn Iterator<Item = &WaitingRequest> + '_> {
-        match self {
-            RequestQueue::Fcfs(queue) => Box::new(queue.iter()),
-            RequestQueue::Priority(heap) => Box::new(heap.iter().map(|r| &r.0.0)),
+        match &self.requests {
+            Ordered::Fcfs(queue) => Box::new(queue.iter()),
+            Ordered::Priority(heap) => Box::new(heap.iter().map(|r| &r.0.0)),
         }
     }
 
     /// Number of waiting requests.
     pub fn len(&self) -> usize {
-        match self {
-            RequestQueue::Fcfs(queue) => queue.len(),
-            RequestQueue::Priority(heap) => heap.len(),
+        match &self.requests {
+            Ordered::Fcfs(queue) => queue.len(),
+            Ordered::Priority(heap) => heap.len(),
         }
     }
 
     /// Whether no request waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether a request waits that was never passed over since it last ran.
+    pub fn any_not_passed_over(&self) -> bool {
+        self.len() as u32 > self.num_passed_over
+    }
+
+    /// Whether a step in flight still has output for a waiting request.
+    pub fn any_stale(&self) -> bool {
+        self.num_stale > 0
     }
 }

@@ -1,6 +1,6 @@
 //! Refuses settings with which vLLM does not start, or with which no step could be made.
 
-use super::release::{draft_at, draft_slots, never_async, num_lookahead_tokens, runner};
+use super::derived::Derived;
 use super::speculative_config::SpeculativeConfig;
 use crate::config::{BadConfig, DraftAt, DraftMethod, EngineConfig, FirstDraftPass, Runner, Version};
 
@@ -26,9 +26,10 @@ fn check_budget(c: &EngineConfig) -> Result<(), BadConfig> {
 }
 
 /// The settings that vLLM 0.32 and 0.33 refuse.
-pub(super) fn check_v1(c: &EngineConfig, spec: &SpeculativeConfig) -> Result<(), BadConfig> {
+pub(super) fn check_v1(derived: &Derived) -> Result<(), BadConfig> {
+    let (c, k) = (derived.config, derived.k);
     check_budget(c)?;
-    let (budget, k) = (c.max_num_batched_tokens, spec.num_speculative_tokens);
+    let budget = c.max_num_batched_tokens;
     if let Some(active) = c.max_num_active_seqs.filter(|&active| active > c.max_num_seqs) {
         return refuse("max_num_active_seqs", format!("{active} is above max_num_seqs = {}", c.max_num_seqs));
     }
@@ -37,34 +38,35 @@ pub(super) fn check_v1(c: &EngineConfig, spec: &SpeculativeConfig) -> Result<(),
         return refuse("long_prefill_token_threshold", why);
     }
     let needed = match c.version {
-        Version::V0_32 => draft_slots(c, spec),
-        _ => num_lookahead_tokens(c.method, k),
+        Version::V0_32 => derived.draft_slots,
+        _ => derived.lookahead,
     };
     if k > 0 && budget <= needed {
         let why = format!("{budget} leaves no room for a token beside the {needed} slots that drafting takes");
         return refuse("max_num_batched_tokens", why);
     }
-    if let Some(why) = runner_cannot(c, spec) {
+    if let Some(why) = runner_cannot(derived) {
         return refuse("runner", why.into());
     }
     let mtp = k > 0 && c.method == DraftMethod::Mtp;
     if mtp && k > c.mtp_modules && !k.is_multiple_of(c.mtp_modules) {
         return refuse("mtp_modules", format!("the {k} draft tokens are no multiple of the {} modules", c.mtp_modules));
     }
-    check_table(spec)?;
-    check_order(c, spec)?;
+    check_table(derived.spec)?;
+    check_order(derived)?;
     if mtp { check_mtp_blocks(c, k) } else { Ok(()) }
 }
 
 /// Checks the settings for when drafts are made and steps are scheduled.
-fn check_order(c: &EngineConfig, spec: &SpeculativeConfig) -> Result<(), BadConfig> {
+fn check_order(derived: &Derived) -> Result<(), BadConfig> {
+    let c = derived.config;
     if c.async_scheduling == Some(true)
-        && let Some(why) = never_async(c, spec)
+        && let Some(why) = derived.never_async
     {
         return refuse("async_scheduling", format!("{why}: leave it out, or set it to false"));
     }
     let unseen = c.first_draft_pass.map(|pass| pass == FirstDraftPass::Unseen);
-    match draft_at(c) {
+    match derived.draft_at {
         DraftAt::StepStart if c.deliver_at.is_some() => {
             let why = "with draft_at = \"step-start\" tokens leave when they are verified; leave it out";
             refuse("deliver_at", why.into())
@@ -74,7 +76,7 @@ fn check_order(c: &EngineConfig, spec: &SpeculativeConfig) -> Result<(), BadConf
                 "with draft_at = \"step-start\" the draft knows what was accepted, and runs over what it has not seen";
             refuse("first_draft_pass", why.into())
         }
-        DraftAt::StepEnd if unseen == Some(true) && runner(c, spec) == Runner::V2 => {
+        DraftAt::StepEnd if unseen == Some(true) && derived.runner == Runner::V2 => {
             refuse("first_draft_pass", "runner \"v2\" runs over all tokens of a step; take runner = \"v1\"".into())
         }
         _ => Ok(()),
@@ -93,11 +95,11 @@ fn check_mtp_blocks(c: &EngineConfig, k: u32) -> Result<(), BadConfig> {
 }
 
 /// Why the model runner cannot serve the drafter; `None` if it can.
-fn runner_cannot(c: &EngineConfig, spec: &SpeculativeConfig) -> Option<&'static str> {
-    let k = spec.num_speculative_tokens;
-    match (runner(c, spec), c.method) {
-        _ if k == 0 => None,
-        (Runner::V2, DraftMethod::DraftModel | DraftMethod::Eagle | DraftMethod::Eagle3) if spec.parallel_drafting => {
+fn runner_cannot(derived: &Derived) -> Option<&'static str> {
+    let parallel = derived.spec.parallel_drafting;
+    match (derived.runner, derived.config.method) {
+        _ if derived.k == 0 => None,
+        (Runner::V2, DraftMethod::DraftModel | DraftMethod::Eagle | DraftMethod::Eagle3) if parallel => {
             Some("\"v2\" drafts no tokens in parallel: take \"v1\"")
         }
         (Runner::V1, DraftMethod::Dspark | DraftMethod::DsparkFillIn) => {
@@ -113,14 +115,22 @@ fn check_table(spec: &SpeculativeConfig) -> Result<(), BadConfig> {
     ranges.sort_unstable();
     let mut before = 0;
     for &(first, last, k) in &ranges {
-        match () {
-            () if first < 1 => return refuse(format!("batch size {first} is below 1")),
-            () if last < first => return refuse(format!("batch sizes {first} to {last} are no range")),
-            () if first <= before => return refuse(format!("batch size {first} stands in two ranges")),
-            () if before == 0 && first > 1 => return refuse(format!("it begins at batch size {first}, not at 1")),
-            () if k < 0 => return refuse(format!("{k} draft tokens")),
-            () => before = last,
+        if first < 1 {
+            return refuse(format!("batch size {first} is below 1"));
         }
+        if last < first {
+            return refuse(format!("batch sizes {first} to {last} are no range"));
+        }
+        if first <= before {
+            return refuse(format!("batch size {first} stands in two ranges"));
+        }
+        if before == 0 && first > 1 {
+            return refuse(format!("it begins at batch size {first}, not at 1"));
+        }
+        if k < 0 {
+            return refuse(format!("{k} draft tokens"));
+        }
+        before = last;
     }
     Ok(())
 }

@@ -3,13 +3,12 @@
 //! Taken from vLLM 0.33.0 and 0.32.0 (`v1/core/sched/scheduler.py`, `config/vllm.py`, `config/speculative.py`) and
 //! 0.6.3 (`core/scheduler.py`), and tested against all three with the recorded schedules of `tests/vllm/`.
 
+use super::derived::Derived;
 use super::refusals;
-use super::release::{
-    async_scheduling, draft_at, draft_slots, drops_table, lookup, num_lookahead_tokens, num_prefill_lookahead_tokens,
-    runner,
-};
 use super::speculative_config::{Lengths, SpeculativeConfig};
-use crate::config::{BadConfig, DeliverAt, DraftAt, DraftMethod, EngineConfig, Runner, SchedulingPolicy, Version};
+use crate::config::{
+    BadConfig, BudgetCharge, DeliverAt, DraftAt, DraftGap, DraftMethod, EngineConfig, Runner, SchedulingPolicy, Version,
+};
 use crate::engine::draft_passes::DraftPasses;
 
 /// The order of the phases of steps.
@@ -36,6 +35,19 @@ pub struct Rules {
     pub deliver_at: DeliverAt,
     /// The passes that the drafter makes at the end of a step.
     pub draft_passes: DraftPasses,
+    /// Whether one pass gives all drafts of a request, if drafts are made at the start of a step.
+    pub parallel_drafting: bool,
+    /// Whether the draft runs over prompts too.
+    pub draft_prefill: bool,
+    /// How the draft catches up on tokens that it missed.
+    pub draft_gap: DraftGap,
+    /// Whether a decode request may have tokens that the draft has not run over. A draft that drafts at the start of
+    /// steps and has no KV never falls behind.
+    pub draft_gaps: bool,
+    /// Whether token budget that selection freed goes to prompts in prefill.
+    pub tops_up_chunks: bool,
+    /// Whether steps in which nothing is decided are skipped.
+    pub skip_stretches: bool,
     /// Whether all requests are scheduled with the same number of drafts (that of the request with the most); missing
     /// drafts are padding. Runner V2 and async scheduling know one length for all requests.
     pub one_length: bool,
@@ -102,14 +114,15 @@ impl Rules {
     /// vLLM does not start with these settings, or no step could ever be made.
     pub fn of(c: &EngineConfig, spec: &SpeculativeConfig) -> Result<Rules, BadConfig> {
         c.check()?;
+        let derived = Derived::of(c, spec);
         let rules = match c.version {
             Version::V0 => {
                 refusals::check_v0(c)?;
-                v0(c, spec)
+                v0(&derived)
             }
             Version::V0_32 | Version::V0_33 => {
-                refusals::check_v1(c, spec)?;
-                v1(c, spec)
+                refusals::check_v1(&derived)?;
+                v1(&derived)
             }
         };
         refusals::check_room(c, rules.drafter, rules.num_speculative_tokens, rules.num_lookahead_tokens)?;
@@ -118,18 +131,25 @@ impl Rules {
 }
 
 /// Rules with the engine's sizes and without any rule of a release.
-fn none(c: &EngineConfig, spec: &SpeculativeConfig) -> Rules {
+fn none(Derived { config: c, spec, k, draft_at, .. }: &Derived) -> Rules {
     Rules {
         version: c.version,
         order: Order::StepStart,
         draft_at: DraftAt::StepStart,
         deliver_at: DeliverAt::Sampled,
         draft_passes: DraftPasses::default(),
+        parallel_drafting: spec.parallel_drafting,
+        draft_prefill: c.draft_prefill,
+        draft_gap: c.draft_gap,
+        draft_gaps: spec.drafter && (c.draft_prefill || *draft_at == DraftAt::StepEnd),
+        // v0 splits no prompt, and its drafts charge nothing to the budget.
+        tops_up_chunks: spec.drafter && c.version != Version::V0 && c.budget_charge == BudgetCharge::Trimmed,
+        skip_stretches: c.skip_stretches,
         one_length: false,
         loses_drafts: false,
         policy: c.scheduling_policy,
         drafter: spec.drafter,
-        num_speculative_tokens: spec.num_speculative_tokens,
+        num_speculative_tokens: *k,
         max_num_batched_tokens: c.max_num_batched_tokens,
         max_model_len: c.max_model_len,
         max_num_active_seqs: c.max_num_seqs,
@@ -154,28 +174,25 @@ fn none(c: &EngineConfig, spec: &SpeculativeConfig) -> Rules {
     }
 }
 
-fn v1(c: &EngineConfig, spec: &SpeculativeConfig) -> Rules {
-    let (method, k, new) = (c.method, spec.num_speculative_tokens, c.version >= Version::V0_33);
-    let drafting = k > 0;
-    let lookahead = num_lookahead_tokens(method, k);
-    let prefill_lookahead = num_prefill_lookahead_tokens(c, k);
-    let eagle_like = drafting && matches!(method, DraftMethod::Eagle | DraftMethod::Eagle3 | DraftMethod::Mtp);
-    let block = drafting && matches!(method, DraftMethod::Dflash | DraftMethod::Dspark | DraftMethod::DsparkFillIn);
-    let hash_lookahead = if new && eagle_like && c.prefix_caching { prefill_lookahead } else { 0 };
+fn v1(derived: &Derived) -> Rules {
+    let &Derived { config: c, spec, k, block, runner, draft_at, asynchronous, lookahead, .. } = derived;
+    let (drafting, new) = (k > 0, c.version >= Version::V0_33);
+    let eagle_like = drafting && matches!(c.method, DraftMethod::Eagle | DraftMethod::Eagle3 | DraftMethod::Mtp);
+    let block = drafting && block;
+    let hash_lookahead = if new && eagle_like && c.prefix_caching { derived.prefill_lookahead } else { 0 };
     let active = c.max_num_active_seqs.unwrap_or(c.max_num_seqs);
-    let table = (!spec.per_batch_size.is_empty() && !drops_table(c, spec)).then(|| lookup(c, spec));
+    let table = derived.per_batch_size();
     let pads = c.pad_admissions.unwrap_or(true) && table.is_none();
-    let (runner, asynchronous) = (runner(c, spec), async_scheduling(c, spec));
     let by_runner = if runner == Runner::V2 { DeliverAt::Sampled } else { DeliverAt::Drafted };
     Rules {
-        order: match draft_at(c) {
+        order: match draft_at {
             _ if asynchronous => Order::Async,
             DraftAt::StepEnd => Order::StepEnd,
             DraftAt::StepStart => Order::StepStart,
         },
-        draft_at: draft_at(c),
+        draft_at,
         deliver_at: c.deliver_at.unwrap_or(by_runner),
-        draft_passes: DraftPasses::of(c, spec),
+        draft_passes: DraftPasses::of(derived),
         one_length: (asynchronous || runner == Runner::V2) && spec.lengths != Lengths::Free,
         loses_drafts: asynchronous && runner == Runner::V1,
         max_num_active_seqs: if new && block { active.min(c.max_num_batched_tokens / lookahead) } else { active },
@@ -183,8 +200,8 @@ fn v1(c: &EngineConfig, spec: &SpeculativeConfig) -> Rules {
         long_prefill_token_threshold_adaptive: c.long_prefill_token_threshold_adaptive,
         lift_threshold_when_alone: true,
         num_lookahead_tokens: if drafting { c.num_lookahead_tokens.unwrap_or(lookahead) } else { 0 },
-        draft_slots: if drafting { c.max_num_new_slots_for_drafting.unwrap_or(draft_slots(c, spec)) } else { 0 },
-        num_prefill_lookahead_tokens: prefill_lookahead,
+        draft_slots: if drafting { c.max_num_new_slots_for_drafting.unwrap_or(derived.draft_slots) } else { 0 },
+        num_prefill_lookahead_tokens: derived.prefill_lookahead,
         num_hash_lookahead_tokens: hash_lookahead,
         drop_last_hit: if new { eagle_like && hash_lookahead == 0 } else { eagle_like || block },
         prefill_schedule_interval: if new { c.prefill_schedule_interval } else { 1 },
@@ -193,12 +210,12 @@ fn v1(c: &EngineConfig, spec: &SpeculativeConfig) -> Rules {
         pad_admissions: if pads { k } else { 0 },
         per_batch_size: table,
         cache_when_verified: asynchronous || (new && drafting),
-        ..none(c, spec)
+        ..none(derived)
     }
 }
 
-fn v0(c: &EngineConfig, spec: &SpeculativeConfig) -> Rules {
-    let k = spec.num_speculative_tokens;
-    let lookahead = if k > 0 { c.num_lookahead_tokens.unwrap_or(k) } else { 0 };
-    Rules { num_lookahead_tokens: lookahead, ..none(c, spec) }
+fn v0(derived: &Derived) -> Rules {
+    let k = derived.k;
+    let lookahead = if k > 0 { derived.config.num_lookahead_tokens.unwrap_or(k) } else { 0 };
+    Rules { num_lookahead_tokens: lookahead, ..none(derived) }
 }

@@ -3,7 +3,7 @@
 
 use super::rules::{Order, Rules};
 use super::state::Scheduler;
-use crate::config::{DraftAt, SchedulingPolicy};
+use crate::config::SchedulingPolicy;
 use crate::engine::request::RunningRequest;
 
 /// The result of looking for KV slots.
@@ -25,7 +25,7 @@ impl Scheduler<'_> {
             (false, Order::Async) => self.schedule_plain_decodes_ahead(),
             (false, _) => self.schedule_plain_decodes(),
         };
-        while at < self.running.len() && self.token_budget > slots {
+        while at < self.running.len() && self.scratch.token_budget > slots {
             let r = &self.running[at];
             if self.pace.defer_prefills && r.prefilling {
                 at += 1;
@@ -39,7 +39,7 @@ impl Scheduler<'_> {
             let want = self.limited(known + self.spec_tokens_of(r) - r.num_computed_tokens);
             // One position is left for the sampled token.
             let room = (self.rules.max_model_len - 1).saturating_sub(r.num_computed_tokens);
-            let want = want.min(self.token_budget - slots).min(room);
+            let want = want.min(self.scratch.token_budget - slots).min(room);
             let left = r.num_tokens - r.num_computed_tokens.min(r.num_tokens);
             let mut new = self.rules.off_the_end(left, want);
             if new == 0 {
@@ -65,7 +65,7 @@ impl Scheduler<'_> {
             if r.prefilling || self.rules.decodes_finish_prompts() {
                 self.kv_cache_manager.cache_blocks(r, r.num_cacheable_tokens);
             }
-            self.token_budget -= new + slots;
+            self.scratch.token_budget -= new + slots;
             scheduled += 1;
             at += 1;
         }
@@ -77,7 +77,7 @@ impl Scheduler<'_> {
     #[inline]
     fn schedule_plain_decodes(&mut self) -> (usize, usize) {
         let mut done = 0;
-        for r in self.running.iter_mut().take(self.token_budget as usize) {
+        for r in self.running.iter_mut().take(self.scratch.token_budget as usize) {
             if r.prefilling || !self.kv_cache_manager.allocate_slots(r, r.num_computed_tokens + 1) {
                 break;
             }
@@ -85,8 +85,8 @@ impl Scheduler<'_> {
             r.num_cacheable_tokens = r.num_computed_tokens + 1;
             done += 1;
         }
-        self.token_budget -= done as u32;
-        self.only_decodes = done == self.running.len();
+        self.scratch.token_budget -= done as u32;
+        self.scratch.only_decodes = done == self.running.len();
         (done, done)
     }
 
@@ -95,7 +95,7 @@ impl Scheduler<'_> {
     fn schedule_plain_decodes_ahead(&mut self) -> (usize, usize) {
         let (mut looked, mut done) = (0, 0);
         let room = self.rules.max_model_len - 1;
-        for r in self.running.iter_mut().take(self.token_budget as usize) {
+        for r in self.running.iter_mut().take(self.scratch.token_budget as usize) {
             if surely_ends(r) {
                 looked += 1;
                 continue;
@@ -108,27 +108,47 @@ impl Scheduler<'_> {
             r.num_cacheable_tokens = r.num_tokens.min(r.num_computed_tokens + 1);
             (looked, done) = (looked + 1, done + 1);
         }
-        self.token_budget -= done as u32;
-        self.only_decodes = done == self.running.len();
+        self.scratch.token_budget -= done as u32;
+        self.scratch.only_decodes = done == self.running.len();
         (looked, done)
     }
 
-    /// The common case, kept fast: leading decodes, while the token budget lasts and slots can be found without
-    /// preemption. Returns how many requests it looked at, and how many it scheduled.
-    #[inline]
+    /// Schedules leading decodes, while the token budget lasts and slots can be found without preemption. Returns how
+    /// many requests it looked at, and how many it scheduled.
     fn schedule_leading_decodes(&mut self) -> (usize, usize) {
-        if self.threshold > 0 || self.rules.decodes_finish_prompts() {
+        if self.scratch.threshold > 0 || self.rules.decodes_finish_prompts() {
             return (0, 0);
         }
-        let Rules { max_model_len, num_lookahead_tokens, draft_slots, draft_at, .. } = self.rules;
-        let (step_end, of_all) = (draft_at == DraftAt::StepEnd, self.num_spec_tokens);
-        let (mut budget, mut looked, mut done) = (self.token_budget, 0, 0);
+        let of_all = self.scratch.num_spec_tokens;
+        match self.rules.order {
+            Order::StepStart => {
+                self.schedule_decodes_while(|r| of_all & u32::from(r.may_draft).wrapping_neg(), |_| false)
+            }
+            Order::StepEnd => self.schedule_decodes_while(|r| std::mem::take(&mut r.num_spec_tokens), |_| false),
+            Order::Async => self.schedule_decodes_while(|r| std::mem::take(&mut r.num_spec_tokens), surely_ends),
+        }
+    }
+
+    /// The common case, kept fast: [`schedule_leading_decodes`](Self::schedule_leading_decodes) for one order of steps.
+    /// `take_spec` takes the drafts of a request; drafts that do not fit are lost. `ends` says whether the step in
+    /// flight ends a request.
+    #[inline(always)]
+    fn schedule_decodes_while(
+        &mut self,
+        take_spec: impl Fn(&mut RunningRequest) -> u32,
+        ends: impl Fn(&RunningRequest) -> bool,
+    ) -> (usize, usize) {
+        let Rules { max_model_len, num_lookahead_tokens, draft_slots, .. } = self.rules;
+        let (mut budget, mut looked, mut done) = (self.scratch.token_budget, 0, 0);
         for r in &mut self.running {
-            if surely_ends(r) {
+            if ends(r) {
                 looked += 1;
                 continue;
             }
-            let spec = if step_end { r.num_spec_tokens } else { of_all & u32::from(r.may_draft).wrapping_neg() };
+            if r.prefilling {
+                break;
+            }
+            let (held, spec) = (r.num_spec_tokens, take_spec(r));
             let computed = r.num_computed_tokens;
             let (mut new, mut slots) = (1 + spec, computed + 1 + spec + num_lookahead_tokens);
             if slots >= max_model_len {
@@ -137,17 +157,17 @@ impl Scheduler<'_> {
                 slots = (computed + new + num_lookahead_tokens).min(max_model_len);
             }
             let fits = new > 0 && new + draft_slots <= budget;
-            if r.prefilling || !fits || !self.kv_cache_manager.allocate_slots(r, slots) {
+            if !fits || !self.kv_cache_manager.allocate_slots(r, slots) {
+                r.num_spec_tokens = held;
                 break;
             }
             r.num_scheduled_tokens = new;
-            r.num_spec_tokens = 0;
             r.num_cacheable_tokens = r.num_tokens.min(computed + 1);
             budget -= new + draft_slots;
             (looked, done) = (looked + 1, done + 1);
         }
-        self.token_budget = budget;
-        self.only_decodes = done == self.running.len();
+        self.scratch.token_budget = budget;
+        self.scratch.only_decodes = done == self.running.len();
         (looked, done)
     }
 
@@ -167,7 +187,7 @@ impl Scheduler<'_> {
             let victim = self.victim();
             let gone = &self.running[victim];
             if gone.num_scheduled_tokens > 0 {
-                self.token_budget += gone.num_scheduled_tokens + self.rules.draft_slots;
+                self.scratch.token_budget += gone.num_scheduled_tokens + self.rules.draft_slots;
                 *scheduled -= 1;
             }
             self.preempt(victim);
@@ -200,7 +220,7 @@ impl Scheduler<'_> {
 
     /// `tokens`, but at most the threshold of long prefills.
     pub(super) fn limited(&self, tokens: u32) -> u32 {
-        if self.threshold > 0 { tokens.min(self.threshold) } else { tokens }
+        if self.scratch.threshold > 0 { tokens.min(self.scratch.threshold) } else { tokens }
     }
 }
 

@@ -1,9 +1,6 @@
 //! The properties of a drafter that the scheduler must know.
 
 use crate::config::BatchRange;
-use crate::oracle::OraclePolicy;
-use crate::policy::SpecPolicy;
-use crate::tree::MAX_TREE_TOKENS;
 
 /// The properties of speculation that the scheduler must know.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -31,33 +28,4 @@ pub enum Lengths {
     Own,
     /// An oracle: a bound, which no rule of the engine limits.
     Free,
-}
-
-impl SpeculativeConfig {
-    /// The properties of a policy with chains of at most `max_draft_len` tokens. Trees, which vLLM does not have, count
-    /// by their tokens.
-    pub fn of_policy(policy: &dyn SpecPolicy, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig {
-        let limits = policy.limits();
-        let chain = limits.max_depth.min(max_draft_len);
-        let tree = limits.max_tree_tokens.min(MAX_TREE_TOKENS);
-        SpeculativeConfig {
-            drafter: true,
-            num_speculative_tokens: chain.max(tree),
-            parallel_drafting,
-            per_batch_size: limits.vllm.unwrap_or_default().to_vec(),
-            lengths: if limits.vllm.is_some() { Lengths::Released } else { Lengths::Own },
-        }
-    }
-
-    /// The properties of an oracle.
-    pub fn of_oracle(oracle: &dyn OraclePolicy, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig {
-        let num_speculative_tokens = oracle.limit().min(max_draft_len);
-        SpeculativeConfig {
-            drafter: true,
-            num_speculative_tokens,
-            parallel_drafting,
-            per_batch_size: Vec::new(),
-            lengths: Lengths::Free,
-        }
-    }
 }

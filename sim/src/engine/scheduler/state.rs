@@ -1,95 +1,62 @@
-//! The state of the scheduler: the requests and the current step.
+//! The state of the scheduler: the requests and their KV memory, and apart from them the step that is being decided.
 
+use super::asked::Asked;
 use super::pace::Pace;
 use super::queue::RequestQueue;
 use super::rules::Rules;
-use crate::config::{DraftAt, DraftGap, EngineConfig, Version};
+use super::scratch::StepScratch;
+use crate::config::{DraftAt, EngineConfig, SchedulingPolicy, Version};
 use crate::drafts::Drafts;
+use crate::engine::input_batch::Columns;
 use crate::engine::kv_cache::KvCacheManager;
 use crate::engine::next_batch::NextBatch;
 use crate::engine::request::{RunningRequest, WaitingRequest};
 use crate::engine::scheduler_output::SchedulerOutput;
-use crate::executor::StepPlan;
-use crate::policy::BatchView;
-use crate::time::Time;
+use crate::engine::step_result::StepResult;
 use crate::workload::{RequestId, Workload};
 
 /// vLLM's scheduler: the requests, their KV memory, and the decisions of the current step.
 pub struct Scheduler<'a> {
-    pub(super) config: &'a EngineConfig,
-    pub(super) workload: &'a Workload,
     pub(super) rules: Rules,
-    /// Whether requests share prefixes. Then the order in which requests take and leave blocks changes what is evicted.
-    pub(super) order_shows: bool,
-    /// The run's TPOT limit, seconds.
-    pub(super) slo_tpot_s: f64,
+    pub(super) asked: Asked<'a>,
     pub(super) waiting: RequestQueue,
     pub(super) running: Vec<RunningRequest>,
     pub(super) kv_cache_manager: KvCacheManager<'a>,
     pub(super) pace: Pace,
-    /// Tokens that may still be scheduled in this step. vLLM has two budgets, one for tokens and one for inputs. Both
-    /// are charged with the drafter's extra slots, and the second is never the larger one.
-    pub(super) token_budget: u32,
-    /// Most tokens of a request's chunk in this step; 0 for no limit.
-    pub(super) threshold: u32,
-    /// Most drafts of a request in this step.
-    pub(super) num_spec_tokens: u32,
-    pub(super) output: Box<SchedulerOutput>,
-    /// Whether every running request decodes in this step.
-    pub(super) only_decodes: bool,
-    /// Whether a request that could use drafts was scheduled and then preempted. It counts as if it still ran.
-    pub(super) drafts_needed: bool,
-    /// Waiting requests that were passed over in this step; empty between steps.
-    pub(super) aside: Vec<WaitingRequest>,
     /// Index of the next step that runs.
     pub(super) current_step: u64,
-    /// Index of each request in the running list; valid only if that list agrees, because requests move while a step is
-    /// in flight.
-    pub(super) place: Vec<u32>,
-    /// Number of waiting requests that were passed over since they last ran.
-    pub(super) num_passed_over: u32,
-    /// Number of waiting requests for which a step in flight still has output.
-    pub(super) num_stale: u32,
-    /// When the last step ended; most requests emitted their last token then.
-    pub(super) last_end: Time,
+    /// What was decided for the current step.
+    pub(super) output: Box<SchedulerOutput>,
+    /// What became of the requests of the step whose output was applied last.
+    pub(super) result: StepResult,
+    pub(super) scratch: StepScratch,
 }
 
 impl<'a> Scheduler<'a> {
-    /// A scheduler without requests that follows `rules`. `slo_tpot_s` is the run's TPOT limit, seconds. `addressed`
-    /// says whether the executor needs the ids of a request's blocks.
+    /// A scheduler without requests that follows `rules`, which were derived from `config`. `slo_tpot_s` is the run's
+    /// TPOT limit, seconds. `addressed` says whether the executor needs the ids of a request's blocks.
     pub fn new(
-        config: &'a EngineConfig,
+        config: &EngineConfig,
         workload: &'a Workload,
         rules: Rules,
         slo_tpot_s: f64,
         addressed: bool,
     ) -> Scheduler<'a> {
         Scheduler {
-            config,
-            workload,
-            order_shows: config.prefix_caching && !workload.prefix_ids.is_empty(),
-            slo_tpot_s,
+            asked: Asked::new(workload, &rules, slo_tpot_s),
             // v0 sorts its deque only when it looks for lower priorities.
-            waiting: match rules.version {
-                Version::V0 => RequestQueue::fcfs(),
-                _ => RequestQueue::new(rules.policy),
-            },
+            waiting: RequestQueue::new(match rules.version {
+                Version::V0 => SchedulingPolicy::Fcfs,
+                _ => rules.policy,
+            }),
             running: Vec::new(),
             kv_cache_manager: KvCacheManager::new(config, workload, &rules, addressed),
             pace: Pace::new(&rules),
-            rules,
-            token_budget: 0,
-            threshold: 0,
-            num_spec_tokens: 0,
-            output: Box::default(),
-            only_decodes: false,
-            drafts_needed: false,
-            aside: Vec::new(),
             current_step: 0,
-            place: Vec::new(),
-            num_passed_over: 0,
-            num_stale: 0,
-            last_end: Time::ZERO,
+            output: Box::default(),
+            result: StepResult::default(),
+            scratch: StepScratch::default(),
+            rules,
         }
     }
 
@@ -99,7 +66,7 @@ impl<'a> Scheduler<'a> {
         match self.rules.draft_at {
             DraftAt::StepEnd => r.num_spec_tokens,
             DraftAt::StepStart if r.prefilling || !r.may_draft => 0,
-            DraftAt::StepStart => self.num_spec_tokens,
+            DraftAt::StepStart => self.scratch.num_spec_tokens,
         }
     }
 
@@ -107,10 +74,21 @@ impl<'a> Scheduler<'a> {
     /// may draft.
     #[inline]
     pub fn prepare_inputs(&mut self) {
-        if self.only_decodes && self.output.admitted.is_empty() {
-            return self.output.batch.fill(&self.running, self.rules.drafter);
+        let columns = self.columns();
+        if self.scratch.only_decodes && self.output.admitted.is_empty() {
+            self.output.batch.fill(&self.running, columns);
+        } else {
+            let draft_prefill = self.rules.drafter && self.rules.draft_prefill;
+            self.output.gather(&mut self.running, columns, draft_prefill);
         }
-        self.output.gather(&mut self.running, self.rules.drafter, self.config.draft_prefill);
+        self.current_step += u64::from(!self.output.is_empty());
+    }
+
+    /// The columns of the batch that something reads.
+    #[inline]
+    pub(super) fn columns(&self) -> Columns {
+        let (own_slos, slo_tpot_s) = self.asked.slos();
+        Columns { limit: self.rules.drafter, gap: self.rules.draft_gaps, own_slos, slo_tpot_s }
     }
 
     /// Marks the `index`-th request admitted in this step as never to be drafted for.
@@ -164,9 +142,24 @@ impl<'a> Scheduler<'a> {
         self.waiting.iter()
     }
 
+    /// Number of waiting requests.
+    pub fn num_waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Number of output tokens at which a request ends.
+    pub fn max_tokens(&self, id: RequestId) -> u32 {
+        self.asked.max_tokens(id)
+    }
+
     /// The scheduler's current output: the last step decided or updated.
     pub fn output(&self) -> &SchedulerOutput {
         &self.output
+    }
+
+    /// What became of the requests of the step whose output was applied last.
+    pub fn result(&self) -> &StepResult {
+        &self.result
     }
 
     /// Whether no request runs or waits.
@@ -182,37 +175,5 @@ impl<'a> Scheduler<'a> {
     /// The KV memory of both models.
     pub fn kv_cache_manager(&self) -> &KvCacheManager<'a> {
         &self.kv_cache_manager
-    }
-
-    /// Ends the scheduler. Returns the requests that still run.
-    pub fn into_running(self) -> Vec<RunningRequest> {
-        self.running
-    }
-
-    /// The step as policies and executors see it.
-    #[inline]
-    pub fn step_plan(&self) -> StepPlan<'_> {
-        let out = &self.output;
-        StepPlan {
-            batch: BatchView {
-                now: out.now,
-                step: out.step,
-                ids: out.batch.ids(),
-                context: out.batch.context(),
-                emitted: out.batch.emitted(),
-                limit: out.batch.limit(),
-                draft_gap: out.batch.draft_gap(),
-                slo_tpot_s: out.batch.slo_tpot_s(),
-                context_sum: out.batch.context_sum(),
-                prefill: out.prefill,
-                draft_prefill: out.draft_prefill,
-                always_extend: self.config.draft_gap == DraftGap::AlwaysExtend,
-                num_running: self.running.len() as u32,
-                num_waiting: self.waiting.len() as u32,
-            },
-            padded: false,
-            chunks: &out.chunks,
-            block_tables: self.kv_cache_manager.tables(),
-        }
     }
 }

@@ -2,61 +2,54 @@
 
 use super::state::Scheduler;
 use crate::config::Version;
-use crate::metrics::Totals;
-use crate::time::Time;
+
+/// Steps in which every running request gets one token and nothing is decided, until the next request arrives.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch {
+    /// Number of steps, at most.
+    pub steps: u32,
+    /// Number of running requests. Their ids are in the batch of the scheduler's output.
+    pub requests: u32,
+    /// Sum of their contexts in the first step.
+    pub context: u64,
+}
 
 impl Scheduler<'_> {
-    /// The number of steps that only an arrival can disturb; 0 if the next step is no part of a stretch.
-    pub fn plain_stretch(&self) -> u32 {
+    /// The stretch that begins with the next step; `None` if that step is no part of one.
+    pub fn stretch(&mut self) -> Option<Stretch> {
         // Without shared prefixes only a preempted request can hit the cache. How many of its blocks are left then
         // depends on how many blocks were taken, not on which request took them.
+        let kv = &self.kv_cache_manager;
         let fits = self.running.len() as u32 <= self.rules.max_num_batched_tokens;
         let plain = !self.rules.drafter && self.waiting.is_empty() && !self.running.is_empty();
-        if !plain || !self.config.skip_stretches || self.order_shows || !fits {
-            return 0;
+        if !self.rules.skip_stretches || !plain || kv.shares_prefixes() || !fits {
+            return None;
         }
         let mut steps = u32::MAX;
         for r in &self.running {
             if r.prefilling {
-                return 0;
+                return None;
             }
             steps = steps.min(r.max_tokens - r.num_output_tokens);
         }
-        let kv = &self.kv_cache_manager;
-        if kv.surely_holds(self.running.len(), steps) {
-            return steps;
-        }
-        let blocks: u32 = self.running.iter().map(|r| kv.lacking(r, r.num_computed_tokens + steps)).sum();
-        // v0 needs one free block more than it uses.
-        let spare = u32::from(self.rules.version == Version::V0);
-        if blocks + spare > kv.num_free_blocks() { 0 } else { steps }
-    }
-
-    /// Number of requests in the batch of a stretch, and the sum of their contexts.
-    pub fn stretch_batch(&self) -> (u32, u64) {
-        (self.running.len() as u32, self.running.iter().map(|r| u64::from(r.num_computed_tokens)).sum())
-    }
-
-    /// Records the gaps between tokens that end with the first step of a stretch. Some requests may have been left out
-    /// of the step before.
-    pub fn first_gaps(&self, end: Time, totals: &mut Totals) {
-        let mut since_last = 0;
-        for r in &self.running {
-            if r.last_emit == self.last_end {
-                since_last += 1;
-            } else {
-                totals.gaps.record(end - r.last_emit, 1);
+        if !kv.surely_holds(self.running.len(), steps) {
+            let blocks: u32 = self.running.iter().map(|r| kv.lacking(r, r.num_computed_tokens + steps)).sum();
+            // v0 needs one free block more than it uses.
+            let spare = u32::from(self.rules.version == Version::V0);
+            if blocks + spare > kv.num_free_blocks() {
+                return None;
             }
         }
-        if since_last > 0 {
-            totals.gaps.record(end - self.last_end, since_last);
-        }
+        let columns = self.columns();
+        self.output.batch.fill(&self.running, columns);
+        Some(Stretch { steps, requests: self.running.len() as u32, context: self.output.batch.context_sum() })
     }
 
-    /// Advances every request to the end of a stretch of `done` steps that ended at `end`.
-    pub fn catch_up(&mut self, done: u32, end: Time, totals: &mut Totals) {
+    /// Advances every request to the end of a stretch of `done` steps. Returns whether any request emitted its whole
+    /// output.
+    pub fn catch_up(&mut self, done: u32) -> bool {
         self.output.clear();
-        self.last_end = end;
+        self.result.clear();
         self.current_step += u64::from(done);
         self.pace.skip(done);
         let mut ended = false;
@@ -67,12 +60,8 @@ impl Scheduler<'_> {
             r.num_tokens += done;
             r.num_cacheable_tokens = r.num_tokens - 1;
             r.num_output_tokens += done;
-            r.last_emit = end;
             ended |= r.num_output_tokens == r.max_tokens;
         }
-        totals.peak_blocks = totals.peak_blocks.max(self.kv_cache_manager.used());
-        if ended {
-            self.remove_finished(end);
-        }
+        ended
     }
 }

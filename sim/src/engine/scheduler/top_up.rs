@@ -1,16 +1,13 @@
 //! `budget_charge = trimmed`: token budget that selection freed goes to prompts in prefill.
 
 use super::state::Scheduler;
-use crate::config::{BudgetCharge, Version};
 use crate::drafts::Drafts;
 
 impl Scheduler<'_> {
     /// Lengthens the chunks by the token budget that was reserved for drafts and is not used for verification, if the
     /// settings say so.
     pub fn top_up_chunks(&mut self, drafts: &Drafts) {
-        // v0 splits no prompt, and its drafts charge nothing to the budget.
-        let whole = self.rules.version == Version::V0;
-        if !self.rules.drafter || whole || self.config.budget_charge != BudgetCharge::Trimmed {
+        if !self.rules.tops_up_chunks {
             return;
         }
         let decodes = self.output.batch.len();
@@ -20,7 +17,7 @@ impl Scheduler<'_> {
         let charged = verified + self.output.prefill.tokens as u32 + requests as u32 * self.rules.draft_slots;
         let mut freed = self.rules.max_num_batched_tokens - charged;
         self.output.clear_chunks();
-        let threshold = self.threshold;
+        let threshold = self.scratch.threshold;
         for r in self.running.iter_mut().filter(|r| r.prefilling) {
             let end = r.num_computed_tokens + r.num_scheduled_tokens;
             let allowed = if threshold > 0 { threshold.saturating_sub(r.num_scheduled_tokens) } else { u32::MAX };

@@ -2,12 +2,11 @@
 
 use super::rules::Order;
 use super::state::Scheduler;
-use super::sums::{Sums, append, append_one, begin_output};
+use super::tally::Tally;
 use crate::config::{DraftAt, DraftGap};
 use crate::engine::request::RunningRequest;
 use crate::engine::spec_decode::SpecDecode;
-use crate::metrics::{StepRecord, Totals};
-use crate::time::Time;
+use crate::engine::step_result::StepResult;
 
 impl Scheduler<'_> {
     /// vLLM's `update_draft_token_ids`: `drafts` returns how many drafts each running request holds from now on.
@@ -17,119 +16,87 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Begins the record of the step, with what is known before it runs.
-    #[inline]
-    pub fn begin_record(&mut self) -> StepRecord {
-        self.current_step += 1;
-        StepRecord {
-            step: self.output.step,
-            batch_size: self.output.batch.len() as u32,
-            chunks: self.output.prefill.chunks,
-            chunk_tokens: self.output.prefill.tokens,
-            context: self.output.batch.context_sum(),
-            waiting: self.waiting.len() as u32,
-            used_blocks: self.kv_cache_manager.used(),
-            preempted: self.output.preempted.len() as u32,
-            ..StepRecord::default()
+    /// Applies the output of a step to its requests. Returns what became of them.
+    pub fn update_from_output(&mut self, spec: &SpecDecode) -> &StepResult {
+        self.result.clear();
+        let mut tally = Tally::default();
+        match (self.rules.order, self.rules.drafter) {
+            (Order::Async, _) => self.update_in_flight(spec, &mut tally),
+            (_, true) => self.update_drafted(spec, &mut tally),
+            (_, false) => self.update_plain(&mut tally),
         }
-    }
-
-    /// Applies the step that ended at `end` to the requests, and completes its record.
-    pub fn update_from_output(&mut self, spec: &SpecDecode, end: Time, totals: &mut Totals, record: &mut StepRecord) {
-        let sums = match (self.rules.order, self.rules.drafter) {
-            (Order::Async, _) => self.update_in_flight(spec, end, totals),
-            (_, true) => self.update_drafted(spec, end, totals),
-            (_, false) => self.update_plain(end, totals),
-        };
-        if sums.since_last > 0 {
-            totals.gaps.record(end - self.last_end, sums.since_last);
+        match self.rules.order {
+            _ if self.output.chunks.is_empty() => {}
+            Order::Async => self.update_chunks_in_flight(&mut tally),
+            _ => self.update_chunks(&mut tally),
         }
-        (record.drafted, record.verified, record.accepted) = (sums.drafted, sums.verified, sums.accepted);
-        let (emitted, finished) = match self.rules.order {
-            Order::Async => self.update_chunks_in_flight(end, totals),
-            _ => self.update_chunks(end, totals),
-        };
-        record.emitted = sums.emitted + emitted;
+        self.result.emitted = tally.emitted;
         if self.rules.order == Order::Async && self.rules.decodes_finish_prompts() {
             self.cache_verified();
         }
-        if sums.finished + finished > 0 {
-            self.remove_finished(end);
+        if tally.ended > 0 {
+            self.remove_finished();
         }
-        self.last_end = end;
+        &self.result
     }
 
     /// Gives every decode request one token.
-    fn update_plain(&mut self, end: Time, totals: &mut Totals) -> Sums {
-        let (mut sums, ends, n) = (Sums::default(), (self.last_end, end), self.output.batch.len());
+    fn update_plain(&mut self, tally: &mut Tally) {
+        let n = self.output.batch.len();
+        let mut append = |r: &mut RunningRequest| {
+            r.num_computed_tokens += 1;
+            tally.append_one(r);
+        };
         if n == self.running.len() {
-            self.running.iter_mut().for_each(|r| append_one(r, ends, &mut sums, totals));
+            self.running.iter_mut().for_each(append);
         } else {
-            let decodes = self.output.batch.at().iter();
-            decodes.for_each(|&at| append_one(&mut self.running[at as usize], ends, &mut sums, totals));
+            self.output.batch.at().iter().for_each(|&at| append(&mut self.running[at as usize]));
         }
-        sums.emitted = n as u32;
-        totals.verified_accepted[0][0] += n as u64;
-        sums
     }
 
     /// Gives every decode request its accepted drafts and one more token.
-    fn update_drafted(&mut self, spec: &SpecDecode, end: Time, totals: &mut Totals) -> Sums {
-        let mut sums = Sums::default();
+    fn update_drafted(&mut self, spec: &SpecDecode, tally: &mut Tally) {
         let n = self.output.batch.len();
-        let drafts = &spec.drafts;
         // With drafts at the end of a step the draft runs over all tokens of the step.
-        let keeps_kv = self.config.draft_prefill && self.rules.draft_at == DraftAt::StepStart;
-        let (gap, ends) = (self.config.draft_gap, (self.last_end, end));
-        let columns = drafts.draft_len[..n].iter().zip(&drafts.verify_len[..n]).zip(&spec.accepted[..n]);
-        if n == self.running.len() && !keeps_kv && !drafts.in_trees() {
-            for (r, ((&drafted, &verified), &accepted)) in self.running.iter_mut().zip(columns) {
-                r.num_draft_computed_tokens = r.num_computed_tokens + 1 + accepted;
-                sums.count(&mut r.done, drafted, verified, accepted);
-                totals.verified_accepted[verified as usize][accepted as usize] += 1;
+        let keeps_kv = self.rules.draft_prefill && self.rules.draft_at == DraftAt::StepStart;
+        if n == self.running.len() && !keeps_kv {
+            let gaps = self.rules.draft_gaps;
+            for (r, &accepted) in self.running.iter_mut().zip(&spec.accepted[..n]) {
                 r.num_computed_tokens += 1 + accepted;
-                append(r, 1 + accepted, ends, &mut sums, totals);
+                if gaps {
+                    r.num_draft_computed_tokens = r.num_computed_tokens;
+                }
+                tally.append(r, 1 + accepted);
             }
-            return sums;
+            return;
         }
+        let gap = keeps_kv.then_some(self.rules.draft_gap);
         for (i, &at) in self.output.batch.at().iter().enumerate() {
             let r = &mut self.running[at as usize];
-            let (verified, accepted) = (drafts.verify_len[i], spec.accepted[i]);
-            draft_ran(r, spec, i, keeps_kv.then_some(gap));
-            // All tokens of a tree count as drafted and verified, on any path.
-            let (all_drafted, all_verified) = drafts.tokens(i);
-            sums.count(&mut r.done, all_drafted, all_verified, accepted);
-            totals.verified_accepted[verified as usize][accepted as usize] += 1;
+            draft_ran(r, spec, i, gap);
             // Rollback: of verified + 1 scheduled tokens accepted + 1 stay; the blocks are kept and overwritten.
-            r.num_computed_tokens += 1 + accepted;
-            append(r, 1 + accepted, ends, &mut sums, totals);
+            r.num_computed_tokens += 1 + spec.accepted[i];
+            tally.append(r, 1 + spec.accepted[i]);
         }
-        sums
     }
 
-    /// Advances the prompts; a prompt that ends emits a token. Returns the tokens emitted and the number of requests
-    /// that ended.
-    fn update_chunks(&mut self, end: Time, totals: &mut Totals) -> (u32, u32) {
-        let (mut emitted, mut finished) = (0, 0);
-        if self.output.chunks.is_empty() {
-            return (0, 0);
-        }
+    /// Advances the prompts; a prompt that ends emits a token.
+    fn update_chunks(&mut self, tally: &mut Tally) {
+        let draft_keeps_up =
+            !(self.rules.drafter && self.rules.draft_prefill && self.rules.draft_at == DraftAt::StepStart);
         for r in self.running.iter_mut().filter(|r| r.prefilling) {
             // The padding of an admitted request is not a token.
             let computed = r.num_computed_tokens + std::mem::take(&mut r.num_scheduled_tokens);
             r.num_computed_tokens = computed.min(r.num_tokens);
-            if !(self.rules.drafter && self.config.draft_prefill && self.rules.draft_at == DraftAt::StepStart) {
+            if draft_keeps_up {
                 // A draft without KV has no gaps.
                 r.num_draft_computed_tokens = r.num_computed_tokens;
             }
-            if r.num_computed_tokens < r.num_tokens {
-                continue;
+            if r.num_computed_tokens == r.num_tokens {
+                r.prefilling = false;
+                tally.append_first(r);
             }
-            r.prefilling = false;
-            emitted += 1;
-            finished += u32::from(begin_output(r, end, &mut self.output.first_tokens, totals));
         }
-        (emitted, finished)
     }
 }
 

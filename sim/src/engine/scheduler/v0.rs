@@ -21,7 +21,7 @@ impl Scheduler<'_> {
     /// Admits whole waiting requests, preempted ones too. Returns whether it admitted any.
     fn schedule_prefills(&mut self) -> bool {
         while let Some(head) = self.waiting.peek() {
-            let r = self.activate(head);
+            let r = self.asked.activate(head);
             if let Some(reason) = self.never_v0(r.num_tokens) {
                 self.waiting.pop();
                 self.output.rejected.push(Rejection { id: head.id, reason, ran: None });
@@ -30,7 +30,7 @@ impl Scheduler<'_> {
             let found = self.kv_cache_manager.get_computed_blocks(r.id, r.num_tokens);
             let (new, tokens) = (r.num_tokens - found.num_tokens, r.num_tokens);
             let full = self.running.len() >= self.rules.max_num_active_seqs as usize;
-            if full || new > self.token_budget || !self.admit(head, r, found, new, tokens) {
+            if full || new > self.scratch.token_budget || !self.admit(head, r, found, new, tokens) {
                 break;
             }
         }
@@ -59,7 +59,7 @@ impl Scheduler<'_> {
         if let Some(head) = self.waiting.pop() {
             while let Some(last) = self.running.last()
                 && (last.priority, last.arrival) > (head.priority, head.arrival)
-                && !self.fits_v0(&self.activate(head))
+                && !self.fits_v0(&self.asked.activate(head))
             {
                 self.preempt(self.running.len() - 1);
             }
@@ -87,7 +87,7 @@ impl Scheduler<'_> {
                 let fits = self.kv_cache_manager.allocate_slots(r, tokens);
                 debug_assert!(fits, "no more blocks are new than are touched");
                 // Either all drafts or none (`Top1Proposer`).
-                let drafts = if r.may_draft { self.num_spec_tokens } else { 0 };
+                let drafts = if r.may_draft { self.scratch.num_spec_tokens } else { 0 };
                 let drafts = if r.num_tokens + drafts < self.rules.max_model_len { drafts } else { 0 };
                 r.num_scheduled_tokens = 1 + drafts;
                 r.num_cacheable_tokens = r.num_tokens;

@@ -20,7 +20,8 @@ enum Admit {
 impl Scheduler<'_> {
     /// Admits waiting requests into a step that has scheduled `running` others.
     pub(super) fn schedule_waiting(&mut self, running: usize) {
-        while self.token_budget > self.rules.draft_slots && self.running.len() < self.rules.max_num_active_seqs as usize
+        while self.scratch.token_budget > self.rules.draft_slots
+            && self.running.len() < self.rules.max_num_active_seqs as usize
         {
             let Some(head) = self.waiting.peek() else { break };
             if head.stale {
@@ -28,7 +29,7 @@ impl Scheduler<'_> {
                 self.pass_over();
                 continue;
             }
-            let r = self.activate(head);
+            let r = self.asked.activate(head);
             let found = self.kv_cache_manager.get_computed_blocks(r.id, r.num_tokens);
             match self.tokens_to_admit(&r, found.num_tokens, running) {
                 Admit::Stop => break,
@@ -41,17 +42,16 @@ impl Scheduler<'_> {
                 }
             }
         }
-        while let Some(r) = self.aside.pop() {
+        while let Some(r) = self.scratch.aside.pop() {
             self.waiting.prepend(r);
         }
-        self.pace.admitted(self.waiting.len() as u32 > self.num_passed_over);
+        self.pace.admitted(self.waiting.any_not_passed_over());
     }
 
     /// Puts the head of the waiting list aside until this step is decided.
     fn pass_over(&mut self) {
-        if let Some(mut head) = self.waiting.pop() {
-            self.num_passed_over += u32::from(!std::mem::replace(&mut head.passed_over, true));
-            self.aside.push(head);
+        if let Some(head) = self.waiting.pop() {
+            self.scratch.aside.push(WaitingRequest { passed_over: true, ..head });
         }
     }
 
@@ -61,7 +61,7 @@ impl Scheduler<'_> {
         if self.pace.defer_prefills && left > 1 {
             return Admit::Stop;
         }
-        let limit = self.token_budget - self.rules.draft_slots;
+        let limit = self.scratch.token_budget - self.rules.draft_slots;
         let padding = self.padding(computed, left, running);
         if padding > 0 && padding >= limit {
             return Admit::Stop;
@@ -104,13 +104,12 @@ impl Scheduler<'_> {
         r.num_cacheable_tokens = (computed + new).min(r.num_tokens);
         self.kv_cache_manager.cache_blocks(&r, r.num_cacheable_tokens);
         self.waiting.pop();
-        self.num_passed_over -= u32::from(head.passed_over);
         r.num_computed_tokens = computed;
         // The cache holds the draft's KV too, except for the gaps that the draft had.
         let prompt = r.num_tokens - r.num_output_tokens;
         r.num_draft_computed_tokens = computed.min(head.num_draft_computed_tokens.max(prompt));
         r.num_scheduled_tokens = new;
-        self.token_budget -= new + self.rules.draft_slots;
+        self.scratch.token_budget -= new + self.rules.draft_slots;
         self.pace.prefill_admitted |= r.num_tokens - computed > 1;
         self.output.admitted.push(Admission { id: r.id, num_cached_tokens: computed });
         self.running.push(r);

@@ -1,7 +1,7 @@
 //! Small random simulations for tests: independent acceptance, linear costs, and policies with random lengths.
 
 use crate::acceptance::{AcceptanceSpec, PromptLookup, RankLaw, Rates};
-use crate::engine::{ByPolicy, Engine, NoDraft, Order, Rules, SpeculativeConfig};
+use crate::engine::{ByPolicy, Drafter, Engine, NoDraft, Order, Rules, SpeculativeConfig};
 use crate::event_clock::{EventClock, World};
 use crate::executor::DecisionTime;
 use crate::luck::{Luck, Stream, threshold};
@@ -241,13 +241,18 @@ impl Fixture {
         self.with(|s| s.run(Speculation::Policy(Box::new(Erratic::new(limit, true)))))
     }
 
-    /// The order of steps with an erratic policy with this limit, or without one.
-    pub fn order(&self, limit: Option<u32>, wild: bool) -> Order {
+    /// The rules with an erratic policy with this limit, or without one.
+    fn rules(&self, limit: Option<u32>, wild: bool) -> Rules {
         let (parallel, most) = (self.drafting == Drafting::Parallel, self.config.max_draft_len);
         let speculation = limit.map_or_else(SpeculativeConfig::default, |limit| {
             SpeculativeConfig::of_policy(&Erratic::new(limit, wild), most, parallel)
         });
-        Rules::of(&self.config, &speculation).unwrap().order
+        Rules::of(&self.config, &speculation).unwrap()
+    }
+
+    /// The order of steps with an erratic policy with this limit, or without one.
+    pub fn order(&self, limit: Option<u32>, wild: bool) -> Order {
+        self.rules(limit, wild).order
     }
 
     fn world<'a>(
@@ -292,16 +297,22 @@ impl Fixture {
         let acceptance = self.acceptance();
         let world = self.world((&draft, &target, &*acceptance), self.order(speculate.then_some(5), true));
         let clock = EventClock::new(world, self.workload.len());
-        if speculate {
-            let policy = Box::new(Erratic::new(5, true));
-            let mut e =
-                Engine::new(&self.config, &self.workload, self.arrivals, f64::INFINITY, clock, ByPolicy(policy), false);
-            let Ok(_) = e.run(&AtomicBool::new(false));
-            (e.scheduler.kv_cache_manager().used(), e.scheduler.kv_cache_manager().draft_used())
-        } else {
-            let mut e = Engine::new(&self.config, &self.workload, self.arrivals, f64::INFINITY, clock, NoDraft, false);
-            let Ok(_) = e.run(&AtomicBool::new(false));
-            (e.scheduler.kv_cache_manager().used(), e.scheduler.kv_cache_manager().draft_used())
+        let rules = self.rules(speculate.then_some(5), true);
+        match speculate {
+            true => self.memory_by(rules, clock, ByPolicy(Box::new(Erratic::new(5, true)))),
+            false => self.memory_by(rules, clock, NoDraft),
         }
+    }
+
+    fn memory_by<'a, D: Drafter<EventClock<'a>>>(
+        &'a self,
+        rules: Rules,
+        clock: EventClock<'a>,
+        drafter: D,
+    ) -> (u32, u32) {
+        let (config, workload, arrivals) = (&self.config, &self.workload, self.arrivals);
+        let mut e = Engine::new(config, workload, arrivals, f64::INFINITY, rules, clock, drafter, false, ());
+        let Ok(_) = e.run(&AtomicBool::new(false));
+        (e.scheduler.kv_cache_manager().used(), e.scheduler.kv_cache_manager().draft_used())
     }
 }

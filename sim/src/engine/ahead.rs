@@ -1,0 +1,60 @@
+//! What lasts between the end of a step, where drafts are made, and the step that verifies them: the drafts that wait,
+//! and how far the device is ahead of the host.
+
+use super::held::HeldDrafts;
+use super::next_batch::{DeviceBatch, NextBatch};
+use crate::drafts::Drafts;
+use crate::executor::Chunk;
+use crate::policy::BatchView;
+use crate::time::Time;
+use crate::workload::{RequestId, Workload};
+
+/// The drafts between two steps, and the tokens that the device has sampled.
+#[derive(Debug, Default)]
+pub struct Ahead {
+    /// The drafts to verify next, and buffers for the drafts after them.
+    pub(super) held: Box<HeldDrafts>,
+    pub(super) fresh: Box<HeldDrafts>,
+    pub(super) next: NextBatch,
+    /// The state on the device of the requests that run or are drafted for.
+    pub(super) device: DeviceBatch,
+    /// Number of output tokens of each request that the device has sampled.
+    pub(super) sampled: Vec<u32>,
+}
+
+/// The drafts that a step verifies.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Verifies {
+    /// How long the device took to make them.
+    pub drafting: Time,
+    /// Whether the drafter selected which of them are verified.
+    pub trimmed: bool,
+    /// Whether the pass runs over all scheduled tokens of each request, drafts or padding.
+    pub padded: bool,
+}
+
+impl Ahead {
+    pub(super) fn new(requests: usize) -> Ahead {
+        Ahead { sampled: vec![0; requests], ..Ahead::default() }
+    }
+
+    /// Moves the drafts of a batch's requests to `drafts`, and notes where the requests stand on the device.
+    pub(super) fn take(&mut self, batch: &BatchView, workload: &Workload, drafts: &mut Drafts) -> Verifies {
+        self.held.take(batch, drafts);
+        self.device.fill(batch.ids, &workload.prompt_len, &self.sampled);
+        let (drafting, trimmed) = (self.held.time, self.held.trimmed);
+        // A drafter that selects gives back the slots of drafts that are not verified.
+        Verifies { drafting, trimmed, padded: !trimmed }
+    }
+
+    /// Counts the tokens that a target pass samples: for each request of `ids` its accepted drafts and one more, and
+    /// one for each prompt that ends.
+    pub(super) fn sample(&mut self, ids: &[RequestId], accepted: &[u32], chunks: &[Chunk]) {
+        for (&id, &accepted) in ids.iter().zip(accepted) {
+            self.sampled[id as usize] += 1 + accepted;
+        }
+        for chunk in chunks.iter().filter(|chunk| chunk.last) {
+            self.sampled[chunk.request as usize] += 1;
+        }
+    }
+}

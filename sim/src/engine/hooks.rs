@@ -1,0 +1,30 @@
+//! The moments of a draft loop at which a drafter decides.
+
+use crate::drafts::Drafts;
+use crate::executor::Executor;
+use crate::policy::{BatchView, Continue, DraftPlan};
+
+/// The decisions of a drafter in the draft loop.
+pub trait Hooks<E: Executor> {
+    /// Before drafting: sets how many tokens each request drafts, and which values of the drafts are wanted. `batch` is
+    /// what a policy may see. `device` has the same requests' state on the device, for an oracle.
+    fn propose(
+        &mut self,
+        executor: &mut E,
+        batch: &BatchView,
+        device: &BatchView,
+        plan: &mut DraftPlan,
+        drafts: &mut Drafts,
+    );
+
+    /// Called after each draft pass: whether to run the next one.
+    fn keep_drafting(&mut self, _batch: &BatchView, drafts: &mut Drafts) -> Continue {
+        drafts.nothing_to_decide();
+        Continue::Yes
+    }
+
+    /// Called before verification: may lower `drafts.verify_len`.
+    fn select(&mut self, _batch: &BatchView, drafts: &mut Drafts) {
+        drafts.nothing_to_decide();
+    }
+}

@@ -1,0 +1,79 @@
+//! What was asked of each request: its prompt, its output, its priority and its TPOT limit.
+
+use super::rules::Rules;
+use crate::config::Version;
+use crate::engine::request::{RunningRequest, WaitingRequest};
+use crate::workload::{RequestId, Workload};
+
+/// What was asked of each request, and the longest request that the engine serves.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    workload: &'a Workload,
+    /// The run's TPOT limit, seconds; infinity for none.
+    slo_tpot_s: f64,
+    /// Tokens of prompt and output at which a request is stopped.
+    longest: u32,
+    /// Whether there is a drafter.
+    drafter: bool,
+}
+
+impl<'a> Asked<'a> {
+    pub(super) fn new(workload: &'a Workload, rules: &Rules, slo_tpot_s: f64) -> Asked<'a> {
+        // v0 stops a request once it is longer than the model's length, not when it has reached it.
+        let longest = rules.max_model_len + u32::from(rules.version == Version::V0);
+        Asked { workload, slo_tpot_s, longest, drafter: rules.drafter }
+    }
+
+    /// Whether requests have TPOT limits of their own, and the limit of all others, seconds.
+    #[inline]
+    pub(super) fn slos(&self) -> (bool, f64) {
+        (!self.workload.slo_tpot_s.is_empty(), self.slo_tpot_s)
+    }
+
+    /// Number of requests in the workload.
+    pub(super) fn num_requests(&self) -> usize {
+        self.workload.len()
+    }
+
+    /// Number of prompt tokens.
+    pub(super) fn prompt(&self, id: RequestId) -> u32 {
+        self.workload.prompt_len[id as usize]
+    }
+
+    /// The priority, 0 by default. Under priority scheduling the lowest number is served first.
+    pub(super) fn priority(&self, id: RequestId) -> i32 {
+        self.workload.priority.get(id as usize).copied().unwrap_or(0)
+    }
+
+    /// Number of output tokens at which a request ends.
+    pub(super) fn max_tokens(&self, id: RequestId) -> u32 {
+        self.workload.output_len[id as usize].min(self.longest.saturating_sub(self.prompt(id)))
+    }
+
+    /// Makes a running request from a waiting one.
+    pub(super) fn activate(&self, w: WaitingRequest) -> RunningRequest {
+        let i = w.id as usize;
+        let own = self.workload.slo_tpot_s.get(i).copied().unwrap_or(f64::INFINITY);
+        RunningRequest {
+            id: w.id,
+            num_computed_tokens: 0,
+            num_tokens: self.prompt(w.id) + w.num_output_tokens,
+            num_output_tokens: w.num_output_tokens,
+            max_tokens: self.max_tokens(w.id),
+            max_tokens_asked: self.workload.output_len[i],
+            num_draft_computed_tokens: 0,
+            num_scheduled_tokens: 0,
+            num_spec_tokens: 0,
+            num_output_placeholders: 0,
+            num_in_flight_tokens: 0,
+            num_cacheable_tokens: 0,
+            num_slots: 0,
+            table: 0,
+            prefilling: true,
+            may_draft: self.drafter && w.may_draft,
+            priority: w.priority,
+            arrival: w.arrival,
+            slo_tpot_s: if own.is_finite() { own } else { self.slo_tpot_s },
+        }
+    }
+}

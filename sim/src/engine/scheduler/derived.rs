@@ -1,0 +1,136 @@
+//! What the settings and a drafter's properties mean in a release: the values that several rules share. Settings that
+//! are left out take the release's values. Taken from the vLLM files that [`rules`](super::rules) names.
+
+use super::speculative_config::SpeculativeConfig;
+use crate::config::{DraftAt, DraftMethod, EngineConfig, FirstDraftPass, Runner, Version};
+
+/// The settings with the values that several rules share, derived once.
+pub(in crate::engine) struct Derived<'a> {
+    /// The settings.
+    pub config: &'a EngineConfig,
+    /// The drafter's properties.
+    pub spec: &'a SpeculativeConfig,
+    /// The most draft tokens of a request in a step; 0 for no speculation.
+    pub k: u32,
+    /// Whether one draft pass writes the context and another gives all drafts (DFlash, DSpark).
+    pub block: bool,
+    /// The model runner.
+    pub runner: Runner,
+    /// When drafts are made.
+    pub draft_at: DraftAt,
+    /// The tokens of the first draft pass.
+    pub first_draft_pass: FirstDraftPass,
+    /// Why async scheduling is not possible; `None` if it is.
+    pub never_async: Option<&'static str>,
+    /// Whether the next step is scheduled while one is in flight. vLLM does so wherever it can.
+    pub asynchronous: bool,
+    /// vLLM's `num_lookahead_tokens` for the drafter, whatever the settings say: KV slots reserved behind a request's
+    /// scheduled tokens.
+    pub lookahead: u32,
+    /// vLLM's `max_num_new_slots_for_drafting` for the drafter, whatever the settings say: extra tokens that each
+    /// request takes from the token budget.
+    pub draft_slots: u32,
+    /// vLLM's `num_prefill_lookahead_tokens`: how many tokens behind a chunk the drafter needs.
+    pub prefill_lookahead: u32,
+}
+
+impl<'a> Derived<'a> {
+    /// Derives the values from the settings.
+    pub fn of(config: &'a EngineConfig, spec: &'a SpeculativeConfig) -> Derived<'a> {
+        let (k, runner, draft_at) = (spec.num_speculative_tokens, runner(config, spec), draft_at(config));
+        let first_draft_pass = config.first_draft_pass.unwrap_or(match draft_at {
+            DraftAt::StepEnd => FirstDraftPass::Padded,
+            DraftAt::StepStart => FirstDraftPass::Unseen,
+        });
+        let never_async = match config.method {
+            _ if draft_at == DraftAt::StepStart => Some("drafts are made at the start of a step"),
+            _ if k == 0 => None,
+            _ if first_draft_pass == FirstDraftPass::Unseen => Some("the first draft pass waits for what was accepted"),
+            DraftMethod::Suffix => Some("the drafter looks up what was accepted"),
+            DraftMethod::Ngram if config.version < Version::V0_33 || runner == Runner::V1 => {
+                Some("the drafter looks up what was accepted")
+            }
+            _ => None,
+        };
+        Derived {
+            config,
+            spec,
+            k,
+            block: is_block(config.method),
+            runner,
+            draft_at,
+            first_draft_pass,
+            never_async,
+            asynchronous: config.async_scheduling.unwrap_or(never_async.is_none()),
+            lookahead: lookahead(config.method, k),
+            draft_slots: draft_slots(config, spec),
+            prefill_lookahead: prefill_lookahead(config, k),
+        }
+    }
+
+    /// Draft length by number of scheduled requests, from 0; `None` without a table, or where the release ignores it.
+    /// Numbers between and behind the ranges take the length of the range before.
+    pub fn per_batch_size(&self) -> Option<Vec<u32>> {
+        // Runner V1 of 0.33 uses the fixed length if the drafter cannot change its length.
+        let dspark = matches!(self.config.method, DraftMethod::Dspark | DraftMethod::DsparkFillIn);
+        let ignored = self.config.version >= Version::V0_33 && self.runner == Runner::V1 && dspark;
+        if self.spec.per_batch_size.is_empty() || ignored {
+            return None;
+        }
+        let most = i64::from(self.k);
+        let mut ranges = self.spec.per_batch_size.clone();
+        ranges.sort_unstable();
+        let at =
+            |n: i64| ranges.iter().rev().find(|&&(first, _, _)| first <= n).map_or(0, |&(_, _, k)| k.min(most) as u32);
+        Some((0..=i64::from(self.config.max_num_seqs)).map(at).collect())
+    }
+}
+
+fn is_block(method: DraftMethod) -> bool {
+    matches!(method, DraftMethod::Dflash | DraftMethod::Dspark | DraftMethod::DsparkFillIn)
+}
+
+/// The model runner; default: the one that the release takes for this drafter.
+fn runner(c: &EngineConfig, spec: &SpeculativeConfig) -> Runner {
+    let old = c.method == DraftMethod::Suffix || (spec.parallel_drafting && !is_block(c.method));
+    let needs_v1 = spec.num_speculative_tokens > 0 && old;
+    c.runner.unwrap_or(if c.version < Version::V0_33 || needs_v1 { Runner::V1 } else { Runner::V2 })
+}
+
+/// When drafts are made; default: as in the release.
+fn draft_at(c: &EngineConfig) -> DraftAt {
+    c.draft_at.unwrap_or(if c.version == Version::V0 { DraftAt::StepStart } else { DraftAt::StepEnd })
+}
+
+fn lookahead(method: DraftMethod, k: u32) -> u32 {
+    match method {
+        _ if k == 0 => 0,
+        DraftMethod::Ngram | DraftMethod::Suffix => 0,
+        DraftMethod::DraftModel | DraftMethod::Eagle | DraftMethod::Eagle3 | DraftMethod::Mtp | DraftMethod::Dspark => {
+            k
+        }
+        DraftMethod::Dflash | DraftMethod::DsparkFillIn => k + 1,
+    }
+}
+
+fn draft_slots(c: &EngineConfig, spec: &SpeculativeConfig) -> u32 {
+    let (k, old) = (spec.num_speculative_tokens, c.version == Version::V0_32);
+    match c.method {
+        _ if k == 0 => 0,
+        DraftMethod::DraftModel if spec.parallel_drafting => k,
+        DraftMethod::DraftModel => 1,
+        DraftMethod::Eagle | DraftMethod::Eagle3 if spec.parallel_drafting => k - 1,
+        DraftMethod::Dflash if old => k,
+        DraftMethod::Dspark | DraftMethod::DsparkFillIn if old => k - 1,
+        _ => 0,
+    }
+}
+
+fn prefill_lookahead(c: &EngineConfig, k: u32) -> u32 {
+    match c.method {
+        _ if k == 0 => 0,
+        DraftMethod::Ngram | DraftMethod::Suffix | DraftMethod::DraftModel => 0,
+        DraftMethod::Mtp if c.mtp_modules > 1 && k > 1 => k,
+        _ => 1,
+    }
+}

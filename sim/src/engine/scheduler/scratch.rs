@@ -1,0 +1,37 @@
+//! What the scheduler remembers while it decides a step, and the buffers that it reuses. No value outlives the step.
+
+use super::rules::Rules;
+use crate::engine::request::WaitingRequest;
+
+/// The scratch of a step.
+#[derive(Debug, Default)]
+pub(super) struct StepScratch {
+    /// Tokens that may still be scheduled in this step. vLLM has two budgets, one for tokens and one for inputs. Both
+    /// are charged with the drafter's extra slots, and the second is never the larger one.
+    pub(super) token_budget: u32,
+    /// Most tokens of a request's chunk in this step; 0 for no limit.
+    pub(super) threshold: u32,
+    /// Most drafts of a request in this step.
+    pub(super) num_spec_tokens: u32,
+    /// Whether every running request decodes in this step.
+    pub(super) only_decodes: bool,
+    /// Whether a request that could use drafts was scheduled and then preempted. It counts as if it still ran.
+    pub(super) drafts_needed: bool,
+    /// Waiting requests that were passed over in this step; empty between steps.
+    pub(super) aside: Vec<WaitingRequest>,
+    /// Index of each request in the running list. Valid only if that list agrees, because requests move while a step is
+    /// in flight.
+    pub(super) place: Vec<u32>,
+}
+
+impl StepScratch {
+    /// Begins a step in which a request gets at most `num_spec_tokens` drafts.
+    #[inline]
+    pub(super) fn begin(&mut self, rules: &Rules, num_spec_tokens: u32) {
+        self.token_budget = rules.max_num_batched_tokens;
+        self.threshold = 0;
+        self.num_spec_tokens = num_spec_tokens;
+        self.only_decodes = false;
+        self.drafts_needed = false;
+    }
+}

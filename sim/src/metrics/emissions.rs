@@ -1,0 +1,118 @@
+//! When each request last emitted a token. The gaps between a request's emissions follow from it.
+
+use super::Gaps;
+use crate::time::Time;
+use crate::workload::RequestId;
+
+/// When each request last emitted.
+///
+/// Nearly all requests of a step also emitted in the step before, and the batch is often the same one. So the requests
+/// that emitted last are kept as a list with one time, and their own times are written down when they leave the list.
+#[derive(Clone, Debug)]
+pub struct Emissions {
+    /// The requests that emitted in the last step, in order.
+    members: Vec<RequestId>,
+    /// When they did.
+    end: Time,
+    /// When each other request last emitted; `Time::MAX` for never.
+    at: Vec<Time>,
+    /// Buffer for reuse.
+    before: Vec<RequestId>,
+}
+
+impl Emissions {
+    /// For a workload with `requests` requests, none of which has emitted.
+    pub fn new(requests: usize) -> Emissions {
+        Emissions { members: Vec::new(), end: Time::ZERO, at: vec![Time::MAX; requests], before: Vec::new() }
+    }
+
+    /// Records that the decode requests `ids` of a step emitted at `end`, and no request of `dropped`.
+    #[inline]
+    pub fn step(&mut self, ids: &[RequestId], dropped: &[RequestId], end: Time, gaps: &mut Gaps) {
+        let since_last =
+            if dropped.is_empty() && self.members == ids { ids.len() } else { self.change(ids, dropped, end, gaps) };
+        if since_last > 0 {
+            gaps.record(end - self.end, since_last as u32);
+        }
+        self.end = end;
+    }
+
+    /// Takes the list of the requests that emit at `end`. Returns how many of them emitted in the last step too.
+    fn change(&mut self, ids: &[RequestId], dropped: &[RequestId], end: Time, gaps: &mut Gaps) -> usize {
+        std::mem::swap(&mut self.members, &mut self.before);
+        self.members.clear();
+        if dropped.is_empty() {
+            self.members.extend_from_slice(ids);
+        } else {
+            self.members.extend(ids.iter().filter(|id| !dropped.contains(id)));
+        }
+        // Both lists are in running order, so one walk over both finds nearly every request.
+        let (mut next, mut since_last) = (0, 0);
+        for &id in &self.members {
+            while next < self.before.len() && self.before[next] != id {
+                self.at[self.before[next] as usize] = self.end;
+                next += 1;
+            }
+            if next < self.before.len() {
+                (next, since_last) = (next + 1, since_last + 1);
+            } else {
+                gaps.record_one(end - self.at[id as usize]);
+            }
+        }
+        self.before[next..].iter().for_each(|&id| self.at[id as usize] = self.end);
+        since_last
+    }
+
+    /// Records that a request emitted at the end of its prompt, in the step that was recorded last. Returns whether it
+    /// was the request's first token.
+    pub fn after_prompt(&mut self, id: RequestId, gaps: &mut Gaps) -> bool {
+        self.members.push(id);
+        let last = self.at[id as usize];
+        let first = last == Time::MAX;
+        if !first {
+            gaps.record(self.end - last, 1);
+        }
+        first
+    }
+
+    /// Records a further step of the same requests that ended at `end`.
+    #[inline]
+    pub fn again(&mut self, end: Time, gaps: &mut Gaps) {
+        gaps.record(end - self.end, self.members.len() as u32);
+        self.end = end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The gaps are those that a list of each request's emissions gives. Requests come, go and come back.
+    #[test]
+    fn gaps_are_those_of_each_requests_own_times() {
+        let steps: [(&[RequestId], &[RequestId], &[RequestId]); 8] = [
+            (&[], &[], &[0, 1]),
+            (&[0, 1], &[], &[2]),
+            (&[0, 1, 2], &[], &[]),
+            (&[0, 2], &[], &[3]),
+            (&[2, 3, 1], &[], &[]),
+            (&[1, 2, 3], &[3], &[]),
+            (&[], &[], &[]),
+            (&[1, 2], &[], &[0]),
+        ];
+        let (mut emissions, mut gaps) = (Emissions::new(4), Gaps::default());
+        let (mut last, mut expected) = ([None; 4], Vec::new());
+        for (i, (ids, dropped, prompts)) in steps.into_iter().enumerate() {
+            let end = 10 + (i * i) as u64;
+            emissions.step(ids, dropped, Time(end), &mut gaps);
+            for &id in prompts {
+                assert_eq!(emissions.after_prompt(id, &mut gaps), last[id as usize].is_none(), "step {i}");
+            }
+            for &id in ids.iter().filter(|id| !dropped.contains(id)).chain(prompts) {
+                expected.extend(last[id as usize].replace(end).map(|before| end - before));
+            }
+        }
+        assert_eq!(gaps.len(), expected.len() as u64);
+        assert_eq!(gaps.mean_s(), expected.iter().sum::<u64>() as f64 / 1e12 / expected.len() as f64);
+    }
+}
