@@ -22,6 +22,7 @@ mod arrows;
 mod circles;
 mod mentions;
 mod source;
+mod walls;
 
 use arrows::arrows;
 use circles::{circles, upward};
