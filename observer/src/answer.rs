@@ -1,4 +1,4 @@
-//! One request: sent, and its answer read chunk by chunk as it comes.
+//! Sends one request and reads its answer chunk by chunk as it comes.
 
 use crate::bounded::{self, beginning, chain, too_long};
 use eventsource_stream::{EventStreamError, Eventsource};
@@ -7,14 +7,14 @@ use futures_util::StreamExt;
 use reqwest::{RequestBuilder, Response};
 use serde::Deserialize;
 
-/// Why the bytes of an answer ended before its end.
+/// Why the bytes of an answer stopped before its end.
 #[derive(Debug)]
 enum Broken {
     Transport(reqwest::Error),
     TooLong,
 }
 
-/// Sends a request for `tokens` tokens and reads its answer; `chunk` gets its parts as they come.
+/// Sends a request for `tokens` output tokens and reads its answer. `chunk` gets the tokens of each part as it comes.
 pub async fn ask(request: RequestBuilder, tokens: u32, mut chunk: impl FnMut(Tokens)) -> Ended {
     let response = match request.send().await {
         Ok(response) => response,
@@ -70,7 +70,7 @@ async fn refused(response: Response) -> Ended {
     Ended::Refused { status, said: short(&said), retry_after_s: after.filter(|s| s.is_finite() && *s >= 0.0) }
 }
 
-/// The first words of what a server said.
+/// The start of a server's message, for an error.
 fn short(text: &str) -> String {
     const MOST: usize = 300;
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -80,7 +80,7 @@ fn short(text: &str) -> String {
     }
 }
 
-/// What of an answer is known so far besides its tokens.
+/// What is known of an answer so far, apart from its tokens.
 #[derive(Default)]
 struct Answer {
     reason: Option<String>,
@@ -89,7 +89,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// Reads an event; gives its tokens, if it has any. An error is the answer's end.
+    /// Reads one event and returns its tokens, if it has any. `Err` holds how the answer ended.
     fn read(&mut self, data: &str) -> Result<Option<Tokens>, Ended> {
         let event: Event =
             serde_json::from_str(data).map_err(|e| failed(Failure::Garbled, format!("{e} in `{}`", short(data))))?;
@@ -148,7 +148,7 @@ struct Details {
     cached_tokens: Option<u32>,
 }
 
-/// What servers say when they refuse: `{"error": {"message"}}`, `{"message"}` or `{"detail"}`.
+/// Error bodies of servers: `{"error": {"message"}}`, `{"message"}` or `{"detail"}`.
 #[derive(Default, Deserialize)]
 struct Said {
     error: Option<serde_json::Value>,
@@ -171,9 +171,9 @@ impl Said {
 mod tests {
     use super::*;
 
-    /// Recorded from vLLM 0.32.0 with three drafts: 12 tokens, of which rounds bring up to four.
+    /// Recorded from vLLM 0.32.0 with three drafts per round: 12 tokens, up to four per chunk.
     #[test]
-    fn what_vllm_streams_is_read() {
+    fn a_streamed_answer_of_vllm_is_read() {
         let stream = include_str!("../fixtures/vllm-0.32-completion.sse");
         let mut answer = Answer::default();
         let events: Vec<&str> = stream.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
@@ -191,9 +191,9 @@ mod tests {
         assert!(metrics["queue_time_ms"].is_f64());
     }
 
-    /// The same stream without token ids tells its tokens by the usage so far; without usage they are unknown.
+    /// Without token ids, the running usage gives a chunk's tokens; without usage they are unknown.
     #[test]
-    fn tokens_are_told_by_ids_or_by_the_usage_so_far_or_not_at_all() {
+    fn tokens_of_a_chunk_come_from_ids_or_running_usage_or_are_unknown() {
         let of = |data: &str| Answer::default().read(data).unwrap();
         let ids = r#"{"choices":[{"text":"ab","token_ids":[97,98]}],"usage":{"completion_tokens":5}}"#;
         assert_eq!(of(ids), Some(Tokens::Ids(vec![97, 98])));
@@ -205,7 +205,7 @@ mod tests {
 
     /// Messages as vLLM 0.32.0, FastAPI and SGLang word them.
     #[test]
-    fn what_servers_say_when_they_refuse_is_found() {
+    fn messages_of_refusals_are_found() {
         let said = |text: &str| serde_json::from_str::<Said>(text).ok().and_then(Said::message);
         let vllm = r#"{"error":{"message":"The model `nope` does not exist.","type":"NotFoundError","param":"model","code":404}}"#;
         assert_eq!(said(vllm).as_deref(), Some("The model `nope` does not exist."));

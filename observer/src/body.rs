@@ -1,4 +1,4 @@
-//! What a request says.
+//! Builds the JSON body of a request.
 
 use crate::prompts::Prompt;
 use foretoken_spec::observe::ObserveSpec;
@@ -6,7 +6,7 @@ use foretoken_spec::problem::{Problem, Result};
 use serde_json::{Map, Value, json};
 
 /// The JSON of a completion request for `output_len` tokens. `return_token_ids` and `continuous_usage_stats` are
-/// vLLM's: both say how many tokens a chunk has, and servers that do not know them pass over them.
+/// vLLM's fields: with either, a chunk says how many tokens it has. Servers that do not know them ignore them.
 pub fn body(spec: &ObserveSpec, model: &str, prompt: &Prompt, output_len: u32) -> Result<String> {
     let mut body = json!({
         "model": model,
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn extras_come_before_what_is_usual() {
+    fn extra_fields_replace_the_usual_ones() {
         let extra = [("temperature".to_owned(), 0.7.into()), ("top_k".to_owned(), 5.into())];
         let spec = ObserveSpec { extra: extra.into_iter().collect(), ..ObserveSpec::default() };
         let text = body(&spec, "m", &Prompt::Ids(vec![1, 2]), 9).unwrap();

@@ -1,20 +1,21 @@
-//! Bodies of answers, read up to a limit: a server may send without end.
+//! Reads bodies of answers up to a limit, since a server may send without end.
 
 use reqwest::Response;
 
-/// Most bytes of a list of models, of a version, and of what a server says when it refuses.
+/// Most bytes of a list of models, of a version, and of a refusal's message.
 pub const PAGE: usize = 1 << 20;
-/// Most bytes of `/metrics`. vLLM's has some hundred thousand.
+/// Most bytes of `/metrics`. vLLM sends a few hundred thousand.
 pub const METRICS: usize = 4 << 20;
-/// Most bytes of an answer beside [`ANSWER_TOKEN`] for each token that was asked for.
+/// Most bytes of a completion, apart from [`ANSWER_TOKEN`] for each requested token.
 pub const ANSWER: usize = 1 << 20;
-/// Most bytes of an answer for each token that was asked for.
+/// Most bytes of a completion per requested token.
 pub const ANSWER_TOKEN: usize = 4 << 10;
 
-/// The whole body.
+/// Reads the whole body.
+///
 ///
 /// # Errors
-/// It cannot be read, or has more than `most` bytes. In words.
+/// If the body cannot be read or has more than `most` bytes; the text says which.
 pub async fn whole(mut response: Response, most: usize) -> Result<Vec<u8>, String> {
     match read(&mut response, most).await? {
         (_, true) => Err(too_long(most)),
@@ -22,17 +23,17 @@ pub async fn whole(mut response: Response, most: usize) -> Result<Vec<u8>, Strin
     }
 }
 
-/// The body, or its first `most` bytes.
+/// The body, or its first `most` bytes. An error counts as the end.
 pub async fn beginning(mut response: Response, most: usize) -> Vec<u8> {
     read(&mut response, most).await.map(|(bytes, _)| bytes).unwrap_or_default()
 }
 
-/// What is said of a body that goes on behind `most` bytes.
+/// The message about a body of more than `most` bytes.
 pub fn too_long(most: usize) -> String {
     format!("the answer has more than {:.1} MiB", most as f64 / f64::from(1 << 20))
 }
 
-/// At most `most` bytes of a body, and whether there are more.
+/// At most `most` bytes of a body, and whether the body has more.
 async fn read(response: &mut Response, most: usize) -> Result<(Vec<u8>, bool), String> {
     let mut bytes = Vec::new();
     while let Some(piece) = response.chunk().await.map_err(|e| chain(&e))? {
@@ -45,7 +46,7 @@ async fn read(response: &mut Response, most: usize) -> Result<(Vec<u8>, bool), S
     Ok((bytes, false))
 }
 
-/// An error with what caused it.
+/// The messages of an error and of all its causes.
 pub fn chain(e: &dyn std::error::Error) -> String {
     let mut text = e.to_string();
     let mut cause = e.source();

@@ -1,4 +1,4 @@
-//! The connection to a server: its address, its key, and what can be asked of it besides completions.
+//! The connection to a server: its address and key, and requests for its models, version and metrics.
 
 use crate::bounded::{self, chain, whole};
 use foretoken_recordings::recording::{Sample, Server};
@@ -8,14 +8,14 @@ use serde::Deserialize;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a connection may take to come about.
+/// Longest time to make a connection.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How long a server may take to say what it is, or what its metrics are.
+/// Longest time for an answer to `/v1/models`, `/version` or `/metrics`.
 const ASIDE: Duration = Duration::from_secs(10);
 
 const CERTIFICATES: &str = "give a file of certificates in PEM: each begins with -----BEGIN CERTIFICATE-----";
 
-/// A server that can be asked.
+/// A server's address, key and HTTP client.
 #[derive(Clone, Debug)]
 pub struct Client {
     http: reqwest::Client,
@@ -24,10 +24,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// For the server at `url`, with or without `/v1` at its end. `key` is its bearer token; `ca` a file of
-    /// certificates (PEM) that are trusted beside the system's.
+    /// A client for the server at `url`, with or without `/v1` at its end. `key` is sent as bearer token. `ca` is a
+    /// PEM file of certificates that are trusted in addition to the system's.
     pub fn new(url: &str, key: Option<String>, ca: Option<&Path>) -> Result<Client> {
-        // Another part of the process may have chosen already, which is as good.
+        // This fails if another part of the process has installed a provider, which serves as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let base = base(url)?;
         let mut http = reqwest::Client::builder().connect_timeout(CONNECT).tcp_nodelay(true);
@@ -52,24 +52,25 @@ impl Client {
         Ok(Client { http, base, key })
     }
 
-    /// Its address, without a password.
+    /// The server's address without user name and password.
     pub fn url(&self) -> String {
         let mut url = self.base.clone();
-        // Of an address that cannot have them there is nothing to remove.
+        // It fails for addresses that cannot have a password, which need no removal.
         let _ = url.set_password(None).and_then(|()| url.set_username(""));
         url.to_string()
     }
 
-    /// The request for a completion.
+    /// The request for a completion, with request id `id`.
     pub fn completion(&self, body: String, id: &str) -> RequestBuilder {
         let post = self.http.post(self.at("v1/completions")).header("content-type", "application/json");
         self.with_key(post.header("x-request-id", id).body(body))
     }
 
-    /// What the server says of itself, and why its metrics cannot be used where it has some.
+    /// What the server reports about itself. The second value says why its metrics cannot be used; it is `None` if
+    /// they can, or if the server has none.
     ///
     /// # Errors
-    /// It cannot be reached, or does not know `/v1/models`.
+    /// If the server cannot be reached or does not answer `/v1/models`.
     pub async fn server(&self) -> Result<(Server, Option<String>)> {
         let models = self.get("v1/models").await.map_err(|e| self.unreachable(&e))?;
         let status = models.status();
@@ -97,15 +98,15 @@ impl Client {
             models: models.data.into_iter().map(|m| m.id).collect(),
             metrics: metrics.is_ok(),
         };
-        // Many servers have no metrics.
+        // A missing `/metrics` needs no message, since many servers have none.
         let none = format!("/metrics answers {}", StatusCode::NOT_FOUND);
         Ok((server, metrics.err().filter(|why| *why != none)))
     }
 
-    /// The server's metrics about serving.
+    /// Reads the server's metrics about serving.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// If the metrics cannot be read; the text says why.
     pub async fn metrics(&self) -> std::result::Result<Vec<Sample>, String> {
         let response = self.get("metrics").await.map_err(|e| chain(&e))?;
         if !response.status().is_success() {
@@ -144,7 +145,7 @@ impl Client {
     }
 }
 
-/// The address as one that paths can be joined to.
+/// Parses the address and makes its path end in `/`, so that paths can be joined to it.
 fn base(url: &str) -> Result<Url> {
     let bad = |what: &str| {
         Problem::bad_input(format!("`{url}` {what}")).help("give an address such as http://127.0.0.1:8000")
@@ -163,7 +164,7 @@ fn base(url: &str) -> Result<Url> {
 }
 
 trait Json {
-    /// The body as JSON.
+    /// Reads the body as JSON, up to a limit.
     async fn json_of<T: for<'a> Deserialize<'a>>(self) -> std::result::Result<T, String>;
 }
 
@@ -186,7 +187,7 @@ struct ModelCard {
 }
 
 impl ModelCard {
-    /// The length, where it is a number that a length can be.
+    /// The model's length limit in tokens; `None` if it is missing or no number of 32 bits.
     fn max_model_len(&self) -> Option<u32> {
         self.max_model_len.as_ref()?.as_u64().and_then(|n| u32::try_from(n).ok())
     }

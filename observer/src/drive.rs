@@ -1,5 +1,5 @@
-//! Sends the requests of a run when they are due, or when a client is free, and has the metrics read every second
-//! meanwhile.
+//! Sends the requests of a run when they are due, or when a client of a closed loop is free. Meanwhile the metrics are
+//! read every second.
 
 use crate::answer::ask;
 use crate::client::Client;
@@ -19,44 +19,44 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::{JoinSet, spawn_local};
 use tokio::time::{interval, sleep, timeout};
 
-/// After this many requests in a row without a connection the server is lost.
+/// After this many requests in a row without a connection the run ends, and the server counts as lost.
 const LOST: u32 = 5;
-/// Time for the last reading of the metrics once the run was interrupted.
+/// Time limit for the last reading of the metrics after an interruption.
 const LAST_METRICS: Duration = Duration::from_millis(300);
 
-/// What a run sends, and how.
+/// The requests of a run and how to send them.
 pub struct Load {
-    /// The bodies of the requests.
+    /// The JSON bodies of the requests.
     pub bodies: Vec<String>,
-    /// Tokens that each asks for.
+    /// `[i]`: output tokens that request i asks for.
     pub tokens: Vec<u32>,
-    /// When each is due, from the start; not used in a closed loop.
+    /// `[i]`: when request i is due, from the run's start. Unused in a closed loop.
     pub due: Vec<Duration>,
-    /// How they come in.
+    /// Closed loop, or requests at set times.
     pub arrivals: Arrivals,
-    /// Names the run in the ids of its requests.
+    /// The run's name in the ids of its requests.
     pub name: String,
-    /// Are the server's metrics to be read?
+    /// Whether to read the server's metrics.
     pub metrics: bool,
 }
 
-/// What all requests of a run share.
+/// State that all tasks of a run share.
 struct Shared {
     client: Client,
     recorder: Recorder,
     load: Load,
     spec: ObserveSpec,
-    /// Requests that were sent and have not ended.
+    /// Numbers of the requests in flight.
     running: RefCell<BTreeSet<u32>>,
-    /// Requests in a row that got no connection.
+    /// Number of requests in a row that got no connection.
     unconnected: Cell<u32>,
-    /// Set where the server is lost, with its last words.
+    /// The last error, once the server counts as lost.
     lost: RefCell<Option<String>>,
     stop: Notify,
 }
 
 impl Shared {
-    /// May a request still be sent?
+    /// May more requests be sent? `observe.run_s` bounds the time for sending.
     fn open(&self) -> bool {
         self.spec.run_s.is_none_or(|s| self.recorder.now().as_s() < s)
     }
@@ -80,8 +80,8 @@ impl Shared {
     }
 }
 
-/// Drives the server until every request has ended, the server is lost, or `interrupt` is set. Whatever is waited for
-/// then is given up. To be called within a [`tokio::task::LocalSet`].
+/// Sends requests until every one has ended, the server is lost, or `interrupt` is set; then it gives up the requests
+/// in flight. Must be called within a [`tokio::task::LocalSet`].
 pub async fn drive(
     client: Client,
     recorder: Recorder,
@@ -106,7 +106,7 @@ pub async fn drive(
             Arrivals::Closed { clients } => closed_loop(&shared, clients).await,
         }
     };
-    // Dropping `requests` ends every task that it has started, wherever the task waits.
+    // Dropping `requests` stops every task that it started, wherever the task waits.
     let mut ending = tokio::select! {
         biased;
         () = asked(&interrupt) => Ending::Interrupted,
@@ -153,9 +153,10 @@ async fn open_loop(shared: &Rc<Shared>) {
     while running.join_next().await.is_some() {}
 }
 
-/// Tells each request when it is due. A thread of its own does, since the runtime's timer counts whole milliseconds.
+/// Sends each request's index when the request is due. This runs on a thread, since the runtime's timer counts whole
+/// milliseconds.
 fn pace(start: Instant, due: Vec<Duration>) -> UnboundedReceiver<usize> {
-    /// How soon it notices that the caller is gone.
+    /// How soon the thread notices that the receiver is gone.
     const LOOK: Duration = Duration::from_millis(100);
     let (tell, told) = unbounded_channel();
     std::thread::spawn(move || {
@@ -193,7 +194,7 @@ async fn closed_loop(shared: &Rc<Shared>, clients: u32) {
     while running.join_next().await.is_some() {}
 }
 
-/// Sends a request, and again where that is asked for; writes down what comes.
+/// Sends a request, again if `observe.retries` allows it, and records what comes.
 async fn one(shared: &Rc<Shared>, request: usize) {
     let id = request as u32;
     let allowed = Duration::from_secs_f64(shared.spec.timeout_s);
@@ -217,7 +218,7 @@ async fn one(shared: &Rc<Shared>, request: usize) {
     }
 }
 
-/// How long to wait before a request is sent again; `None`: it would come to the same.
+/// How long to wait before a request is sent again; `None` if another try would end the same way.
 fn wait_before(how: &Ended, attempt: u32) -> Option<Duration> {
     const LONGEST_S: f64 = 60.0;
     let backoff = 0.5 * f64::from(1u32 << attempt.min(10));
@@ -241,7 +242,7 @@ async fn watch_metrics(shared: Rc<Shared>) {
     }
 }
 
-/// Writes down the metrics that are not as in the last reading.
+/// Records the metrics that changed since the last reading.
 async fn read_metrics(shared: &Shared, last: &mut Vec<Sample>) {
     match shared.client.metrics().await {
         Ok(now) => {

@@ -1,8 +1,8 @@
-//! Drives an OpenAI-compatible server with an experiment's workload and records what comes back. The only crate that
-//! uses a network.
+//! Sends an experiment's workload to an OpenAI-compatible server and records what comes back. Only this crate uses a
+//! network.
 
-/// Progress and diagnostics name files, servers and what these say: what the terminal gets of them, for every line of
-/// the crate.
+/// Shadows `eprintln!` for the whole crate. Progress and diagnostics quote files and servers, so control characters
+/// are escaped.
 macro_rules! eprintln {
     ($($words:tt)*) => { foretoken_spec::eprintln!($($words)*) };
 }

@@ -1,10 +1,10 @@
-//! The terminal's line while a run lasts.
+//! The progress line on the terminal during a run.
 
 use foretoken_recordings::recording::{Ended, Event};
 use foretoken_sim::Time;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Counts what is seen.
+/// Counts of requests and tokens for the progress line.
 pub struct Progress {
     bar: ProgressBar,
     which: String,
@@ -14,14 +14,14 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of a run that is called so.
+    /// A progress line for the run named `which`.
     pub fn new(which: String) -> Progress {
         let bar = ProgressBar::new_spinner();
         bar.set_style(ProgressStyle::with_template("{msg}").expect("the template is fixed"));
         Progress { bar, which, sent: 0, ended: 0, failed: 0 }
     }
 
-    /// Takes an event into account.
+    /// Updates the counts.
     pub fn saw(&mut self, event: &Event) {
         match event {
             Event::Sent { attempt: 0, .. } => self.sent += 1,
@@ -31,7 +31,7 @@ impl Progress {
         }
     }
 
-    /// Shows how far it is.
+    /// Draws the line at time `now` of the run.
     pub fn show(&self, now: Time) {
         let Progress { which, sent, ended, failed, .. } = self;
         let failed = if *failed > 0 { format!(", {failed} failed") } else { String::new() };
@@ -39,12 +39,12 @@ impl Progress {
         self.bar.tick();
     }
 
-    /// Says something above the line.
+    /// Prints `text` above the line.
     pub fn say(&self, text: &str) {
         self.bar.suspend(|| eprintln!("warning: {text}"));
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub fn clear(&self) {
         self.bar.finish_and_clear();
     }

@@ -1,5 +1,5 @@
-//! What each request asks: token ids or text of the workload's lengths. Requests that share prefix blocks share what
-//! these say.
+//! Makes the prompt of each request: token ids or text of the length that the workload gives. Requests that share
+//! prefix blocks share the beginning of their prompts.
 
 use foretoken_sim::{Luck, Stream, Workload};
 use foretoken_spec::observe::{ObserveSpec, Send};
@@ -9,17 +9,18 @@ use foretoken_traces::text::{Family, prompt_of_len};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// A prompt as it is sent.
+/// The prompt of a request, in the form in which it is sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Prompt {
-    /// Token ids.
+    /// A prompt as token ids.
     Ids(Vec<u32>),
-    /// Text.
+    /// A prompt as text.
     Text(String),
 }
 
-/// The prompt of each request. Prompts of a file bring their own lengths, where these are known.
+/// The prompt of each request. Prompts from a file replace the workload's prompt lengths, if their lengths in tokens
+/// are known.
 pub fn prompts(of: &ObserveSpec, workload: &mut Workload, seed: u64) -> Result<Vec<Prompt>> {
     match &of.prompts {
         Prompts::Families => (0..workload.len()).map(|i| as_sent(of, families(workload, seed, i))).collect(),
@@ -37,13 +38,14 @@ pub fn prompts(of: &ObserveSpec, workload: &mut Workload, seed: u64) -> Result<V
     }
 }
 
-/// Text of bytes as this server is to get it.
+/// The bytes as token ids or as text, as `observe.send` says.
 fn as_sent(of: &ObserveSpec, bytes: Vec<u8>) -> Result<Prompt> {
     match of.send {
         Send::Text => Ok(Prompt::Text(String::from_utf8_lossy(&bytes).into_owned())),
         Send::TokenIds if of.vocab == BYTES => Ok(Prompt::Ids(bytes.into_iter().map(u32::from).collect())),
         Send::TokenIds => {
-            let message = format!("observe: text is one id a byte, and observe.vocab is {}", of.vocab);
+            let message =
+                format!("observe: text is sent as one token id per byte, and observe.vocab is {}, not 256", of.vocab);
             Err(Problem::bad_input(message).help(
                 "send = \"text\", or prompts = \"random\", or { jsonl = { path = \"...\" } } with prompt_token_ids",
             ))
@@ -51,10 +53,10 @@ fn as_sent(of: &ObserveSpec, bytes: Vec<u8>) -> Result<Prompt> {
     }
 }
 
-/// A vocabulary in which each token is a byte.
+/// Size of a vocabulary in which each token is a byte.
 const BYTES: u32 = 256;
 
-/// A request's text: that of the blocks that it shares, and its own.
+/// The prompt of request `i`: generated text for its shared blocks, then text of its own.
 fn families(workload: &Workload, seed: u64, i: usize) -> Vec<u8> {
     let family = Family::ALL[usize::from(workload.category[i]) % Family::ALL.len()];
     let len = workload.prompt_len[i] as usize;
@@ -79,7 +81,7 @@ fn random(workload: &Workload, seed: u64, i: usize, vocab: u32) -> Vec<u32> {
     all
 }
 
-/// A line of the file; other fields are the user's.
+/// A line of the prompt file. Unknown fields are ignored.
 #[derive(Deserialize)]
 struct Line {
     prompt: Option<String>,
@@ -147,13 +149,13 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_is_refused() {
+    fn prompts_that_cannot_be_sent_are_refused() {
         let of = |prompts_of, send, vocab| {
             let spec = ObserveSpec { prompts: prompts_of, send, vocab, ..ObserveSpec::default() };
             prompts(&spec, &mut workload(), 3).map_err(|p| p.message().to_owned())
         };
         let said = of(Prompts::Families, Send::TokenIds, 32_000).unwrap_err();
-        assert!(said.contains("one id a byte, and observe.vocab is 32000"), "{said}");
+        assert!(said.contains("one token id per byte, and observe.vocab is 32000, not 256"), "{said}");
         assert!(matches!(&of(Prompts::Families, Send::Text, 32_000).unwrap()[0], Prompt::Text(t) if t.len() == 40));
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.jsonl");

@@ -1,5 +1,5 @@
-//! Writes down what is seen, on a thread of its own, so that a slow disk delays nothing that is timed. Once a second it
-//! takes what was seen, reads what is new in the server's step log, and appends both to the recording.
+//! Writes events to the recording on a separate thread, so that a slow disk delays no timed work. Once a second the
+//! thread takes the new events, reads new lines of the server's step log, and appends both.
 
 use crate::progress::Progress;
 use crate::tail::Tail;
@@ -12,15 +12,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// At most this much of a run is lost with its process.
+/// Time between two writes: a killed process loses at most this much of a run.
 const EVERY: Duration = Duration::from_secs(1);
-/// How long a full disk is waited for at the end.
+/// How long the end of a run waits for room on a full disk.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A server logs a step after it has sent the step's tokens: its last lines come this long after the last answer.
+/// A server logs a step after it has sent the step's tokens. The log is read once more this long after the last
+/// answer.
 const LAST_LINES: Duration = Duration::from_millis(300);
 
-/// The clock of a run, and the writer of its events.
+/// A run's clock, and a channel to the thread that writes its events.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     start: Instant,
@@ -28,7 +29,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts to record now. The handle gives the recording's fate when all clones of the recorder are gone.
+    /// Starts the clock and the thread. The handle returns the thread's result once all clones of the recorder are
+    /// dropped.
     pub fn start(
         writer: RecordingWriter,
         log: Option<Tail>,
@@ -41,19 +43,19 @@ impl Recorder {
         (Recorder { start, events }, thread)
     }
 
-    /// The time on the run's clock.
+    /// Time since the run's start.
     pub fn now(&self) -> Time {
         since(self.start)
     }
 
-    /// The run's start.
+    /// The instant of the run's start.
     pub fn started(&self) -> Instant {
         self.start
     }
 
-    /// Writes down what was seen.
+    /// Records an event.
     pub fn saw(&self, event: Event) {
-        // The thread ends when this sender is gone, not before.
+        // Sending fails only if the thread has ended, and it ends only after every sender is gone.
         let _ = self.events.send(event);
     }
 }
@@ -79,7 +81,7 @@ fn write(
             Ok(event) => {
                 progress.saw(&event);
                 batch.push(event);
-                // A stream of events that never pauses is written down all the same.
+                // Under constant events `recv` never times out, so the time is checked here too.
                 if Instant::now() < next {
                     continue;
                 }
@@ -94,7 +96,7 @@ fn write(
         }
         next = Instant::now() + EVERY;
         let lines = log.as_mut().map(Tail::new_lines).unwrap_or_default();
-        // The end stays the last thing that a recording says.
+        // The `End` event stays the last of the recording, behind lines that were read later.
         let end = batch.iter().position(|e| matches!(e, Event::End { .. })).unwrap_or(batch.len());
         if !open && let Some(text) = log.as_ref().and_then(Tail::doubts) {
             batch.insert(end, Event::Note { at: since(start), text });
@@ -115,7 +117,7 @@ fn write(
     last(&mut writer, interrupt)
 }
 
-/// Writes what is left. A full disk is tried again for [`PATIENCE`], or until `interrupt` is set.
+/// Writes what is left. If the disk is full, it tries again for [`PATIENCE`], or until `interrupt` is set.
 fn last(writer: &mut RecordingWriter, interrupt: &AtomicBool) -> Result<()> {
     let given_up = Instant::now() + PATIENCE;
     loop {

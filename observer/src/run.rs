@@ -1,4 +1,4 @@
-//! All cells of a plan on a server, one after the other, each kept as it ends.
+//! Observes all cells of a plan on a server, one after the other. Each result is stored as its run ends.
 
 use crate::body::body;
 use crate::client::Client;
@@ -27,35 +27,35 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// What `observed.json` says: what only an observed run knows.
+/// The content of `observed.json`: facts that only an observed run has.
 #[derive(Debug, Serialize)]
 pub struct ObserveReport {
-    /// The server.
+    /// The server's address.
     pub url: String,
-    /// Its version, where it says so.
+    /// The server's version; `None` if it does not state one.
     pub server: Option<String>,
-    /// The model that was asked.
+    /// The model that requests name.
     pub model: String,
-    /// The runs, in their order.
+    /// The runs, in the plan's order.
     pub cells: Vec<ObservedCell>,
 }
 
-/// A run.
+/// One run: a recording and its results.
 #[derive(Debug, Serialize)]
 pub struct ObservedCell {
-    /// Its recording, below the folder.
+    /// Path of the recording, relative to the results folder.
     pub recording: String,
-    /// The seed.
+    /// Seed of the workload.
     pub seed: u64,
-    /// `done`, `interrupted`, or what was lost.
+    /// `done`, `interrupted`, or how the server was lost.
     pub ended: String,
-    /// Requests that were sent.
+    /// Number of requests sent.
     pub sent: usize,
-    /// Of these, answered to their end.
+    /// Number of requests that were answered to their end.
     pub answered: u64,
-    /// Answers a second, from the first request to the last answer.
+    /// Answered requests per second, from the first request to the last answer.
     pub answered_req_s: Option<f64>,
-    /// Output tokens of answered requests a second, likewise.
+    /// Output tokens of answered requests per second, from the first request to the last answer.
     pub answered_tok_s: f64,
     /// Mean time to first token, seconds.
     pub ttft_mean_s: Option<f64>,
@@ -63,38 +63,39 @@ pub struct ObservedCell {
     pub tpot_mean_s: Option<f64>,
     /// Mean end-to-end latency, seconds.
     pub e2e_mean_s: Option<f64>,
-    /// How late requests were sent, at the 99th percentile, seconds; nothing is due in a closed loop.
+    /// How late requests were sent, 99th percentile in seconds; `None` in a closed loop, where requests have no due
+    /// time.
     pub late_p99_s: Option<f64>,
-    /// Steps that the server's log has of it.
+    /// Number of the run's steps in the server's log.
     pub steps: usize,
-    /// Notes for its user.
+    /// Notes for the reader of the results.
     pub findings: Vec<String>,
 }
 
-/// Where and how a server is asked.
+/// The connection to a server and its step log.
 pub struct Site {
-    /// The connection.
+    /// The HTTP connection.
     pub client: Client,
-    /// The file that the server's steps are logged to.
+    /// The server's step log; `None` if the user named none.
     pub step_log: Option<PathBuf>,
 }
 
-/// What was observed.
+/// The results of observing a plan.
 pub struct Observed {
-    /// What only an observed run knows.
+    /// Facts for `observed.json`.
     pub report: ObserveReport,
-    /// For the line at the end.
+    /// Speed of the run, for the last line of output.
     pub speed: Speed,
-    /// Cells that are in the store: a prefix of the plan's.
+    /// Number of cells in the store: the first ones of the plan.
     pub cells: usize,
-    /// Why it ended before its end.
+    /// Why observing ended early; `None` if all cells are done.
     pub ended: Option<Box<Problem>>,
 }
 
-/// Observes every cell of a plan that the folder does not hold yet.
+/// Observes every cell of a plan whose results the folder lacks.
 ///
 /// # Errors
-/// The server cannot be asked at all; what was observed before an error is kept.
+/// If the server cannot be reached. Results from before an error are kept.
 pub fn observe(
     plan: &Plan,
     spec: &ObserveSpec,
@@ -102,7 +103,7 @@ pub fn observe(
     folder: &Folder,
     interrupt: &Arc<AtomicBool>,
 ) -> Result<Observed> {
-    // A step log that cannot be read is refused before anything is asked.
+    // A step log that cannot be read is refused before any request is sent.
     site.step_log.as_deref().map(Tail::open).transpose()?;
     let waiting = Waiting::new(interrupt)?;
     let (server, no_metrics) = waiting.on(site.client.server())??;
@@ -113,7 +114,7 @@ pub fn observe(
     std::fs::create_dir_all(folder.path().join(RECORDINGS))
         .map_err(|e| Problem::failed(format!("cannot make the folder {RECORDINGS}: {e}")))?;
     for variant in &plan.variants {
-        // A run may take an hour: this is said before it, too.
+        // A run may take an hour, so a wrong release is reported before it and not only after.
         let version = variant.experiment.engine.version;
         if let Some(other) = stated::release(version, server.version.as_deref()) {
             eprintln!("warning: {other}");
@@ -128,8 +129,8 @@ pub fn observe(
     for variant in 0..plan.variants.len() {
         for seed in 0..plan.seeds.len() {
             let id = CellId { variant, seed, policy: 0 };
-            let Told { cell, stored, ended } = match runner.kept(id)? {
-                Some(told) => told,
+            let CellResult { cell, stored, ended } = match runner.kept_result(id)? {
+                Some(result) => result,
                 None => runner.cell(id)?,
             };
             observed.speed.cells += 1;
@@ -151,7 +152,7 @@ pub fn observe(
     Ok(observed)
 }
 
-/// The model to ask for.
+/// The name of the model to ask for.
 fn model(spec: &ObserveSpec, server: &Server) -> Result<String> {
     let served = server.models.join("`, `");
     match &spec.model {
@@ -164,7 +165,7 @@ fn model(spec: &ObserveSpec, server: &Server) -> Result<String> {
     }
 }
 
-/// The recording of a cell, below a results folder.
+/// The path of a cell's recording, relative to the results folder.
 pub fn recording_name(variant: usize, seed: usize) -> String {
     format!("{RECORDINGS}/v{variant}-s{seed}.obs")
 }
@@ -176,36 +177,36 @@ struct Runner<'a> {
     folder: &'a Folder,
     waiting: Waiting,
     server: Server,
-    /// Why the server's metrics are not read, where it has some.
+    /// Why the server's metrics are not read; `None` if they are, or if the server has none.
     no_metrics: Option<String>,
     model: String,
 }
 
-/// What a recording says.
-struct Told {
+/// The results that follow from a recording.
+struct CellResult {
     cell: ObservedCell,
     stored: Stored,
-    /// Why the run is not a whole one, or of no use.
+    /// Why the run is incomplete or useless; `None` if it is complete.
     ended: Option<Box<Problem>>,
 }
 
 impl Runner<'_> {
-    /// What an earlier call observed of a cell, if that is all of it. A part of a run keeps a name of its own, and
-    /// the cell is asked again.
-    fn kept(&self, id: CellId) -> Result<Option<Told>> {
+    /// The results of a cell that an earlier call observed completely, else `None`. An incomplete recording is
+    /// renamed, and the cell is run again.
+    fn kept_result(&self, id: CellId) -> Result<Option<CellResult>> {
         let path = self.folder.path().join(recording_name(id.variant, id.seed));
         if !path.exists() {
             return Ok(None);
         }
-        let told = match read_recording(&path) {
-            Ok(recording) => Some(self.told(id, &recording)?),
+        let result = match read_recording(&path) {
+            Ok(recording) => Some(self.result_of(id, &recording)?),
             Err(e) => {
                 eprintln!("warning: {e}: it is kept beside the others, and the run is asked for again");
                 None
             }
         };
-        if let Some(Told { ended: None, .. }) = told {
-            return Ok(told);
+        if let Some(CellResult { ended: None, .. }) = result {
+            return Ok(result);
         }
         let aside = (1..).map(|n| path.with_extension(format!("part{n}.obs"))).find(|p| !p.exists());
         let aside = aside.expect("some number is free");
@@ -214,8 +215,8 @@ impl Runner<'_> {
         Ok(None)
     }
 
-    /// One run: warmed up, driven, read back and kept.
-    fn cell(&self, id: CellId) -> Result<Told> {
+    /// Runs one cell: warm-up, requests, results, storage.
+    fn cell(&self, id: CellId) -> Result<CellResult> {
         let (variant, number) = (&self.plan.variants[id.variant], self.plan.seeds[id.seed]);
         let mut setting = Setting::new(variant, number)?;
         let asked = prompts(self.spec, &mut setting.workload, number)?;
@@ -230,11 +231,11 @@ impl Runner<'_> {
         self.drive(&path, self.head(&setting, number), load, Progress::new(which))?;
         self.folder.enter(&[&name])?;
         let recording = read_recording(&path).map_err(|e| Problem::failed(e.to_string()).help(e.hint.clone()))?;
-        self.told(id, &recording)
+        self.result_of(id, &recording)
     }
 
-    /// A recording in numbers.
-    fn told(&self, id: CellId, recording: &Recording) -> Result<Told> {
+    /// Computes the results of a recording.
+    fn result_of(&self, id: CellId, recording: &Recording) -> Result<CellResult> {
         let setting = Setting::new(&self.plan.variants[id.variant], self.plan.seeds[id.seed])?;
         let run = ObservedRun::of(recording);
         let mut warnings = findings(recording, &run);
@@ -271,14 +272,14 @@ impl Runner<'_> {
             findings: warnings.clone(),
         };
         let ended = self.problem(ending, &summary, &run);
-        Ok(Told { cell, stored: Stored::of(run.run, summary, warnings), ended })
+        Ok(CellResult { cell, stored: Stored::of(run.run, summary, warnings), ended })
     }
 
     fn label(&self) -> String {
         self.plan.policies[0].spec.label()
     }
 
-    /// Says which requests the server will refuse for their length.
+    /// Warns about requests that are longer than the server accepts.
     fn refuse_lengths(&self, workload: &Workload) {
         let Some(most) = self.server.max_model_len else { return };
         let lengths = workload.prompt_len.iter().zip(&workload.output_len);
@@ -291,7 +292,7 @@ impl Runner<'_> {
         }
     }
 
-    /// The first requests, one after the other. What is recorded of them is gone afterwards.
+    /// Sends the first requests one after the other. Their recording is deleted afterwards.
     fn warm_up(&self, setting: &Setting, asked: &[Prompt], path: &Path, which: &str) -> Result<()> {
         let n = self.spec.warm_up_requests as usize;
         if n == 0 {
@@ -320,7 +321,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Why not one request of the warm-up was answered.
+    /// The error message if no request of the warm-up was answered.
     fn refusal(&self, how: &Ended) -> Box<Problem> {
         match how {
             Ended::Refused { status, said, .. } => {

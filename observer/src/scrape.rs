@@ -1,20 +1,20 @@
-//! A server's `/metrics`: which of its values are kept.
+//! Parses a server's `/metrics` and selects the values to keep.
 
 use foretoken_recordings::metrics::KEPT;
 use foretoken_recordings::recording::Sample;
 use prometheus_parse::{Scrape, Value};
 use std::collections::HashMap;
 
-/// Most values that are kept of a reading. vLLM has some hundred.
+/// Most values kept of one reading. vLLM exports a few hundred.
 const MOST_SAMPLES: usize = 10_000;
 
-/// The counters and gauges of a text in Prometheus' format that are about serving. Histograms are left out: what they
-/// are of is measured request by request.
+/// The counters and gauges about serving in a text in Prometheus' format. Histograms are left out, since their
+/// quantities are measured request by request.
 ///
 /// # Errors
-/// It is not such a text, or has more than [`MOST_SAMPLES`] values.
+/// If the text has another format or more than [`MOST_SAMPLES`] values.
 pub fn samples(text: &str) -> Result<Vec<Sample>, String> {
-    // The parser knows no names with a colon, and passes over them without a word.
+    // The parser silently skips names with a colon, so the prefixes are replaced while it parses.
     let known = |line: &str| KEPT.iter().fold(line.to_owned(), |line, prefix| line.replace(prefix, &stand_in(prefix)));
     let lines = text.lines().map(|line| Ok::<String, std::io::Error>(known(line)));
     let scrape = Scrape::parse(lines).map_err(|e| format!("/metrics cannot be read: {e}"))?;
@@ -39,12 +39,12 @@ pub fn samples(text: &str) -> Result<Vec<Sample>, String> {
     }
 }
 
-/// A prefix of names as the parser can read it.
+/// `prefix` with its colon replaced, which the parser accepts.
 fn stand_in(prefix: &str) -> String {
     prefix.replace(':', "_colon_")
 }
 
-/// The samples that are not what they were: what is kept of every reading but the first.
+/// The samples that changed since `before`. Readings after the first keep only these.
 pub fn changed(before: &[Sample], now: &[Sample]) -> Vec<Sample> {
     let before: HashMap<&str, f64> = before.iter().map(|b| (b.name.as_str(), b.value)).collect();
     now.iter().filter(|s| before.get(s.name.as_str()) != Some(&s.value)).cloned().collect()
@@ -71,7 +71,7 @@ process_cpu_seconds_total 7.5
 ";
 
     #[test]
-    fn what_is_about_serving_is_kept() {
+    fn metrics_about_serving_are_kept() {
         let all = samples(TEXT).unwrap();
         let named: Vec<(&str, f64)> = all.iter().map(|s| (s.name.as_str(), s.value)).collect();
         let expected = [
@@ -84,9 +84,10 @@ process_cpu_seconds_total 7.5
         assert_eq!(changed(&all, &all), []);
     }
 
-    /// Recorded from vLLM 0.32.0 with three drafts after one request, without its help texts and most histograms.
+    /// Recorded from vLLM 0.32.0 with three drafts per round after one request, without help texts and most
+    /// histograms.
     #[test]
-    fn what_vllm_says_is_read() {
+    fn metrics_of_vllm_are_read() {
         let samples = samples(include_str!("../../recordings/fixtures/vllm-0.32-metrics.txt")).unwrap();
         assert!(samples.iter().all(|s| !s.name.contains("_created") && !s.name.contains("_bucket")), "{samples:?}");
         let reading = |samples| Event::Metrics { at: Time::ZERO, samples };
@@ -100,7 +101,7 @@ process_cpu_seconds_total 7.5
     }
 
     #[test]
-    fn a_page_is_no_metrics() {
+    fn an_html_page_is_no_metrics() {
         assert_eq!(samples("<html><body>404</body></html>").unwrap_or_default(), []);
     }
 }

@@ -1,4 +1,4 @@
-//! The server's step log, as far as it grows while a run lasts.
+//! Reads lines that are added to the server's step log during a run.
 
 use foretoken_recordings::step_log::is_step;
 use foretoken_spec::problem::{Problem, Result};
@@ -6,51 +6,51 @@ use std::fs::{File, FileType, Metadata};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// Most bytes that are read at once, once a second: a log that grows faster is read later.
+/// Most bytes read per second. Lines of a log that grows faster are read later.
 const READING: u64 = 16 << 20;
-/// Most bytes of a line. A step's line has some 250; of longer lines nothing is kept.
+/// Most bytes of a line; longer lines are dropped. A step's line has about 250.
 const LINE: usize = 16 << 10;
-/// Most bytes of steps' lines that are kept of a run: about a million steps.
+/// Most bytes of step lines kept per run: about a million steps.
 const KEPT: u64 = 256 << 20;
 
-/// A log that is read from where it ended when the run began.
+/// A log file, read from where it ended when the run began.
 #[derive(Debug)]
 pub struct Tail {
     path: PathBuf,
     file: File,
     at: u64,
-    /// The beginning of a line whose end is not written yet.
+    /// The start of a line whose end is not written yet.
     part: Vec<u8>,
-    /// Is the line that goes on longer than [`LINE`]?
+    /// Is the unfinished line longer than [`LINE`]?
     long: bool,
-    /// Lines that were written while the run lasted.
+    /// Number of lines written during the run.
     lines: u64,
-    /// Bytes of the steps' lines that were kept.
+    /// Bytes of step lines that were kept.
     kept: u64,
-    /// Steps' lines beyond [`KEPT`].
+    /// Number of step lines dropped beyond [`KEPT`].
     beyond: u64,
 }
 
 impl Tail {
-    /// At the end of the log.
+    /// Opens the log at its end.
     ///
     /// # Errors
-    /// There is no such file, or it is a folder, a device, a pipe: it has no end to read from.
+    /// If there is no such file, or it is a folder, device or pipe, which have no end to read from.
     pub fn open(path: &Path) -> Result<Tail> {
         const HELP: &str =
             "name the file that the server's output goes to; it must run with --enable-logging-iteration-details";
         let bad = |what: String| Problem::bad_input(format!("--step-log {}: {what}", path.display())).help(HELP);
-        // Asked before it is opened: opening a pipe waits for its writer.
+        // The kind is checked before opening, since opening a pipe waits for its writer.
         let kind = std::fs::metadata(path).map_err(|e| bad(e.to_string()))?;
         if !kind.is_file() {
-            return Err(bad(format!("it is {}, and no file that a log is written to", what_it_is(kind.file_type()))));
+            return Err(bad(format!("it is {}, not a regular file", what_it_is(kind.file_type()))));
         }
         let mut file = File::open(path).map_err(|e| bad(e.to_string()))?;
         let at = file.seek(SeekFrom::End(0)).map_err(|e| bad(e.to_string()))?;
         Ok(Tail { path: path.to_path_buf(), file, at, part: vec![], long: false, lines: 0, kept: 0, beyond: 0 })
     }
 
-    /// The lines of steps that are new. A log that was cut or begun again is read from its start.
+    /// The new lines that are about steps. A log that was truncated is read from its start.
     pub fn new_lines(&mut self) -> Vec<String> {
         let log = std::fs::metadata(&self.path).ok().filter(Metadata::is_file);
         if log.is_some_and(|m| m.len() < self.at)
@@ -77,7 +77,7 @@ impl Tail {
         steps
     }
 
-    /// What is to be said of the log when the run has ended.
+    /// After the run: a message if the log had no step lines, or too many.
     pub fn doubts(&self) -> Option<String> {
         let log = self.path.display();
         const FLAG: &str = "vLLM writes a line a step with --enable-logging-iteration-details";
@@ -96,7 +96,7 @@ impl Tail {
         }
     }
 
-    /// Takes more of a line.
+    /// Adds `piece` to the unfinished line.
     fn goes_on(&mut self, piece: &[u8]) {
         self.long |= self.part.len() + piece.len() > LINE;
         match self.long {
@@ -105,7 +105,7 @@ impl Tail {
         }
     }
 
-    /// Takes the end of a line.
+    /// Ends the unfinished line, and keeps it in `steps` if it is about a step.
     fn line_ends(&mut self, steps: &mut Vec<String>) {
         self.lines += 1;
         let line = std::mem::take(&mut self.part);
@@ -146,7 +146,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn what_grows_is_read_line_by_line() {
+    fn lines_added_to_a_log_are_read() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("server.log");
         let line = |n: u32| format!("1.5 Iteration({n}): iteration elapsed time: 1 ms");
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_refused_at_once() {
+    fn folders_devices_and_pipes_are_refused_at_once() {
         let dir = tempfile::tempdir().unwrap();
         let pipe = dir.path().join("pipe");
         let made = std::process::Command::new("mkfifo").arg(&pipe).status();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_takes_no_memory_and_the_next_one_is_read() {
+    fn an_endless_line_takes_no_memory_and_later_lines_are_read() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("server.log");
         std::fs::write(&path, "").unwrap();

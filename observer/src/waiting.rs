@@ -1,6 +1,6 @@
-//! Waiting that Ctrl-C ends. Everything that this crate waits for runs on one runtime, beside a look at the flag that
-//! Ctrl-C sets: connections, bodies, pauses before another try. Blocking look-ups of names run on threads of the
-//! runtime, and the end of the program does not wait for these threads.
+//! Waits that Ctrl-C ends. Connections, bodies and pauses wait on one runtime, together with a task that checks the
+//! flag that Ctrl-C sets. Blocking look-ups of host names run on threads of the runtime, for which the end of the
+//! program does not wait.
 
 use foretoken_spec::problem::{Exit, Problem, Result};
 use std::future::Future;
@@ -12,33 +12,33 @@ use tokio::runtime::Runtime;
 use tokio::task::LocalSet;
 use tokio::time::sleep;
 
-/// Time between two looks at the flag.
+/// Time between two checks of the flag.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Time that a thread gets to end once the flag is set.
+/// Time that a thread has to end once the flag is set.
 const LAST_WORK: Duration = Duration::from_millis(900);
 
-/// A runtime with the flag that Ctrl-C sets.
+/// A runtime, and the flag that Ctrl-C sets.
 pub struct Waiting {
     runtime: Option<Runtime>,
     interrupt: Arc<AtomicBool>,
 }
 
 impl Waiting {
-    /// A new runtime.
+    /// Starts a runtime.
     ///
     /// # Errors
-    /// The system has no room for one.
+    /// If the system cannot start one.
     pub fn new(interrupt: &Arc<AtomicBool>) -> Result<Waiting> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|e| Problem::failed(format!("no runtime for connections: {e}")))?;
         Ok(Waiting { runtime: Some(runtime), interrupt: interrupt.clone() })
     }
 
-    /// The result of `work`.
+    /// Waits for `work` and returns its result.
     ///
     /// # Errors
-    /// The flag was set before `work` ended.
+    /// If the flag was set before `work` ended.
     pub fn on<T>(&self, work: impl Future<Output = T>) -> Result<T> {
         self.runtime().block_on(async {
             tokio::select! {
@@ -49,15 +49,15 @@ impl Waiting {
         })
     }
 
-    /// The result of `work`, which looks at the flag by itself and spawns local tasks.
+    /// Waits for `work`, which checks the flag by itself and spawns local tasks.
     pub fn on_local<T>(&self, work: impl Future<Output = T>) -> T {
         LocalSet::new().block_on(self.runtime(), work)
     }
 
-    /// The result of a thread.
+    /// Waits for a thread and returns its result.
     ///
     /// # Errors
-    /// The thread panicked, or did not end soon enough after the flag was set.
+    /// If the thread panicked, or did not end within 900 ms after the flag was set.
     pub fn on_thread<T>(&self, thread: JoinHandle<T>) -> Result<T> {
         let mut end: Option<Instant> = None;
         while !thread.is_finished() {
@@ -70,7 +70,7 @@ impl Waiting {
         thread.join().map_err(|_| Problem::failed("the thread that writes the recording ended early"))
     }
 
-    /// The flag.
+    /// The flag that Ctrl-C sets.
     pub fn interrupt(&self) -> &Arc<AtomicBool> {
         &self.interrupt
     }
@@ -87,7 +87,7 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // An ordinary drop waits for look-ups of names.
+        // An ordinary drop would wait for look-ups of host names.
         self.runtime.take().expect("it is dropped once").shutdown_background();
     }
 }

@@ -1,39 +1,39 @@
-//! Bounds on the numbers that a server says. A number beyond its bound stays in the recording, is named among the
-//! findings, and counts as not said.
+//! The largest values that a server's numbers can plausibly have. A number above its bound stays in the recording and
+//! is reported as a finding, but is not used.
 
 use crate::recording::{Ended, Event, Recording};
 use foretoken_sim::MAX_SPEC_LEN;
 
-/// Most tokens of a prompt or a context.
+/// Most tokens of a prompt or a context that are believed.
 pub const MOST_TOKENS: u32 = 1 << 24;
-/// Most requests in a step.
+/// Most requests in one step that are believed.
 pub const MOST_REQUESTS: u32 = 1 << 16;
-/// Most blocks of a KV pool.
+/// Most blocks of a KV cache that are believed.
 pub const MOST_BLOCKS: u32 = 1 << 24;
-/// Most tokens of a KV block.
+/// Most tokens of one KV block that are believed.
 pub const MOST_BLOCK_SIZE: u32 = 1 << 16;
-/// Most that a counter may grow by: the whole numbers that a double has.
+/// Largest growth of a counter that is believed: above 2⁵³ a double no longer holds every whole number.
 pub const MOST_COUNT: u64 = 1 << 53;
-/// Longest time in a server's metrics of a request, seconds.
+/// Longest time, in seconds, that is believed in a server's metrics of a request: 30 days.
 pub const LONGEST_S: f64 = 30.0 * 86_400.0;
 
-/// Tokens that an answer has by the server's count. It cannot have more than were asked for.
+/// The server's count `n` of an answer's tokens; `None` if it exceeds the `asked` tokens.
 pub fn answer_tokens(n: u32, asked: u32) -> Option<u32> {
     (n <= asked).then_some(n)
 }
 
-/// Tokens that a prompt has by the server's count.
+/// The server's count `n` of a prompt's tokens; `None` if it is not from 1 to [`MOST_TOKENS`].
 pub fn prompt_tokens(n: u32) -> Option<u32> {
     (1..=MOST_TOKENS).contains(&n).then_some(n)
 }
 
-/// The longest request that a server takes; `None` where it does not say, or answered a longer one.
+/// The server's `max_model_len`, tokens. `None` if the server does not state one, or if it answered a longer request.
 pub fn max_model_len(recording: &Recording) -> Option<u32> {
     let said = recording.head.server.max_model_len.and_then(prompt_tokens)?;
     (said >= longest_answer(recording)).then_some(said)
 }
 
-/// Tokens of the longest request that was answered, prompt and answer together.
+/// Prompt plus answer tokens of the longest request that was answered.
 pub(crate) fn longest_answer(recording: &Recording) -> u32 {
     let tokens = |event: &Event| match event {
         Event::Ended {
@@ -48,12 +48,13 @@ pub(crate) fn longest_answer(recording: &Recording) -> u32 {
     recording.events.iter().filter_map(tokens).max().unwrap_or(0)
 }
 
-/// Whole numbers from 0 to `most`.
+/// `x` as a whole number; `None` if it is not a whole number from 0 to `most`.
 pub(crate) fn whole(x: f64, most: u32) -> Option<u32> {
     (x >= 0.0 && x <= f64::from(most) && x.fract() == 0.0).then_some(x as u32)
 }
 
-/// Drafts of a round.
+/// `x` as the number of drafts in a round; `None` if it is not a whole number from 0 to the most that Foretoken
+/// allows.
 pub(crate) fn drafts(x: f64) -> Option<u32> {
     whole(x, MAX_SPEC_LEN)
 }

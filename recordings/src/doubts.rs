@@ -1,4 +1,4 @@
-//! Numbers that a server said and that cannot be, in words.
+//! Messages about numbers of a server that cannot be true.
 
 use crate::bounds::{MOST_TOKENS, answer_tokens, longest_answer, max_model_len, prompt_tokens};
 use crate::metrics::Metrics;
@@ -7,7 +7,7 @@ use crate::request::{ServerMetrics, rounds};
 use crate::step_log::{LoggedStep, is_step};
 use crate::steps::started_before;
 
-/// What a server said that cannot be, in words.
+/// One message for each kind of number that the server stated and that cannot be true.
 pub fn doubts(recording: &Recording, metrics: &Metrics) -> Vec<String> {
     let mut all = Vec::new();
     if let Some(n) = recording.head.server.max_model_len.filter(|n| prompt_tokens(*n).is_none()) {
@@ -24,7 +24,7 @@ pub fn doubts(recording: &Recording, metrics: &Metrics) -> Vec<String> {
     all
 }
 
-/// How often something was said, and what was said first.
+/// Counts occurrences of one problem and keeps the text of the first.
 #[derive(Default)]
 struct Seen(usize, Option<String>);
 

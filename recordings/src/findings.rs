@@ -1,4 +1,4 @@
-//! Notes on an observed run: what the server did not say, and what spoils the run's numbers.
+//! Notes on an observed run: what the server did not report, and what distorts the run's numbers.
 
 use crate::bounds::answer_tokens;
 use crate::doubts::doubts;
@@ -10,10 +10,10 @@ use crate::steps::{PlacedStep, written_twice};
 use foretoken_sim::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Later than this at the 99th percentile and arrivals differ from the workload's.
+/// If the 99th percentile of the send delay is above this (10 ms), arrivals differ from the workload's.
 const LATE: Time = Time(10_000_000_000);
 
-/// In words, most serious first.
+/// All notes on a run, most serious first.
 pub fn findings(recording: &Recording, run: &ObservedRun) -> Vec<String> {
     let mut all = Vec::new();
     ended(recording, run, &mut all);
@@ -40,7 +40,7 @@ fn ended(recording: &Recording, run: &ObservedRun, all: &mut Vec<String>) {
 }
 
 fn answers(answers: &[Answer], all: &mut Vec<String>) {
-    // The same thing once, with how often and what was said first.
+    // Groups equal failures: how many there were, and the first message.
     let mut refused: BTreeMap<u16, (usize, &str, Option<f64>)> = BTreeMap::new();
     let mut failed: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
     let (mut short, mut silent) = (0, 0);
@@ -82,14 +82,14 @@ fn answers(answers: &[Answer], all: &mut Vec<String>) {
     counts(answers, all);
 }
 
-/// Tokens that came beside what was asked for and what the server's usage says.
+/// Compares the tokens that came with the tokens asked for and with the server's usage.
 fn counts(answers: &[Answer], all: &mut Vec<String>) {
     let finished = || answers.iter().filter(|a| a.finished() && a.counted && !a.chunks.is_empty());
     let other =
         |a: &&Answer| a.usage().is_some_and(|n| n != a.tokens() && answer_tokens(n, a.asked.output_len).is_some());
     if let Some(first) = finished().find(other) {
         let (n, came, said) = (finished().filter(other).count(), first.tokens(), first.usage().unwrap_or(0));
-        all.push(format!("the usage of {n} answers disagrees with the tokens that came ({came} came, usage says {said}): what came counts"));
+        all.push(format!("the usage of {n} answers disagrees with the tokens that came ({came} came, usage says {said}): the tokens that came are used"));
     }
     let long = |a: &&Answer| a.tokens() > a.asked.output_len;
     if let Some(first) = finished().find(long) {
@@ -116,22 +116,22 @@ fn in_words(why: Failure) -> &'static str {
 fn sending(recording: &Recording, answers: &[Answer], all: &mut Vec<String>) {
     if let Some(p99) = late_p99(recording, answers).filter(|p99| *p99 > LATE) {
         let ms = p99.as_s() * 1e3;
-        all.push(format!("requests were sent late, {ms:.1} ms at the 99th percentile: a client in the way"));
+        all.push(format!("requests were sent late, {ms:.1} ms at the 99th percentile: the client could not keep up, and arrivals differ from the workload"));
     }
     let again = answers.iter().filter(|a| a.retries > 0).count();
     if again > 0 {
-        all.push(format!("{again} requests were sent again, and their times count from the last time"));
+        all.push(format!("{again} requests were sent again, and their latencies count from the last attempt"));
     }
     let other = answers.iter().filter(|a| a.finished() && a.prompt_len() != a.asked.prompt_len).count();
     if other > 0 {
         all.push(format!(
-            "{other} prompts have another length for the server than in the workload: its tokenizer counts otherwise, and its count is kept"
+            "{other} prompts have another length for the server than in the workload: the two tokenizers differ, and the server's count is used"
         ));
     }
 }
 
-/// How late requests were sent, at the 99th percentile; in a closed loop nothing is due. Those that were sent again
-/// are left out.
+/// 99th percentile of how late requests were sent. `None` in a closed loop, where requests have no due time. Requests
+/// that were sent more than once are left out.
 pub fn late_p99(recording: &Recording, answers: &[Answer]) -> Option<Time> {
     if recording.head.clients.is_some() {
         return None;
@@ -143,7 +143,7 @@ pub fn late_p99(recording: &Recording, answers: &[Answer]) -> Option<Time> {
 
 fn speculation(run: &ObservedRun, all: &mut Vec<String>) {
     let rounds = run.answers.iter().filter_map(|a| a.rounds.as_ref());
-    // The last round of an answer may have fewer: what does not fit behind it is not drafted.
+    // The last round of an answer may have fewer drafts, since none are drafted beyond the answer's end.
     let lengths: BTreeSet<u32> =
         rounds.clone().flat_map(|r| r.drafted.split_last().map_or(&[][..], |(_, before)| before)).copied().collect();
     if lengths.len() > 1 {
@@ -154,16 +154,16 @@ fn speculation(run: &ObservedRun, all: &mut Vec<String>) {
         ));
     }
     let drafted: u64 = run.run.totals.drafted;
-    // Without rounds nothing is known.
+    // Without rounds, acceptance is unknown.
     if run.run.totals.rounds() > 0 && run.run.totals.accepted() == 0 {
         all.push(format!("not one of {drafted} drafted tokens was accepted: is the draft made for this target?"));
     }
-    // A step emits at most a token beyond its drafts.
+    // A step emits at most one token more than it has drafts.
     let most = lengths.last().copied().unwrap_or(0).max(largest_of(run)) + 1;
     let chunks = run.answers.iter().filter(|a| a.counted).flat_map(|a| a.chunks.iter().skip(1));
     let (large, n) = chunks.fold((0u64, 0u64), |(l, n), c| (l + u64::from(c.1 > most), n + 1));
-    let told = drafted > 0 || run.steps.iter().any(|s| s.logged.generation_requests > 0);
-    if told && n > 0 && large * 20 > n {
+    let speculation_known = drafted > 0 || run.steps.iter().any(|s| s.logged.generation_requests > 0);
+    if speculation_known && n > 0 && large * 20 > n {
         all.push(format!(
             "{:.0} % of chunks hold more tokens than a step can emit ({most}): the server sends several steps at once (--stream-interval above 1), so gaps between tokens are not steps",
             100.0 * large as f64 / n as f64
@@ -171,7 +171,7 @@ fn speculation(run: &ObservedRun, all: &mut Vec<String>) {
     }
 }
 
-/// Most drafts a request, as the log's steps have them.
+/// Largest number of drafts per request in any step of the log.
 fn largest_of(run: &ObservedRun) -> u32 {
     let a_request = |s: &crate::steps::PlacedStep| {
         let (requests, tokens) = (u64::from(s.logged.generation_requests), s.logged.generation_tokens);
@@ -199,7 +199,7 @@ fn log(recording: &Recording, run: &ObservedRun, all: &mut Vec<String>) {
     }
     others(run, all);
     step_times(run, all);
-    // Tokens that the steps scheduled, and what came.
+    // Prompt tokens that the steps scheduled, against the tokens of the prompts that were answered.
     let prompts: u64 = run.steps.iter().map(|s| s.logged.context_tokens).sum();
     let asked: u64 = run.answers.iter().filter(|a| !a.chunks.is_empty()).map(|a| u64::from(a.prompt_len())).sum();
     let cached = run.metrics.prefix_hits.unwrap_or(0);
@@ -218,11 +218,11 @@ fn log(recording: &Recording, run: &ObservedRun, all: &mut Vec<String>) {
     }
 }
 
-/// Two steps may be in flight, and lines may be late: their times together may exceed the time that they lie in, up to
-/// this factor.
+/// The sum of all step times may exceed the time span that holds the steps by this factor: two steps may be in flight,
+/// and log lines may be late.
 const OVERLAP: f64 = 3.0;
 
-/// The times of steps against the time in which the steps lie.
+/// Compares the sum of the steps' times with the time span that holds the steps.
 fn step_times(run: &ObservedRun, all: &mut Vec<String>) {
     let [first, .., last] = run.steps.as_slice() else { return };
     let together: f64 = run.steps.iter().map(|s| s.logged.elapsed_s).sum();
@@ -236,16 +236,16 @@ fn step_times(run: &ObservedRun, all: &mut Vec<String>) {
     }
 }
 
-/// A step's line may be written this much before or after the client sees what the step did.
+/// The log line of a step may be written this long (50 ms) before or after the client sees the step's tokens.
 const APART: Time = Time(50_000_000_000);
 
-/// Steps with more requests than were in flight, and answered requests without a step.
+/// Finds steps with more requests than were in flight, and answered requests without a step.
 fn others(run: &ObservedRun, all: &mut Vec<String>) {
     let until = |a: &Answer| a.ended.as_ref().map_or(Time::MAX, |(at, _)| *at + APART);
     let mut changes: Vec<(Time, i64)> =
         run.answers.iter().flat_map(|a| [(a.sent.saturating_sub(APART), 1), (until(a), -1)]).collect();
     changes.sort_unstable_by_key(|&(at, change)| (at, -change));
-    // The most in flight at any instant of a step.
+    // Compares each step's requests with the most requests in flight at any instant of the step.
     let (mut next, mut now, mut worst, mut beyond) = (0, 0i64, (0, 0), 0);
     let requests = |s: &PlacedStep| i64::from(s.logged.generation_requests) + i64::from(s.logged.context_requests);
     for step in &run.steps {

@@ -1,14 +1,15 @@
 use super::*;
 use crate::recording::{Asked, Head, Sample, Tokens};
 
-/// Microseconds since 1970 at which the run began.
+/// The run's start, microseconds since 1970.
 const STARTED: u64 = 1_700_000_000_000_000;
 
 fn ms(ms: u64) -> Time {
     Time(ms * 1_000_000_000)
 }
 
-/// A line of the log of a step that ended at `end_ms` of the run and took 10 ms.
+/// A line of the step log, for a step of 10 ms that ended at `end_ms` of the run. `prompts` and `answers` are
+/// (requests, tokens).
 fn line(end_ms: u64, prompts: (u32, u32), answers: (u32, u32)) -> String {
     format!(
         "{:.6} INFO x Iteration(1): {} context requests, {} context tokens, {} generation requests, {} generation tokens, \
@@ -21,8 +22,8 @@ fn line(end_ms: u64, prompts: (u32, u32), answers: (u32, u32)) -> String {
     )
 }
 
-/// A request sent at 0 with a prompt of 100 tokens, answered by chunks of these sizes, 10 ms apart, from 20 ms on;
-/// the log of it.
+/// A recording of one request with a prompt of 100 tokens, sent at 0. Its answer comes in chunks of `chunks` tokens,
+/// 10 ms apart, from 20 ms on. The step log has a line for each chunk.
 fn recording(chunks: &[u32]) -> Recording {
     let asked = Asked { prompt_len: 100, output_len: chunks.iter().sum(), ..Asked::default() };
     let head = Head {
@@ -70,12 +71,12 @@ fn lines(recording: &mut Recording) -> &mut Vec<String> {
 }
 
 #[test]
-fn nothing_is_said_where_nothing_is_wrong() {
+fn a_sound_run_has_no_findings() {
     assert_eq!(said(&recording(&[1, 1, 1])), Vec::<String>::new());
 }
 
 #[test]
-fn the_log_of_another_server_is_told_by_its_prompts() {
+fn a_log_of_another_server_is_found_by_its_prompt_tokens() {
     let mut other = recording(&[1, 1, 1]);
     lines(&mut other)[0] = line(20, (1, 31), (0, 0));
     only(&other, "prefilled 31 tokens and the answered prompts have 100");
@@ -86,21 +87,21 @@ fn the_log_of_another_server_is_told_by_its_prompts() {
 }
 
 #[test]
-fn clocks_that_disagree_are_told_by_tokens_before_their_step() {
+fn clocks_that_disagree_are_found_by_tokens_before_their_step() {
     let mut late = recording(&[1, 1, 1]);
     late.head.started_unix_us -= 200_000;
     only(&late, "clock and this one's disagree");
 }
 
 #[test]
-fn a_log_without_microseconds_is_of_no_use() {
+fn a_log_without_microseconds_is_reported() {
     let mut vague = recording(&[1, 1]);
     lines(&mut vague).iter_mut().for_each(|l| *l = l.replacen("1700000000.", "11-22 20:16:22 [loggers.py:", 1));
     only(&vague, "2 steps of the log cannot be placed");
 }
 
 #[test]
-fn several_steps_in_a_chunk_are_noticed() {
+fn several_steps_in_a_chunk_are_reported() {
     only(&recording(&[1, 5, 5, 5]), "--stream-interval above 1");
     let mut speculating = of_policy(recording(&[1, 4, 4]), "fixed-3");
     for l in &mut lines(&mut speculating)[1..] {
@@ -110,7 +111,7 @@ fn several_steps_in_a_chunk_are_noticed() {
 }
 
 #[test]
-fn late_sending_preemptions_a_warm_cache_and_a_restart_are_told() {
+fn late_sending_preemptions_a_warm_cache_and_a_restart_are_reported() {
     let mut late = recording(&[1, 1]);
     late.head.clients = None;
     late.events[0] = Event::Sent { request: 0, at: ms(19), attempt: 0 };
@@ -140,7 +141,7 @@ fn late_sending_preemptions_a_warm_cache_and_a_restart_are_told() {
 }
 
 #[test]
-fn a_run_that_did_not_end_is_told() {
+fn a_run_that_did_not_end_is_reported() {
     let mut r = recording(&[1, 1]);
     r.ending = None;
     only(&r, "the recording breaks off: 1 of 1 requests were sent by then");
@@ -151,19 +152,19 @@ fn a_run_that_did_not_end_is_told() {
 }
 
 #[test]
-fn a_prompt_that_the_server_counts_otherwise_is_told() {
+fn a_prompt_length_that_the_server_counts_otherwise_is_reported() {
     let mut r = recording(&[1, 1]);
     r.head.asked[0].prompt_len = 90;
     only(&r, "1 prompts have another length for the server");
 }
 
-/// The recording with the policy that the experiment names.
+/// The recording with `policy` as the policy that the experiment states.
 fn of_policy(mut recording: Recording, policy: &str) -> Recording {
     recording.head.policy = policy.into();
     recording
 }
 
-/// The recording with these rounds in the server's metrics of the request.
+/// The recording with these rounds in the server's metrics of its request.
 fn with_rounds(mut recording: Recording, drafted: &str, accepted: &str) -> Recording {
     for event in &mut recording.events {
         if let Event::Ended { how: Ended::Finished { metrics, .. }, .. } = event {
@@ -175,7 +176,7 @@ fn with_rounds(mut recording: Recording, drafted: &str, accepted: &str) -> Recor
 }
 
 #[test]
-fn another_policy_than_the_experiments_is_told_by_rounds_counters_and_steps() {
+fn a_policy_other_than_the_experiments_is_reported() {
     let fives = || with_rounds(recording(&[1, 6, 6, 1]), "[5, 5, 5]", "[5, 5, 0]");
     let drafts = "vllm:spec_decode_num_drafts_total";
     let tokens = "vllm:spec_decode_num_draft_tokens_total";
@@ -205,14 +206,14 @@ fn another_policy_than_the_experiments_is_told_by_rounds_counters_and_steps() {
 }
 
 #[test]
-fn a_step_with_more_requests_than_were_in_flight_is_told() {
+fn a_step_with_more_requests_than_were_in_flight_is_reported() {
     let mut other = recording(&[1, 1, 1]);
     lines(&mut other)[1] = line(30, (0, 0), (64, 64));
     only(&other, "1 of 3 steps have more requests than were in flight (64 where 1 were)");
 }
 
 #[test]
-fn requests_without_a_step_are_told() {
+fn requests_without_a_step_are_reported() {
     let mut other = recording(&[1, 1, 1]);
     let late: Vec<String> = lines(&mut other).iter().map(|l| l.replacen("1700000000.", "1700000900.", 1)).collect();
     *lines(&mut other) = late;
@@ -221,7 +222,7 @@ fn requests_without_a_step_are_told() {
 }
 
 #[test]
-fn a_log_with_each_step_twice_is_told_and_each_step_counts_once() {
+fn a_log_with_each_step_twice_is_reported_and_each_step_counts_once() {
     let mut twice = recording(&[1, 1, 1]);
     let all: Vec<String> = lines(&mut twice).iter().flat_map(|l| [l.clone(), l.replace("INFO x", "INFO y")]).collect();
     *lines(&mut twice) = all;
@@ -230,7 +231,7 @@ fn a_log_with_each_step_twice_is_told_and_each_step_counts_once() {
 }
 
 #[test]
-fn usage_that_disagrees_with_what_came_is_told() {
+fn usage_that_disagrees_with_the_tokens_that_came_is_reported() {
     let usage = |n: Option<u32>, output_len: u32| {
         let mut r = recording(&[1, 4, 3]);
         r.events.retain(|e| !matches!(e, Event::Log { .. }));
@@ -266,7 +267,7 @@ fn usage_that_disagrees_with_what_came_is_told() {
 }
 
 #[test]
-fn numbers_that_cannot_be_are_named_and_not_believed() {
+fn impossible_numbers_are_reported_and_not_used() {
     for (drafted, accepted, expected) in [
         ("[1000]", "[3]", "a round of 1000 tokens, where 0 to 32 are possible"),
         ("[4294967295]", "[0]", "a round of 4294967295 tokens"),
@@ -297,7 +298,7 @@ fn numbers_that_cannot_be_are_named_and_not_believed() {
 }
 
 #[test]
-fn a_model_length_below_an_answered_request_is_not_believed() {
+fn a_max_model_len_below_an_answered_request_is_not_used() {
     let mut r = recording(&[1, 1, 1]);
     r.head.server.max_model_len = Some(103);
     assert_eq!((said(&r), crate::bounds::max_model_len(&r)), (Vec::new(), Some(103)));
@@ -307,7 +308,7 @@ fn a_model_length_below_an_answered_request_is_not_believed() {
 }
 
 #[test]
-fn step_times_that_do_not_fit_into_the_run_are_named() {
+fn step_times_that_do_not_fit_into_the_run_are_reported() {
     for (time, expected) in [("9000.00 ms", "cannot be right"), ("0.00 ms", "all steps of the log take 0 ms")] {
         let mut r = recording(&[1, 1, 1]);
         lines(&mut r).iter_mut().for_each(|line| *line = line.replace("10.00 ms", time));

@@ -1,5 +1,5 @@
-//! What real servers say of themselves: recordings of observed runs, and the files that vLLM, SGLang and their
-//! benchmarks write. It reads and knows no network; `foretoken observe` records.
+//! Reads what real servers report: recordings of observed runs, and files of vLLM, SGLang and their benchmarks. This
+//! crate uses no network; `foretoken observe` makes the recordings.
 
 pub mod bounds;
 mod doubts;

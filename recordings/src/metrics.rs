@@ -1,8 +1,8 @@
-//! What a server's `/metrics` said of a run: counters as their growth, and what the engine is configured with.
+//! What a server's `/metrics` reported during a run: the growth of counters, and the engine's configuration.
 //!
-//! Names are vLLM's (0.32 and 0.33: `v1/metrics/loggers.py`, `v1/spec_decode/metrics.py`). Drafted tokens by position
-//! are not exported: acceptance by position given that a position was drafted follows from them only where all rounds
-//! are of one length.
+//! Names are vLLM's (0.32 and 0.33: `v1/metrics/loggers.py`, `v1/spec_decode/metrics.py`). vLLM does not export
+//! drafted tokens by position. The acceptance probability at each position therefore follows from the counters only if
+//! all rounds have one length.
 
 use crate::bounds::{MOST_BLOCK_SIZE, MOST_BLOCKS, MOST_COUNT};
 use crate::recording::{Event, Recording, Sample};
@@ -10,7 +10,7 @@ use foretoken_sim::MAX_SPEC_LEN;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// What the metrics say of a run. `None` where the server does not have them.
+/// Metrics of a run. A field is `None` if the server does not export it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metrics {
     /// Rounds of drafting.
@@ -19,37 +19,37 @@ pub struct Metrics {
     pub draft_tokens: Option<u64>,
     /// Drafted tokens that were accepted.
     pub accepted_tokens: Option<u64>,
-    /// The same by position in the round, from the first.
+    /// `[i]`: accepted tokens at position i of a round, from 0.
     pub accepted_per_pos: Vec<u64>,
-    /// Requests that lost their place.
+    /// Preemptions: requests that lost their KV and were computed again.
     pub preemptions: Option<u64>,
     /// Tokens looked up in the prefix cache.
     pub prefix_queries: Option<u64>,
-    /// Tokens found there.
+    /// Tokens found in the prefix cache.
     pub prefix_hits: Option<u64>,
     /// Blocks of the KV pool.
     pub num_gpu_blocks: Option<u32>,
     /// Tokens in a block.
     pub block_size: Option<u32>,
-    /// Did a counter fall while it ran? Then the server was started again, and nothing can be said of the growth.
+    /// Did a counter fall during the run? Then the server was restarted, and the growth of counters is unknown.
     pub reset: bool,
-    /// Values that cannot be, each in words. They count as not said.
+    /// One message per value that cannot be true. The value itself is treated as missing.
     pub doubts: Vec<String>,
 }
 
 const PER_POS: &str = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
 
-/// Prefixes of the metrics that are kept of a server.
+/// Name prefixes of the metrics that a recording keeps.
 pub const KEPT: [&str; 2] = ["vllm:", "sglang:"];
 
 impl Metrics {
-    /// Of the metrics that a recording has.
+    /// Computes the metrics of a recording.
     pub fn of(recording: &Recording) -> Metrics {
         let all = recording.events.iter().filter_map(|event| match event {
             Event::Metrics { samples, .. } => Some(samples.as_slice()),
             _ => None,
         });
-        // The first reading has all values, the others those that changed.
+        // The first reading has all values; later readings have only the values that changed.
         let mut readings = all.map(by_name);
         let Some(first) = readings.next() else { return Metrics::default() };
         let (mut last, mut reset) = (first.clone(), false);
@@ -98,7 +98,7 @@ impl Metrics {
         metrics
     }
 
-    /// Takes back the counters that no run can have, with a word on each.
+    /// Removes counters that no run can have, and adds a message about each to `doubts`.
     fn leave_out_what_cannot_be(&mut self, most_rounds: u64) {
         let counters = [
             ("preemptions", &mut self.preemptions),
@@ -114,7 +114,7 @@ impl Metrics {
         let rounds = self.drafts.unwrap_or(0);
         let drafted = self.draft_tokens.unwrap_or(0);
         let accepted = self.accepted_tokens.unwrap_or(0).max(self.accepted_per_pos.iter().copied().max().unwrap_or(0));
-        // A round has a token of its own beside those accepted: the answers bound the rounds.
+        // Each round emits one token besides the accepted drafts, so the answers' lengths bound the number of rounds.
         let doubt = if rounds > most_rounds {
             format!("{rounds} rounds of drafting, where the requests that were sent have at most {most_rounds}")
         } else if drafted > rounds * u64::from(MAX_SPEC_LEN) {
@@ -129,8 +129,8 @@ impl Metrics {
         self.accepted_per_pos.clear();
     }
 
-    /// How many rounds accepted 0, 1, … K tokens, where all rounds drafted K. `None` where they did not, or where it
-    /// is unknown.
+    /// `[j]`: rounds that accepted j tokens, j from 0 to K. `None` if not all rounds drafted K tokens, or if the
+    /// counters are missing.
     pub fn rounds_of_one_length(&self) -> Option<Vec<u64>> {
         let (drafts, tokens) = (self.drafts?, self.draft_tokens?);
         let k = self.accepted_per_pos.len() as u64;
@@ -142,8 +142,8 @@ impl Metrics {
     }
 }
 
-/// Most rounds of drafting during a run: twice those that its requests can have, and some, for others that the server
-/// serves besides.
+/// Upper bound on the rounds of drafting during a run: twice what its requests can have plus a reserve, since the
+/// server may serve other clients.
 fn most_rounds(recording: &Recording) -> u64 {
     const BESIDES: u64 = 10_000;
     let sent = recording.events.iter().filter_map(|event| match event {
@@ -158,12 +158,12 @@ fn by_name(samples: &[Sample]) -> BTreeMap<&str, f64> {
     samples.iter().map(|s| (s.name.as_str(), s.value)).collect()
 }
 
-/// A metric's name without its labels.
+/// A metric's name without labels.
 fn base(name: &str) -> &str {
     name.split_once('{').map_or(name, |(base, _)| base)
 }
 
-/// A label of a metric: names are kept as `name{a="x",b="y"}`.
+/// The value of a metric's label; names have the form `name{a="x",b="y"}`.
 fn label<'a>(name: &'a str, label: &str) -> Option<&'a str> {
     let (_, labels) = name.split_once('{')?;
     let start = labels.find(&format!("{label}=\""))? + label.len() + 2;
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_of_several_lengths_say_nothing_by_position() {
+    fn rounds_of_several_lengths_give_no_acceptance_by_position() {
         let m = of(&[&[], &[(DRAFTS, 100.0), (TOKENS, 150.0), (FIRST, 70.0), (SECOND, 40.0)]]);
         assert_eq!(m.rounds_of_one_length(), None);
     }
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_cannot_be_count_as_not_said() {
+    fn impossible_values_count_as_missing() {
         const MOST: f64 = 4_294_967_295.0;
         const HITS: &str = "vllm:prefix_cache_hits_total";
         let blocks = |size, n| format!("vllm:cache_config_info{{block_size=\"{size}\",num_gpu_blocks=\"{n}\"}}");

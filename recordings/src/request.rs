@@ -1,4 +1,4 @@
-//! What became of each request of a recording: its instants, its tokens, its rounds of drafting.
+//! Reconstructs each request of a recording: its times, tokens and rounds of drafting.
 
 use crate::bounds;
 use crate::recording::{Asked, Ended, Event, Recording, Tokens};
@@ -6,61 +6,61 @@ use foretoken_sim::{MAX_SPEC_LEN, Time};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A request that was sent.
+/// A request that was sent, and its answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// Its number in the recording.
+    /// The request's number in the recording.
     pub request: u32,
-    /// As it was planned.
+    /// The request as it was planned.
     pub asked: Asked,
-    /// When it was sent (the last time, where it was sent again).
+    /// When the request was sent; the last time, if it was sent more than once.
     pub sent: Time,
-    /// How often it was sent again.
+    /// How often the request was sent again.
     pub retries: u32,
-    /// When each chunk came, and how many tokens it had.
+    /// For each chunk: when it was read, and how many tokens it had.
     pub chunks: Vec<(Time, u32)>,
-    /// Ids of its tokens, where the server gives them.
+    /// Ids of the answer's tokens; empty if the server does not send ids.
     pub ids: Vec<u32>,
-    /// Do the chunks' tokens come from the server? Otherwise each chunk is taken to have as many as make up the total.
+    /// Did the server report each chunk's number of tokens? If `false`, the total is spread evenly over the chunks.
     pub counted: bool,
-    /// When it ended, and how; `None` where the recording ends before.
+    /// When and how the answer ended; `None` if the recording ends before.
     pub ended: Option<(Time, Ended)>,
-    /// Its rounds, where the server tells each.
+    /// The request's rounds of drafting; `None` if the server does not report them.
     pub rounds: Option<Rounds>,
-    /// What the server says of its times.
+    /// Times of the request that the server reports.
     pub times: ServerTimes,
 }
 
-/// The rounds of a request, in order. Steps without drafts are not among them.
+/// A request's rounds of drafting, in order. Steps without drafts are not included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rounds {
-    /// Draft tokens verified in each.
+    /// `[i]`: draft tokens verified in round i.
     pub drafted: Vec<u32>,
-    /// Draft tokens accepted in each.
+    /// `[i]`: draft tokens accepted in round i.
     pub accepted: Vec<u32>,
 }
 
-/// A request's times as the server took them, seconds.
+/// A request's times by the server's clock, seconds; `None` if the server does not report them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ServerTimes {
-    /// In the queue.
+    /// Time in the server's queue.
     pub queue_s: Option<f64>,
-    /// From its arrival to its first token.
+    /// Time from the request's arrival to its first token.
     pub ttft_s: Option<f64>,
 }
 
 impl Answer {
-    /// Tokens that came.
+    /// Number of tokens that came.
     pub fn tokens(&self) -> u32 {
         self.chunks.iter().map(|c| c.1).sum()
     }
 
-    /// Did the server end it, with an answer?
+    /// Did the answer end normally, without refusal or failure?
     pub fn finished(&self) -> bool {
         matches!(self.ended, Some((_, Ended::Finished { .. })))
     }
 
-    /// Tokens of its prompt: as the server counts them, where that can be, or as planned.
+    /// The prompt's tokens: the server's count if it is plausible, else the planned length.
     pub fn prompt_len(&self) -> u32 {
         let counted = match self.ended {
             Some((_, Ended::Finished { prompt_tokens, .. })) => prompt_tokens.and_then(bounds::prompt_tokens),
@@ -69,7 +69,7 @@ impl Answer {
         counted.unwrap_or(self.asked.prompt_len)
     }
 
-    /// Tokens of the answer as the server's usage has them at its end, believed or not.
+    /// The answer's tokens in the server's usage report, without a check of plausibility; `None` without a report.
     pub fn usage(&self) -> Option<u32> {
         match self.ended {
             Some((_, Ended::Finished { completion_tokens, .. })) => completion_tokens,
@@ -77,25 +77,26 @@ impl Answer {
         }
     }
 
-    /// How late it was sent. In a closed loop nothing is due.
+    /// How long after its due time the request was sent; zero in a closed loop, where requests have no due time.
     pub fn late(&self) -> Time {
         self.sent.saturating_sub(self.asked.due)
     }
 
-    /// Are the output positions of its rounds known? They are where every step but the first had drafts: otherwise
-    /// a step is missing, and all behind it is shifted.
+    /// Are the output positions of all rounds known? They are if every step but the first had drafts. Otherwise a step
+    /// is missing, and the positions of later rounds are unknown.
     pub fn rounds_are_whole(&self) -> bool {
         let Some(rounds) = &self.rounds else { return false };
         let emitted: u32 = rounds.accepted.iter().map(|a| a + 1).sum();
-        // What is accepted behind the end is not emitted.
+        // The last round may accept drafts beyond the answer's end, which are not emitted.
         let last = rounds.accepted.last().copied().unwrap_or(0);
         let tokens = self.tokens();
         tokens > 0 && 1 + emitted >= tokens && emitted < tokens + last
     }
 }
 
-/// What vLLM puts beside a completion (`--enable-per-request-metrics`, `--per-request-spec-decode-metrics detailed`;
-/// 0.32 and 0.33). Values are checked one by one: one that cannot be must not hide the others.
+/// vLLM's metrics of a request, sent with the completion (`--enable-per-request-metrics`,
+/// `--per-request-spec-decode-metrics detailed`; 0.32 and 0.33). Each value is checked by itself, so that a bad value
+/// does not discard the others.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ServerMetrics {
@@ -105,16 +106,16 @@ pub(crate) struct ServerMetrics {
 }
 
 impl ServerMetrics {
-    /// Of the JSON that a server sent, if it did.
+    /// Parses the JSON that a server sent; all values are missing if it sent none.
     pub(crate) fn read(text: Option<&str>) -> ServerMetrics {
         text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
     }
 }
 
-/// The rounds of an answer of at most `asked` tokens; `None` where the server does not tell them.
+/// The rounds of an answer of at most `asked` tokens; `None` if the server does not report rounds.
 ///
 /// # Errors
-/// They cannot be. In words.
+/// If the rounds cannot be true; the text says why.
 pub(crate) fn rounds(metrics: &ServerMetrics, asked: u32) -> Result<Option<Rounds>, String> {
     let list = |key: &str| match &metrics.speculative_decoding[key] {
         Value::Null => Ok(None),
@@ -143,10 +144,10 @@ pub(crate) fn rounds(metrics: &ServerMetrics, asked: u32) -> Result<Option<Round
     }
 }
 
-/// The requests of a recording that were sent, in the order of their numbers.
+/// The requests that were sent, by ascending number.
 pub fn answers(recording: &Recording) -> Vec<Answer> {
     let mut all: Vec<Option<Answer>> = vec![None; recording.head.asked.len()];
-    // What each answer had so far, for servers that count so.
+    // Tokens that each answer had before the chunk, for servers that report running totals.
     let mut so_far = vec![0u32; all.len()];
     for event in &recording.events {
         match event {
@@ -216,7 +217,7 @@ fn end(answer: &mut Answer, at: Time, how: &Ended) {
     answer.ended = Some((at, how.clone()));
 }
 
-/// Gives `total` tokens to chunks of unknown size, evenly and the earlier ones first.
+/// Spreads `total` tokens evenly over chunks of unknown size; earlier chunks get the remainder.
 fn spread(chunks: &mut [(Time, u32)], total: u32) {
     let n = chunks.len() as u32;
     for (chunk, i) in chunks.iter_mut().zip(0..) {
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_counted_however_the_server_tells() {
+    fn tokens_are_counted_from_ids_running_totals_or_usage() {
         let sizes = |chunks, how| {
             let answer = only(&recording(chunks, how));
             (answer.chunks.iter().map(|c| c.1).collect::<Vec<_>>(), answer.counted)

@@ -1,9 +1,9 @@
-//! An observed run in the form that simulated and live ones have, as far as a server lets see: what tables, figures
-//! and pages need.
+//! Converts a recording to the form of simulated and live runs, as far as the server's reports allow. Tables, figures
+//! and pages are made from this form.
 //!
-//! Arrival is when a request was sent, and its tokens have the times at which they were read. When a request was first
-//! scheduled, what was accepted and what a step held comes from the server where it tells: per-request metrics and
-//! the step log.
+//! A request's arrival is when it was sent, and its tokens have the times at which the client read them. The time of
+//! first scheduling, accepted drafts and the content of steps come from the server's per-request metrics and step log,
+//! if it has them.
 
 use crate::metrics::Metrics;
 use crate::recording::{Ended, Recording};
@@ -15,23 +15,23 @@ use foretoken_sim::{Ending, MAX_SPEC_LEN, Outcome, Request, RequestRecords, Run,
 /// An observed run.
 #[derive(Debug)]
 pub struct ObservedRun {
-    /// What was sent: arrivals, lengths as they came out, categories.
+    /// What was sent: arrivals, categories, and the lengths that answers came to have.
     pub workload: Workload,
-    /// Its requests, in the order of the workload.
+    /// The workload's requests with their answers, in order.
     pub answers: Vec<Answer>,
-    /// The steps of its log, placed on the run's clock.
+    /// The steps of the server's log, on the run's clock.
     pub steps: Vec<PlacedStep>,
-    /// What the server's metrics said before and after.
+    /// Metrics that the server reported during the run.
     pub metrics: Metrics,
-    /// Its facts.
+    /// The run's records, steps and totals, in the form of a simulated run.
     pub run: Run,
 }
 
-/// Tokens of a KV block where the server does not say.
+/// Tokens of a KV block if the server does not state them.
 const BLOCK: u32 = 16;
 
 impl ObservedRun {
-    /// Of a recording. Requests are in the order in which they were sent.
+    /// Builds the run of a recording. Requests are in the order in which they were sent.
     pub fn of(recording: &Recording) -> ObservedRun {
         let mut answers = answers(recording);
         answers.sort_by_key(|a| (a.sent, a.request));
@@ -73,8 +73,8 @@ impl ObservedRun {
     }
 }
 
-/// What was sent, as a workload. An answer that ended has the length that it came to have; others the one that was
-/// asked for.
+/// The requests that were sent, as a workload. A finished answer has its actual length; any other has the length that
+/// was asked for.
 fn workload(recording: &Recording, answers: &[Answer]) -> Workload {
     let request = |a: &Answer| Request {
         category: a.asked.category,
@@ -92,7 +92,7 @@ fn records(answers: &[Answer]) -> RequestRecords {
         r.emitted[i] = a.tokens();
         if let Some(&(first, _)) = a.chunks.first() {
             r.first_token[i] = first;
-            // What the server says of its queue; without that, the wait is not told from the pass.
+            // The server's queue time, if it reports one. Otherwise waiting counts as part of the first pass.
             let queued = a.times.queue_s.map_or(Time::ZERO, Time::from_s);
             r.first_scheduled[i] = (a.sent + queued).min(first);
         }
@@ -118,7 +118,7 @@ fn records(answers: &[Answer]) -> RequestRecords {
     r
 }
 
-/// What the log's line says of a step. Which of the verified tokens held is not in it.
+/// The record of a step from its log line. The log does not say which verified tokens were accepted.
 fn step_record(index: u64, step: &PlacedStep, blocks: u32, block_size: u32) -> StepRecord {
     let s = &step.logged;
     let drafts = s.generation_tokens.saturating_sub(u64::from(s.generation_requests)) as u32;
@@ -141,7 +141,7 @@ fn step_record(index: u64, step: &PlacedStep, blocks: u32, block_size: u32) -> S
     }
 }
 
-/// Without a step log, load over time is what was in flight: each chunk of an answer is a step of its request.
+/// Estimates load over time if there is no step log: each chunk of an answer counts as a step of its request.
 fn without_a_log(answers: &[Answer], totals: &mut Totals, series: &mut Series) {
     let mut spans: Vec<(Time, Time, u32)> = Vec::new();
     for a in answers {
@@ -157,7 +157,7 @@ fn without_a_log(answers: &[Answer], totals: &mut Totals, series: &mut Series) {
         let span = end.saturating_sub(start);
         totals.request_steps += u64::from(tokens > 0);
         totals.emitted += u64::from(tokens);
-        // The sum of the spans of all that decode is the batch size over time.
+        // Batch size integrated over time is the sum of all requests' decode times.
         totals.batch_time += u128::from(span.0);
         series.step(&StepRecord {
             start,
@@ -171,7 +171,7 @@ fn without_a_log(answers: &[Answer], totals: &mut Totals, series: &mut Series) {
     totals.busy = busy(answers);
 }
 
-/// Time in which any request was being answered.
+/// Total time during which at least one request was being answered.
 fn busy(answers: &[Answer]) -> Time {
     let ends = |a: &Answer| Some((a.sent, a.chunks.last()?.0));
     let mut spans: Vec<(Time, Time)> = answers.iter().filter_map(ends).collect();
@@ -184,15 +184,16 @@ fn busy(answers: &[Answer]) -> Time {
     sum
 }
 
-/// Rounds by length and what was accepted: request by request where the server tells, or from its counters by position.
+/// Adds rounds by length and accepted drafts: from each request's rounds if the server reports them, else from its
+/// counters by position.
 fn rounds(answers: &[Answer], metrics: &Metrics, totals: &mut Totals) {
     let most = MAX_SPEC_LEN as usize;
-    let told: Vec<_> = answers.iter().filter_map(|a| a.rounds.as_ref()).collect();
+    let with_rounds: Vec<_> = answers.iter().filter_map(|a| a.rounds.as_ref()).collect();
     let table = &mut totals.verified_accepted;
-    for (&d, &a) in told.iter().flat_map(|r| r.drafted.iter().zip(&r.accepted)) {
+    for (&d, &a) in with_rounds.iter().flat_map(|r| r.drafted.iter().zip(&r.accepted)) {
         table[(d as usize).min(most)][(a as usize).min(most)] += 1;
     }
-    if told.is_empty()
+    if with_rounds.is_empty()
         && let Some(rounds) = metrics.rounds_of_one_length()
     {
         for (accepted, count) in rounds.iter().enumerate() {
@@ -203,11 +204,11 @@ fn rounds(answers: &[Answer], metrics: &Metrics, totals: &mut Totals) {
         table.iter().enumerate().flat_map(|(d, row)| row.iter().enumerate().map(move |(a, n)| f(d, a) as u64 * n)).sum()
     };
     let drafted: u64 = sum(|d, _| d);
-    // Without rounds, the log's steps say what was verified.
+    // Without rounds, the step log gives the number of verified tokens.
     if drafted > 0 {
         (totals.drafted, totals.verified) = (drafted, drafted);
     }
-    if told.is_empty() {
+    if with_rounds.is_empty() {
         totals.verified_accepted[0][0] += totals.request_steps.saturating_sub(totals.rounds());
     }
 }
@@ -219,7 +220,7 @@ mod tests {
     use crate::recording::read_recording;
     use std::path::Path;
 
-    /// Recorded from vLLM 0.32.0 for CPUs with the shipped pair: 12 requests of three clients.
+    /// A recording of vLLM 0.32.0 for CPUs with the shipped model pair: 12 requests of three clients.
     fn recorded(name: &str) -> (Recording, ObservedRun) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name);
         let recording = read_recording(&path).unwrap();
@@ -235,7 +236,7 @@ mod tests {
             assert_eq!((run.answers.len(), recording.head.clients), (12, Some(3)));
             assert_eq!(recording.head.server.version.as_deref(), Some("0.32.0"));
             assert!(run.answers.iter().all(|a| a.finished() && a.counted && a.tokens() == a.asked.output_len));
-            // Every token came of a step, and every prompt was run in one.
+            // Every token came from a logged step, and every prompt was computed in one.
             let tokens: u32 = run.answers.iter().map(Answer::tokens).sum();
             assert_eq!(run.steps.iter().map(|s| s.emitted).sum::<u32>(), tokens, "{name}");
             let prompts: u64 = run.answers.iter().map(|a| u64::from(a.prompt_len())).sum();
@@ -251,7 +252,7 @@ mod tests {
             assert!(run.answers.iter().all(Answer::rounds_are_whole));
             let rounds = || run.answers.iter().filter_map(|a| a.rounds.as_ref());
             assert!(rounds().flat_map(|r| &r.drafted).all(|&d| d <= k));
-            // The server's own counters, its rounds and its steps tell the same.
+            // The server's counters, rounds and steps agree.
             let accepted: u32 = rounds().flat_map(|r| &r.accepted).sum();
             let drafted: u32 = rounds().flat_map(|r| &r.drafted).sum();
             assert_eq!(

@@ -1,30 +1,30 @@
-//! An observed run beside what the experiment says of the server: what it drafts, and which release it is.
+//! Compares an observed run with what the experiment states about the server: its policy and its release.
 
 use crate::run::ObservedRun;
 use foretoken_sim::config::Version;
 use std::collections::BTreeMap;
 
-/// What a server was seen to draft.
+/// How many tokens a server drafted.
 #[derive(Clone, Debug, PartialEq)]
 enum Drafted {
-    /// Drafts a round, and in how many rounds. Without any, nothing was drafted.
+    /// Number of rounds by drafts per round. An empty map means that nothing was drafted.
     Lengths(BTreeMap<u32, u64>),
-    /// Drafts a round in the mean.
+    /// Mean number of drafts per round.
     Mean(f64),
 }
 
-/// What is to be said where a run drafted otherwise than the policy `label` of the experiment does.
+/// A message if the run's drafts contradict the policy `label` that the experiment states; else `None`.
 pub fn drafts(label: &str, run: &ObservedRun) -> Option<String> {
     if label.is_empty() {
         return None;
     }
     let says = format!("the experiment says that the server runs {label}");
-    let other = |seen: String| Some(format!("{says}, and {seen}; name what it does: --set 'policies=[…]'"));
+    let other = |seen: String| Some(format!("{says}, and {seen}; state what it runs: --set 'policies=[…]'"));
     let length = match label {
         "autoregressive" => Some(0),
         _ => label.strip_prefix("fixed-").and_then(|k| k.parse::<u32>().ok()),
     };
-    // Prompts alone say nothing of drafts.
+    // Prompts alone do not show whether the server drafts.
     let decoded = run.answers.iter().any(|a| a.chunks.len() > 1);
     match (drafted(run), length) {
         (None, Some(0)) => None,
@@ -51,8 +51,8 @@ pub fn drafts(label: &str, run: &ObservedRun) -> Option<String> {
     }
 }
 
-/// What a run drafted: by its rounds, else by the server's counters, else by the step log; `None` where none of them
-/// tells.
+/// What a run drafted, from its rounds, else from the server's counters, else from the step log. `None` if none of
+/// these exist.
 fn drafted(run: &ObservedRun) -> Option<Drafted> {
     let mut lengths: BTreeMap<u32, u64> = BTreeMap::new();
     let rounds = run.answers.iter().filter_map(|a| a.rounds.as_ref());
@@ -70,12 +70,12 @@ fn drafted(run: &ObservedRun) -> Option<Drafted> {
         let drafts = s.generation_tokens / u64::from(s.generation_requests);
         *lengths.entry(drafts.saturating_sub(1) as u32).or_default() += 1;
     }
-    // vLLM counts preemptions always, and rounds only where it drafts.
+    // vLLM exports the preemption counter always, but drafting counters only if it drafts.
     let counts = m.preemptions.is_some();
     (counts || !lengths.is_empty()).then_some(Drafted::Lengths(lengths))
 }
 
-/// The release that a server's `/version` names, where its rules are known.
+/// The release that a server's `/version` names; `None` if Foretoken does not implement its rules.
 pub fn release_of(server: &str) -> Option<Version> {
     match series(server)? {
         (0, 6) => Some(Version::V0),
@@ -85,13 +85,13 @@ pub fn release_of(server: &str) -> Option<Version> {
     }
 }
 
-/// The first two numbers of a version: `0.32.0+cpu` is of the series 0.32.
+/// The first two numbers of a version: `0.32.0+cpu` gives (0, 32).
 pub fn series(version: &str) -> Option<(u32, u32)> {
     let mut numbers = version.trim().trim_start_matches('v').split('.').map(|n| n.parse::<u32>().ok());
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// What is to be said where a server is of another release than `engine.version`.
+/// A message if the server's release differs from `engine.version`; else `None`.
 pub fn release(stated: Version, server: Option<&str>) -> Option<String> {
     let server = server?;
     let stated_name = stated.name();

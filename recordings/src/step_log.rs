@@ -1,42 +1,42 @@
-//! vLLM's step log (`--enable-logging-iteration-details`): one line a step, from `v1/metrics/loggers.py` of 0.32 and
-//! 0.33.
+//! Parses vLLM's step log (`--enable-logging-iteration-details`), which has one line per step, written by
+//! `v1/metrics/loggers.py` of 0.32 and 0.33.
 //!
-//! A line counts the requests without output yet (context requests: prompts and their chunks) and the others
-//! (generation requests), with the tokens scheduled for each; drafts that are verified count. Elapsed is the time
-//! from handing the step to the worker until its output, drafting included; with asynchronous scheduling it is only
-//! what was left to wait for. The time before a line is when the line was written: behind the step, by the server's
-//! front end.
+//! A line counts requests without output yet (context requests: prompts and their chunks) and requests with output
+//! (generation requests), and the tokens scheduled for each kind, drafts to verify included. Elapsed is the time from
+//! handing the step to the worker until its output, drafting included; with asynchronous scheduling it is only the
+//! rest of this time for which the engine had to wait. The line starts with the time at which the server's front end
+//! wrote it, after the step.
 
 use crate::bounds::{LONGEST_S, MOST_COUNT, MOST_REQUESTS, MOST_TOKENS};
 use foretoken_sim::MAX_SPEC_LEN;
 use serde::{Deserialize, Serialize};
 
-/// A step, as its line has it.
+/// A step as its log line describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoggedStep {
-    /// When the line was written, seconds since 1970; `None` where the log's times are not of that form.
+    /// When the line was written, seconds since 1970; `None` if the log's times have another format.
     pub written_unix_s: Option<f64>,
-    /// Its number, as the engine counts.
+    /// The engine's number of the step.
     pub iteration: u64,
     /// Requests without output yet.
     pub context_requests: u32,
-    /// Prompt tokens in it.
+    /// Prompt tokens in the step.
     pub context_tokens: u64,
-    /// Requests with output.
+    /// Requests that have output.
     pub generation_requests: u32,
-    /// Their tokens: one each, and the drafts that are verified.
+    /// Tokens of the requests with output: one per request plus the drafts to verify.
     pub generation_tokens: u64,
-    /// How long it took, seconds.
+    /// Elapsed time of the step, seconds.
     pub elapsed_s: f64,
-    /// Share of the KV cache in use.
+    /// Share of the KV cache in use, from 0 to 1.
     pub kv_usage: f64,
 }
 
 impl LoggedStep {
-    /// Reads a line of a log. `None`: it is of something else, or of a step that ran for nothing (a dummy).
+    /// Parses a line of a log. `None` if the line is not about a step, or about a dummy step.
     ///
     /// # Errors
-    /// It is of a step that cannot be. In words.
+    /// If the line describes a step that cannot exist; the text says why.
     pub fn read(line: &str) -> Result<Option<LoggedStep>, String> {
         LoggedStep::parse(line).map(|step| step.possible().map(|()| step)).transpose()
     }
@@ -49,7 +49,7 @@ impl LoggedStep {
         }
         let (iteration, rest) = step.strip_prefix("Iteration(")?.split_once("): ")?;
         let mut parts = rest.split(", ");
-        // A number of more than 64 bits is the largest one, which is not possible either.
+        // A number of more than 64 bits is read as the largest one, which `possible` then refuses.
         let number = |digits: &str| match digits.bytes().all(|b| b.is_ascii_digit()) && !digits.is_empty() {
             true => Some(digits.parse::<u64>().unwrap_or(u64::MAX)),
             false => None,
@@ -74,7 +74,7 @@ impl LoggedStep {
         })
     }
 
-    /// Can there be such a step?
+    /// Checks that the step's numbers are plausible.
     fn possible(&self) -> Result<(), String> {
         let LoggedStep { iteration, context_requests, context_tokens, generation_requests, generation_tokens, .. } =
             *self;
@@ -102,16 +102,16 @@ impl LoggedStep {
     }
 }
 
-/// A full cache, and what rounding adds, in per cent.
+/// Highest plausible KV cache usage, percent: a full cache plus rounding.
 const MOST_USAGE: f64 = 101.0;
 
-/// Seconds since 1970 at the start of a line, as the shipped logging configuration writes them (`%(created).6f`).
+/// Seconds since 1970 at the start of a line, in the format of the shipped logging configuration (`%(created).6f`).
 fn written(before: &str) -> Option<f64> {
     let first = before.split_whitespace().find(|word| word.contains('.'))?;
     first.parse::<f64>().ok().filter(|s| s.is_finite() && *s > 1e9)
 }
 
-/// Is it a line of a step? What `observe` keeps of a log.
+/// Is this a line about a step? `observe` keeps only such lines.
 pub fn is_step(line: &str) -> bool {
     line.contains("Iteration(") && line.contains("iteration elapsed time")
 }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_that_cannot_be_are_named() {
+    fn impossible_steps_are_refused_with_a_reason() {
         let line = "1.5 Iteration(3): 1 context requests, 9 context tokens, 2 generation requests, 8 generation tokens, \
                     iteration elapsed time: 19.35 ms, CPU KV cache usage: 0.4%";
         assert!(LoggedStep::read(line).unwrap().is_some());

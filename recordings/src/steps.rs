@@ -1,38 +1,38 @@
-//! The steps of a log on the run's clock, and the tokens that came of each.
+//! Places the step log on the run's clock, and finds the tokens that each step emitted.
 
 use crate::recording::{Event, Recording};
 use crate::request::Answer;
 use crate::step_log::LoggedStep;
 use foretoken_sim::Time;
 
-/// A step of the log.
+/// A step of the log, on the run's clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlacedStep {
-    /// Its line.
+    /// The step's log line.
     pub logged: LoggedStep,
-    /// When it began on the run's clock.
+    /// When the step began.
     pub start: Time,
-    /// When its line was written.
+    /// When the step's line was written.
     pub end: Time,
-    /// Tokens that were read after it and before the next step's line.
+    /// Tokens that were read after this step's line and before the next step's.
     pub emitted: u32,
-    /// Of these, first tokens of answers.
+    /// Tokens among `emitted` that are the first of their answer.
     pub first_tokens: u32,
 }
 
 impl PlacedStep {
-    /// Drafted tokens that held, as far as what was read tells: what came beyond one a request.
+    /// Estimated accepted drafts: the tokens beyond one per request.
     pub fn accepted(&self) -> u32 {
         let drafts = self.logged.generation_tokens.saturating_sub(u64::from(self.logged.generation_requests)) as u32;
         self.emitted.saturating_sub(self.first_tokens).saturating_sub(self.logged.generation_requests).min(drafts)
     }
 }
 
-/// A line is written while its tokens are on their way to the client, by the same process and before or after them.
+/// The log line may be written up to this long (2 ms) after the client reads the step's tokens.
 const ON_ITS_WAY: Time = Time(2_000_000_000);
 
-/// The steps that a recording's log has between the run's start and its end, in order. Without times of microseconds
-/// (`--step-log` and the shipped logging configuration) none can be placed.
+/// The logged steps between the run's start and its end, in order. Empty unless the log's times have microseconds
+/// (`--step-log` with the shipped logging configuration).
 pub fn steps(recording: &Recording, answers: &[Answer]) -> Vec<PlacedStep> {
     let started = recording.head.started_unix_us as f64 / 1e6;
     let placed = |logged: LoggedStep| {
@@ -48,7 +48,7 @@ pub fn steps(recording: &Recording, answers: &[Answer]) -> Vec<PlacedStep> {
     if written_twice(recording) {
         steps.dedup_by(|b, a| same_step(&a.logged, &b.logged));
     }
-    // A line may be late; steps do not overlap.
+    // A line may be late, and steps do not overlap: a step begins no earlier than the step before ended.
     for i in 1..steps.len() {
         steps[i].start = steps[i].start.max(steps[i - 1].end.min(steps[i].end));
     }
@@ -56,19 +56,19 @@ pub fn steps(recording: &Recording, answers: &[Answer]) -> Vec<PlacedStep> {
     steps
 }
 
-/// A step in flight when the run starts takes no longer than this.
+/// A step in flight when the run starts takes at most this many seconds.
 const IN_FLIGHT_S: f64 = 10.0;
 
-/// Began a step long before the run? Then its time is not one.
+/// Did the step begin long before the run? Then its elapsed time is wrong.
 pub(crate) fn started_before(recording: &Recording, step: &LoggedStep) -> bool {
     let end = step.written_unix_s.map(|s| s - recording.head.started_unix_us as f64 / 1e6);
     end.is_some_and(|end| end >= 0.0 && step.elapsed_s > end + IN_FLIGHT_S)
 }
 
-/// Lines of one step that two handlers of a logger write lie this close together, seconds.
+/// Two lines of one step, written by two handlers of a logger, lie at most this many seconds apart.
 const TWICE_S: f64 = 1e-3;
 
-/// Are two lines of the log of one step?
+/// Do two lines of the log describe one step?
 fn same_step(a: &LoggedStep, b: &LoggedStep) -> bool {
     let near = match (a.written_unix_s, b.written_unix_s) {
         (Some(a), Some(b)) => (a - b).abs() <= TWICE_S,
@@ -77,14 +77,14 @@ fn same_step(a: &LoggedStep, b: &LoggedStep) -> bool {
     near && LoggedStep { written_unix_s: a.written_unix_s, ..*b } == *a
 }
 
-/// Does each step stand in the log twice or more often? Single pairs are of engines that work side by side.
+/// Is each step in the log twice or more often? Only a few pairs would come from engines that run in parallel.
 pub fn written_twice(recording: &Recording) -> bool {
     let all: Vec<LoggedStep> = logged(recording).collect();
     let again = all.windows(2).filter(|pair| same_step(&pair[0], &pair[1])).count();
     all.len() >= 4 && again * 5 >= all.len() * 2
 }
 
-/// The steps of the log's lines, as far as they can be believed.
+/// The log's steps, without those that cannot be true.
 fn logged(recording: &Recording) -> impl Iterator<Item = LoggedStep> {
     let lines = recording.events.iter().filter_map(|e| match e {
         Event::Log { lines, .. } => Some(lines),
@@ -93,7 +93,7 @@ fn logged(recording: &Recording) -> impl Iterator<Item = LoggedStep> {
     lines.flatten().filter_map(|line| LoggedStep::read(line).ok().flatten())
 }
 
-/// The step whose tokens were read at `at`; `None` before the first.
+/// Index of the step whose tokens were read at `at`; `None` before the first step.
 pub fn step_of(steps: &[PlacedStep], at: Time) -> Option<usize> {
     steps.partition_point(|s| s.end <= at + ON_ITS_WAY).checked_sub(1)
 }
@@ -132,7 +132,7 @@ mod tests {
         let asked = vec![Asked { prompt_len: 9, output_len: 5, ..Asked::default() }; 2];
         let head = Head { started_unix_us: STARTED, asked, ..Head::default() };
         let chunk = |request, at, n| Event::Chunk { request, at: ms(at), tokens: Tokens::Ids(vec![7; n]) };
-        // One step before the run; two that say that they overlap; tokens a little before the line of their step.
+        // A step before the run; two steps whose times overlap; tokens read shortly before the line of their step.
         let lines = vec![line(-5.0, 9.0, (1, 1)), line(20.0, 12.0, (1, 4)), line(35.0, 20.0, (2, 8)), "else".into()];
         let events = vec![
             Event::Sent { request: 0, at: ms(0.0), attempt: 0 },

@@ -1,4 +1,4 @@
-//! A file that could not be read as what it should be.
+//! The error of a file that could not be read.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,23 +6,23 @@ use std::path::{Path, PathBuf};
 /// What is wrong with a file, where, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Unread {
-    /// The file.
+    /// The file's path.
     pub path: PathBuf,
-    /// The line, from 1, where there is one.
+    /// The line, counted from 1; `None` if the error concerns the whole file.
     pub line: Option<usize>,
-    /// What is wrong with it.
+    /// The problem, worded so that it follows the file's name.
     pub what: String,
-    /// What to do.
+    /// What the user can do.
     pub hint: String,
 }
 
 impl Unread {
-    /// Of a file as a whole.
+    /// An error that concerns the whole file.
     pub fn file(path: &Path, what: impl Into<String>, hint: impl Into<String>) -> Unread {
         Unread { path: path.to_path_buf(), line: None, what: what.into(), hint: hint.into() }
     }
 
-    /// Of a line, from 1.
+    /// An error on a line, counted from 1.
     pub fn line(path: &Path, line: usize, what: impl Into<String>, hint: impl Into<String>) -> Unread {
         Unread { line: Some(line), ..Unread::file(path, what, hint) }
     }

@@ -95,7 +95,10 @@ fn usage_that_disagrees_and_events_that_come_twice_are_said() {
     for (says, said) in [
         (
             twice,
-            &["(16 came, usage says 8): what came counts", "(16 for 8): does something send every event twice?"][..],
+            &[
+                "(16 came, usage says 8): the tokens that came are used",
+                "(16 for 8): does something send every event twice?",
+            ][..],
         ),
         (other, &["the usage of 10 answers disagrees with the tokens that came (8 came, usage says 5)"]),
         (without, &["10 answers came without token ids: their tokens are counted by their usage"]),

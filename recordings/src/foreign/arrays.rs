@@ -1,9 +1,10 @@
-//! Arrays that hold one value a request.
+//! Checks the length of arrays that hold one value per request.
 
 use crate::unread::Unread;
 use std::path::Path;
 
-/// Refuses arrays, each a name and a length, that are not all as long as the first; says how long they are.
+/// Returns the common length of `arrays`, each a name and a length (`None`: the array is absent and is skipped).
+/// Refuses the file if an array differs from the first.
 pub(super) fn same_length(path: &Path, line: usize, arrays: &[(&str, Option<usize>)]) -> Result<usize, Unread> {
     let given: Vec<(&str, usize)> = arrays.iter().filter_map(|(name, length)| Some((*name, (*length)?))).collect();
     let (first, length) = given.first().copied().unwrap_or_default();

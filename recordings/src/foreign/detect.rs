@@ -1,4 +1,4 @@
-//! What a file is, by what is in it.
+//! Recognises the format of a file by its content.
 
 use super::{file, json, python, sglang_forward};
 use crate::unread::Unread;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-/// What wrote a file.
+/// The tool, and its kind of output, that wrote a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Read by [`vllm_forward`](super::vllm_forward).
@@ -26,7 +26,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Format; 6] = [
         Format::VllmForward,
         Format::VllmBench,
@@ -36,7 +36,7 @@ impl Format {
         Format::SglangDspark,
     ];
 
-    /// What people call it.
+    /// The format's name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Format::VllmForward => "vllm bench forward results",
@@ -48,7 +48,7 @@ impl Format {
         }
     }
 
-    /// The keys that only its objects have. A list is known by its first object.
+    /// Keys that only objects of this format have. A list is recognised by its first object.
     fn keys(self) -> &'static [&'static str] {
         match self {
             Format::VllmForward => &["case", "requests", "median_us", "ranks"],
@@ -67,10 +67,10 @@ impl fmt::Display for Format {
     }
 }
 
-/// Tells what a file is. Of several JSON values it looks at the first.
+/// Recognises the format of a file. If the file holds several JSON values, the first decides.
 ///
 /// # Errors
-/// A file that is none of them; it says what was found.
+/// If the file has none of the formats; the error says what was found.
 pub fn detect(path: &Path) -> Result<Format, Unread> {
     let bytes = file::bytes(path)?;
     if bytes.first().copied().is_some_and(sglang_forward::is_message) {
@@ -106,7 +106,7 @@ pub fn detect(path: &Path) -> Result<Format, Unread> {
     })
 }
 
-/// The keys of an object; what they hold is passed over.
+/// The keys of an object. Their values are skipped.
 type Keys = BTreeMap<String, IgnoredAny>;
 
 fn first<T: serde::de::DeserializeOwned + Default>(path: &Path, text: &str) -> Result<T, Unread> {
@@ -127,7 +127,7 @@ fn names() -> String {
     format!("known are {}", names.join(", "))
 }
 
-/// The first words of a text.
+/// The first words of `text`, for an error message.
 fn beginning(text: &str) -> String {
     text.lines().next().unwrap_or_default().chars().take(60).collect()
 }
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_are_told_apart() {
+    fn formats_are_recognised() {
         for (text, format) in [
             (vllm_forward::tests::GOOD, Format::VllmForward),
             (vllm_bench::tests::GOOD, Format::VllmBench),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_of_them_is_described() {
+    fn an_unknown_format_is_described() {
         for (text, error) in [
             ("INFO 01-01 vLLM", "f: is of no known format: it begins with the line \"INFO 01-01 vLLM\""),
             ("3", "f: is of no known format: it begins with the line \"3\""),

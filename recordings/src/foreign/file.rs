@@ -1,13 +1,13 @@
-//! A file's bytes and text.
+//! Reads a file's bytes or text.
 
 use crate::unread::Unread;
 use std::io::Error;
 use std::path::Path;
 
-/// All bytes of a file that has some.
+/// All bytes of a regular file that is not empty.
 pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, Unread> {
     let io = |e: Error| Unread::file(path, format!("cannot be read: {e}"), "check the path and its permissions");
-    // A file is read twice, to detect its format and to read it; a device may have no end.
+    // A file is read twice, first to detect its format. A device may never end.
     if !std::fs::metadata(path).map_err(io)?.is_file() {
         return Err(Unread::file(path, "is not a regular file", "save what it delivers to a file first"));
     }
@@ -18,12 +18,12 @@ pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, Unread> {
     }
 }
 
-/// All of a file as text.
+/// The whole file as UTF-8 text.
 pub(super) fn text(path: &Path) -> Result<String, Unread> {
     utf8(path, bytes(path)?)
 }
 
-/// A file's bytes as text.
+/// `bytes` as UTF-8 text; the error names the line of the first byte that is not.
 pub(super) fn utf8(path: &Path, bytes: Vec<u8>) -> Result<String, Unread> {
     String::from_utf8(bytes).map_err(|e| {
         let at = e.utf8_error().valid_up_to();
@@ -33,7 +33,7 @@ pub(super) fn utf8(path: &Path, bytes: Vec<u8>) -> Result<String, Unread> {
     })
 }
 
-/// How many lines end in `text`.
+/// Number of newlines in `text`.
 pub(super) fn newlines(text: &[u8]) -> usize {
     text.iter().filter(|&&b| b == b'\n').count()
 }
@@ -44,7 +44,7 @@ mod tests {
     use crate::foreign::testing::file;
 
     #[test]
-    fn what_is_no_text_is_refused() {
+    fn files_without_text_are_refused() {
         let (latin, empty) = (file(b"{}\n{\"a\": \"\xe9\"}"), file(b""));
         let bad = text(latin.path()).unwrap_err();
         assert_eq!((bad.line, bad.what.as_str()), (Some(2), "is not UTF-8 text at byte 10"));

@@ -1,4 +1,4 @@
-//! The JSON values of a file: one, or one after another. Errors name line and field.
+//! Reads a file of one JSON value or of several in a row. Errors name line and field.
 
 use super::{file, python};
 use crate::unread::Unread;
@@ -6,15 +6,15 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Deserializer, Error};
 use std::path::Path;
 
-/// Every value of a file, with the line on which it begins. `hint` says what the file should be.
+/// Every JSON value of a file, with the line on which it begins. `hint` says what the file should be.
 ///
-/// Values may take one line each, as tools append them, or several, as people print them.
+/// A value may stand on one line, as tools append it, or on several, as people print it.
 pub(super) fn values<T: DeserializeOwned>(path: &Path, hint: &str) -> Result<Vec<(usize, T)>, Unread> {
     let text = file::text(path)?;
     let text = python::constants(&text);
     let mut values = Vec::new();
     let (mut start, mut line) = (0, 1);
-    // The first pass only finds where values end: an error of the second can then name a field.
+    // The first pass only finds where each value ends, so that an error of the second pass can name a field.
     let mut ends = Deserializer::from_str(&text).into_iter::<IgnoredAny>();
     while let Some(value) = ends.next() {
         value.map_err(|e| malformed(path, &e, hint))?;
@@ -30,7 +30,7 @@ pub(super) fn values<T: DeserializeOwned>(path: &Path, hint: &str) -> Result<Vec
     }
 }
 
-/// The only value of a file.
+/// The single value of a file; an error if there is another.
 pub(super) fn value<T: DeserializeOwned>(path: &Path, hint: &str) -> Result<T, Unread> {
     let mut values = values(path, hint)?;
     match (values.pop(), values.is_empty()) {
@@ -42,7 +42,7 @@ pub(super) fn value<T: DeserializeOwned>(path: &Path, hint: &str) -> Result<T, U
     }
 }
 
-/// The error of text that is no JSON at all.
+/// The error for text that is not JSON.
 pub(super) fn malformed(path: &Path, error: &Error, hint: &str) -> Unread {
     match error.is_eof() {
         true => Unread::line(path, error.line(), "is cut off: the JSON does not end", hint),
@@ -59,7 +59,7 @@ fn typed<T: DeserializeOwned>(path: &Path, line: usize, text: &str, hint: &str) 
     })
 }
 
-/// serde's words without the place: it counts lines from the start of the value.
+/// serde's message without its position, which counts lines from the start of the value instead of the file.
 fn reason(error: &Error) -> String {
     let message = error.to_string();
     message.split(" at line ").next().unwrap_or(&message).to_owned()
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_breaks_nothing() {
+    fn deep_nesting_is_skipped_or_refused_without_a_crash() {
         let (open, close) = ("[".repeat(100_000), "]".repeat(100_000));
         assert_eq!(read(&format!("{{\"a\": [1], \"more\": {open}{close}}}")).unwrap().len(), 1);
         assert!(read(&format!("{{\"a\": {open}{close}}}")).is_err());

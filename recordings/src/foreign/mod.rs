@@ -1,8 +1,8 @@
-//! Files of other tools, in the formats that released versions write. One reader a format, and [`detect`] that tells
-//! the formats apart by what is in a file.
+//! Readers of files that other tools write, in the formats of released versions. Each format has one reader;
+//! [`detect`] recognises a file's format by its content.
 //!
-//! A reader takes what the format states and ignores what else is there. What it cannot read it refuses with an
-//! [`Unread`](crate::Unread) that names line and field. Times are seconds whatever the file has, lengths are tokens.
+//! A reader takes the fields it knows and ignores others. A file that it cannot read it refuses with an
+//! [`Unread`](crate::Unread) that names line and field. Times are converted to seconds; lengths are tokens.
 
 mod arrays;
 mod detect;

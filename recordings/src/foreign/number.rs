@@ -1,4 +1,4 @@
-//! Numbers that mean something only in a range. Text with another one is refused where it stands.
+//! Numbers with a range. Reading a value outside the range is an error that names the field.
 
 use serde::Deserialize;
 
@@ -35,12 +35,12 @@ impl TryFrom<f64> for Probability {
     }
 }
 
-/// The plain numbers.
+/// The values as `f64`.
 pub(super) fn amounts(list: Vec<Amount>) -> Vec<f64> {
     list.into_iter().map(|x| x.0).collect()
 }
 
-/// The plain numbers.
+/// The values as `f64`.
 pub(super) fn probabilities(list: Vec<Probability>) -> Vec<f64> {
     list.into_iter().map(|x| x.0).collect()
 }

@@ -1,21 +1,22 @@
-//! JSON as Python's `json` writes it. Its `NaN`, `Infinity` and `-Infinity` are no JSON.
+//! Makes Python's JSON valid. Python's `json` module writes `NaN`, `Infinity` and `-Infinity`, which JSON does not
+//! have.
 
 use std::borrow::Cow;
 
 const CONSTANTS: [&str; 3] = ["NaN", "-Infinity", "Infinity"];
 
-/// The text with these constants as strings. A field that is ignored may then hold one; a field that must be a number
-/// is refused with the word that stands there.
+/// `text` with `NaN`, `Infinity` and `-Infinity` put in quotes. An ignored field may then hold such a constant; a
+/// field that must be a number is refused, and the error quotes the constant.
 pub(super) fn constants(text: &str) -> Cow<'_, str> {
     if !CONSTANTS.iter().any(|word| text.contains(word)) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 64);
-    // What is copied up to, and where the search stands.
+    // `copied`: end of what was copied so far; `at`: position of the search.
     let (mut copied, mut at, mut quoted) = (0, 0, false);
     while let Some(&byte) = text.as_bytes().get(at) {
         match byte {
-            // The character behind a backslash ends no string.
+            // A character after a backslash does not end a string.
             b'\\' if quoted => at += 1,
             b'"' => quoted = !quoted,
             b'N' | b'I' | b'-' if !quoted => {

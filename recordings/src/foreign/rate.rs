@@ -1,16 +1,16 @@
-//! How fast a benchmark sent its requests.
+//! The request rate that a benchmark was asked for.
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use std::fmt;
 
-/// The request rate that a benchmark was asked for.
+/// A request rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
-    /// Requests a second on average.
+    /// Mean number of requests per second.
     PerSecond(f64),
-    /// All requests at once: the rate was infinite.
+    /// All requests at once: the file's rate is infinite.
     AtOnce,
-    /// At the times of a trace.
+    /// Requests are sent at the times of a trace.
     Trace,
 }
 
@@ -44,7 +44,7 @@ impl Visitor<'_> for Reading {
         self.visit_f64(x as f64)
     }
 
-    /// vLLM writes the text `inf`; SGLang writes Python's `Infinity` and, for the times of a trace, `trace`.
+    /// vLLM writes `inf`. SGLang writes Python's `Infinity`, or `trace` when requests follow a trace.
     fn visit_str<E: Error>(self, word: &str) -> Result<Rate, E> {
         match word {
             "inf" | "Infinity" => Ok(Rate::AtOnce),
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_tools_are_understood() {
+    fn the_rates_of_vllm_and_sglang_are_read() {
         let read = |text| serde_json::from_str::<Rate>(text).ok();
         assert_eq!(read("2.5"), Some(Rate::PerSecond(2.5)));
         assert_eq!(read("4"), Some(Rate::PerSecond(4.0)));

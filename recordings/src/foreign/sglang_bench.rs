@@ -1,7 +1,8 @@
-//! `python -m sglang.benchmark.serving` (bench_serving): what a client of a server saw. One run a line.
+//! Reads results of `python -m sglang.benchmark.serving` (bench_serving): latencies measured by its client. A file has
+//! one run per line.
 //!
-//! No SGLang was run: the format is from the released source of 0.5.23, `sglang/benchmark/serving.py` (`benchmark`). It
-//! writes no start times, so what it measures can be compared but not replayed.
+//! No SGLang was run: the format is from the released source of 0.5.23, `sglang/benchmark/serving.py` (`benchmark`).
+//! The file has no start times, so its latencies can be compared but the run cannot be replayed.
 
 use super::arrays::same_length;
 use super::json;
@@ -16,38 +17,38 @@ const HINT: &str = "give what sglang.benchmark.serving wrote to its --output-fil
 /// A run of the benchmark.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BenchRun {
-    /// The line of the file on which it begins, from 1.
+    /// The line of the file on which the run begins, from 1.
     pub line: usize,
-    /// What was asked: `sglang`, `sglang-oai`, `vllm` and others.
+    /// The kind of server that was asked: `sglang`, `sglang-oai`, `vllm` and others.
     pub backend: String,
     /// The request rate asked for.
     pub rate: Rate,
-    /// The most requests the client kept in flight, where there was a limit.
+    /// The client's limit on requests in flight; `None`: no limit.
     pub max_concurrency: Option<u32>,
     /// Seconds from the first request to the end of the last.
     pub duration_s: f64,
     /// Requests that succeeded.
     pub completed: usize,
-    /// Prompt tokens of these.
+    /// Prompt tokens of the requests that succeeded.
     pub total_input_tokens: u64,
-    /// Output tokens of these.
+    /// Output tokens of the requests that succeeded.
     pub total_output_tokens: u64,
-    /// Tokens a verify step, the target's own among them: the server's average since its start, so of this run only if
-    /// the server was new. Absent without speculation.
+    /// Tokens emitted per verify step, the target's own token included. This is the server's mean since its start, so
+    /// it describes this run only if the server was new. `None` without speculation.
     pub accept_length: Option<f64>,
     /// Time to the first token.
     pub ttft: Summary,
-    /// Time a token after the first.
+    /// Time per token after the first.
     pub tpot: Summary,
-    /// Time between the pieces of output.
+    /// Time between two pieces of output that the client received.
     pub itl: Summary,
     /// Time from sending a request to its end.
     pub e2e_latency: Summary,
-    /// Every request, where `--output-details` was given.
+    /// Every request; `None` without `--output-details`.
     pub requests: Option<Vec<UntimedRequest>>,
 }
 
-/// A quantity over the requests that succeeded, in seconds. The file has milliseconds.
+/// Statistics of one quantity over the requests that succeeded, in seconds (the file has milliseconds).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     /// The mean.
@@ -58,8 +59,8 @@ pub struct Summary {
     pub p99_s: f64,
 }
 
-/// A request, as the client saw it, but not when: the format has no start times. Requests stand in the order in which
-/// they were created, the turns of a conversation one behind the other.
+/// A request as the client saw it. The format has no start times. Requests stand in the order in which they were
+/// created; turns of one conversation stand behind each other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UntimedRequest {
     /// Prompt tokens.
@@ -68,9 +69,9 @@ pub struct UntimedRequest {
     pub output_len: u32,
     /// Seconds to the first token; 0 when none came.
     pub ttft_s: f64,
-    /// Seconds between the pieces of output after the first; with speculation there are fewer than tokens.
+    /// Seconds between two pieces of output after the first. With speculation a piece may hold several tokens.
     pub itl_s: Vec<f64>,
-    /// Why it failed. A failure may also have no text: then `output_len` is 0.
+    /// The error's text; `None` if the request succeeded. If a failed request has no text, its `output_len` is 0.
     pub error: Option<String>,
 }
 
@@ -106,7 +107,7 @@ struct Raw {
 /// Reads the runs of a file.
 ///
 /// # Errors
-/// A file of another kind, details that are not whole or do not fit together.
+/// If the file has another format, or its details are incomplete or contradict each other.
 pub fn read(path: &Path) -> Result<Vec<BenchRun>, Unread> {
     json::values(path, HINT)?.into_iter().map(|(line, raw)| read_run(path, line, raw)).collect()
 }

@@ -1,6 +1,6 @@
-//! DSpark's step records: of each verify step the times of its parts, and of each request what was drafted with which
-//! confidence and what became of it. A server keeps them with `SGLANG_DSPARK_DEBUG_DUMP=all` and gives them in the
-//! answer of `GET /server_info`; this reads that answer, saved to a file.
+//! Reads DSpark's step records from SGLang: the times of each verify step's parts and, for each request, the drafts,
+//! their confidences and how many were accepted. A server with `SGLANG_DSPARK_DEBUG_DUMP=all` keeps the records and
+//! returns them from `GET /server_info`; the file is that answer.
 //!
 //! No SGLang was run: the format is from the released source of 0.5.23,
 //! `speculative/dspark_components/dspark_observability.py` (the records),
@@ -15,73 +15,73 @@ use std::path::Path;
 
 const HINT: &str = "save the /server_info of the server that decodes (SGLang 0.5.23), for example with curl";
 
-/// The records of a data-parallel rank.
+/// The records of one data-parallel rank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DsparkRecords {
-    /// Which of `internal_states` they are: the data-parallel rank.
+    /// The data-parallel rank: the index in `internal_states`.
     pub rank: usize,
     /// How verify lengths are used: `static`, `cap-accept` or `compact`.
     pub mode: String,
-    /// Tokens drafted for a request each step.
+    /// Tokens drafted for a request in each step.
     pub gamma: u32,
-    /// Tokens verified for a request each step where nothing is trimmed: the drafts and the token before them.
+    /// Tokens verified for a request in a step if none is trimmed: the drafts and the token before them.
     pub verify_num_draft_tokens: u32,
-    /// Acceptance was not real but simulated, with this number of tokens a step. Such records say nothing about
-    /// acceptance.
+    /// If not `None`, the server simulated acceptance with this number of tokens per step, and the records say nothing
+    /// about real acceptance.
     pub simulated_accept_length: Option<f64>,
-    /// Which parts were recorded; what is not among them is absent from every step.
+    /// Names of the recorded parts. Fields of other parts are `None` in every step.
     pub components: Vec<String>,
     /// The steps, oldest first.
     pub steps: Vec<DsparkStep>,
 }
 
-/// A verify step of a rank.
+/// A verify step of one rank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DsparkStep {
-    /// The server's count of passes.
+    /// The server's number of the pass.
     pub forward_ct: u64,
-    /// Requests in it.
+    /// Requests in the step.
     pub batch_size: Option<u32>,
-    /// Drafts that the planner allowed for the whole batch, where it planned.
+    /// Drafts that the planner allowed for the whole batch; `None` if it did not plan.
     pub budget: Option<u32>,
-    /// How many steps old the confidences were that it planned with.
+    /// Age, in steps, of the confidences that the planner used.
     pub lag_steps: Option<u32>,
-    /// Tokens in the pass that verified, padding of its graph included.
+    /// Tokens in the verify pass, with the padding of its CUDA graph.
     pub verify_tokens: Option<u32>,
     /// Seconds that the planner predicted for the step.
     pub predicted_s: Option<f64>,
-    /// Seconds by the host's clock since the step before. Absent after a prefill and when over a second.
+    /// Seconds since the previous step, by the host's clock. `None` after a prefill and above one second.
     pub cpu_s: Option<f64>,
-    /// Seconds on the GPU, all parts together.
+    /// Seconds on the GPU for the whole step.
     pub gpu_s: Option<f64>,
-    /// Of these, seconds to draft.
+    /// GPU seconds of drafting, part of `gpu_s`.
     pub draft_gpu_s: Option<f64>,
-    /// Of these, seconds for the target to verify.
+    /// GPU seconds of the target's verify pass, part of `gpu_s`.
     pub verify_gpu_s: Option<f64>,
-    /// Its requests, where they were recorded.
+    /// The step's requests; `None` if they were not recorded.
     pub requests: Option<Vec<DsparkRequest>>,
 }
 
-/// A request in a step.
+/// A request's part of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DsparkRequest {
-    /// The request's id.
+    /// The request's id; `None` if it was not recorded.
     pub id: Option<String>,
-    /// Its tokens in the KV cache before the step.
+    /// The request's tokens in the KV cache before the step.
     pub prefix_len: u32,
     /// Tokens verified: the one before the drafts and `verify_len` - 1 drafts.
     pub verify_len: u32,
-    /// Tokens it gained: `correct_drafts` and one of the target's own.
+    /// Tokens that the request gained: `correct_drafts` plus one token of the target.
     pub accept_len: u32,
     /// Drafts accepted.
     pub correct_drafts: u32,
-    /// Drafts that were right behind the last verified one (mode `cap-accept`, which verifies them all).
+    /// Correct drafts beyond the verify length that mode `cap-accept` cut off (it verifies all drafts).
     pub cap_trim: u32,
-    /// The drafts themselves, by id.
+    /// Token ids of the drafts.
     pub draft_tokens: Vec<u32>,
-    /// Of each draft, how likely the drafter held it if all before it are right. Absent without a confidence head.
+    /// The drafter's probability that a draft is right if all drafts before it are. `None` without a confidence head.
     pub confidence: Option<Vec<f64>>,
-    /// Of each draft, how likely it and all before it are right: the running product of `confidence`.
+    /// The drafter's probability that a draft and all before it are right: the running product of `confidence`.
     pub survival: Option<Vec<f64>>,
 }
 
@@ -105,7 +105,7 @@ struct RawRecord {
     records: Vec<RawStep>,
 }
 
-/// SGLang leaves out what has its default, so what is unknown is absent and not -1.
+/// SGLang omits fields that have their default value, so an unknown value is absent instead of -1.
 #[derive(Deserialize)]
 struct RawStep {
     forward_ct: u64,
@@ -134,10 +134,10 @@ struct RawRequest {
     survival: Option<Vec<Probability>>,
 }
 
-/// Reads the records of all ranks that have some.
+/// Reads the records of every rank that has records.
 ///
 /// # Errors
-/// A file of another kind, a server that recorded nothing, numbers that contradict each other.
+/// If the file has another format, the server recorded nothing, or numbers contradict each other.
 pub fn read(path: &Path) -> Result<Vec<DsparkRecords>, Unread> {
     let info: RawInfo = json::value(path, HINT)?;
     let ranks = info.internal_states.into_iter().enumerate();
@@ -208,7 +208,7 @@ fn read_request(raw: RawRequest, gamma: u32, real: bool) -> Result<DsparkRequest
     if raw.correct_drafts.checked_add(1) != Some(raw.acc_len) {
         return Err(format!("acc_len is {}, not one more than correct_drafts {}", raw.acc_len, raw.correct_drafts));
     }
-    // A simulated length replaces the real one whatever was verified.
+    // A simulated accept length may exceed the verified length.
     if real && raw.acc_len > raw.verify_len {
         return Err(format!("acc_len is {}, but only {} tokens were verified", raw.acc_len, raw.verify_len));
     }
@@ -230,8 +230,8 @@ pub(super) mod tests {
     use super::*;
     use crate::foreign::testing::{damage, of, with};
 
-    /// The records were written by SGLang 0.5.23's own `DecodeStepRecord` and `ReqDetail` through msgspec 0.22.0, from
-    /// made-up values; what stands around them is made up in the form of `DsparkInfoDumper.dump` and `/server_info`.
+    /// SGLang 0.5.23's own `DecodeStepRecord` and `ReqDetail` wrote the records through msgspec 0.22.0 from made-up
+    /// values. The rest is made up in the form of `DsparkInfoDumper.dump` and `/server_info`.
     pub(in crate::foreign) const GOOD: &str = r#"{"model_path": "m", "version": "0.5.23", "internal_states": [{"avg_spec_accept_length": 3.0}, {"dspark_info_record": {"mode": "cap-accept", "gamma": 3, "verify_num_draft_tokens": 4, "components": ["core", "reqs"], "simulate_acc_len": null, "records": [{"forward_ct": 41, "bs": 2, "mode": "cap-accept", "budget": 6, "lag_steps": 1, "num_running_reqs": 2, "num_verify_tokens": 8, "verify_tokens_local": 8, "verify_tokens_graph_key": 8, "predicted_step_ms": 9.5, "step_cpu_ms": 10.25, "step_gpu_ms": 9.75, "draft_gpu_ms": 1.5, "target_verify_gpu_ms": 8.0, "reqs": [{"req_pool_index": 0, "prefix_len": 100, "verify_len": 4, "acc_len": 4, "correct_drafts": 3, "cap_trim": 0, "bonus_token": 9, "draft_tokens": [5, 6, 7], "rid": "a", "confidence": [0.9, 0.8, 0.5], "survival": [0.9, 0.72, 0.36]}, {"req_pool_index": 1, "prefix_len": 57, "verify_len": 2, "acc_len": 2, "correct_drafts": 1, "cap_trim": 1, "bonus_token": 9, "draft_tokens": [1, 2, 3], "rid": "b", "confidence": [0.6, 0.5, 0.0], "survival": [0.6, 0.3, 0.0]}]}, {"forward_ct": 42}]}}]}"#;
 
     #[test]

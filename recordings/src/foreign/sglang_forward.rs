@@ -1,13 +1,14 @@
-//! SGLang's forward-pass metrics: what each step of a scheduler held and how long the GPU took for it.
-//! `--enable-forward-pass-metrics` sends them over ZMQ PUB. SGLang stores them nowhere: a subscriber must, and this
-//! reads what it stored, either the payloads as they came, one behind the other, or the same as JSON, one a line.
+//! Reads SGLang's forward-pass metrics: what each step of a scheduler held and its GPU time.
+//! `--enable-forward-pass-metrics` sends them over ZMQ PUB; SGLang does not store them. The file holds what a
+//! subscriber stored: either the msgpack payloads one behind the other, or JSON objects with these fields, one per
+//! line.
 //!
 //! No SGLang was run: the format is from the released source of 0.5.23, `observability/forward_pass_metrics.py`
-//! (schema 1) and `managers/scheduler_components/metrics_reporter.py` (what is counted). Its comments call the
-//! msgpack positional, but its encoder writes maps with the names of fields. Both are read.
+//! (schema 1) and `managers/scheduler_components/metrics_reporter.py` (what is counted). Its comments call the msgpack
+//! positional, but its encoder writes maps with field names. This reader takes either.
 //!
-//! The third frame of each ZMQ message is the payload; the topic and the sequence number before it do not belong into
-//! the file.
+//! The payload is the third frame of each ZMQ message. The topic and the sequence number before the payload must not
+//! be in the file.
 
 use super::number::Amount;
 use super::{file, json};
@@ -19,74 +20,74 @@ use std::path::Path;
 
 const HINT: &str = "give the payloads of SGLang's forward-pass metrics (schema 1, SGLang 0.5.23), one behind the other";
 
-/// The only schema there is.
+/// The schema version of the messages that this reader knows.
 const SCHEMA: u32 = 1;
 
-/// The depth to which fields may nest that are not known. Those that are known nest twice; damaged bytes can claim any.
+/// Deepest nesting of unknown fields; known fields nest two deep. Damaged bytes can claim any depth.
 const DEPTH: usize = 32;
 
 /// A step of a scheduler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForwardStep {
-    /// Whose step: `--forward-pass-metrics-worker-id`.
+    /// Name of the scheduler's worker: `--forward-pass-metrics-worker-id`.
     pub worker: String,
     /// The data-parallel rank.
     pub dp_rank: u32,
-    /// Counts the messages of a rank. A gap is messages that were lost.
+    /// Number of the message, counted per rank. A gap in the numbers means that messages were lost.
     pub counter: u64,
-    /// Seconds on the GPU from the start of the first pass to the end of the last, gaps between them included: with
-    /// speculation, draft and verify passes.
+    /// Seconds on the GPU from the start of the step's first pass to the end of its last, gaps included. With
+    /// speculation the passes are draft and verify passes.
     pub wall_s: f64,
-    /// What was in the step.
+    /// Requests in the step.
     pub scheduled: Scheduled,
-    /// What waited.
+    /// Requests that waited.
     pub queued: Queued,
 }
 
 impl ForwardStep {
-    /// Whether it is no step but the sign of an idle scheduler that it is alive.
+    /// Is this message only a sign of life from an idle scheduler instead of a step?
     pub fn is_heartbeat(&self) -> bool {
         self.wall_s == 0.0 && self.scheduled.prefill_requests == 0 && self.scheduled.decode_requests == 0
     }
 }
 
-/// Requests in a step. Variances are of the population.
+/// Requests in a step. Variances are population variances.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scheduled {
-    /// Prompts, or chunks of them.
+    /// Number of prompts, or chunks of prompts.
     pub prefill_requests: u32,
-    /// Their tokens in this step.
+    /// Prompt tokens computed in this step.
     pub prefill_tokens: u64,
     /// Variance of the lengths of the whole prompts.
     pub prefill_length_variance: f64,
-    /// Their tokens that were in the KV cache before.
+    /// Tokens of the step's prompts that were in the KV cache before the step.
     pub prefill_kv_tokens: u64,
-    /// Requests past their prompt. What each drafted is not said.
+    /// Number of requests past their prompt. The format does not say how many tokens each drafted.
     pub decode_requests: u32,
-    /// Their tokens in the KV cache.
+    /// Tokens in the KV cache of the decoding requests.
     pub decode_kv_tokens: u64,
-    /// Variance of these.
+    /// Variance of the decoding requests' tokens in the KV cache.
     pub decode_kv_variance: f64,
 }
 
-/// Requests that waited. Variances are of the population.
+/// Requests that waited. Variances are population variances.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Queued {
-    /// Those that wait for their prompt to be computed.
+    /// Number of requests that wait for their prompt to be computed.
     pub prefill_requests: u32,
-    /// Tokens of their prompts.
+    /// Prompt tokens of these requests.
     pub prefill_tokens: u64,
-    /// Variance of the lengths of their prompts.
+    /// Variance of these requests' prompt lengths.
     pub prefill_length_variance: f64,
-    /// Those that wait to go on past their prompt.
+    /// Number of requests that wait to go on decoding, after a preemption for example.
     pub decode_requests: u32,
-    /// Their tokens in the KV cache.
+    /// Tokens in the KV cache of the requests that wait to go on decoding.
     pub decode_kv_tokens: u64,
-    /// Variance of these.
+    /// Variance of `decode_kv_tokens` over the requests.
     pub decode_kv_variance: f64,
 }
 
-/// The order of fields is that of the schema: positional messages have no names.
+/// Fields stand in the schema's order, since positional messages have no names.
 #[derive(Deserialize)]
 struct Raw {
     version: u32,
@@ -119,10 +120,10 @@ struct RawQueued {
     var_decode_kv_tokens: Amount,
 }
 
-/// Reads the steps of a file, in its order.
+/// Reads the steps of a file, in the file's order.
 ///
 /// # Errors
-/// A message that is cut off, of another schema or no such message.
+/// If a message is cut off, has another schema, or is no forward-pass metric.
 pub fn read(path: &Path) -> Result<Vec<ForwardStep>, Unread> {
     let bytes = file::bytes(path)?;
     match bytes.first() {
@@ -135,12 +136,13 @@ pub fn read(path: &Path) -> Result<Vec<ForwardStep>, Unread> {
     }
 }
 
-/// Whether a file that begins so has msgpack in it: a small map or array. No UTF-8 text begins with such a byte.
+/// Does a file with this first byte hold msgpack? The byte starts a small map or array; no UTF-8 text begins with such
+/// a byte.
 pub(super) fn is_message(first: u8) -> bool {
     (0x80..=0x9f).contains(&first)
 }
 
-/// The steps of messages, one behind the other, up to the first that is none.
+/// The steps of the messages in `bytes`, up to and including the first error.
 pub(super) fn messages<'a>(path: &'a Path, bytes: &'a [u8]) -> impl Iterator<Item = Result<ForwardStep, Unread>> + 'a {
     let (mut at, mut index) = (0, 0);
     std::iter::from_fn(move || {
@@ -153,7 +155,7 @@ pub(super) fn messages<'a>(path: &'a Path, bytes: &'a [u8]) -> impl Iterator<Ite
             }
             Err(what) => {
                 let what = format!("message {index} (byte {at}): {what}");
-                // Where the next message begins is unknown.
+                // After an error, the start of the next message is unknown.
                 at = bytes.len();
                 Err(Unread::file(path, what, HINT))
             }
@@ -163,7 +165,7 @@ pub(super) fn messages<'a>(path: &'a Path, bytes: &'a [u8]) -> impl Iterator<Ite
     })
 }
 
-/// The first message of some bytes, and how many it takes.
+/// The first message in `bytes`, and its length in bytes.
 fn message(bytes: &[u8]) -> Result<(ForwardStep, usize), String> {
     let mut reader = rmp_serde::Deserializer::new(Cursor::new(bytes));
     reader.set_max_depth(DEPTH);
@@ -171,7 +173,7 @@ fn message(bytes: &[u8]) -> Result<(ForwardStep, usize), String> {
         let (field, why) = (e.path().to_string(), reason(e.inner()));
         if field == "." { why } else { format!("{field}: {why}") }
     })?;
-    // A message ends within the bytes it was read from.
+    // The reader's position cannot be beyond the end of `bytes`.
     let length = usize::try_from(reader.position()).unwrap_or(bytes.len());
     Ok((step(raw)?, length))
 }
@@ -220,11 +222,12 @@ pub(super) mod tests {
     use super::*;
     use crate::foreign::testing::{damage, of, with};
 
-    /// Two messages of made-up values, a step and a heartbeat, by SGLang 0.5.23's own `encode` (msgspec 0.22.0).
+    /// Two hex-encoded messages of made-up values, a step and a heartbeat, written by SGLang 0.5.23's own `encode`
+    /// (msgspec 0.22.0).
     const STEP: &str = "87a776657273696f6e01a9776f726b65725f6964a27730a764705f72616e6b01aa636f756e7465725f696407a977616c6c5f74696d65cb3f8999999999999ab27363686564756c65645f726571756573747387b46e756d5f70726566696c6c5f726571756573747301b273756d5f70726566696c6c5f746f6b656e73cd0200b27661725f70726566696c6c5f6c656e677468cb0000000000000000b573756d5f70726566696c6c5f6b765f746f6b656e7340b36e756d5f6465636f64655f726571756573747303b473756d5f6465636f64655f6b765f746f6b656e73ce00011170b47661725f6465636f64655f6b765f746f6b656e73cb4004000000000000af7175657565645f726571756573747386b46e756d5f70726566696c6c5f726571756573747302b273756d5f70726566696c6c5f746f6b656e73cd0384b27661725f70726566696c6c5f6c656e677468cb3fd0000000000000b36e756d5f6465636f64655f726571756573747300b473756d5f6465636f64655f6b765f746f6b656e7300b47661725f6465636f64655f6b765f746f6b656e73cb0000000000000000";
     const HEARTBEAT: &str = "87a776657273696f6e01a9776f726b65725f6964a27730a764705f72616e6b01aa636f756e7465725f696408a977616c6c5f74696d65cb0000000000000000b27363686564756c65645f726571756573747387b46e756d5f70726566696c6c5f726571756573747300b273756d5f70726566696c6c5f746f6b656e7300b27661725f70726566696c6c5f6c656e677468cb0000000000000000b573756d5f70726566696c6c5f6b765f746f6b656e7300b36e756d5f6465636f64655f726571756573747300b473756d5f6465636f64655f6b765f746f6b656e7300b47661725f6465636f64655f6b765f746f6b656e73cb0000000000000000af7175657565645f726571756573747386b46e756d5f70726566696c6c5f726571756573747300b273756d5f70726566696c6c5f746f6b656e7300b27661725f70726566696c6c5f6c656e677468cb0000000000000000b36e756d5f6465636f64655f726571756573747300b473756d5f6465636f64655f6b765f746f6b656e7300b47661725f6465636f64655f6b765f746f6b656e73cb0000000000000000";
 
-    /// The same step by msgspec's JSON encoder.
+    /// The step of [`STEP`], written by msgspec's JSON encoder.
     pub(in crate::foreign) const JSON: &str = r#"{"version":1,"worker_id":"w0","dp_rank":1,"counter_id":7,"wall_time":0.0125,"scheduled_requests":{"num_prefill_requests":1,"sum_prefill_tokens":512,"var_prefill_length":0.0,"sum_prefill_kv_tokens":64,"num_decode_requests":3,"sum_decode_kv_tokens":70000,"var_decode_kv_tokens":2.5},"queued_requests":{"num_prefill_requests":2,"sum_prefill_tokens":900,"var_prefill_length":0.25,"num_decode_requests":0,"sum_decode_kv_tokens":0,"var_decode_kv_tokens":0.0}}"#;
 
     /// A file with both messages.
@@ -273,7 +276,7 @@ pub(super) mod tests {
         assert_eq!(steps, [first_step(), first_step()]);
     }
 
-    /// The same values without names, as the comments of the source say.
+    /// The step without field names, as the comments in SGLang's source describe it.
     fn positional(version: u32, wall_s: f64) -> Vec<u8> {
         let scheduled = (1, 512, 0.0, 64, 3, 70_000, 2.5);
         let queued = (2, 900, 0.25, 0, 0, 0.0);
@@ -291,7 +294,7 @@ pub(super) mod tests {
         damage(&positional(1, 0.0125), &[], read);
         let cut = &two_messages()[..STEP.len() / 2 + 20];
         assert_eq!(of(cut, read).unwrap_err(), "f: message 1 (byte 417): worker_id: is cut off");
-        // A field without a name is named by its place.
+        // The error names a field without a name by its index.
         for (bytes, error) in [
             (positional(2, 0.5), "message 0 (byte 0): version: the schema is 2, only 1 is known"),
             (positional(1, f64::NAN), "message 0 (byte 0): [4]: is not a finite number"),
@@ -306,7 +309,7 @@ pub(super) mod tests {
             let found = of(&bytes, read).unwrap_err();
             assert!(found.contains(error), "{found}");
         }
-        // Deeper than any stack.
+        // Nested deeper than a stack allows.
         assert!(of(&vec![0x91; 1_000_000], read).is_err());
         let mut deep = vec![0x81, 0xa1, b'x'];
         deep.extend(vec![0x91; 1_000_000]);

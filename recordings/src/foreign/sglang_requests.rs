@@ -1,5 +1,6 @@
-//! `sglang-request-metrics-<hour>.log`: what an SGLang server says of each request it ended, one JSON object a line.
-//! It needs `--export-metrics-to-file --export-metrics-to-file-dir DIR`; most times need `--enable-metrics` too.
+//! Reads `sglang-request-metrics-<hour>.log`: an SGLang server's metrics of each request that ended, one JSON object
+//! per line. The server needs `--export-metrics-to-file --export-metrics-to-file-dir DIR`, and `--enable-metrics` for
+//! most times.
 //!
 //! No SGLang was run: the format is from the released source of 0.5.23, `observability/request_metrics_exporter.py`
 //! (the line), `managers/tokenizer_manager.py` (`meta_info` and `_calculate_spec_decoding_metrics`),
@@ -24,49 +25,50 @@ pub struct RequestRecord {
     pub id: String,
     /// Why it ended: `stop`, `length` or `abort`.
     pub finish_reason: String,
-    /// Prompt tokens. A request that was aborted while it waited has none.
+    /// Prompt tokens. `None` if the request was aborted while it waited.
     pub prompt_tokens: Option<u32>,
     /// Output tokens.
     pub completion_tokens: u32,
-    /// Prompt tokens that were in the prefix cache.
+    /// Prompt tokens that were found in the prefix cache.
     pub cached_tokens: Option<u32>,
-    /// How often it was taken off the GPU and started again.
+    /// How often the request was preempted (SGLang: retracted) and computed again.
     pub num_retractions: Option<u32>,
-    /// The data-parallel rank that served it.
+    /// The data-parallel rank that served the request.
     pub dp_rank: Option<u32>,
-    /// Seconds from its arrival to its end.
+    /// Seconds from the request's arrival to its end.
     pub e2e_latency_s: f64,
-    /// Seconds from its arrival to its first token. Needs `--enable-metrics`, as the times below do.
+    /// Seconds from arrival to the first token. `None` without `--enable-metrics`; so are the times below.
     pub first_token_latency_s: Option<f64>,
-    /// Seconds that it waited to be scheduled.
+    /// Seconds that the request waited to be scheduled.
     pub queue_s: Option<f64>,
-    /// When it arrived, in seconds since 1970.
+    /// Arrival, seconds since 1970.
     pub received_s: Option<f64>,
-    /// When it ended, in seconds since 1970.
+    /// End of the request, seconds since 1970.
     pub finished_s: Option<f64>,
-    /// Tokens a second after the first token.
+    /// Tokens per second after the first token.
     pub decode_throughput: Option<f64>,
-    /// What became of its drafts, where it had any.
+    /// Counts of the request's drafts; `None` if it had none.
     pub speculation: Option<RequestSpeculation>,
 }
 
-/// What became of a request's drafts.
+/// Counts of a request's drafts and accepted drafts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestSpeculation {
     /// Verify steps (`spec_verify_ct`).
     pub verify_steps: u64,
     /// Accepted drafts, without the token that the target adds each step (`spec_num_correct_drafts`).
     pub correct_drafts: u64,
-    /// `[j]` is in how many steps j drafts were accepted. Its sum is `verify_steps`.
+    /// `[j]`: number of steps in which j drafts were accepted. The sum is `verify_steps`.
     pub correct_drafts_histogram: Vec<u64>,
-    /// Drafts proposed (`spec_num_proposed_drafts`): steps times the *configured* width, so wrong where the width
-    /// adapts. Absent when that width is 0.
+    /// Drafts proposed (`spec_num_proposed_drafts`). SGLang computes steps × *configured* width, which is wrong if the
+    /// width adapts. `None` if the configured width is 0.
     pub proposed_drafts: Option<u64>,
     /// DSpark: mean verify length (`spec_cap_length`), the token before the drafts included.
     pub cap_length: Option<f64>,
-    /// DSpark: `[v]` is in how many steps v tokens were verified (`spec_cap_lens_histogram`). Empty otherwise.
+    /// DSpark: `[v]` is the number of steps in which v tokens were verified (`spec_cap_lens_histogram`). Empty
+    /// otherwise.
     pub cap_lens_histogram: Vec<u64>,
-    /// DSpark: tokens a step if nothing had been trimmed (`spec_block_accept_length`).
+    /// DSpark: tokens per step if no draft had been trimmed (`spec_block_accept_length`).
     pub block_accept_length: Option<f64>,
 }
 
@@ -100,10 +102,10 @@ struct RawReason {
     kind: String,
 }
 
-/// Reads the requests of a log, in the order in which they ended.
+/// Reads the requests of a log, in the order in which the requests ended.
 ///
 /// # Errors
-/// A line that is no such record, counts that contradict each other.
+/// If a line is no such record, or its counts contradict each other.
 pub fn read(path: &Path) -> Result<Vec<RequestRecord>, Unread> {
     json::values(path, HINT)?.into_iter().map(|(line, raw)| read_record(path, line, raw)).collect()
 }
@@ -131,7 +133,7 @@ fn read_record(path: &Path, line: usize, mut raw: Raw) -> Result<RequestRecord, 
     })
 }
 
-/// SGLang leaves the histogram out where no step verified anything, and counts step, sum and histogram together.
+/// SGLang omits the histogram if no step verified a draft. It updates step count, sum and histogram together.
 fn read_speculation(raw: &mut Raw) -> Result<Option<RequestSpeculation>, String> {
     let Some(histogram) = raw.spec_correct_drafts_histogram.take() else {
         return match raw.spec_verify_ct {
@@ -161,7 +163,7 @@ fn read_speculation(raw: &mut Raw) -> Result<Option<RequestSpeculation>, String>
     }))
 }
 
-/// A sum that damaged counts cannot overflow.
+/// A saturating sum: damaged counts must not overflow.
 fn sum(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
@@ -171,9 +173,9 @@ pub(super) mod tests {
     use super::*;
     use crate::foreign::testing::{damage, of, with};
 
-    /// Written by SGLang 0.5.23's own `FileRequestMetricsExporter` from made-up values; the fields that begin with
-    /// `spec_` come from its own `_calculate_spec_decoding_metrics`, with a width of 5, the second time as under
-    /// `cap-accept`.
+    /// Written by SGLang 0.5.23's own `FileRequestMetricsExporter` from made-up values. Its own
+    /// `_calculate_spec_decoding_metrics` made the fields that begin with `spec_`, with a width of 5; the second line
+    /// is as under `cap-accept`.
     pub(in crate::foreign) const GOOD: &str = r#"{"request_parameters": "{\"rid\": \"r-0\", \"text\": \"h\\u00e9\\n\", \"sampling_params\": {\"max_new_tokens\": 16}, \"stream\": false}", "id": "r-0", "finish_reason": {"type": "length", "length": 16}, "prompt_tokens": 40, "weight_version": "default", "num_retractions": 0, "queue_time": 0.002, "reasoning_tokens": 0, "completion_tokens": 16, "cached_tokens": 8, "dp_rank": 0, "e2e_latency": 0.375, "spec_accept_rate": 0.4166666666666667, "spec_accept_length": 2.6666666666666665, "spec_num_correct_drafts": 10, "spec_num_proposed_drafts": 24, "spec_verify_ct": 6, "spec_correct_drafts_histogram": [2, 1, 0, 3]}
 {"request_parameters": "{\"rid\": \"r-1\", \"text\": \"h\\u00e9\\n\", \"sampling_params\": {\"max_new_tokens\": 16}, \"stream\": false}", "id": "r-1", "finish_reason": {"type": "length", "length": 16}, "prompt_tokens": 40, "weight_version": "default", "num_retractions": 0, "queue_time": 0.002, "reasoning_tokens": 0, "completion_tokens": 16, "cached_tokens": 8, "dp_rank": 0, "e2e_latency": 0.375, "spec_accept_rate": 0.4166666666666667, "spec_accept_length": 2.6666666666666665, "spec_num_correct_drafts": 10, "spec_num_proposed_drafts": 24, "spec_verify_ct": 6, "spec_cap_length": 4.0, "spec_block_accept_length": 3.1666666666666665, "spec_correct_drafts_histogram": [2, 1, 0, 3], "spec_cap_lens_histogram": [0, 0, 0, 1, 4, 1], "request_received_ts": 1700000000.25, "first_token_latency": 0.05, "request_finished_ts": 1700000000.625, "decode_throughput": 46.15}
 "#;
@@ -224,7 +226,7 @@ pub(super) mod tests {
         assert_eq!(records, [first, second]);
     }
 
-    /// The fields of `tokenizer_manager.py::_handle_abort_req`.
+    /// A line with the fields that `tokenizer_manager.py::_handle_abort_req` writes.
     #[test]
     fn aborted_and_plain_requests_are_read() {
         let abort = r#"{"request_parameters": "{}", "id": "a", "finish_reason": {"type": "abort", "message": "m"}, "weight_version": "default", "e2e_latency": 1.5, "completion_tokens": 0}"#;
@@ -237,7 +239,7 @@ pub(super) mod tests {
     #[test]
     fn damaged_files_are_refused() {
         let first = GOOD.find('\n').unwrap();
-        // What is cut where a line ends looks like a shorter log.
+        // A file cut at a line's end looks like a shorter log.
         damage(GOOD.as_bytes(), &[first, first + 1, GOOD.len() - 1], read);
         for (from, to, error) in [
             (

@@ -1,8 +1,9 @@
-//! `vllm bench serve --save-result --save-detailed`: what a client of a server saw, request by request.
+//! Reads results of `vllm bench serve --save-result --save-detailed`: latencies of each request, measured by its
+//! client.
 //!
 //! The format is that of vLLM 0.33.0, `vllm/benchmarks/serve.py` (`benchmark`, `main_async`) and
-//! `lib/endpoint_request_func.py`; 0.32 writes the same without the server's own times. A file holds one run, or one a
-//! line with `--append-result`.
+//! `lib/endpoint_request_func.py`. vLLM 0.32 writes the format without the server's own times. A file holds one run
+//! or, with `--append-result`, one run per line.
 
 use super::arrays::same_length;
 use super::json;
@@ -17,50 +18,50 @@ const HINT: &str = "give what `vllm bench serve --save-result --save-detailed` w
 /// A run of the benchmark.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BenchRun {
-    /// The line of the file on which it begins, from 1.
+    /// The line of the file on which the run begins, from 1.
     pub line: usize,
     /// The model's name.
     pub model: String,
     /// The request rate asked for.
     pub rate: Rate,
-    /// The most requests the client kept in flight, where there was a limit.
+    /// The client's limit on requests in flight; `None`: no limit.
     pub max_concurrency: Option<u32>,
     /// Seconds from the first request to the end of the last.
     pub duration_s: f64,
     /// Requests that succeeded.
     pub completed: usize,
-    /// Prompt tokens of these.
+    /// Prompt tokens of the requests that succeeded.
     pub total_input_tokens: u64,
-    /// Output tokens of these.
+    /// Output tokens of the requests that succeeded.
     pub total_output_tokens: u64,
-    /// What the server's counters say of speculation, where it speculated.
+    /// The server's counters of speculation; `None` if it did not speculate.
     pub speculation: Option<SpeculationTotals>,
-    /// Every request, in the order in which they were created.
+    /// Every request, in the order in which the requests were created.
     pub requests: Vec<BenchRequest>,
 }
 
-/// The server's counters of speculation: after the run less before it.
+/// Growth of the server's speculation counters during the run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpeculationTotals {
-    /// Steps of a request that had drafts.
+    /// Rounds: steps of a request that had drafts.
     pub num_drafts: u64,
     /// Tokens drafted.
     pub draft_tokens: u64,
-    /// Of these the accepted.
+    /// Drafted tokens that were accepted.
     pub accepted_tokens: u64,
-    /// Accepted drafts a drafted one, from 0 to 1. The file has percent.
+    /// Accepted drafts per drafted token, from 0 to 1 (the file has percent).
     pub acceptance_rate: f64,
-    /// Tokens a step, with the one that the target adds: 1 + accepted / drafts.
+    /// Mean tokens per round, the target's own token included: 1 + accepted / drafts.
     pub acceptance_length: f64,
-    /// How often the draft at each position was accepted, of all steps that had drafts (not only of those that
-    /// reached it).
+    /// `[i]`: share of all rounds in which the draft at position i was accepted. Rounds that ended before position i
+    /// count too.
     pub per_position: Vec<f64>,
 }
 
-/// A request, as the client saw it.
+/// A request as the client saw it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BenchRequest {
-    /// When it was sent, in seconds of a clock that starts anywhere but is one for the run.
+    /// When the request was sent, seconds. The zero of the clock is arbitrary but the same for the whole run.
     pub start_s: f64,
     /// Prompt tokens.
     pub input_len: u32,
@@ -68,18 +69,18 @@ pub struct BenchRequest {
     pub output_len: u32,
     /// Seconds to the first token; 0 when none came.
     pub ttft_s: f64,
-    /// Seconds between the pieces of output after the first. With speculation a piece is all that a step emitted, so
-    /// there are fewer than tokens.
+    /// Seconds between two pieces of output after the first. With speculation a piece holds all tokens that a step
+    /// emitted.
     pub itl_s: Vec<f64>,
-    /// Seconds from sending it to its end, where the file says so.
+    /// Seconds from sending the request to its end; `None` if the file has no latencies.
     pub latency_s: Option<f64>,
-    /// Seconds that it waited in the client for others to end, where the file says so.
+    /// Seconds that the request waited in the client for others to end; `None` if the file does not have it.
     pub client_queue_s: Option<f64>,
-    /// Seconds that it waited in the server, where the server said so (`--enable-per-request-metrics`).
+    /// Seconds that the request waited in the server; `None` without `--enable-per-request-metrics`.
     pub server_queue_s: Option<f64>,
-    /// Seconds to the first token by the server's clock, where the server said so.
+    /// Seconds to the first token by the server's clock; `None` without `--enable-per-request-metrics`.
     pub server_ttft_s: Option<f64>,
-    /// Why it failed. A failure may also have no text: then `output_len` is 0.
+    /// The error's text; `None` if the request succeeded. If a failed request has no text, its `output_len` is 0.
     pub error: Option<String>,
 }
 
@@ -93,7 +94,7 @@ struct Raw {
     failed: Option<usize>,
     total_input_tokens: u64,
     total_output_tokens: Option<u64>,
-    /// Only a pooling run has it.
+    /// A field that only runs of pooling models have.
     total_input_sequences: Option<u64>,
     input_lens: Option<Vec<u32>>,
     output_lens: Option<Vec<u32>>,
@@ -116,7 +117,7 @@ struct Raw {
 /// Reads the runs of a file.
 ///
 /// # Errors
-/// A file of another kind, a run that was saved without `--save-detailed`, arrays that do not fit together.
+/// If the file has another format, a run was saved without `--save-detailed`, or arrays differ in length.
 pub fn read(path: &Path) -> Result<Vec<BenchRun>, Unread> {
     json::values(path, HINT)?.into_iter().map(|(line, raw)| read_run(path, line, raw)).collect()
 }
@@ -197,7 +198,7 @@ fn read_requests(path: &Path, line: usize, raw: &mut Raw) -> Result<Vec<BenchReq
     Ok((0..n).map(request).collect())
 }
 
-/// vLLM writes all of these or none.
+/// Reads the fields of speculation. vLLM writes all of them or none.
 fn read_speculation(path: &Path, line: usize, raw: &mut Raw) -> Result<Option<SpeculationTotals>, Unread> {
     let Some(num_drafts) = raw.spec_decode_num_drafts else {
         return Ok(None);
@@ -222,7 +223,7 @@ pub(super) mod tests {
     use super::*;
     use crate::foreign::testing::{damage, of, with};
 
-    /// Made up in the form of vLLM 0.33.0, `benchmarks/serve.py`: one line, as `json.dump` writes it.
+    /// One line, made up in the form of vLLM 0.33.0, `benchmarks/serve.py`, as `json.dump` writes it.
     pub(in crate::foreign) const GOOD: &str = r#"{"date": "20260101-120000", "endpoint_type": "openai", "backend": "openai", "label": null, "model_id": "m", "tokenizer_id": "m", "num_prompts": 2, "request_rate": "inf", "burstiness": 1.0, "max_concurrency": 8, "duration": 3.5, "completed": 1, "failed": 1, "total_input_tokens": 30, "total_output_tokens": 6, "request_throughput": 0.28, "request_goodput": null, "input_lens": [30, 12], "output_lens": [6, 0], "ttfts": [0.125, 0.0], "itls": [[0.02, 0.03], []], "latencies": [0.175, 0.0], "start_times": [5000.5, 5000.75], "queue_times": [0.0, 0.25], "generated_texts": ["NaN", ""], "errors": ["", "Bad Gateway"], "rtfx": 0.0, "server_queue_times": [0.001, null], "server_ttfts": [0.12, null], "spec_decode_acceptance_rate": 50.0, "spec_decode_acceptance_length": 2.0, "spec_decode_num_drafts": 3, "spec_decode_draft_tokens": 6, "spec_decode_accepted_tokens": 3, "spec_decode_per_position_acceptance_rates": [0.75, 0.25], "mean_ttft_ms": NaN}"#;
 
     #[test]

@@ -1,9 +1,10 @@
-//! `vllm bench forward --output-json`: the GPU time of exact batches, and the `--shapes` file that asks for them.
+//! Reads `vllm bench forward --output-json`, the GPU times of given batches, and writes the `--shapes` file that asks
+//! for the batches.
 //!
 //! The format is that of vLLM 0.33.0: `vllm/benchmarks/forward/main.py` (the list of cases), `capture.py` and
 //! `pipeline.py` (a rank's `latency_us`), `shapes.py` (requests, and what `--shapes` takes). The benchmark was not run.
-//! It replays one CUDA graph a case: no sampling, no host time. Unless `--kv-len-jitter 0` is given, the lengths in the
-//! results are drawn around those asked for; the results have the lengths that ran.
+//! The benchmark replays one CUDA graph per case, without sampling or host time. Unless `--kv-len-jitter 0` is given,
+//! it draws the lengths around the requested ones; the results have the lengths that ran.
 
 use super::json;
 use super::number::Amount;
@@ -13,21 +14,21 @@ use std::path::Path;
 
 const HINT: &str = "give what `vllm bench forward --output-json` wrote (vLLM 0.33)";
 
-/// Requests of a batch that are alike.
+/// A number of equal requests in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForwardRequest {
-    /// Tokens of each request in this pass: the tokens of a prompt's chunk, or one and the drafts.
+    /// Tokens of each request in the pass: the tokens of a prompt's chunk, or one token plus the drafts.
     pub query_len: u32,
-    /// Tokens of each in the KV cache after the pass, `query_len` among them.
+    /// Tokens of each request in the KV cache after the pass, `query_len` included.
     pub kv_len: u32,
-    /// Drafts that the pass verifies for each: 0, or `query_len` less one.
+    /// Drafts that the pass verifies for each request: 0, or `query_len` − 1.
     #[serde(default)]
     pub num_draft_tokens: u32,
-    /// The tokens before the query were earlier chunks of the same prompt. Otherwise those before a prompt's query are
-    /// a hit in the prefix cache.
+    /// Are the tokens before the query earlier chunks of the prompt? If `false`, the tokens before a prompt's query
+    /// are a prefix-cache hit.
     #[serde(default)]
     pub chunked: bool,
-    /// How many such requests. Results list each by itself.
+    /// Number of equal requests. Results list each request separately, with a count of 1.
     #[serde(default = "one")]
     pub count: u32,
 }
@@ -37,7 +38,7 @@ fn one() -> u32 {
 }
 
 impl ForwardRequest {
-    /// What vLLM would refuse in it: the rules of `BenchRequest`.
+    /// Checks the rules of vLLM's `BenchRequest`.
     fn check(&self) -> Result<(), &'static str> {
         let prefix = self.kv_len.saturating_sub(self.query_len);
         let decode = prefix > 0 && self.num_draft_tokens.checked_add(1) == Some(self.query_len);
@@ -52,12 +53,12 @@ impl ForwardRequest {
     }
 }
 
-/// A batch to time.
+/// A batch whose time is measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ForwardShape {
-    /// Its name; vLLM draws the jitter of lengths from it.
+    /// The batch's name. vLLM seeds the jitter of lengths with the name.
     pub name: String,
-    /// What is in it: at least one request.
+    /// The batch's requests, at least one entry.
     pub requests: Vec<ForwardRequest>,
 }
 
@@ -71,23 +72,23 @@ impl ForwardShape {
     }
 }
 
-/// A batch and the time it took.
+/// A batch and its measured time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForwardCase {
-    /// The batch that ran, with the lengths that ran.
+    /// The batch, with the lengths that ran.
     pub shape: ForwardShape,
-    /// Median time of a pass in seconds; of each replay the slowest rank counts.
+    /// Median seconds of a pass. Each replay counts with its slowest rank.
     pub median_s: f64,
-    /// The spread of the medians of its samples, as a share of the median; the largest of all ranks. vLLM warns above
-    /// 0.005.
+    /// Spread of the samples' medians relative to the median, the largest of all ranks. vLLM warns above 0.005.
     pub spread: f64,
-    /// Tokens that were scheduled: the queries, and what a prefix hit replays on models with bounded replay.
+    /// Tokens that were scheduled: the queries, plus the tokens of a prefix hit that models with bounded replay
+    /// compute again.
     pub num_tokens: u64,
-    /// GPUs that took part.
+    /// Number of GPUs that took part.
     pub ranks: usize,
-    /// Whether the drafter's proposal is in the time. Some versions do not say.
+    /// Does the time include the drafter's proposal? `None` if the version does not say.
     pub drafter: Option<bool>,
-    /// How tokens were sent to experts, in vLLM's words.
+    /// How tokens were routed to experts, in vLLM's words.
     pub routing: Option<String>,
 }
 
@@ -116,7 +117,7 @@ struct RawLatency {
 /// Reads the results of `vllm bench forward`.
 ///
 /// # Errors
-/// A file that is not such a list, lengths that no batch can have, a case without ranks or time.
+/// If the file is no list of cases, a batch has impossible lengths, or a case has no ranks or no time.
 pub fn read(path: &Path) -> Result<Vec<ForwardCase>, Unread> {
     let raw: Vec<RawCase> = json::value(path, HINT)?;
     if raw.is_empty() {
@@ -135,7 +136,7 @@ fn read_case(path: &Path, index: usize, raw: RawCase) -> Result<ForwardCase, Unr
     if raw.median_us.0 == 0.0 {
         return Err(bad(&shape.name, "median_us is 0"));
     }
-    // vLLM copies one into the other.
+    // vLLM copies the first rank's median into the case.
     if first.latency_us.median != raw.median_us {
         return Err(bad(&shape.name, "median_us is not that of the first rank"));
     }
@@ -156,11 +157,11 @@ fn read_case(path: &Path, index: usize, raw: RawCase) -> Result<ForwardCase, Unr
     })
 }
 
-/// A batch that vLLM would refuse.
+/// The error of a batch that vLLM would refuse.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("case {name}: {what}")]
 pub struct BadShape {
-    /// Its name.
+    /// The batch's name.
     pub name: String,
     /// What is wrong with it.
     pub what: String,
@@ -186,8 +187,8 @@ pub(super) mod tests {
     use super::*;
     use crate::foreign::testing::{damage, of, with};
 
-    /// Made up in the form of vLLM 0.33.0: the `requests` are what its `parse_case("verify=2*4@100:3")` and
-    /// `parse_case("chunk=8@20c")` give through `asdict`, the keys of a rank are the keys of `main.py::run_case` and
+    /// Made up in the form of vLLM 0.33.0. The `requests` are what its `parse_case("verify=2*4@100:3")` and
+    /// `parse_case("chunk=8@20c")` give through `asdict`. The keys of a rank are the keys of `main.py::run_case` and
     /// `capture.py`.
     pub(in crate::foreign) const GOOD: &str = r#"[
   {"case": "verify",
@@ -266,7 +267,7 @@ pub(super) mod tests {
         ForwardShape { name: name.to_owned(), requests: requests.to_vec() }
     }
 
-    /// vLLM 0.33.0's own `shapes.py::load_cases` read this text and gave the batches back, counts expanded.
+    /// vLLM 0.33.0's own `shapes.py::load_cases` read this text and returned these batches, with counts expanded.
     #[test]
     fn shapes_are_written() {
         let verify = ForwardRequest { query_len: 4, kv_len: 4096, num_draft_tokens: 3, chunked: false, count: 16 };

@@ -1,138 +1,140 @@
-//! What a recording is made of.
+//! The types that a recording consists of.
 
 use foretoken_sim::{Arrivals, Time};
 use serde::{Deserialize, Serialize};
 
-/// What is known before the first request.
+/// What is known before the first request is sent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Head {
     /// Version of Foretoken that recorded.
     pub foretoken: String,
-    /// What the experiment says that the server does: a policy's label.
+    /// The label of the policy that the experiment says the server runs.
     pub policy: String,
     /// The seed of the workload.
     pub seed: u64,
-    /// The server, without what may be secret in its address.
+    /// The server's address without user name and password.
     pub url: String,
-    /// The model that was asked for.
+    /// The model that requests name.
     pub model: String,
-    /// What the server says of itself.
+    /// What the server reports about itself.
     pub server: Server,
-    /// Wall clock at the run's instant zero, microseconds since 1970: what the server's log is placed by.
+    /// Wall clock at the run's start (time zero), microseconds since 1970. The times in the server's log are converted
+    /// with it.
     pub started_unix_us: u64,
-    /// Clients of a closed loop; `None` when requests were sent at instants.
+    /// Number of clients of a closed loop; `None` if requests were sent at set times.
     pub clients: Option<u32>,
-    /// Were prompts sent as token ids? Otherwise as text.
+    /// Were prompts sent as token ids? If `false`, they were sent as text.
     pub token_ids: bool,
-    /// Softmax temperature that was asked for; 0 is greedy.
+    /// Sampling temperature of the requests; 0 is greedy.
     pub temperature: f64,
-    /// Names of the categories.
+    /// Names of the workload's categories.
     pub categories: Vec<String>,
-    /// The requests that would be sent, in order.
+    /// The planned requests, in the order of sending.
     pub asked: Vec<Asked>,
 }
 
 impl Head {
-    /// How requests came in.
+    /// The arrival process: a closed loop, or requests at set times.
     pub fn arrivals(&self) -> Arrivals {
         self.clients.map_or(Arrivals::Open, |clients| Arrivals::Closed { clients })
     }
 }
 
-/// A request as it was planned.
+/// A planned request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
-    /// When it was due; in a closed loop zero, since it is due when its client is free.
+    /// When the request was due, from the run's start. Zero in a closed loop, where a request is sent when its client
+    /// is free.
     pub due: Time,
-    /// Tokens of its prompt, as planned.
+    /// Planned prompt length, tokens.
     pub prompt_len: u32,
-    /// Tokens asked for.
+    /// Output tokens that the request asks for.
     pub output_len: u32,
     /// Index into [`Head::categories`].
     pub category: u16,
 }
 
-/// What a server says of itself.
+/// What a server reports about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Server {
-    /// Its version, where it has `/version`.
+    /// The server's version; `None` if it does not answer `/version`.
     pub version: Option<String>,
-    /// The models that it serves.
+    /// The models that the server offers.
     pub models: Vec<String>,
-    /// Tokens that a request of the model may have, prompt and output, where it says so.
+    /// The model's limit on prompt plus output tokens of a request; `None` if the server does not state one.
     pub max_model_len: Option<u32>,
-    /// Has it `/metrics`?
+    /// Does the server answer `/metrics`?
     pub metrics: bool,
 }
 
-/// What was seen.
+/// One thing that happened during a run. Times count from the run's start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
-    /// A request was handed to the connection.
+    /// A request was sent.
     Sent {
-        /// Which one.
+        /// The request's number.
         request: u32,
-        /// When.
+        /// When it was sent.
         at: Time,
-        /// From 0: how often it had been sent before.
+        /// How often the request had been sent before: 0 the first time.
         attempt: u32,
     },
     /// A part of an answer came.
     Chunk {
-        /// Of which request.
+        /// The request's number.
         request: u32,
-        /// When it was read.
+        /// When the part was read.
         at: Time,
-        /// Its tokens.
+        /// The part's tokens.
         tokens: Tokens,
     },
-    /// An answer ended, or will not come.
+    /// An answer ended, or failed.
     Ended {
-        /// Of which request.
+        /// The request's number.
         request: u32,
-        /// When.
+        /// When the answer ended.
         at: Time,
-        /// How.
+        /// The way in which it ended.
         how: Ended,
     },
-    /// The server's metrics.
+    /// Values of the server's metrics were read.
     Metrics {
         /// When they were read.
         at: Time,
-        /// The ones that are about serving and speculation.
+        /// Values of serving and speculation metrics that changed since the last reading.
         samples: Vec<Sample>,
     },
-    /// Lines of the server's step log that were new.
+    /// New lines of the server's step log were read.
     Log {
-        /// When they were read; they were written up to a second before.
+        /// When the lines were read. They were written up to a second before.
         at: Time,
-        /// The lines.
+        /// The lines' text.
         lines: Vec<String>,
     },
-    /// A note for the reader of the run.
+    /// A note for the reader of the results.
     Note {
-        /// When.
+        /// When the note was made.
         at: Time,
-        /// What.
+        /// The note's text.
         text: String,
     },
-    /// Nothing follows.
+    /// The last event of a recording.
     End {
-        /// When.
+        /// When the run ended.
         at: Time,
         /// How the run ended.
         ending: Ending,
     },
 }
 
-/// The tokens of a chunk, as far as the server tells.
+/// The tokens of a chunk, as far as the server reports them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tokens {
-    /// Their ids.
+    /// The token ids.
     Ids(Vec<u32>),
-    /// How many the answer has so far, this chunk included.
+    /// The answer's number of tokens so far, this chunk included.
     SoFar(u32),
-    /// It has text, and the server does not say of how many tokens.
+    /// The chunk has text, and the server does not report its number of tokens.
     Unknown,
 }
 
@@ -141,56 +143,56 @@ pub enum Tokens {
 pub enum Ended {
     /// The server ended it.
     Finished {
-        /// `length`, `stop`, or what the server says.
+        /// `length`, `stop`, or another reason that the server states.
         reason: String,
         /// Tokens of the prompt, as the server counts them.
         prompt_tokens: Option<u32>,
         /// Tokens of the answer, as the server counts them.
         completion_tokens: Option<u32>,
-        /// Tokens of the prompt that the server had in its prefix cache, where it tells.
+        /// Prompt tokens found in the server's prefix cache; `None` if the server does not report them.
         cached_tokens: Option<u32>,
         /// The server's own metrics of the request, as JSON.
         metrics: Option<String>,
     },
-    /// The server refused it.
+    /// The server refused the request.
     Refused {
         /// The HTTP status.
         status: u16,
-        /// What it said, at most some hundred characters.
+        /// The start of the server's message, at most a few hundred characters.
         said: String,
-        /// Seconds after which to try again, where it says so.
+        /// Seconds after which the server asks to try again; `None` if it does not.
         retry_after_s: Option<f64>,
     },
     /// The connection failed, or the answer broke off.
     Failed {
-        /// What went wrong.
+        /// The kind of failure.
         why: Failure,
-        /// In words.
+        /// The error's message.
         said: String,
     },
 }
 
-/// What went wrong with a connection.
+/// The kinds of failure of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Failure {
-    /// None could be made.
+    /// No connection could be made.
     Connect,
-    /// It took longer than allowed.
+    /// The answer took longer than allowed.
     Timeout,
     /// The answer broke off before its end.
     Cut,
-    /// What came is no stream of completions.
+    /// What came is no stream of completion events.
     Garbled,
-    /// The run was ended from outside while it ran.
+    /// The run ended while the request was in flight.
     Abandoned,
 }
 
-/// A value of the server's metrics.
+/// One value of the server's metrics.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Name, with its labels as Prometheus writes them where it has any that tell values apart.
+    /// The metric's name, with Prometheus labels where labels tell several values apart.
     pub name: String,
-    /// Value.
+    /// The metric's value.
     pub value: f64,
 }
 
@@ -199,19 +201,19 @@ pub struct Sample {
 pub enum Ending {
     /// Every request that was sent has ended.
     Done,
-    /// Asked to stop.
+    /// The user interrupted the run.
     Interrupted,
-    /// The server did not answer any more, with what was seen of it.
+    /// The server stopped answering; the text is the last error.
     Lost(String),
 }
 
-/// A recording in memory.
+/// A whole recording in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recording {
-    /// What was known before.
+    /// What was known before the run.
     pub head: Head,
-    /// What was seen.
+    /// What happened, in order.
     pub events: Vec<Event>,
-    /// How it ended; `None` where the process was killed or the file was cut.
+    /// How the run ended; `None` if the process was killed or the file was cut.
     pub ending: Option<Ending>,
 }

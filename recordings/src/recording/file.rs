@@ -1,5 +1,5 @@
-//! A recording on disk: frames (`foretoken_intact::frames`) with bodies in postcard, the head first. It is appended
-//! to once a second, so that a killed process leaves all but its last second.
+//! Recordings as files: frames (`foretoken_intact::frames`) with postcard bodies, the head first. The recorder appends
+//! once a second, so a killed process loses at most its last second.
 
 use super::facts::{Event, Head, Recording};
 use crate::Unread;
@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 
 const KIND: Kind = Kind { name: b"FTKOBSV", version: b'1' };
 
-/// Appends to a recording. What cannot be written, since the disk is full, waits in memory and is tried again with
-/// what follows.
+/// Appends events to a recording. Events that cannot be written, for example because the disk is full, are kept in
+/// memory and written with the next call.
 #[derive(Debug)]
 pub struct RecordingWriter {
     path: PathBuf,
     file: File,
-    /// How far it is on disk.
+    /// End of the last frame that is on disk.
     at: At,
     /// Bodies of frames that are not on disk yet.
     waiting: VecDeque<Vec<u8>>,
@@ -27,7 +27,7 @@ impl RecordingWriter {
     /// Starts a recording in a new file.
     ///
     /// # Errors
-    /// When the file cannot be made or written.
+    /// If the file cannot be made or written.
     pub fn create(path: &Path, head: &Head) -> io::Result<RecordingWriter> {
         let mut file = File::create(path)?;
         let mut writer = Writer::begin(Vec::new(), KIND)?;
@@ -37,10 +37,10 @@ impl RecordingWriter {
         Ok(RecordingWriter { path: path.to_path_buf(), file, at, waiting: VecDeque::new() })
     }
 
-    /// Adds events as one frame, and writes all that waits.
+    /// Appends `events` as one frame, after any frames that earlier calls could not write.
     ///
     /// # Errors
-    /// When the file cannot be written: the events wait, and the next call tries again.
+    /// If the file cannot be written. The events are kept, and the next call tries again.
     pub fn append(&mut self, events: &[Event]) -> io::Result<()> {
         if !events.is_empty() {
             self.waiting.push_back(postcard::to_stdvec(events).map_err(io::Error::other)?);
@@ -49,7 +49,7 @@ impl RecordingWriter {
             let mut writer = Writer::go_on(Vec::new(), self.at);
             writer.frame(body)?;
             let after = writer.at();
-            // Over what a failed write left behind the last whole frame.
+            // Overwrites what a failed write left behind the last whole frame.
             self.file.seek(SeekFrom::Start(self.at.bytes))?;
             self.file.write_all(&writer.into_inner())?;
             self.at = after;
@@ -58,12 +58,12 @@ impl RecordingWriter {
         Ok(())
     }
 
-    /// Frames that are not on disk.
+    /// Number of frames that are not on disk yet.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Where it is.
+    /// The recording's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -72,10 +72,10 @@ impl RecordingWriter {
 const HINT: &str = "give a recording that `foretoken observe` wrote";
 const AGAIN: &str = "fetch the file again, or observe again";
 
-/// Reads a recording to its end, or to where it was cut.
+/// Reads a recording to its end. A file that was cut between frames is read up to the cut.
 ///
 /// # Errors
-/// When it cannot be read, is no recording, is of another version, or damaged anywhere.
+/// If the file cannot be read, is no recording, has another version, or is damaged.
 pub fn read_recording(path: &Path) -> Result<Recording, Unread> {
     let file = File::open(path).map_err(|e| Unread::file(path, format!("cannot be read: {e}"), HINT))?;
     parse(path, BufReader::with_capacity(1 << 18, file))
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_a_part_of_it_too() {
+    fn recordings_and_cut_recordings_are_read_back() {
         let dir = tempfile::tempdir().unwrap();
         let path = written(dir.path());
         let whole = read_recording(&path).unwrap();
@@ -196,9 +196,9 @@ mod tests {
         }
     }
 
-    /// A file that may not grow stands for a full disk.
+    /// A limit on the file's size stands for a full disk.
     #[test]
-    fn what_a_full_disk_refuses_is_written_when_there_is_room() {
+    fn events_that_a_full_disk_refused_are_written_later() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.obs");
         let mut writer = RecordingWriter::create(&path, &head()).unwrap();

@@ -1,5 +1,5 @@
-//! What `foretoken observe` writes down while it drives a server: what it sent, what came back and when, what the
-//! server's metrics and its step log said. Facts only, in the order in which they were seen.
+//! What `foretoken observe` records while it sends requests to a server: what it sent, what came back and when, and
+//! what the server's metrics and step log reported. It records only facts, in the order of their observation.
 
 mod facts;
 mod file;
