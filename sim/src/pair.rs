@@ -5,7 +5,9 @@
 /// A tuple of two equal types compiles when they are swapped; the names here cannot be swapped unseen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Pair<T> {
+    /// The target's value.
     pub target: T,
+    /// The draft's value.
     pub draft: T,
 }
 

@@ -149,10 +149,14 @@ impl Collector {
         let accepted = &spec.accepted[..n];
         let table = &mut *self.totals.verified_accepted;
         if let (Some(drafted), Some(verified)) = (common(drafted), common(verified)) {
-            let row = &mut table[verified as usize];
+            let (row, rounds) = (&mut table[verified as usize], u32::from(verified > 0));
             for (&id, &accepted) in ids.iter().zip(accepted) {
                 row[accepted as usize] += 1;
-                self.rounds[id as usize].add(drafted, verified, accepted);
+                let counts = &mut self.rounds[id as usize];
+                counts.rounds += rounds;
+                counts.drafted += drafted;
+                counts.verified += verified;
+                counts.accepted += accepted;
             }
         } else {
             for (((&id, &drafted), &verified), &accepted) in ids.iter().zip(drafted).zip(verified).zip(accepted) {
@@ -177,10 +181,10 @@ impl Collector {
         (record.drafted, record.verified, record.accepted) = (sums.drafted, sums.verified, sums.accepted);
     }
 
-    /// Records the first step of a stretch, which gave each request of the scheduler's batch a token at `end`.
+    /// Records the first step of a stretch, which gave each running request a token at `end`.
     #[inline]
     pub(super) fn first_of_stretch(&mut self, scheduler: &Scheduler, end: Time) {
-        self.emissions.step(scheduler.output().batch.ids(), &[], end, &mut self.totals.gaps);
+        self.emissions.all(scheduler.running().iter().map(|r| r.id), end, &mut self.totals.gaps);
     }
 
     /// Records a further step of a stretch, which ended at `end`.
@@ -226,9 +230,10 @@ impl Collector {
         self.records.preemptions[r.id as usize] += 1;
     }
 
-    /// Records that a request emitted its whole output.
+    /// Records that a request emitted its whole output. Its last step was recorded before.
     pub(super) fn finish(&mut self, r: &RunningRequest, now: Time) {
         self.left(r);
+        self.emissions.ended(r.id);
         self.records.finish[r.id as usize] = now;
         self.records.outcome[r.id as usize] = Outcome::Finished;
         self.tell(r.id);

@@ -28,6 +28,8 @@ pub struct InputBatch {
     slo_tpot_s: Vec<f64>,
     /// Number of leading entries of `at` that are their own index.
     in_place: usize,
+    /// Whether the decode requests are the first of the running list.
+    leads: bool,
     /// Sum of `context`.
     context_sum: u64,
     /// Number of decode requests in the step: the first `n` entries of each column are valid.
@@ -35,31 +37,54 @@ pub struct InputBatch {
 }
 
 impl InputBatch {
-    /// Fills the batch with all running requests, each of which decodes.
+    /// Begins a new batch of at most `most` requests with the requests `leading`, the first of the running list.
     #[inline]
-    pub fn fill(&mut self, running: &[RunningRequest], columns: Columns) {
-        let n = running.len();
-        self.reserve(n, columns.slo_tpot_s);
+    pub fn begin(&mut self, leading: &[RunningRequest], most: usize, columns: Columns) {
+        let n = leading.len();
+        self.reserve(most, columns.slo_tpot_s);
         (self.in_place..n).for_each(|i| self.at[i] = i as u32);
         self.in_place = self.in_place.max(n);
         let mut context_sum = 0;
         let each = self.ids[..n].iter_mut().zip(&mut self.context[..n]).zip(&mut self.emitted[..n]);
-        for (r, ((id, context), emitted)) in running.iter().zip(each) {
+        for (r, ((id, context), emitted)) in leading.iter().zip(each) {
             *id = r.id;
             *context = r.num_computed_tokens;
             *emitted = r.num_output_tokens;
             context_sum += u64::from(r.num_computed_tokens);
         }
-        (self.context_sum, self.n) = (context_sum, n);
+        (self.context_sum, self.n, self.leads) = (context_sum, n, true);
         if columns.limit {
-            running.iter().zip(&mut self.limit[..n]).for_each(|(r, limit)| *limit = r.num_scheduled_tokens - 1);
+            leading.iter().zip(&mut self.limit[..n]).for_each(|(r, limit)| *limit = r.num_scheduled_tokens - 1);
         }
         if columns.gap {
-            running.iter().zip(&mut self.gap[..n]).for_each(|(r, gap)| *gap = draft_gap(r));
+            leading.iter().zip(&mut self.gap[..n]).for_each(|(r, gap)| *gap = draft_gap(r));
         }
         if columns.own_slos {
-            running.iter().zip(&mut self.slo_tpot_s[..n]).for_each(|(r, slo_tpot_s)| *slo_tpot_s = r.slo_tpot_s);
+            leading.iter().zip(&mut self.slo_tpot_s[..n]).for_each(|(r, slo_tpot_s)| *slo_tpot_s = r.slo_tpot_s);
         }
+    }
+
+    /// Adds the request at `index` of the running list.
+    pub fn push(&mut self, index: usize, r: &RunningRequest, columns: Columns) {
+        let n = self.n;
+        self.at[n] = index as u32;
+        if index != n {
+            (self.leads, self.in_place) = (false, self.in_place.min(n));
+        }
+        self.ids[n] = r.id;
+        self.context[n] = r.num_computed_tokens;
+        self.emitted[n] = r.num_output_tokens;
+        if columns.limit {
+            self.limit[n] = r.num_scheduled_tokens - 1;
+        }
+        if columns.gap {
+            self.gap[n] = draft_gap(r);
+        }
+        if columns.own_slos {
+            self.slo_tpot_s[n] = r.slo_tpot_s;
+        }
+        self.context_sum += u64::from(r.num_computed_tokens);
+        self.n += 1;
     }
 
     fn reserve(&mut self, most: usize, slo_tpot_s: f64) {
@@ -71,27 +96,6 @@ impl InputBatch {
             self.limit.resize(most, 0);
             self.gap.resize(most, 0);
             self.slo_tpot_s.resize(most, slo_tpot_s);
-        }
-    }
-
-    /// Begins a new batch of at most `most` requests.
-    #[inline]
-    pub fn rows(&mut self, most: usize, columns: Columns) -> Rows<'_> {
-        self.reserve(most, columns.slo_tpot_s);
-        self.in_place = 0;
-        // Slices of equal length are faster to fill, which is a good part of a step.
-        Rows {
-            at: &mut self.at[..most],
-            ids: &mut self.ids[..most],
-            context: &mut self.context[..most],
-            emitted: &mut self.emitted[..most],
-            limit: &mut self.limit[..most],
-            gap: &mut self.gap[..most],
-            slo_tpot_s: &mut self.slo_tpot_s[..most],
-            out: (&mut self.context_sum, &mut self.n),
-            columns,
-            context_sum: 0,
-            n: 0,
         }
     }
 
@@ -109,6 +113,11 @@ impl InputBatch {
     /// Ids, emitted tokens and draft limits; the limits may be lowered.
     pub fn limits(&mut self) -> (&[RequestId], &[u32], &mut [u32]) {
         (&self.ids[..self.n], &self.emitted[..self.n], &mut self.limit[..self.n])
+    }
+
+    /// Whether the decode requests are the first of the running list, without a gap.
+    pub fn leads(&self) -> bool {
+        self.leads
     }
 
     /// The index of each decode request in the running list.
@@ -159,51 +168,6 @@ impl InputBatch {
     /// Whether there is no decode request.
     pub fn is_empty(&self) -> bool {
         self.n == 0
-    }
-}
-
-/// A batch that is being filled.
-pub struct Rows<'a> {
-    at: &'a mut [u32],
-    ids: &'a mut [RequestId],
-    context: &'a mut [u32],
-    emitted: &'a mut [u32],
-    limit: &'a mut [u32],
-    gap: &'a mut [u32],
-    slo_tpot_s: &'a mut [f64],
-    out: (&'a mut u64, &'a mut usize),
-    columns: Columns,
-    context_sum: u64,
-    n: usize,
-}
-
-impl Rows<'_> {
-    /// Adds the request at `index` of the running list.
-    #[inline]
-    pub fn push(&mut self, index: usize, r: &RunningRequest) {
-        let n = self.n;
-        self.at[n] = index as u32;
-        self.ids[n] = r.id;
-        self.context[n] = r.num_computed_tokens;
-        self.emitted[n] = r.num_output_tokens;
-        if self.columns.limit {
-            self.limit[n] = r.num_scheduled_tokens - 1;
-        }
-        if self.columns.gap {
-            self.gap[n] = draft_gap(r);
-        }
-        if self.columns.own_slos {
-            self.slo_tpot_s[n] = r.slo_tpot_s;
-        }
-        self.context_sum += u64::from(r.num_computed_tokens);
-        self.n += 1;
-    }
-
-    /// Ends the batch: stores its length and its sum of contexts.
-    #[inline]
-    pub fn finish(self) {
-        *self.out.0 = self.context_sum;
-        *self.out.1 = self.n;
     }
 }
 

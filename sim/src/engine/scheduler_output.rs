@@ -77,17 +77,17 @@ impl SchedulerOutput {
         self.batch.is_empty() && self.chunks.is_empty()
     }
 
-    /// Splits the scheduled requests of the running list into decode requests and prefill chunks. `draft_prefill` says
-    /// whether a draft runs over the chunks too.
+    /// Splits the scheduled requests of the running list into decode requests and prefill chunks. The first `leading`
+    /// requests are decode requests. `draft_prefill` says whether a draft runs over the chunks too.
     #[inline]
-    pub fn gather(&mut self, running: &mut [RunningRequest], columns: Columns, draft_prefill: bool) {
-        let mut rows = self.batch.rows(running.len(), columns);
-        for (index, r) in running.iter_mut().enumerate() {
+    pub fn gather(&mut self, running: &mut [RunningRequest], leading: usize, columns: Columns, draft_prefill: bool) {
+        self.batch.begin(&running[..leading], running.len(), columns);
+        for (index, r) in running.iter_mut().enumerate().skip(leading) {
             if r.num_scheduled_tokens == 0 {
                 continue;
             }
             if !r.prefilling {
-                rows.push(index, r);
+                self.batch.push(index, r, columns);
                 continue;
             }
             let end = r.num_computed_tokens + r.num_scheduled_tokens;
@@ -100,7 +100,6 @@ impl SchedulerOutput {
             }
             push_chunk(&mut self.chunks, &mut self.prefill, r, draft_tokens);
         }
-        rows.finish();
     }
 
     /// Adds the prefill chunk of a request. The draft's passes are over, so the chunk has no draft tokens.

@@ -195,8 +195,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             record.verify_time += end - start;
             (record.end, record.draft_passes) = (end, spec.passes);
             self.scheduler.update_from_output(spec);
-            self.act_on_output(end);
             self.out.step(record, &self.scheduler, spec);
+            self.act_on_output(end);
             let batch: BatchView = self.scheduler.step_plan().batch;
             self.drafter.observe(&spec.outcome(&batch, verifies.drafting, record.verify_time));
             self.pipeline.last_end = end;

@@ -35,8 +35,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         (record.start, record.end, record.draft_passes) = (start, end, self.spec.passes);
         (record.draft_time, record.verify_time) = (drafted - start, end - drafted);
         self.scheduler.update_from_output(&self.spec);
-        self.act_on_output(end);
         self.out.step(&mut record, &self.scheduler, &self.spec);
+        self.act_on_output(end);
         let batch = self.scheduler.step_plan().batch;
         self.drafter.observe(&self.spec.outcome(&batch, record.draft_time, record.verify_time));
         Ok(())

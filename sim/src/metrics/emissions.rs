@@ -29,8 +29,20 @@ impl Emissions {
     /// Records that the decode requests `ids` of a step emitted at `end`, and no request of `dropped`.
     #[inline]
     pub fn step(&mut self, ids: &[RequestId], dropped: &[RequestId], end: Time, gaps: &mut Gaps) {
+        if dropped.is_empty() && self.members == ids {
+            if !ids.is_empty() {
+                gaps.record(end - self.end, ids.len() as u32);
+            }
+            self.end = end;
+        } else {
+            self.all(ids.iter().copied().filter(|id| !dropped.contains(id)), end, gaps);
+        }
+    }
+
+    /// Records that the requests `ids` of a step emitted at `end`.
+    pub fn all(&mut self, ids: impl Iterator<Item = RequestId> + Clone, end: Time, gaps: &mut Gaps) {
         let since_last =
-            if dropped.is_empty() && self.members == ids { ids.len() } else { self.change(ids, dropped, end, gaps) };
+            if ids.clone().eq(self.members.iter().copied()) { self.members.len() } else { self.change(ids, end, gaps) };
         if since_last > 0 {
             gaps.record(end - self.end, since_last as u32);
         }
@@ -38,14 +50,10 @@ impl Emissions {
     }
 
     /// Takes the list of the requests that emit at `end`. Returns how many of them emitted in the last step too.
-    fn change(&mut self, ids: &[RequestId], dropped: &[RequestId], end: Time, gaps: &mut Gaps) -> usize {
+    fn change(&mut self, ids: impl Iterator<Item = RequestId>, end: Time, gaps: &mut Gaps) -> usize {
         std::mem::swap(&mut self.members, &mut self.before);
         self.members.clear();
-        if dropped.is_empty() {
-            self.members.extend_from_slice(ids);
-        } else {
-            self.members.extend(ids.iter().filter(|id| !dropped.contains(id)));
-        }
+        self.members.extend(ids);
         // Both lists are in running order, so one walk over both finds nearly every request.
         let (mut next, mut since_last) = (0, 0);
         for &id in &self.members {
@@ -73,6 +81,13 @@ impl Emissions {
             gaps.record(self.end - last, 1);
         }
         first
+    }
+
+    /// Takes out a request that has ended.
+    pub fn ended(&mut self, id: RequestId) {
+        if let Some(at) = self.members.iter().position(|&member| member == id) {
+            self.members.remove(at);
+        }
     }
 
     /// Records a further step of the same requests that ended at `end`.

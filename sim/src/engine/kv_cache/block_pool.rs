@@ -6,6 +6,7 @@
 use crate::luck::mix;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// A block's index in the pool.
 pub type BlockId = u32;
@@ -41,7 +42,7 @@ pub struct BlockPool {
     free: u32,
     /// Blocks by hash, in the order in which they were registered. Equal blocks are not merged, and the first one is
     /// hit.
-    cached: HashMap<u64, Equal>,
+    cached: HashMap<u64, Equal, BuildHasherDefault<Mixed>>,
     /// Cached blocks that were handed out since the last lookup, with their hashes. They are removed from `cached`
     /// later, because growing a table must not hash.
     evicted: Vec<(u64, BlockId)>,
@@ -61,7 +62,7 @@ impl BlockPool {
             tail: if blocks == 0 { NONE } else { blocks },
             total: blocks,
             free: blocks,
-            cached: HashMap::new(),
+            cached: HashMap::default(),
             evicted: Vec::with_capacity(n),
         }
     }
@@ -87,7 +88,7 @@ impl BlockPool {
     }
 
     /// Takes `count` blocks from the front of the free queue. The caller must have checked that there are enough.
-    #[inline]
+    #[inline(always)]
     pub fn grow(&mut self, table: &mut BlockTable, count: u32) {
         assert!(count <= self.free, "more blocks are asked of a pool than are free");
         if self.counts {
@@ -235,6 +236,24 @@ impl BlockPool {
             (self.next[b as usize] != NONE).then(|| self.next[b as usize])
         })
         .count() as u32
+    }
+}
+
+/// The hasher of keys that are hashes already.
+#[derive(Default)]
+struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("the keys are u64")
     }
 }
 

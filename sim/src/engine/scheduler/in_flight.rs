@@ -36,18 +36,19 @@ impl Scheduler<'_> {
         std::mem::swap(&mut self.output, other);
     }
 
-    /// Whether the decode requests of the step are still exactly the running list. If not, notes each request's index
-    /// in the running list.
+    /// Whether the decode requests of the step are still the first of the running list. If not, or if the step has
+    /// prompts, notes each request's index in the running list.
     fn stand_as_before(&mut self) -> bool {
         let ids = self.output.batch.ids();
-        if ids.len() == self.running.len() && ids.iter().zip(&self.running).all(|(&id, r)| id == r.id) {
+        let as_before = ids.len() <= self.running.len() && ids.iter().zip(&self.running).all(|(&id, r)| id == r.id);
+        if as_before && self.output.chunks.is_empty() {
             return true;
         }
         self.scratch.place.resize(self.asked.num_requests(), u32::MAX);
         for (at, r) in self.running.iter().enumerate() {
             self.scratch.place[r.id as usize] = at as u32;
         }
-        false
+        as_before
     }
 
     /// The running request with this id; `None` if it does not run.
@@ -60,7 +61,7 @@ impl Scheduler<'_> {
     pub(super) fn update_in_flight(&mut self, spec: &SpecDecode, tally: &mut Tally) {
         let as_before = self.stand_as_before();
         if as_before && !self.rules.drafter {
-            for r in &mut self.running {
+            for r in &mut self.running[..self.output.batch.len()] {
                 r.num_in_flight_tokens -= 1;
                 r.num_output_placeholders -= 1;
                 tally.append_one(r);

@@ -43,6 +43,7 @@ impl Scheduler<'_> {
     /// Preemption by recompute: a running request loses its KV and goes to the front of the waiting list.
     pub(super) fn preempt(&mut self, at: usize) {
         let mut r = self.running.remove(at);
+        self.scratch.leading = self.scratch.leading.min(at);
         self.scratch.drafts_needed |= r.can_use_drafts();
         self.release(&mut r);
         self.waiting.prepend(WaitingRequest {

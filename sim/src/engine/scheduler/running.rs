@@ -86,7 +86,7 @@ impl Scheduler<'_> {
             done += 1;
         }
         self.scratch.token_budget -= done as u32;
-        self.scratch.only_decodes = done == self.running.len();
+        self.scratch.leading = done;
         (done, done)
     }
 
@@ -109,7 +109,7 @@ impl Scheduler<'_> {
             (looked, done) = (looked + 1, done + 1);
         }
         self.scratch.token_budget -= done as u32;
-        self.scratch.only_decodes = done == self.running.len();
+        self.scratch.leading = if looked == done { done } else { 0 };
         (looked, done)
     }
 
@@ -167,7 +167,7 @@ impl Scheduler<'_> {
             (looked, done) = (looked + 1, done + 1);
         }
         self.scratch.token_budget = budget;
-        self.scratch.only_decodes = done == self.running.len();
+        self.scratch.leading = if looked == done { done } else { 0 };
         (looked, done)
     }
 

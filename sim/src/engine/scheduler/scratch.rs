@@ -13,8 +13,8 @@ pub(super) struct StepScratch {
     pub(super) threshold: u32,
     /// Most drafts of a request in this step.
     pub(super) num_spec_tokens: u32,
-    /// Whether every running request decodes in this step.
-    pub(super) only_decodes: bool,
+    /// How many running requests, from the first, are known to decode in this step.
+    pub(super) leading: usize,
     /// Whether a request that could use drafts was scheduled and then preempted. It counts as if it still ran.
     pub(super) drafts_needed: bool,
     /// Waiting requests that were passed over in this step; empty between steps.
@@ -31,7 +31,7 @@ impl StepScratch {
         self.token_budget = rules.max_num_batched_tokens;
         self.threshold = 0;
         self.num_spec_tokens = num_spec_tokens;
-        self.only_decodes = false;
+        self.leading = 0;
         self.drafts_needed = false;
     }
 }

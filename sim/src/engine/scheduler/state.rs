@@ -74,13 +74,8 @@ impl<'a> Scheduler<'a> {
     /// may draft.
     #[inline]
     pub fn prepare_inputs(&mut self) {
-        let columns = self.columns();
-        if self.scratch.only_decodes && self.output.admitted.is_empty() {
-            self.output.batch.fill(&self.running, columns);
-        } else {
-            let draft_prefill = self.rules.drafter && self.rules.draft_prefill;
-            self.output.gather(&mut self.running, columns, draft_prefill);
-        }
+        let (columns, draft_prefill) = (self.columns(), self.rules.drafter && self.rules.draft_prefill);
+        self.output.gather(&mut self.running, self.scratch.leading, columns, draft_prefill);
         self.current_step += u64::from(!self.output.is_empty());
     }
 

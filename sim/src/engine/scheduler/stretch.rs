@@ -8,7 +8,7 @@ use crate::config::Version;
 pub struct Stretch {
     /// Number of steps, at most.
     pub steps: u32,
-    /// Number of running requests. Their ids are in the batch of the scheduler's output.
+    /// Number of running requests.
     pub requests: u32,
     /// Sum of their contexts in the first step.
     pub context: u64,
@@ -16,7 +16,7 @@ pub struct Stretch {
 
 impl Scheduler<'_> {
     /// The stretch that begins with the next step; `None` if that step is no part of one.
-    pub fn stretch(&mut self) -> Option<Stretch> {
+    pub fn stretch(&self) -> Option<Stretch> {
         // Without shared prefixes only a preempted request can hit the cache. How many of its blocks are left then
         // depends on how many blocks were taken, not on which request took them.
         let kv = &self.kv_cache_manager;
@@ -25,12 +25,13 @@ impl Scheduler<'_> {
         if !self.rules.skip_stretches || !plain || kv.shares_prefixes() || !fits {
             return None;
         }
-        let mut steps = u32::MAX;
+        let (mut steps, mut context) = (u32::MAX, 0);
         for r in &self.running {
             if r.prefilling {
                 return None;
             }
             steps = steps.min(r.max_tokens - r.num_output_tokens);
+            context += u64::from(r.num_computed_tokens);
         }
         if !kv.surely_holds(self.running.len(), steps) {
             let blocks: u32 = self.running.iter().map(|r| kv.lacking(r, r.num_computed_tokens + steps)).sum();
@@ -40,9 +41,7 @@ impl Scheduler<'_> {
                 return None;
             }
         }
-        let columns = self.columns();
-        self.output.batch.fill(&self.running, columns);
-        Some(Stretch { steps, requests: self.running.len() as u32, context: self.output.batch.context_sum() })
+        Some(Stretch { steps, requests: self.running.len() as u32, context })
     }
 
     /// Advances every request to the end of a stretch of `done` steps. Returns whether any request emitted its whole

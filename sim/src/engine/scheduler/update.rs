@@ -47,8 +47,8 @@ impl Scheduler<'_> {
             r.num_computed_tokens += 1;
             tally.append_one(r);
         };
-        if n == self.running.len() {
-            self.running.iter_mut().for_each(append);
+        if self.output.batch.leads() {
+            self.running[..n].iter_mut().for_each(append);
         } else {
             self.output.batch.at().iter().for_each(|&at| append(&mut self.running[at as usize]));
         }
@@ -59,9 +59,9 @@ impl Scheduler<'_> {
         let n = self.output.batch.len();
         // With drafts at the end of a step the draft runs over all tokens of the step.
         let keeps_kv = self.rules.draft_prefill && self.rules.draft_at == DraftAt::StepStart;
-        if n == self.running.len() && !keeps_kv {
+        if self.output.batch.leads() && !keeps_kv {
             let gaps = self.rules.draft_gaps;
-            for (r, &accepted) in self.running.iter_mut().zip(&spec.accepted[..n]) {
+            for (r, &accepted) in self.running[..n].iter_mut().zip(&spec.accepted[..n]) {
                 r.num_computed_tokens += 1 + accepted;
                 if gaps {
                     r.num_draft_computed_tokens = r.num_computed_tokens;
