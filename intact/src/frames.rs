@@ -25,7 +25,8 @@ pub struct Kind {
 /// Bytes of a frame before its body.
 const FRONT: usize = 16;
 
-/// What a checksum covers besides its own frame: the checksum of the frame before, or the file's first eight bytes.
+/// The checksum that the next frame's checksum covers too: the one of the frame before, or the file's first eight
+/// bytes.
 type Chain = [u8; 8];
 
 impl Kind {
@@ -67,7 +68,7 @@ pub struct Writer<W> {
 impl<W: Write> Writer<W> {
     /// Begins a file: writes its first eight bytes.
     ///
-    /// # Errors
+    /// If the writer fails.
     /// The writer fails.
     pub fn begin(mut out: W, kind: Kind) -> io::Result<Writer<W>> {
         out.write_all(&kind.magic())?;
@@ -81,7 +82,7 @@ impl<W: Write> Writer<W> {
 
     /// Appends a frame with this body.
     ///
-    /// # Errors
+    /// If the writer fails, or the body has 4 GiB or more.
     /// The writer fails, or the body has 4 GiB or more.
     pub fn frame(&mut self, body: &[u8]) -> io::Result<()> {
         let len = u32::try_from(body.len())
@@ -104,13 +105,13 @@ impl<W: Write> Writer<W> {
 
     /// Flushes the writer.
     ///
-    /// # Errors
+    /// If the writer fails.
     /// The writer fails.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 
-    /// Returns the writer.
+    /// Gives the inner writer back.
     pub fn into_inner(self) -> W {
         self.out
     }
@@ -206,7 +207,7 @@ impl<R: Read> Reader<R> {
     /// Begins to read a file: reads and checks its first eight bytes. Returns `None` if the file ends within these
     /// bytes.
     ///
-    /// # Errors
+    /// If the file is of another kind or version, or cannot be read.
     /// The file is of another kind or version, or cannot be read.
     pub fn begin(mut input: R, kind: Kind) -> Result<Option<Reader<R>>, FrameError> {
         let mut magic = [0; 8];
@@ -221,7 +222,7 @@ impl<R: Read> Reader<R> {
 
     /// Reads the next frame and puts its body into `body`.
     ///
-    /// # Errors
+    /// If the frame is damaged or cannot be read. Later frames cannot be read either.
     /// The frame is damaged, or cannot be read. No frame behind it can be read either.
     pub fn next(&mut self, body: &mut Vec<u8>) -> Result<Next, FrameError> {
         body.clear();
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_come_back_and_a_file_can_be_gone_on_with() {
+    fn frames_are_read_back_and_a_file_can_be_continued() {
         let bytes = written(&three());
         let (bodies, end) = read(&bytes);
         assert_eq!((bodies, end.unwrap()), (three(), Next::End));
@@ -372,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_and_cuts_are_told_in_numbers() {
+    fn messages_of_damage_and_cuts_give_frame_and_bytes() {
         let mut bytes = written(&three());
         *bytes.last_mut().unwrap() ^= 1;
         let told = read(&bytes).1.unwrap_err().to_string();

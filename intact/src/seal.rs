@@ -91,7 +91,7 @@ mod tests {
         [(Syntax::Json, "{\n  \"a\": 1,\n  \"b\": [2, 3]\n}\n"), (Syntax::Toml, "a = 1\n# and more\n[b]\nc = 2\n")];
 
     #[test]
-    fn a_sealed_text_says_the_same_and_is_whole() {
+    fn a_sealed_text_keeps_its_content_and_passes_the_check() {
         for (syntax, text) in TEXTS {
             let sealed = seal(syntax, text);
             assert_eq!(check(syntax, &sealed), Ok(()), "{sealed}");
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bit_changes_and_no_byte_is_lost_unseen() {
+    fn every_changed_bit_and_every_missing_byte_is_noticed() {
         for (syntax, text) in TEXTS {
             let sealed = seal(syntax, text);
             for at in 0..sealed.len() {

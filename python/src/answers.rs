@@ -1,4 +1,4 @@
-//! What hooks return, read and checked: errors name the policy's own hooks and arguments.
+//! Reads and checks the return values of a Python policy's hooks. Errors use the names that the policy's author knows.
 
 use foretoken_sim::{Drafts, Growth, MAX_SPEC_LEN, MAX_TREE_TOKENS, Wants};
 use pyo3::buffer::PyBuffer;
@@ -6,14 +6,14 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
 
-/// One answer for the whole batch, or one a request.
+/// One value for the whole batch, or one value per request.
 pub enum Answer<T> {
     All(T),
     Each(Vec<T>),
 }
 
 impl Answer<u32> {
-    /// Writes the lengths; none may be above what `most` says of its request.
+    /// Writes the lengths into `lens`. A length above `most(i)`, the limit of request i, is an error.
     pub fn into(self, lens: &mut [u32], most: impl Fn(usize) -> u32, what: &str, whose: &str) -> PyResult<()> {
         for (i, len) in lens.iter_mut().enumerate() {
             let given = match &self {
@@ -36,7 +36,7 @@ fn wrong(what: String) -> PyErr {
     PyValueError::new_err(what)
 }
 
-/// A value as a message shows it.
+/// A value as error messages show it.
 fn shown(value: &Bound<'_, PyAny>) -> String {
     let text = value.repr().map_or_else(|_| "something".to_owned(), |r| r.to_string());
     match text.char_indices().nth(80) {
@@ -45,7 +45,7 @@ fn shown(value: &Bound<'_, PyAny>) -> String {
     }
 }
 
-/// A whole number from 0; numpy's are too, and True is none.
+/// A whole number from 0. Numpy's integers are accepted; `True` is refused.
 fn whole(value: &Bound<'_, PyAny>) -> PyResult<u32> {
     let no = || wrong(format!("it returned {}, and lengths are whole numbers from 0", shown(value)));
     if value.is_instance_of::<PyBool>() || value.is_instance_of::<PyFloat>() {
@@ -62,7 +62,7 @@ fn of_batch<T>(n: usize, each: Vec<T>) -> PyResult<Answer<T>> {
     }
 }
 
-/// The values of a sequence; an array of several dimensions is no answer.
+/// The values of a sequence. An array of several dimensions is refused.
 fn items<'py>(value: &Bound<'py, PyAny>, expected: &str) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let no = |_| PyTypeError::new_err(format!("it returned {}, and {expected}", shown(value)));
     if value.is_instance_of::<PyString>() {
@@ -71,7 +71,7 @@ fn items<'py>(value: &Bound<'py, PyAny>, expected: &str) -> PyResult<Vec<Bound<'
     value.try_iter().map_err(|_| no(()))?.collect()
 }
 
-/// Lengths of `n` requests: a number for all, or one each.
+/// The lengths of `n` requests: one number for all, or one number each.
 pub fn lengths(value: &Bound<'_, PyAny>, n: usize) -> PyResult<Answer<u32>> {
     if value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>() {
         return Ok(Answer::All(whole(value)?));
@@ -89,7 +89,7 @@ pub fn lengths(value: &Bound<'_, PyAny>, n: usize) -> PyResult<Answer<u32>> {
     of_batch(n, each.iter().map(whole).collect::<PyResult<_>>()?)
 }
 
-/// What `limit` says.
+/// The return value of the hook `limit`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limit {
     pub depth: u32,
@@ -99,7 +99,7 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// Is it no more than was said first?
+    /// Checks that this limit is not above `ever`, the policy's first answer.
     pub fn within(&self, ever: &Limit) -> PyResult<()> {
         let all = [("depth", self.depth, ever.max_depth), ("tree_tokens", self.tree_tokens, ever.max_tree_tokens)];
         match all.into_iter().find(|(_, now, most)| now > most) {
@@ -112,7 +112,7 @@ impl Limit {
     }
 }
 
-/// What `limit` returned: a number, or a `foretoken.Limit`.
+/// Reads what `limit` returned: a number, or a `foretoken.Limit`.
 pub fn limit(value: Bound<'_, PyAny>) -> PyResult<Limit> {
     let limit = if value.hasattr("max_tree_tokens")? {
         let of = |key: &str| whole(&value.getattr(key)?);
@@ -136,14 +136,15 @@ pub fn limit(value: Bound<'_, PyAny>) -> PyResult<Limit> {
     Ok(limit)
 }
 
-/// What is proposed.
+/// The return value of the hook `propose`.
 pub struct Proposal {
-    /// Of trees, how they grow.
+    /// How draft trees grow; `None` for chains.
     pub growth: Option<Growth>,
     pub lengths: Answer<u32>,
 }
 
-/// What `propose` returned for `n` requests: lengths, or a `foretoken.Beam` or `foretoken.Expansion` with its depths.
+/// Reads what `propose` returned for `n` requests: lengths, or a `foretoken.Beam` or `foretoken.Expansion` with its
+/// depths.
 pub fn propose(value: Bound<'_, PyAny>, n: usize) -> PyResult<Proposal> {
     let growth = if let Some(topk) = value.getattr_opt("topk")? {
         Some(Growth::Beam { topk: at_least_one("topk", whole(&topk)?)? })
@@ -171,11 +172,11 @@ fn at_least_one(what: &str, value: u32) -> PyResult<u32> {
     Err(wrong(format!("{what} is {value}, and it is from 1 to {MAX_TREE_TOKENS}")))
 }
 
-/// What `keep_drafting` returned for `n` requests: does drafting go on, for all or for each?
+/// Reads what `keep_drafting` returned for `n` requests: one truth value for all, or one each.
 pub fn keep_drafting(value: &Bound<'_, PyAny>, n: usize) -> PyResult<Answer<bool>> {
     const EXPECTED: &str = "keep_drafting says True or False, for all or for each request";
     let truth = |value: &Bound<'_, PyAny>| -> PyResult<Option<bool>> {
-        // numpy's own kind of truth as well.
+        // Numpy's `bool_` counts as a truth value too.
         let named = value.get_type().name()?;
         match named.to_string_lossy().as_ref() {
             "bool" | "bool_" if value.len().is_err() => value.is_truthy().map(Some),
@@ -191,7 +192,7 @@ pub fn keep_drafting(value: &Bound<'_, PyAny>, n: usize) -> PyResult<Answer<bool
     of_batch(n, items(value, EXPECTED)?.iter().map(each).collect::<PyResult<_>>()?)
 }
 
-/// What `max_batch` returned for `n` requests: `None` for all, or how many, from the first, take part.
+/// Reads what `max_batch` returned for `n` requests: how many of them, from the first, take part; `None` for all.
 pub fn count(value: &Bound<'_, PyAny>, n: usize) -> PyResult<Option<usize>> {
     if value.is_none() {
         return Ok(None);
@@ -202,8 +203,8 @@ pub fn count(value: &Bound<'_, PyAny>, n: usize) -> PyResult<Option<usize>> {
     }
 }
 
-/// What `select` returned of trees: `None` for all nodes, or for each request how many of the best nodes are
-/// verified, or which.
+/// Reads what `select` returned for draft trees: for each request, how many of the best nodes are verified, or a truth
+/// value per node; `None` for all nodes.
 pub fn select_trees(value: &Bound<'_, PyAny>, drafts: &mut Drafts, limit: &[u32]) -> PyResult<()> {
     if value.is_none() {
         return Ok(());
@@ -246,7 +247,7 @@ pub fn select_trees(value: &Bound<'_, PyAny>, drafts: &mut Drafts, limit: &[u32]
     Ok(())
 }
 
-/// What a policy's `wants` names.
+/// Reads the tuple of names in a policy's `wants`.
 pub fn wants(value: &Bound<'_, PyAny>) -> PyResult<Wants> {
     let mut wants = Wants::default();
     let names = match value.extract::<String>() {

@@ -1,5 +1,5 @@
-//! Columns of a batch as numpy arrays. Python owns them; they are filled before a hook is called and can be read
-//! during the call. What a hook keeps would change under its hands, so that is found out.
+//! Columns of a batch as numpy arrays that Python owns. The arrays are filled before a hook is called, and the hook
+//! may read them during the call. An array that a hook keeps would change later, so kept references are detected.
 
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::intern;
@@ -7,33 +7,33 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PySlice;
 
-/// How many refer to an object, the question included.
+/// Number of references to an object, the argument of this call included.
 pub fn holders(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<usize> {
     static COUNT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let count = COUNT.get_or_try_init(py, || py.import("sys")?.getattr("getrefcount").map(Bound::unbind))?;
     count.bind(py).call1((object,))?.extract()
 }
 
-/// Several columns of `width` numbers a request in one array.
+/// Several columns in one array. A column has `width` numbers per request.
 pub struct Columns<T: Element> {
     dtype: &'static str,
     width: usize,
     rows: usize,
     filled: Vec<T>,
     owner: Py<PyAny>,
-    /// Taken before the array was made read-only, so that no other code can write to it.
+    /// Taken before the array was made read-only, so that no other code can write to the array.
     buffer: PyBuffer<T>,
-    /// What was asked for in this call: slices of `owner`, to which all slices of them refer as well.
+    /// For each column, the slice that was handed out in this call. Slices of a slice refer to `owner` as well.
     seen: Vec<Option<Py<PyAny>>>,
-    /// References to `owner` while no slice is lent.
+    /// Number of references to `owner` while no slice is handed out.
     alone: usize,
 }
 
 impl<T: Element + Default> Columns<T> {
-    /// Columns with room for `rows` requests.
+    /// Makes columns with room for `rows` requests.
     ///
     /// # Errors
-    /// numpy is not there, or has no memory.
+    /// If numpy is missing or memory runs out.
     pub fn new(py: Python<'_>, dtype: &'static str, columns: usize, width: usize, rows: usize) -> PyResult<Self> {
         let numbers = columns * width * rows;
         let owner = py.import("numpy")?.call_method1("zeros", (numbers, dtype))?;
@@ -47,7 +47,7 @@ impl<T: Element + Default> Columns<T> {
     /// Makes room for a batch of `n` requests.
     ///
     /// # Errors
-    /// There is no memory.
+    /// If memory runs out.
     pub fn reserve(&mut self, py: Python<'_>, n: usize) -> PyResult<()> {
         if n > self.rows {
             *self = Columns::new(py, self.dtype, self.seen.len(), self.width, 2 * n)?;
@@ -55,24 +55,24 @@ impl<T: Element + Default> Columns<T> {
         Ok(())
     }
 
-    /// Sets the first numbers of a column.
+    /// Writes `values` into the first rows of a column.
     pub fn set(&mut self, column: usize, values: impl Iterator<Item = T>) {
         let size = self.width * self.rows;
         self.filled[column * size..][..size].iter_mut().zip(values).for_each(|(cell, value)| *cell = value);
     }
 
-    /// Python sees what was set.
+    /// Copies the written values into the array that Python sees.
     ///
     /// # Errors
-    /// None that can happen.
+    /// Never in practice: the buffer was checked when it was made.
     pub fn show(&self, py: Python<'_>) -> PyResult<()> {
         self.buffer.copy_from_slice(py, &self.filled)
     }
 
-    /// The first `n` rows of a column: one dimension, or two where a row has several numbers.
+    /// The first `n` rows of a column as an array: one dimension, or two if a row has several numbers.
     ///
     /// # Errors
-    /// There is no memory.
+    /// If memory runs out.
     pub fn view(&mut self, py: Python<'_>, column: usize, n: usize) -> PyResult<Py<PyAny>> {
         if self.seen[column].is_none() {
             let from = column * self.width * self.rows;
@@ -87,20 +87,20 @@ impl<T: Element + Default> Columns<T> {
         Ok(self.seen[column].as_ref().expect("just made").clone_ref(py))
     }
 
-    /// The call is over.
+    /// Drops the references to slices at the end of a call.
     pub fn forget(&mut self) {
         self.seen.iter_mut().for_each(|seen| *seen = None);
     }
 
-    /// Does anybody still have a column? To be asked once they were forgotten.
+    /// Does other code still refer to a slice? Must be called after [`forget`](Self::forget).
     ///
     /// # Errors
-    /// None that can happen.
+    /// Never in practice: it only reads a count of references.
     pub fn is_kept(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(holders(py, self.owner.bind(py))? > self.alone)
     }
 
-    /// Was a column asked for in this call?
+    /// Was a slice handed out in this call?
     pub fn is_seen(&self) -> bool {
         self.seen.iter().any(Option::is_some)
     }

@@ -1,4 +1,4 @@
-//! What goes wrong, as Python knows it.
+//! Converts errors of this program to Python exceptions.
 
 use foretoken_run::guard::Raised;
 use foretoken_spec::problem::{Exit, Problem};
@@ -7,15 +7,15 @@ use pyo3::prelude::*;
 use pyo3::types::PyTraceback;
 use std::sync::{Mutex, PoisonError};
 
-/// The exception behind a policy's failure, for the traceback of its error.
+/// The Python exception that a policy raised, kept as the cause of the error that follows.
 static CAUSE: Mutex<Option<PyErr>> = Mutex::new(None);
 
-/// Nothing has gone wrong yet.
+/// Clears the kept exception before new work begins.
 pub fn begin() {
     *CAUSE.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
-/// The exception that a problem is in Python: `foretoken.Error` or one of its kinds, or `KeyboardInterrupt`.
+/// The Python exception for a problem: `foretoken.Error`, one of its subclasses, or `KeyboardInterrupt`.
 pub fn of(py: Python<'_>, problem: &Problem) -> PyErr {
     let words = problem.in_words();
     if problem.exit == Exit::Interrupted {
@@ -34,7 +34,7 @@ pub fn of(py: Python<'_>, problem: &Problem) -> PyErr {
     error
 }
 
-/// What a policy raised, as the cell's end tells it: the exception and its traceback.
+/// What ended a cell when a policy raised `error` in `hook`: a message with the exception and its traceback.
 pub fn raised(py: Python<'_>, policy: &str, hook: &str, error: &PyErr) -> Raised {
     let last = error.to_string();
     let text = |traceback: Bound<'_, PyTraceback>| -> PyResult<String> {

@@ -1,5 +1,5 @@
-//! Running experiments: whole, in shards, and searching what they carry. What is returned is where the results are;
-//! Python reads them from there.
+//! Runs experiments, shards and capacity searches for Python. The functions return the folder of the results; the
+//! Python package reads the results from there.
 
 use crate::work::{pool, work};
 use foretoken_capacity::plan::load as load_capacity;
@@ -17,8 +17,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};
 
-/// An experiment: a file, or a text whose relative paths start at the working directory; with changes, each
-/// `key=value` in TOML.
+/// An experiment: a file, or a text whose relative paths start at the working directory. Changes are texts `key=value`
+/// in TOML.
 #[derive(FromPyObject)]
 pub struct Experiment {
     #[pyo3(item)]
@@ -37,7 +37,7 @@ impl Experiment {
         }
     }
 
-    /// Where relative paths start.
+    /// The folder at which relative paths start.
     fn folder(&self) -> &Path {
         self.file.as_deref().and_then(Path::parent).unwrap_or(Path::new(""))
     }
@@ -47,7 +47,7 @@ impl Experiment {
     }
 }
 
-/// What is done with a folder that is there, and how.
+/// Options of a run: how to treat an existing results folder, threads and figures.
 #[derive(FromPyObject)]
 pub struct Options {
     #[pyo3(item)]
@@ -84,10 +84,10 @@ impl Options {
     }
 }
 
-/// Where results are, and what is said of them.
+/// The results folder, warnings and notes.
 type Made = (PathBuf, Vec<String>, Vec<String>);
 
-/// Runs an experiment into a folder; returns the folder, warnings and notes.
+/// Runs an experiment and returns the folder, warnings and notes.
 #[pyfunction]
 pub fn run(
     py: Python<'_>,
@@ -112,7 +112,7 @@ pub fn run(
     })
 }
 
-/// Searches the highest rates that policies carry; returns as `run` does.
+/// Searches the highest rate that each policy sustains; returns the folder, warnings and notes.
 #[pyfunction]
 pub fn capacity(
     py: Python<'_>,
@@ -130,8 +130,8 @@ pub fn capacity(
     })
 }
 
-/// Makes a folder ready for the shards of an experiment; returns it, the number of its comparisons and of its cells,
-/// and whether it is complete.
+/// Prepares a folder for the shards of an experiment. Returns the folder, its number of comparisons, its number of
+/// cells, and whether all cells are done.
 #[pyfunction]
 pub fn begin(
     py: Python<'_>,
@@ -145,7 +145,7 @@ pub fn begin(
     })
 }
 
-/// Runs one shard of what a folder was begun for.
+/// Runs one shard in a folder that `begin` prepared.
 #[pyfunction]
 pub fn shard(
     py: Python<'_>,
@@ -165,7 +165,7 @@ pub fn shard(
     })
 }
 
-/// Puts the shards in a folder together; returns as `run` does.
+/// Merges the finished shards in a folder; returns the folder, warnings and notes.
 #[pyfunction]
 pub fn merge_shards(py: Python<'_>, folder: PathBuf, options: Options, progress: &Bound<'_, PyAny>) -> PyResult<Made> {
     let check_settings = options.check()?;
@@ -191,7 +191,7 @@ pub fn merge_shards(py: Python<'_>, folder: PathBuf, options: Options, progress:
     })
 }
 
-/// How far the shards in a folder are, as JSON.
+/// The progress of the shards in a folder, as JSON.
 #[pyfunction]
 pub fn state(py: Python<'_>, folder: PathBuf) -> PyResult<String> {
     work(py, &py.None().into_bound(py), || {
@@ -200,7 +200,7 @@ pub fn state(py: Python<'_>, folder: PathBuf) -> PyResult<String> {
     })
 }
 
-/// Writes the page of a results folder; returns where it is.
+/// Writes the page of a results folder and returns the page's path.
 #[pyfunction]
 pub fn report(py: Python<'_>, folder: PathBuf, baseline: Option<PathBuf>, to: Option<PathBuf>) -> PyResult<PathBuf> {
     work(py, &py.None().into_bound(py), || {

@@ -1,4 +1,4 @@
-//! Profiles and truth tables, read.
+//! Reads profiles and truth tables for Python.
 
 use crate::errors;
 use foretoken_run::profiled::{Costs, costs_of};
@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::PathBuf;
 
-/// A profile: what passes cost, measured pass by pass or calibrated to a server.
+/// A profile: the times of passes, measured one by one or calibrated to a server.
 #[pyclass(frozen, module = "foretoken._native")]
 pub struct Profile(Costs);
 
@@ -33,32 +33,32 @@ impl Profile {
         Ok(self.of(model)?.0.build().pass(PassShape { batched, context, pairs }).as_s())
     }
 
-    /// The line that policies believe in: alpha, gamma, delta in seconds.
+    /// The linear costs that policies assume for `model`: alpha, gamma, delta in seconds.
     fn line(&self, model: &str) -> PyResult<(f64, f64, f64)> {
         let Coefficients { alpha_s, gamma_s, delta_s } = self.of(model)?.1;
         Ok((alpha_s, gamma_s, delta_s))
     }
 
-    /// How a verify pass counts context.
+    /// How a verify pass counts context: `"once"` or `"per-position"`.
     #[getter]
     fn context_reads(&self) -> PyResult<String> {
         let word = serde_json::to_value(self.0.reads).ok();
         Ok(word.and_then(|w| w.as_str().map(str::to_owned)).unwrap_or_default())
     }
 
-    /// Relative spread of a target pass.
+    /// Relative spread of a target pass's time.
     #[getter]
     fn noise_cv(&self) -> f64 {
         self.0.noise_cv
     }
 
-    /// What the host takes between steps, where it is known: seconds.
+    /// Seconds of the host between steps; `None` if the profile does not have them.
     #[getter]
     fn step_overhead_s(&self) -> Option<f64> {
         self.0.step_overhead_s
     }
 
-    /// Why it is not to be trusted.
+    /// Why the profile should not be trusted; `None` if nothing speaks against it.
     #[getter]
     fn distrust(&self) -> Option<String> {
         self.0.distrust.clone()
@@ -75,11 +75,11 @@ impl Profile {
     }
 }
 
-/// A truth table's columns: its header as JSON; the family, the prompt's tokens and the length of each output; ranks
-/// (a byte each) and confidences (two bytes each, in 65,535ths) of all positions, one output after the other.
+/// A truth table: its header as JSON; family, prompt length and output length of each output; then ranks (one byte
+/// each) and confidences (two bytes each, in 65,535ths) of all positions, output by output.
 type Columns<'py> = (String, Vec<u16>, Vec<u32>, Vec<usize>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
-/// Reads a truth table.
+/// Reads a truth table from a file.
 #[pyfunction]
 pub fn truth_table(py: Python<'_>, path: PathBuf) -> PyResult<Columns<'_>> {
     let wrong = |e: TraceError| {

@@ -1,6 +1,6 @@
-//! A policy in Python as the engine knows policies. Each hook fills what Python sees, calls, checks what comes back,
-//! and looks whether anything was kept. What goes wrong ends the cell: hooks return no errors, so that they are
-//! thrown (`foretoken_run::guard`).
+//! Runs a Python policy as a `SpecPolicy` of the engine. For each hook it fills the arrays that Python sees, calls the
+//! method, checks the return value, and checks that the policy kept no array. Hooks cannot return errors, so an error
+//! is thrown and ends the cell (`foretoken_run::guard`).
 
 use crate::answers::{self, Answer};
 use crate::errors;
@@ -13,7 +13,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::cell::{Cell, OnceCell};
 
-/// The hooks that the object has, each ready to be called.
+/// The policy object's bound methods; `None` for hooks that it lacks.
 struct Methods {
     limit: Py<PyAny>,
     propose: Py<PyAny>,
@@ -26,37 +26,37 @@ struct Methods {
     warnings: Option<Py<PyAny>>,
 }
 
-/// A running policy.
+/// A Python policy during a run.
 pub struct Running {
     name: &'static str,
     methods: Methods,
     wants: Wants,
-    /// What the first call of `limit` said is for ever.
+    /// The first answer of `limit`, which bounds all later ones.
     ever: OnceCell<answers::Limit>,
-    /// Of this step: the engine asks before it schedules.
+    /// The answer of `limit` for the present step, which the engine asks for before it schedules.
     now: Cell<answers::Limit>,
     batch: Lending<Batch>,
     drafts: Lending<views::Drafts>,
     outcome: Lending<Outcome>,
 }
 
-/// Runs a hook; what it throws ends the cell.
+/// Runs a hook. An exception ends the cell.
 fn hook<T>(policy: &str, name: &str, run: impl FnOnce(Python<'_>) -> PyResult<T>) -> T {
     Python::attach(|py| run(py).unwrap_or_else(|e| throw(py, policy, name, &e)))
 }
 
-/// Ends the cell with what a policy raised.
+/// Ends the cell with the exception that a policy raised.
 pub fn throw(py: Python<'_>, policy: &str, hook: &str, error: &PyErr) -> ! {
     let Raised { what, help } = errors::raised(py, policy, hook, error);
     std::panic::resume_unwind(Box::new(Raised { what, help }))
 }
 
-/// What was lent is back.
+/// Checks after a call that the policy kept nothing that was lent to it.
 fn let_go<T: Lent>(py: Python<'_>, lent: &Lending<T>) -> PyResult<()> {
     if !lent.is_kept(py)? {
         return Ok(());
     }
-    // A frame in a cycle of references is not gone yet.
+    // Objects in a cycle of references go only when the garbage collector runs.
     let gc = py.import("gc")?;
     for generation in [0, 2] {
         gc.call_method1("collect", (generation,))?;
@@ -69,12 +69,12 @@ fn let_go<T: Lent>(py: Python<'_>, lent: &Lending<T>) -> PyResult<()> {
 }
 
 impl Running {
-    /// Of the object that a factory made, which may draft `max_draft_len` tokens.
+    /// Makes a policy from the object that a factory returned. The policy may draft up to `max_draft_len` tokens.
     ///
     /// # Errors
-    /// It is no policy.
+    /// If the object lacks a required hook, or a hook fails.
     pub fn new(py: Python<'_>, name: &'static str, object: &Bound<'_, PyAny>, max_draft_len: u32) -> PyResult<Running> {
-        // The base class has them all, and none of them does anything.
+        // The base class has every hook, but its hooks do nothing, so they are not called.
         let base = py.import("foretoken.policy")?.getattr("Policy")?;
         let of_base = |hook: &str| base.getattr(hook).ok();
         let kind = object.get_type();
@@ -106,7 +106,7 @@ impl Running {
         };
         let wants = object.getattr_opt("wants")?.map_or(Ok(Wants::default()), |w| answers::wants(&w))?;
         let batch = Batch::lending(py)?;
-        // The outcome refers to them, too.
+        // `others` is 1, because the outcome refers to the drafts too.
         let drafts = views::Drafts::lending(py, max_draft_len, wants, 1)?;
         let outcome = Outcome::lending(py, &drafts.object)?;
         let (ever, now) = (OnceCell::new(), Cell::default());

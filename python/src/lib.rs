@@ -1,5 +1,5 @@
-//! `foretoken._native`: what the Python package is written on. The package's own modules say what users see
-//! (`python/foretoken/`); here are the calls behind them.
+//! The native module `foretoken._native`. Users call the Python package in `python/foretoken/`, whose modules call
+//! these functions.
 
 mod answers;
 mod arrays;
@@ -16,13 +16,13 @@ use foretoken_spec::problem::Problem;
 use pyo3::prelude::*;
 use std::ffi::OsString;
 
-/// The program: runs the command line, of which the first argument is the program's name, and returns its exit code.
+/// Runs the command line and returns its exit code. The first argument is the program's name.
 #[pyfunction]
 fn main(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
     py.detach(|| foretoken::main_with(arguments))
 }
 
-/// What each policy of a state decides, as JSON. `name`: what the state is called in errors.
+/// The decision of each policy on a state, as JSON. Errors call the state `name`.
 #[pyfunction]
 fn decide(py: Python<'_>, name: &str, state: &str, explain: bool) -> PyResult<String> {
     py.detach(|| foretoken::decide(name, state, explain)).map_err(|problem| errors::of(py, &problem))
@@ -34,7 +34,7 @@ fn policies(py: Python<'_>) -> PyResult<String> {
     py.detach(foretoken::policies).map_err(|problem| errors::of(py, &problem))
 }
 
-/// JSON as TOML: a table as a whole document (`document`), anything as one value on one line.
+/// Converts JSON to TOML: to a document if `document` is true, else to a value on one line.
 #[pyfunction]
 fn as_toml(py: Python<'_>, json: &str, document: bool) -> PyResult<String> {
     let wrong = |e: String| errors::of(py, &Problem::bad_input(format!("it cannot be written as TOML: {e}")));
@@ -43,7 +43,7 @@ fn as_toml(py: Python<'_>, json: &str, document: bool) -> PyResult<String> {
     if document { toml::to_string(&value).map_err(|e| wrong(e.to_string())) } else { Ok(value.to_string()) }
 }
 
-/// The module.
+/// Registers the functions and classes of the module.
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

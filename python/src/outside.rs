@@ -1,5 +1,5 @@
-//! Policies in Python among those that experiments can name. What an experiment keeps of one is its settings and the
-//! digest of its source (`code`), by which the factory is found again: results of other code are other results.
+//! Registers Python policies, so that experiments can name them. An experiment stores a policy's settings and the
+//! digest of its source (`code`). The digest selects the factory, so results of changed code are other results.
 
 use crate::hooks::{Running, throw};
 use crate::passes::{self, PassTimes};
@@ -15,10 +15,10 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// The setting that says which code it is.
+/// The setting that holds the digest of the policy's source.
 const CODE: &str = "code";
 
-/// What Python said of a policy.
+/// The description that Python gave of a policy.
 #[derive(Clone, Copy)]
 struct Told {
     name: &'static str,
@@ -26,20 +26,20 @@ struct Told {
     source: &'static str,
 }
 
-/// What Python said of a policy, and what makes one.
+/// A policy's description and its factory.
 struct Known {
     told: Told,
     factory: Py<PyAny>,
 }
 
-/// All that are registered, by the digest of their code.
+/// All registered policies, by the digest of their source.
 static KNOWN: LazyLock<Mutex<HashMap<String, Known>>> = LazyLock::new(Mutex::default);
 
 fn known() -> MutexGuard<'static, HashMap<String, Known>> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A policy's settings: what the experiment gives, and the factory's defaults.
+/// A policy's settings: the factory's defaults, replaced by what the experiment gives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 struct Outside(Map<String, Value>);
@@ -103,7 +103,7 @@ impl Definition for Outside {
 }
 
 impl Outside {
-    /// A fresh object, for one cell.
+    /// Calls the factory and makes the policy of one cell.
     fn start(&self, py: Python<'_>, told: Told, factory: &Py<PyAny>, context: &PolicyContext) -> PyResult<Running> {
         let mut settings = self.0.clone();
         settings.remove(CODE);
@@ -117,7 +117,7 @@ impl Outside {
     }
 }
 
-/// What a policy is built with, as Python sees it.
+/// The context with which a policy is built, as a Python object.
 fn seen<'py>(py: Python<'py>, context: &PolicyContext, profile: &Bound<'py, PassTimes>) -> PyResult<Bound<'py, PyAny>> {
     let policy = py.import("foretoken.policy")?;
     let model = |c: Coefficients| policy.getattr("Coefficients")?.call1((c.alpha_s, c.gamma_s, c.delta_s));
@@ -132,10 +132,10 @@ fn seen<'py>(py: Python<'py>, context: &PolicyContext, profile: &Bound<'py, Pass
     policy.getattr("Context")?.call1(numbers)
 }
 
-/// Makes a factory known under a name, instead of an earlier one of the same name. `settings`: its defaults as JSON.
+/// Registers a factory under a name; an earlier factory of this name is replaced. `settings` are its defaults as JSON.
 ///
 /// # Errors
-/// The name is no name, or another policy's.
+/// If the name is invalid or belongs to a built-in policy.
 #[pyfunction]
 pub fn register(
     name: &str,

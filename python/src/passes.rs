@@ -1,7 +1,7 @@
-//! What a policy in Python may time before serving starts: the passes that the presets with a cost table fill it from.
+//! Lets a Python policy time passes before serving starts, as presets with a cost table do.
 //!
-//! The times are lent for as long as the policy is made. They cannot be kept, as in Rust: a policy that runs cannot
-//! look at the true costs. A thread of its own answers, since an object of Python cannot hold a borrowed profile.
+//! The times are available only while the policy is being made: a running policy cannot read the true costs. A
+//! separate thread answers the requests, since a Python object cannot hold a borrowed profile.
 
 use foretoken_policies::PassTimes as Timed;
 use foretoken_sim::{ContextReads, PassShape};
@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 
-/// Whose pass is timed.
+/// The model that runs a pass.
 #[derive(Clone, Copy)]
 enum Model {
     Draft,
@@ -26,7 +26,7 @@ pub struct PassTimes {
     line: Mutex<Option<Line>>,
 }
 
-/// To the thread that answers, and back.
+/// Channels to the thread that answers, and back.
 struct Line {
     ask: Sender<(Model, PassShape)>,
     answer: Receiver<f64>,
@@ -62,7 +62,7 @@ impl PassTimes {
     }
 }
 
-/// Hangs up when it is dropped, however the call ends: the thread that answers then ends too.
+/// Closes the channels when it is dropped, so that the answering thread ends on every path.
 struct Ending<'a, 'py>(&'a Bound<'py, PassTimes>);
 
 impl Drop for Ending<'_, '_> {
@@ -71,10 +71,10 @@ impl Drop for Ending<'_, '_> {
     }
 }
 
-/// Calls `make` with the times of a profile, which answer until it returns.
+/// Calls `make` with an object that times passes of the profile until `make` returns.
 ///
 /// # Errors
-/// As `make`; there is no memory.
+/// The error of `make`, or memory runs out.
 pub fn lend<'py, T>(
     py: Python<'py>,
     profile: &dyn Timed,

@@ -1,5 +1,5 @@
-//! What hooks of a policy in Python see. The same objects in every call: they and their arrays can be read while the
-//! call lasts.
+//! The Python objects that hooks of a policy receive. Each object is reused in every call; hooks may read it and its
+//! arrays only during the call.
 
 use crate::arrays::{Columns, holders};
 use foretoken_sim::{BatchView, ChunkTotals, DraftTree, Drafts as SimDrafts, StepOutcome, Wants};
@@ -8,38 +8,38 @@ use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::False;
 use pyo3::types::PyList;
 
-/// Requests that there is room for at first.
+/// Number of requests for which arrays have room at first.
 const ROWS: usize = 16;
 
-/// What is lent to a hook for one call.
+/// An object that is lent to a hook for one call.
 pub trait Lent: PyClass<Frozen = False> {
-    /// Takes the arrays back; says whether any was asked for.
+    /// Drops the references to its arrays; returns whether an array was read.
     fn take_back(&mut self) -> bool;
 
-    /// Does anybody still have one?
+    /// Does other code still refer to one of its arrays?
     ///
     /// # Errors
-    /// None that can happen.
+    /// Never in practice: it only reads counts of references.
     fn is_kept(&self, py: Python<'_>) -> PyResult<bool>;
 }
 
-/// An object that is lent, and its count of references while it is not lent.
+/// A lent object, with its number of references while it is not lent.
 pub struct Lending<T: Lent> {
     pub object: Py<T>,
     alone: usize,
 }
 
 impl<T: Lent> Lending<T> {
-    /// Of an object to which `others` refer beside the lender.
+    /// Lends `object`, to which `others` objects besides the lender refer.
     fn new(py: Python<'_>, object: Py<T>, others: usize) -> PyResult<Lending<T>> {
         let alone = holders(py, object.bind(py).as_any())? + others;
         Ok(Lending { object, alone })
     }
 
-    /// The call is over: is it, or is something of it, still held?
+    /// After a call: does other code still refer to the object or to one of its arrays?
     ///
     /// # Errors
-    /// None that can happen.
+    /// Never in practice: it only reads counts of references.
     pub fn is_kept(&self, py: Python<'_>) -> PyResult<bool> {
         if self.object.borrow_mut(py).take_back() && self.object.borrow(py).is_kept(py)? {
             return Ok(true);
@@ -47,10 +47,10 @@ impl<T: Lent> Lending<T> {
         Ok(holders(py, self.object.bind(py).as_any())? > self.alone)
     }
 
-    /// Counts again: a hook may have let an array go meanwhile.
+    /// Checks again without dropping references, since a hook may have released an array meanwhile.
     ///
     /// # Errors
-    /// None that can happen.
+    /// Never in practice: it only reads counts of references.
     pub fn is_still_kept(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(self.object.borrow(py).is_kept(py)? || holders(py, self.object.bind(py).as_any())? > self.alone)
     }
@@ -166,10 +166,10 @@ impl Lent for Batch {
 }
 
 impl Batch {
-    /// One that is filled for each call.
+    /// Makes a batch object that is filled for each call.
     ///
     /// # Errors
-    /// numpy is not there.
+    /// If numpy is missing.
     pub fn lending(py: Python<'_>) -> PyResult<Lending<Batch>> {
         let batch = Batch {
             now: 0.0,
@@ -187,10 +187,10 @@ impl Batch {
         Lending::new(py, Py::new(py, batch)?, 0)
     }
 
-    /// Python sees this batch from now on.
+    /// Fills the object with a batch.
     ///
     /// # Errors
-    /// There is no memory.
+    /// If memory runs out.
     pub fn fill(&mut self, py: Python<'_>, of: &BatchView) -> PyResult<()> {
         let n = of.len();
         (self.now, self.step, self.len) = (of.now.as_s(), of.step, n);
@@ -272,10 +272,11 @@ impl Lent for Drafts {
 }
 
 impl Drafts {
-    /// One that is filled for each call, of drafts of at most `depth` tokens. `others` will refer to it.
+    /// Makes a drafts object with room for `depth` tokens per request. `others` is the number of objects that will
+    /// refer to it.
     ///
     /// # Errors
-    /// numpy is not there.
+    /// If numpy is missing.
     pub fn lending(py: Python<'_>, depth: u32, wants: Wants, others: usize) -> PyResult<Lending<Drafts>> {
         let depth = (depth as usize).max(1);
         let drafts = Drafts {
@@ -295,11 +296,11 @@ impl Drafts {
         if wanted && self.in_chains { self.said.view(py, column, self.len).map(Some) } else { Ok(None) }
     }
 
-    /// Python sees these drafts of `n` requests from now on. `accepted`: once they are verified, of how many tokens
-    /// of each.
+    /// Fills the object with the drafts of `n` requests. `accepted`: accepted tokens of each request once they are
+    /// verified, else `None`.
     ///
     /// # Errors
-    /// There is no memory.
+    /// If memory runs out.
     pub fn fill(&mut self, py: Python<'_>, n: usize, of: &SimDrafts, accepted: Option<&[u32]>) -> PyResult<()> {
         (self.passes, self.len, self.in_chains) = (of.passes, n, !of.in_trees());
         self.lens.reserve(py, n)?;
@@ -316,7 +317,7 @@ impl Drafts {
         let depth = self.depth;
         let cells = || (0..n).flat_map(move |i| (0..depth).map(move |j| (i, j)));
         let drafted = |i: usize, j: usize| j < of.draft_len[i] as usize;
-        // A divergence is known up to the first rejected token.
+        // The divergence is known up to the first rejected token.
         let known = |i: usize, j: usize| accepted.is_some_and(|a| j <= a[i] as usize && j < of.verify_len[i] as usize);
         if self.wants.confidence {
             let at = |(i, j)| if drafted(i, j) { of.confidence(i, j) } else { f64::NAN };
@@ -364,7 +365,7 @@ fn trees(py: Python<'_>, of: &[DraftTree]) -> PyResult<Py<PyList>> {
     let floats = |values: Vec<f64>| array.call1((values, "float64")).map(Bound::unbind);
     let tree = |tree: &DraftTree| {
         let nodes = tree.nodes();
-        // The root is no node.
+        // In the engine's tree, `u32::MAX` stands for the root, which is no node here.
         let parent = nodes.iter().map(|n| if n.parent == u32::MAX { -1 } else { i64::from(n.parent) });
         let tree = Tree {
             parent: ints(parent.collect())?,
@@ -440,20 +441,20 @@ impl Lent for Outcome {
 }
 
 impl Outcome {
-    /// One that is filled for each call, with these drafts.
+    /// Makes an outcome object that is filled for each call and refers to `drafts`.
     ///
     /// # Errors
-    /// numpy is not there.
+    /// If numpy is missing.
     pub fn lending(py: Python<'_>, drafts: &Py<Drafts>) -> PyResult<Lending<Outcome>> {
         let drafts = drafts.clone_ref(py);
         let counts = Columns::new(py, "int64", 4, 1, ROWS)?;
         Lending::new(py, Py::new(py, Outcome { drafts, draft_time: 0.0, verify_time: 0.0, len: 0, counts })?, 0)
     }
 
-    /// Python sees this outcome from now on; its drafts are filled apart.
+    /// Fills the object with an outcome; `drafts` is filled separately.
     ///
     /// # Errors
-    /// There is no memory.
+    /// If memory runs out.
     pub fn fill(&mut self, py: Python<'_>, of: &StepOutcome) -> PyResult<()> {
         let n = of.ids.len();
         (self.draft_time, self.verify_time, self.len) = (of.draft_time.as_s(), of.verify_time.as_s(), n);

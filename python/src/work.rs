@@ -1,4 +1,4 @@
-//! Long work for Python: beside the interpreter, with progress, and ended by Ctrl-C in order.
+//! Runs long work for Python on another thread, with progress reports and an orderly end on Ctrl-C.
 
 use crate::errors;
 use foretoken_run::guard::guarded;
@@ -12,11 +12,11 @@ use std::time::Duration;
 /// How often progress is reported and Ctrl-C is checked.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// Does the work on a thread of its own, one piece at a time in a process. `progress` is called with the count so far
-/// and the whole count; `None`: no report.
+/// Runs `job` on a thread of its own and waits; only one job of a process runs at a time. `progress` is called with
+/// the count so far and the total; `None` for no reports.
 ///
 /// # Errors
-/// What went wrong; Ctrl-C, once the work has ended in order.
+/// The error of `job`; `KeyboardInterrupt` after Ctrl-C, once the job has ended in order.
 pub fn work<T: Send>(
     py: Python<'_>,
     progress: &Bound<'_, PyAny>,
@@ -60,11 +60,11 @@ pub fn work<T: Send>(
     }
 }
 
-/// [`machine::pool`] of threads that Python knows as long as they live: a hook would make and drop the interpreter's
-/// state of its thread else.
+/// A thread pool ([`machine::pool`]) whose threads keep their Python thread state as long as they live. Otherwise
+/// every call of a hook would create and drop that state.
 ///
 /// # Errors
-/// There are no more threads to be had.
+/// If the system cannot start the threads.
 pub fn pool(wanted: Option<usize>, pieces: usize) -> Result<ThreadPool> {
     let threads = machine::threads(wanted, pieces);
     let spawn = |thread: rayon::ThreadBuilder| {

@@ -21,7 +21,7 @@ const SHAPE_S: f64 = 600.0;
 /// A workload that is ready to run.
 #[derive(Clone, Debug)]
 pub struct Built {
-    /// The requests.
+    /// The requests, with arrival times and lengths.
     pub workload: Workload,
     /// How requests arrive.
     pub arrivals: Arrivals,
@@ -36,7 +36,7 @@ pub struct Built {
 ///
 /// `baseline_tpot_s`: see [`read`].
 ///
-/// # Errors
+/// If a setting is out of range, a file cannot be used, or no request is left.
 /// A setting is out of range, a file cannot be used, or no request is left.
 pub fn build(spec: &WorkloadSpec, seed: u64, baseline_tpot_s: Option<f64>) -> Result<Built, TraceError> {
     spec.check()?;
@@ -171,7 +171,7 @@ fn arrivals(generator: &ArrivalSpec, spec: &WorkloadSpec, seed: u64) -> Process 
     let is_shape = matches!(generator, ArrivalSpec::T1(_) | ArrivalSpec::T2(_) | ArrivalSpec::T3(_));
     let default_s = if is_shape && spec.requests.is_none() { SHAPE_S } else { f64::INFINITY };
     let end_s = spec.duration_s.unwrap_or(default_s);
-    // Generators with long gaps search up to the end; without an end, up to the end of the clock.
+    // Generators with long gaps search for arrivals up to `end_s`; without an end, up to the end of the clock.
     let search_s = end_s.min(Time::MAX.as_s());
     let process: Process = match generator {
         ArrivalSpec::Poisson(p) => Box::new(PoissonGaps::new(p.rate, draws).map(Ok)),

@@ -2,7 +2,7 @@
 
 use crate::error::TraceError;
 
-/// Refuses all but finite numbers > 0.
+/// Refuses a value that is not a finite number above 0.
 pub(crate) fn positive(key: &str, value: f64) -> Result<(), TraceError> {
     let ok = value > 0.0 && value.is_finite();
     if ok { Ok(()) } else { Err(TraceError::spec(key, format!("{value:?} is not a number above 0"), "")) }
@@ -34,7 +34,7 @@ pub(crate) fn within(key: &str, value: f64, least: f64, most: f64, wanted: &str)
     Err(TraceError::spec(key, what, format!("expected {wanted}")))
 }
 
-/// Refuses all but finite numbers ≥ 0.
+/// Refuses a value that is not a finite number of at least 0.
 pub(crate) fn not_negative(key: &str, value: f64) -> Result<(), TraceError> {
     let ok = value >= 0.0 && value.is_finite();
     if ok { Ok(()) } else { Err(TraceError::spec(key, format!("{value:?} is not a number of at least 0"), "")) }

@@ -100,9 +100,9 @@ pub struct LengthStats {
 pub struct RecordedStats {
     /// Number of requests with a recording.
     pub requests: usize,
-    /// Share of their output positions at which a token was drafted.
+    /// Share of these requests' output positions at which a token was drafted.
     pub known: f64,
-    /// Share of these positions at which the draft was right.
+    /// Share of the drafted positions at which the draft was right.
     pub right: f64,
 }
 

@@ -37,7 +37,7 @@ pub enum Transform {
 }
 
 impl Transform {
-    /// Whether it needs real arrival times.
+    /// Does the transformation need real arrival times?
     pub(crate) fn needs_times(&self) -> bool {
         matches!(self, Transform::Window { .. } | Transform::RateScale(_) | Transform::Spread { .. })
     }

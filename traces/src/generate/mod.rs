@@ -65,7 +65,7 @@ impl Effort {
     pub(crate) const FIRST: u64 = 20_000_000;
     const EACH: u64 = 100_000;
 
-    /// Uses up one step.
+    /// Uses up one step; the error if none is left.
     #[inline]
     fn step(&mut self) -> Result<(), Stalled> {
         self.left = self.left.checked_sub(1).ok_or(Stalled)?;

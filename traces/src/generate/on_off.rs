@@ -107,7 +107,7 @@ pub(crate) struct OnOffArrivals {
     draws: Draws,
     /// Arrivals that are already drawn. The last requests of a batch may come after its period.
     ready: BinaryHeap<Reverse<Time>>,
-    /// Every batch that starts before this time has been drawn.
+    /// All batches that start before this time, seconds, have been drawn.
     drawn_s: f64,
     active: Option<Active>,
     end_s: f64,

@@ -1,5 +1,6 @@
-//! One reader for each format. A reader turns rows into requests. The collector does what is common: order, zero
-//! lengths, limits, ties, and counts of what is left out. Rows are streamed: no reader holds a file in memory.
+//! Readers of trace files, one per format. A reader turns rows into requests. `collector` does what all formats need:
+//! it checks order, zero lengths and limits, and counts the rows that are left out. Rows are streamed: no reader holds
+//! a whole file in memory.
 
 mod adaspec;
 mod azure;

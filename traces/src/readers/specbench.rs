@@ -1,9 +1,9 @@
 //! Spec-Bench requests (Xia et al., Findings of ACL 2024) and the recorded acceptance of a draft on them.
 //!
-//! The CSV has lengths and category of each question's turns. The JSON lines have the same and one character for each
-//! output position: `1` if the draft was right, `0` if it was wrong, `?` if nothing was drafted there. Either file can
-//! be read alone. The CSV takes its recordings, and with them the output lengths of the recorded run, from the `accept`
-//! file by (question, turn).
+//! The CSV has lengths and category of each question's turns. The JSON lines have these fields and one character for
+//! each output position: `1` if the draft was right, `0` if it was wrong, `?` if nothing was drafted there. Either
+//! file can be read alone. The CSV takes its recordings, and with them the output lengths of the recorded run, from
+//! the `accept` file by (question, turn).
 
 use super::collector::{Collector, Names};
 use super::json;

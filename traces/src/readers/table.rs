@@ -75,22 +75,22 @@ impl<'a> Table<'a> {
         &self.row[column.index]
     }
 
-    /// The field as text.
+    /// The field of `column` as text.
     pub(super) fn text(&self, column: Column) -> Result<&str, TraceError> {
         std::str::from_utf8(self.bytes(column)).map_err(|_| not_utf8(self.path, self.line(), Some(column.name)))
     }
 
-    /// The field as a count of tokens.
+    /// The field of `column` as a number of tokens.
     pub(super) fn tokens(&self, column: Column) -> Result<u32, TraceError> {
         number::tokens(self.bytes(column)).map_err(|why| self.bad(column, why))
     }
 
-    /// The field as decimal seconds ≥ 0.
+    /// The field of `column` as decimal seconds, at least 0.
     pub(super) fn seconds(&self, column: Column) -> Result<Time, TraceError> {
         number::seconds(self.bytes(column)).map_err(|why| self.bad(column, why))
     }
 
-    /// The field as a finite number.
+    /// The field of `column` as a finite number.
     pub(super) fn finite(&self, column: Column) -> Result<f64, TraceError> {
         number::finite(self.bytes(column)).map_err(|why| self.bad(column, why))
     }

@@ -18,7 +18,7 @@ pub struct Gives {
 pub struct Trace {
     /// The format it was read as.
     pub format: TraceFormat,
-    /// The requests.
+    /// The requests in the file.
     pub workload: Workload,
     /// Which columns of the requests are real.
     pub gives: Gives,
@@ -26,6 +26,6 @@ pub struct Trace {
     pub rows: u64,
     /// Messages with counts of what was left out or changed.
     pub notes: Vec<String>,
-    /// Every file read.
+    /// Paths of the files that were read.
     pub files: Vec<PathBuf>,
 }

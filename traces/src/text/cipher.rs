@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_do_what_they_say() {
+    fn cipher_keys_encode_words_as_described() {
         let keys = [Key::Shift(2), Key::Mirror, Key::Vowels(1), Key::Bare, Key::Backwards, Key::Rotate];
         assert_eq!(keys.map(|k| k.apply("oyster")), ["qauvgt", "lbhgvi", "uystir", "ystr", "retsyo", "ystero"]);
     }

@@ -24,7 +24,7 @@ impl Dice {
         least + self.below(most - least + 1)
     }
 
-    /// True with a probability of `percent` percent.
+    /// True with a probability of `percent` %.
     pub(super) fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// A kind of task. The order is that of the Spec-Bench categories for which the families stand.
+/// A kind of task. The families stand in the order of the Spec-Bench categories that they imitate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Family {
@@ -23,7 +23,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// All families.
+    /// All six families.
     pub const ALL: [Family; 6] =
         [Family::Cipher, Family::Copy, Family::Facts, Family::Arithmetic, Family::Retrieval, Family::Dialogue];
 

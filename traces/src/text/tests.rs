@@ -36,7 +36,7 @@ fn a_prompt_has_the_length_asked_for_and_ends_in_the_question() {
             let common = len.min(question.len());
             assert_eq!(prompt[len - common..], question[question.len() - common..], "{family}");
         }
-        // A longer prompt of the same question has more examples, in front of the same ones.
+        // A longer prompt of one question has more examples, in front of the examples of the shorter prompt.
         let (short, long) = (prompt_of_len(family, 3, 9, 700), prompt_of_len(family, 3, 9, 1500));
         assert_eq!(short, long[800..]);
         assert_eq!(prompt_of_len(family, 3, 9, 0), b"");

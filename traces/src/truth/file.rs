@@ -39,7 +39,7 @@ pub(crate) fn is_truth_table(path: &Path) -> bool {
 }
 
 impl TruthTable {
-    /// The bytes of the file.
+    /// The table as bytes of a file.
     ///
     /// # Errors
     /// zstd fails, which needs only memory, or the columns have more than 4 GiB.

@@ -24,16 +24,16 @@ pub const CONFIDENCE_STEPS: u16 = u16::MAX;
 /// The recorded acceptance of a target and draft model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TruthTable {
-    /// What was recorded, and how.
+    /// The models, device and prompts of the recording.
     pub header: TruthHeader,
     /// One entry for each output, in the order of the prompts.
     pub outputs: Vec<RecordedOutput>,
 }
 
-/// What was recorded, and how.
+/// The models, device and prompts of a recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TruthHeader {
-    /// Version of Foretoken that wrote it.
+    /// Version of Foretoken that wrote the table.
     pub foretoken: String,
     /// The model that generated the text.
     pub target: RecordedModel,

@@ -36,7 +36,7 @@ pub struct FamilySummary {
     pub outputs: u64,
     /// Number of output positions that a draft can predict: all but the first of each output, which the prefill gives.
     pub positions: u64,
-    /// Share of these positions at which the draft's first choice is right.
+    /// Share of these positions at which the draft's first guess is right.
     pub right: f64,
     /// Acceptance by depth, in rounds of length [`DEPTHS`].
     pub depths: Vec<Depth>,
@@ -52,7 +52,7 @@ pub struct Depth {
     pub depth: u32,
     /// Number of rounds in which all drafts before this depth were accepted.
     pub reached: u64,
-    /// Number of these rounds in which the draft at this depth was accepted too.
+    /// Number of the `reached` rounds in which the draft at this depth was accepted too.
     pub accepted: u64,
     /// accepted / reached; `None` if the depth was never reached.
     pub rate: Option<f64>,
@@ -78,9 +78,9 @@ pub struct CalibrationBin {
     pub to: f64,
     /// Number of positions in the bin.
     pub positions: u64,
-    /// Mean confidence of these positions.
+    /// Mean confidence at the bin's positions.
     pub confidence: f64,
-    /// Share of these positions at which the draft's first choice is right.
+    /// Share of the bin's positions at which the draft's first guess is right.
     pub right: f64,
 }
 

@@ -72,7 +72,7 @@ fn confidences_are_kept_to_a_65535th_and_never_0() {
 }
 
 #[test]
-fn what_is_no_table_is_named() {
+fn files_that_are_no_truth_table_are_refused_with_a_reason() {
     let bytes = table(1).to_bytes().unwrap();
     assert_eq!(refused(b"PAR1 and more"), "is no truth table");
     assert_eq!(refused(b"FTKT, not a truth table"), "is no truth table");
@@ -101,7 +101,7 @@ fn what_is_no_table_is_named() {
 
 /// A small table must be refused when any bit is flipped or the file is cut at any byte.
 #[test]
-fn no_flipped_bit_and_no_missing_byte_is_read_over() {
+fn every_flipped_bit_and_every_missing_byte_is_refused() {
     let table = table(1);
     let bytes = TruthTable { outputs: table.outputs[..2].to_vec(), ..table }.to_bytes().unwrap();
     assert!(super::file::parsed(&bytes).is_ok());
@@ -123,7 +123,7 @@ fn no_flipped_bit_and_no_missing_byte_is_read_over() {
 }
 
 #[test]
-fn values_that_cannot_be_are_damage() {
+fn impossible_values_count_as_damage() {
     let with = |change: fn(&mut RecordedOutput)| {
         let mut table = table(1);
         change(&mut table.outputs[3]);
@@ -221,7 +221,7 @@ fn workload(output_len: u32) -> Workload {
 }
 
 #[test]
-fn recordings_are_dealt_out_by_family_and_seed() {
+fn recordings_are_assigned_by_family_and_seed() {
     let table = table(3);
     let assigned = |seed: u64| {
         let mut w = workload(1);
@@ -256,9 +256,10 @@ fn requests_longer_than_their_recording_are_refused_or_counted() {
     assert!(error.hint().contains("at least 2"));
 }
 
-/// An observed server: unknown positions stay unknown, and the table has the hazards with which they are drawn.
+/// Tables of an observed server: unknown positions stay unknown, and the table keeps the probabilities with which a
+/// simulation draws them.
 #[test]
-fn observed_tables_know_what_they_do_not_know() {
+fn unknown_positions_of_observed_tables_stay_unknown() {
     let bits = [None, Some(true), Some(true), None, Some(false), Some(true), Some(false), None];
     let observed = ObservedTruth { lengths: vec![2], hazards: vec![0.6, 0.7, 0.8], seen: 2 };
     let table = TruthTable {

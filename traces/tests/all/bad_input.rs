@@ -160,7 +160,7 @@ fn descriptions_are_checked() {
 }
 
 #[test]
-fn traces_lacking_what_is_needed_say_so() {
+fn traces_without_the_needed_columns_are_refused() {
     let (_a, times) = file(b"Timestamp\n0.0\n1.0\n");
     let (_b, lengths) = file(b"num_prefill_tokens,num_decode_tokens\n7,5\n");
     let arrivals = |path: &Path| format!("arrivals = {{ trace = {{ path = {path:?} }} }}\n");

@@ -64,7 +64,7 @@ fn every_number_of_every_generator_may_be_extreme() {
 }
 
 #[test]
-fn what_used_to_run_on_is_refused_at_its_key() {
+fn settings_that_would_run_for_days_are_refused() {
     for (arrivals, key) in [
         ("{ t1 = { tau_s = 1e-30 } }", "arrivals.t1.tau_s: 1e-30 is out of range"),
         ("{ azure-conv = { fine_cv = 0.1, fine_tau_s = 1e-30 } }", "arrivals.azure-conv.fine_tau_s: 1e-30"),
@@ -133,7 +133,7 @@ fn a_number_beyond_all_bounds_in_json_names_line_and_key() {
 }
 
 #[test]
-fn too_many_categories_are_no_categories() {
+fn too_many_categories_are_refused() {
     let rows: String = (0..70_000).map(|i| format!("{i},0,c{i},5,5\n")).collect();
     let text = format!("question_id,turn,category,input_tokens,output_tokens\n{rows}");
     refused(text.as_bytes(), &[":4098:", "\"category\"", "4096"]);
@@ -142,7 +142,7 @@ fn too_many_categories_are_no_categories() {
 /// A named pipe is read like a file, as often as needed: for its format, its digest, its rows.
 #[cfg(unix)]
 #[test]
-fn a_pipe_is_a_file() {
+fn a_pipe_is_read_like_a_file() {
     let rows: String = (0..20_000).map(|i| format!("{i}.5,{},7\n", i % 900 + 1)).collect();
     let text = format!("t_s,input_tokens,output_tokens\n{rows}");
     let packed = zstd::encode_all(text.as_bytes(), 3).expect("packs");
@@ -169,7 +169,7 @@ fn a_pipe_is_a_file() {
 
 #[cfg(unix)]
 #[test]
-fn a_device_has_no_end_and_is_no_trace() {
+fn a_device_is_refused_as_a_trace() {
     let error = read(&TraceSpec::new("/dev/zero"), None).expect_err("endless");
     assert!(error.to_string().contains("/dev/zero: is a device"), "{error}");
 }

@@ -43,7 +43,7 @@ fn window_statistics_are_the_published_ones() {
         assert_eq!(stats.requests, n, "{file}");
         let [one, five_s, sixty_s] = &a.bins[..] else { panic!("three widths") };
         let dispersion = |bins: &BinStats| bins.dispersion.expect("arrivals");
-        // Half of the last printed digit.
+        // Half of the last digit that was published.
         for (what, got, published, half) in [
             ("mean rate", a.mean_rate.expect("a rate"), mean, 0.005),
             ("lowest rate in 5 s", five_s.min_rate, five[0], 0.05),
@@ -150,7 +150,8 @@ fn spreading_and_windowing_mooncake_gives_the_published_window() {
     };
     let ours = build(&spec, 0, None).expect("built").workload.arrival;
     let theirs = read(&TraceSpec::new(window), None).expect("window").workload.arrival;
-    // Their bins end where ours begin, so the sets of times agree; real ticks are 2.997 to 3.003 s apart.
+    // The published bins end where the bins here begin, so the sets of times agree. Real ticks are 2.997 to 3.003 s
+    // apart.
     assert_eq!(ours.len(), theirs.len());
     for (a, b) in ours.iter().zip_eq(&theirs) {
         near("arrival", a.as_s(), b.as_s(), 0.0031);
@@ -293,7 +294,7 @@ fn generators_cover_the_data_they_imitate() {
     for (file, generator, widths) in [
         ("azure/AzureLLMInferenceTrace_conv.csv", "azure-conv", &[0, 1, 2][..]),
         ("azure/AzureLLMInferenceTrace_code.csv", "azure-code", &[0, 1, 2]),
-        // At 60 s, a multiple of the tick, the 3 ms of jitter of the real ticks decide into which bin a tick falls.
+        // At 60 s, a multiple of the tick, the jitter of 3 ms decides into which bin a tick of the real trace falls.
         ("mooncake/conversation_trace.jsonl", "mooncake-ticks", &[0, 1]),
     ] {
         let Some(path) = real(file) else { return };

@@ -90,7 +90,7 @@ proptest! {
     }
 
     #[test]
-    fn sorting_finds_the_order_whatever_the_file_has(rows in rows(), seed: u64) {
+    fn unsorted_rows_are_sorted_by_time(rows in rows(), seed: u64) {
         let mut mixed = rows.clone();
         let n = mixed.len();
         for i in 0..n {
@@ -118,7 +118,7 @@ fn two_gzip_members_are_one_file() {
 }
 
 #[test]
-fn failed_rows_and_ties_are_choices() {
+fn options_decide_about_failed_rows_and_ties() {
     let text = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\r\n\
                 5,ChatGPT,10,3,13,API log\r\n5,ChatGPT,20,0,20,API log\r\n5,ChatGPT,0,0,0,API log\r\n6,GPT-4,30,4,34,API log\r\n";
     let (_dir, path) = file(text.as_bytes());
@@ -132,7 +132,7 @@ fn failed_rows_and_ties_are_choices() {
 }
 
 #[test]
-fn zero_tokens_are_a_choice() {
+fn an_option_decides_about_rows_with_zero_tokens() {
     let (_dir, path) = file(b"num_prefill_tokens,num_decode_tokens\n7,0\n0,5\n3,4\n");
     let with = |choice| read(&TraceSpec { zero_tokens: Some(choice), ..TraceSpec::new(&path) }, None);
     assert_eq!(with(ZeroTokens::Drop).expect("reads").workload.prompt_len, [3]);

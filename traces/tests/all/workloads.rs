@@ -60,7 +60,7 @@ fn lengths_and_arrivals_are_independent_streams() {
 }
 
 #[test]
-fn shapes_last_600_s_unless_told_otherwise() {
+fn shapes_last_600_s_by_default() {
     for shape in ["t1", "t2", "t3"] {
         let w = made(&format!("arrivals = {{ {shape} = {{}} }}\nlengths = {{ table = \"sharegpt\" }}"), 3).workload;
         let last = w.arrival[w.len() - 1].as_s();
