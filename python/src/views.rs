@@ -56,17 +56,17 @@ impl<T: Lent> Lending<T> {
     }
 }
 
-/// Prefill work that rides in a pass: sums over its chunks.
+/// Prompt chunks that are computed in a pass, as sums over the chunks.
 #[pyclass(frozen, get_all, module = "foretoken")]
 #[derive(Clone, Copy, Default)]
 pub struct Chunks {
-    /// How many.
+    /// Number of chunks.
     chunks: u32,
-    /// New prompt tokens.
+    /// New prompt tokens of all chunks.
     tokens: u64,
-    /// Tokens already in KV before them.
+    /// Tokens already in KV before the chunks.
     context: u64,
-    /// Query-key pairs.
+    /// Query-key pairs of attention.
     pairs: u64,
 }
 
@@ -83,25 +83,25 @@ pub struct Batch {
     /// The clock at the start of the step, seconds.
     #[pyo3(get)]
     now: f64,
-    /// Index of the step.
+    /// Index of the step, from 0.
     #[pyo3(get)]
     step: u64,
-    /// Sum of `context`.
+    /// Sum of `context` over the requests.
     #[pyo3(get)]
     context_sum: u64,
-    /// Prefill chunks that join the target pass.
+    /// Prompt chunks that the target pass computes.
     #[pyo3(get)]
     prefill: Chunks,
-    /// Prefill chunks that the draft runs in its first pass.
+    /// Prompt chunks that the first draft pass computes.
     #[pyo3(get)]
     draft_prefill: Chunks,
-    /// Does the draft close every gap in every step?
+    /// Does the draft compute all catch-up tokens in every step?
     #[pyo3(get)]
     always_extend: bool,
     /// Requests in the running list, prefilling ones included.
     #[pyo3(get)]
     num_running: u32,
-    /// Requests waiting.
+    /// Requests that wait for admission.
     #[pyo3(get)]
     num_waiting: u32,
     len: usize,
@@ -115,37 +115,37 @@ impl Batch {
         self.len
     }
 
-    /// Decode requests scheduled in this step.
+    /// Ids of the decode requests in this step.
     #[getter]
     fn ids(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.counts.view(py, 0, self.len)
     }
 
-    /// Tokens of each in the target's KV.
+    /// Tokens of each request in the target's KV.
     #[getter]
     fn context(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.counts.view(py, 1, self.len)
     }
 
-    /// Output tokens emitted so far.
+    /// Output tokens that each request has emitted so far.
     #[getter]
     fn emitted(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.counts.view(py, 2, self.len)
     }
 
-    /// The most each may draft now.
+    /// The most tokens that each request may draft now.
     #[getter]
     fn limit(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.counts.view(py, 3, self.len)
     }
 
-    /// Tokens of each that the draft has not seen before this step.
+    /// Catch-up tokens of each request: tokens that the draft model has not processed yet.
     #[getter]
     fn draft_gap(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.counts.view(py, 4, self.len)
     }
 
-    /// Each request's own TPOT limit in seconds; infinity when it has none.
+    /// Each request's own TPOT limit in seconds; infinity if it has none.
     #[getter]
     fn slo_tpot_s(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.bounds.view(py, 0, self.len)
@@ -208,13 +208,13 @@ impl Batch {
     }
 }
 
-/// What is drafted in this step.
+/// The drafts of this step.
 #[pyclass(module = "foretoken")]
 pub struct Drafts {
-    /// Draft passes run so far.
+    /// Number of draft passes so far.
     #[pyo3(get)]
     passes: u32,
-    /// The tree of each request, where trees are drafted.
+    /// The draft tree of each request; `None` if chains are drafted.
     #[pyo3(get)]
     trees: Option<Py<PyList>>,
     wants: Wants,
@@ -231,27 +231,27 @@ impl Drafts {
         self.len
     }
 
-    /// Draft tokens each request has now; of a tree, its depth.
+    /// Draft tokens that each request has now; for a tree, its depth.
     #[getter]
     fn draft_len(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.lens.view(py, 0, self.len)
     }
 
-    /// The draft's probability of each token, a row a request, NaN where none was drafted; `None` where the policy
-    /// does not want it.
+    /// The draft's probability of each token, one row per request, NaN where none was drafted; `None` if `wants` lacks
+    /// it.
     #[getter]
     fn confidence(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         self.table(py, 0, self.wants.confidence)
     }
 
-    /// The entropy of the distribution of each, in nats; likewise.
+    /// The entropy of the draft's distribution at each token, in nats, one row per request; `None` if `wants` lacks it.
     #[getter]
     fn entropy(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         self.table(py, 1, self.wants.entropy)
     }
 
-    /// KL(target ‖ draft) in nats at each verified position up to the first rejected one; likewise, and known in
-    /// `observe` alone.
+    /// KL(target ‖ draft) in nats at each verified position up to the first rejected one. Known only in `observe`;
+    /// `None` if `wants` lacks it.
     #[getter]
     fn divergence(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         self.table(py, 2, self.wants.divergence)
@@ -335,18 +335,18 @@ impl Drafts {
     }
 }
 
-/// A draft tree: an entry a node, parents before their children. Its arrays are copies.
+/// A draft tree. Arrays have one entry per node, parents before their children; they are copies.
 #[pyclass(frozen, get_all, module = "foretoken")]
 pub struct Tree {
     /// Index of each node's parent; −1 below the newest emitted token.
     parent: Py<PyAny>,
-    /// Depth of each, from 1.
+    /// Depth of each node, from 1.
     depth: Py<PyAny>,
-    /// Which guess of the draft each is among its siblings, from 1.
+    /// Rank of each node among its siblings by the draft's probability, from 1.
     rank: Py<PyAny>,
-    /// The draft's probability of each, given its parent.
+    /// The draft's probability of each node, given its parent.
     confidence: Py<PyAny>,
-    /// Product of the confidences from the root to each.
+    /// Product of the confidences from the root to each node.
     score: Py<PyAny>,
     /// Number of nodes.
     nodes: usize,
@@ -381,13 +381,13 @@ fn trees(py: Python<'_>, of: &[DraftTree]) -> PyResult<Py<PyList>> {
     Ok(PyList::new(py, all)?.unbind())
 }
 
-/// What a step brought.
+/// The outcome of a step.
 #[pyclass(module = "foretoken")]
 pub struct Outcome {
-    /// Confidences and passes.
+    /// The step's drafts: confidences, passes, trees.
     #[pyo3(get)]
     drafts: Py<Drafts>,
-    /// Time spent in draft passes, and deciding, seconds.
+    /// Time of draft passes and of the policy's decisions, seconds.
     #[pyo3(get)]
     draft_time: f64,
     /// Time of the target pass, seconds.
@@ -403,25 +403,25 @@ impl Outcome {
         self.len
     }
 
-    /// Decode requests, as in the step's batch.
+    /// Ids of the decode requests, as in the step's batch.
     #[getter]
     fn ids(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.counts.view(py, 0, self.len)
     }
 
-    /// Drafted tokens of each; of a tree, its depth.
+    /// Drafted tokens of each request; for a tree, its depth.
     #[getter]
     fn drafted(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.counts.view(py, 1, self.len)
     }
 
-    /// Verified tokens of each; of a tree, the depth of what was verified.
+    /// Verified tokens of each request; for a tree, the depth of its verified part.
     #[getter]
     fn verified(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.counts.view(py, 2, self.len)
     }
 
-    /// Accepted draft tokens of each; the bonus token is not counted.
+    /// Accepted draft tokens of each request, without the bonus token.
     #[getter]
     fn accepted(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.counts.view(py, 3, self.len)

@@ -112,7 +112,7 @@ def test_passes_cannot_be_timed_while_it_runs(experiment):
     assert "keep the numbers" in str(told.value)
 
 
-def test_a_policy_without_init_is_told_to_write_one(experiment):
+def test_a_policy_without_init_is_refused_with_a_hint(experiment):
     class Bare(Policy):
         def limit(self):
             return 3
@@ -244,7 +244,7 @@ class Proposing(Base):
         ("truth", "returned True"),
     ],
 )
-def test_what_is_no_length_is_refused(experiment, how, said):
+def test_wrong_return_values_are_refused(experiment, how, said):
     with pytest.raises(BadInput, match=said) as caught:
         foretoken.run(experiment, figures=False, policies=["autoregressive", functools.partial(Proposing, how=how)])
     assert "proposing" in str(caught.value) and "propose" in str(caught.value)
@@ -288,12 +288,12 @@ def test_an_exception_ends_the_cell_with_its_traceback(experiment, hook):
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
-def test_a_policys_warnings_are_told(experiment):
+def test_a_policys_warnings_are_reported(experiment):
     with pytest.warns(foretoken.ForetokenWarning, match="worth knowing"):
         foretoken.run(experiment, figures=False, policies=[Raising])
 
 
-def test_a_shard_goes_on_without_what_failed(experiment, tmp_path):
+def test_a_failed_cell_does_not_stop_a_shard(experiment, tmp_path):
     """The failure is kept with its words, and everything else is there."""
     policies = ["autoregressive", functools.partial(Raising, how="select"), "fixed"]
     with pytest.raises(BadInput, match="2 of 6 cells of shard 1/1 failed"):
@@ -338,7 +338,7 @@ class Keeping(Base):
 
 
 @pytest.mark.parametrize("how", ["batch", "array", "slice", "drafts", "confidence", "outcome"])
-def test_what_is_kept_is_told(experiment, how):
+def test_a_policy_that_keeps_arrays_is_refused(experiment, how):
     with pytest.raises(BadInput) as caught:
         foretoken.run(experiment, figures=False, policies=[functools.partial(Keeping, how=how)])
     assert "which change with the next call: keep a copy (`.copy()`)" in caught.value.message
@@ -349,7 +349,7 @@ def test_copies_are_fine(experiment, how):
     assert foretoken.run(experiment, figures=False, policies=[functools.partial(Keeping, how=how)]).summary.height == 4
 
 
-def test_arrays_are_what_the_step_is(experiment):
+def test_arrays_match_the_step(experiment):
     """Read-only, whole numbers of 64 bits, one entry a request."""
     seen = []
 
@@ -396,13 +396,13 @@ class Growing(Base):
         return 2
 
 
-def test_a_limit_is_for_ever_unless_said(experiment):
+def test_a_limit_may_not_grow_beyond_the_first_answer(experiment):
     foretoken.run(experiment, figures=False, policies=[functools.partial(Growing, how="said")])
     with pytest.raises(BadInput, match="never more than 2: say so from the beginning"):
         foretoken.run(experiment, figures=False, policies=[Growing])
 
 
-def test_what_is_no_policy_is_refused(experiment):
+def test_objects_that_are_no_policies_are_refused(experiment):
     def run(policy):
         foretoken.run(experiment, figures=False, policies=[policy])
 

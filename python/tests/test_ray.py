@@ -50,7 +50,7 @@ def left(count):
     return alive
 
 
-def test_a_sweep_is_what_one_machine_makes(cluster, tmp_path):
+def test_a_sweep_equals_a_run_on_one_machine(cluster, tmp_path):
     policies = ["autoregressive", "fixed", presets.SmartspecInPython]
     whole = foretoken.run(sweep(), output=tmp_path / "whole", policies=policies)
     swept = clusters.sweep(sweep(), output=tmp_path / "swept", shards=6, policies=policies)
@@ -79,7 +79,7 @@ def test_a_node_dies_midway_and_nothing_is_lost(cluster, tmp_path):
     assert digests(swept.path) == digests(whole.path)
 
 
-def test_ctrl_c_leaves_a_folder_that_goes_on(cluster, tmp_path):
+def test_a_sweep_continues_after_ctrl_c(cluster, tmp_path):
     hosts, _ = cluster
     script = tmp_path / "sweep.py"
     script.write_text(
@@ -116,7 +116,7 @@ def test_ctrl_c_leaves_a_folder_that_goes_on(cluster, tmp_path):
     assert swept.summary.height == 600
 
 
-def test_what_fails_is_told_and_the_rest_is_there(cluster, tmp_path):
+def test_failed_cells_are_reported_and_all_others_are_finished(cluster, tmp_path):
     policies = ["autoregressive", presets.Failing, "fixed"]
     with pytest.raises(BadInput, match="ZeroDivisionError"):
         clusters.sweep(sweep(4), output=tmp_path / "swept", shards=2, policies=policies)

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 QUICKSTART = ROOT / "experiments" / "quickstart.toml"
 
 
-def test_a_file_with_overrides_is_what_the_program_makes(tmp_path):
+def test_a_file_with_overrides_gives_the_results_of_the_program(tmp_path):
     changes = {"seeds": [1, 2], "workload__requests": 40, "engine__max_num_seqs": {"sweep": [8, 64]}}
     ours = foretoken.run(QUICKSTART, output=tmp_path / "ours", **changes)
     sets = ["--set", "seeds=[1, 2]", "--set", "workload.requests=40", "--set", "engine.max_num_seqs={ sweep = [8, 64] }"]
@@ -78,12 +78,12 @@ def test_errors_have_a_place_and_a_hint(experiment, tmp_path):
         foretoken.Results(tmp_path / "nowhere")
 
 
-def test_regret_is_of_any_experiment(experiment):
+def test_regret_can_be_added_to_any_experiment(experiment):
     results = foretoken.run(experiment, figures=False, regret=True)
     assert "oracle-goodput" in results.summary["policy"].to_list()
 
 
-def test_progress_is_told(experiment, monkeypatch):
+def test_progress_is_reported(experiment, monkeypatch):
     from foretoken import _native, experiment as module
 
     told = []
@@ -93,7 +93,7 @@ def test_progress_is_told(experiment, monkeypatch):
     assert told[-1] == (4, 4) and told == sorted(told)
 
 
-def test_what_progress_raises_ends_the_run(experiment):
+def test_an_exception_in_the_progress_function_ends_the_run(experiment):
     from foretoken import _native, experiment as module
 
     def no(done, of):
@@ -104,7 +104,7 @@ def test_what_progress_raises_ends_the_run(experiment):
         _native.run(asked, module._options(None, "resume", 1, False, "never"), False, no)
 
 
-def test_ctrl_c_leaves_what_can_be_gone_on_with(tmp_path):
+def test_a_run_continues_after_ctrl_c(tmp_path):
     script = tmp_path / "long.py"
     script.write_text(
         textwrap.dedent(f"""
@@ -134,7 +134,7 @@ def test_ctrl_c_leaves_what_can_be_gone_on_with(tmp_path):
     assert 10 <= kept < 798
 
 
-def test_shards_are_what_one_machine_makes(experiment, tmp_path):
+def test_merged_shards_equal_a_run_on_one_machine(experiment, tmp_path):
     experiment["engine"] = {"max_num_seqs": {"sweep": [4, 16, 64]}}
     whole = foretoken.run(experiment, output=tmp_path / "whole")
     for i in (2, 3, 1):
@@ -190,7 +190,7 @@ def test_a_truth_table_is_read():
         foretoken.TruthTable(QUICKSTART)
 
 
-def test_what_the_readme_shows_runs(tmp_path):
+def test_the_readmes_python_example_runs(tmp_path):
     """As a newcomer would, at the top of the source."""
     (tmp_path / "experiments").symlink_to(ROOT / "experiments")
     shown = (ROOT / "python/README.md").read_text().split("```python\n")[1].split("```")[0]

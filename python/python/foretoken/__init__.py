@@ -1,7 +1,7 @@
 """Foretoken: how far ahead should this server speculate, for which request, at this moment?
 
-Run experiments (:func:`run`), read their results (:class:`Results`), write policies (:class:`Policy`), search what they carry
-(:func:`capacity`), and sweep on a cluster (``import foretoken.ray``).
+Run experiments (:func:`run`), read their results (:class:`Results`), write policies (:class:`Policy`), search
+the highest rate of requests that each sustains (:func:`capacity`), and sweep on a cluster (``import foretoken.ray``).
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def policies() -> list[dict[str, _Any]]:
     Returns
     -------
     list of dict
-        Each with ``name``, ``summary``, ``source``, ``sees``, ``differences``, ``sees_hidden_truth`` and ``settings``, its
-        defaults as an experiment gives them.
+        A policy's dict has ``name``, ``summary``, ``source``, ``sees``, ``differences``, ``sees_hidden_truth`` and
+        ``settings``. The last is the table of default settings as an experiment would write it.
     """
     listed: list[dict[str, _Any]] = _json.loads(_native.policies())
     return listed

@@ -1,4 +1,4 @@
-"""``python -m foretoken``: the program."""
+"""Runs the command line: ``python -m foretoken``."""
 
 from __future__ import annotations
 

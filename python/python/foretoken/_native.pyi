@@ -1,4 +1,4 @@
-"""What the package is written on. Users call what `foretoken` exports; of this module they see what hooks are given."""
+"""Types of the native module. Users call what `foretoken` exports; of this module they see only the arguments of hooks."""
 
 from collections.abc import Callable, Sequence
 from os import PathLike
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 __version__: str
 
 class Chunks:
-    """Prefill work that rides in a pass: sums over its chunks."""
+    """Prompt chunks that are computed in a pass, as sums over the chunks."""
 
     @property
     def chunks(self) -> int: ...
@@ -22,7 +22,7 @@ class Chunks:
     def pairs(self) -> int: ...
 
 class Batch:
-    """The decode requests of a step, in running order, and the server's load. Good for the call."""
+    """The decode requests of a step, in running order, and the server's load. Valid only during the call."""
 
     def __len__(self) -> int: ...
     @property
@@ -55,7 +55,7 @@ class Batch:
     def num_waiting(self) -> int: ...
 
 class Tree:
-    """A draft tree: an entry a node, parents before their children. Its arrays are copies."""
+    """A draft tree. Arrays have one entry per node, parents before their children; they are copies."""
 
     def __len__(self) -> int: ...
     @property
@@ -72,7 +72,7 @@ class Tree:
     def score(self) -> NDArray[np.float64]: ...
 
 class Drafts:
-    """What is drafted in this step. Good for the call."""
+    """The drafts of this step. Valid only during the call."""
 
     def __len__(self) -> int: ...
     @property

@@ -1,4 +1,4 @@
-"""Progress in a notebook and in a terminal."""
+"""Progress bars for notebooks and terminals."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def _in_a_notebook() -> bool:
 
 @contextlib.contextmanager
 def shown(wanted: bool | None, unit: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A function to call with what is done and of how much; ``None`` without a display."""
+    """Yields a function that takes the number done and the total and draws a bar; ``None`` if no bar is shown."""
     if wanted is None:
         wanted = sys.stderr.isatty() or _in_a_notebook()
     if not wanted:
         yield None
         return
-    # A notebook's own bar is a widget, and widgets may not be there.
+    # The notebook bar is a widget, which needs ipywidgets.
     widget = _in_a_notebook() and importlib.util.find_spec("ipywidgets")
     bars = importlib.import_module("tqdm.notebook" if widget else "tqdm")
     with bars.tqdm(total=0, unit=f" {unit}", leave=False) as bar:

@@ -1,4 +1,4 @@
-"""What goes wrong, with its place and what to do about it."""
+"""Exceptions with the place of the error and a hint on what to do."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ __all__ = ["BadInput", "Error"]
 
 
 class Error(Exception):
-    """Something failed. ``str`` of it is what the program prints.
+    """A command failed. ``str(error)`` is the text that the command line would print.
 
     Attributes
     ----------
     message : str
         What went wrong.
     hint : str
-        What to do about it; empty where nobody knows.
+        What the user can do; empty if no hint is known.
     place : str or None
-        Where it is, as ``file:line:column``.
+        Place of the error as ``file:line:column``; ``None`` if it has no place in a file.
     exit_code : int
-        What the program would end with.
+        The exit code with which the command line would end.
     """
 
     def __init__(

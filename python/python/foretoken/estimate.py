@@ -1,5 +1,7 @@
-"""What a step is believed to cost, for policies that weigh lengths: section 12 of docs/model.md as a running sum, in the order of
-operations of the presets, so that a policy written on it decides as they do, to the last bit.
+"""Estimates the time of a step from a policy's cost belief (docs/model.md, section 12).
+
+The estimate is a running sum in the order of operations of the Rust presets. A policy that uses it therefore computes
+bit-identical times.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ __all__ = ["Depths", "Estimate"]
 
 
 class Depths:
-    """Who could draft how deep, when request i may draft up to ``min(batch.limit[i], longest)`` tokens.
+    """The requests that can draft to each depth. Request i may draft ``min(batch.limit[i], longest)`` tokens.
 
     Parameters
     ----------
@@ -23,7 +25,7 @@ class Depths:
     Attributes
     ----------
     at : list of tuple of int
-        By depth from 1 to ``longest``: requests, the sum of their contexts, the sum of their catch-up tokens.
+        ``at[depth]`` for depth 1 to ``longest``: requests, sum of their contexts, sum of their catch-up tokens.
     """
 
     __slots__ = ("at",)
@@ -36,7 +38,7 @@ class Depths:
             requests[depth] += 1
             contexts[depth] += context
             gaps[depth] += gap if catches_up else 0
-        # A request that reaches a depth also drafts at every lesser one.
+        # A request that reaches a depth also drafts at every smaller depth.
         for depth in range(longest - 1, 0, -1):
             requests[depth] += requests[depth + 1]
             contexts[depth] += contexts[depth + 1]
@@ -48,8 +50,9 @@ class Depths:
 
 
 class Estimate:
-    """The believed time of a step: without drafts at first, grown depth by depth while everything drafted is verified, then
-    shrunk token by token when something drafted is not.
+    """The estimated time of a step, at first without drafts.
+
+    :meth:`deepen` adds a depth whose drafts are all verified. :meth:`drop_token` takes one draft out of verification.
 
     Parameters
     ----------
@@ -59,7 +62,7 @@ class Estimate:
     Attributes
     ----------
     passes : int
-        Draft passes so far.
+        Number of draft passes so far.
     """
 
     __slots__ = ("_belief", "_draft_s", "_riders", "_verify_s", "passes")
@@ -68,7 +71,7 @@ class Estimate:
         self._belief = belief
         self.passes = 0
         prefill, riding = batch.prefill, batch.draft_prefill
-        # What the draft runs when no request drafts: its share of the prompts, and every gap where it always extends.
+        # Tokens of the first draft pass besides drafting: prompt chunks, and catch-up tokens if it always extends.
         gaps = sum(batch.draft_gap.tolist()) if batch.always_extend else 0
         self._riders = riding.tokens + gaps, riding.context
         idle = self._riders[0] > 0
@@ -79,15 +82,15 @@ class Estimate:
 
     @property
     def step_s(self) -> float:
-        """Believed time of the step, seconds."""
+        """Estimated time of the step, seconds."""
         return self._draft_s + self._verify_s
 
     def copy(self) -> Estimate:
-        """Another one to try something with."""
+        """A copy, to try changes on."""
         return copy.copy(self)
 
     def deepen(self, at: tuple[int, int, int]) -> None:
-        """One more draft pass, over the requests of ``depths[depth]``, whose tokens are verified. No requests: no pass."""
+        """Adds a draft pass over the requests ``at`` (``depths[depth]``) and the verification of its tokens."""
         requests, context, catch_up = at
         if requests == 0:
             return
@@ -99,14 +102,14 @@ class Estimate:
             self._draft_s = 0.0
         self.passes += 1
         if self._belief.drafting == "parallel" and before > 0:
-            # The one pass was paid for with the first depth: deeper tokens ride in it.
+            # Parallel drafting has one pass, counted at the first depth; deeper tokens only add to its size.
             self._draft_s += self._belief.draft.gamma_s * requests
         else:
             self._draft_s += self._belief.draft.pass_s(read, batched)
         self._verify_s += self._verify_tokens_s(requests, context + requests * (before + 1))
 
     def drop_token(self, position: int) -> None:
-        """One draft token fewer to verify; its draft time stays. ``position``: the request's context and the token's depth."""
+        """Takes a draft token out of verification. ``position``: the request's context plus the token's depth."""
         self._verify_s -= self._verify_tokens_s(1, position)
 
     def _verify_tokens_s(self, tokens: int, context: int) -> float:

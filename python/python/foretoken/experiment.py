@@ -1,4 +1,4 @@
-"""Running experiments."""
+"""Runs experiments, shards and capacity searches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["ForetokenWarning", "capacity", "decide", "merge", "run", "shard", "s
 
 
 class ForetokenWarning(UserWarning):
-    """What must be known of results: of a profile that is not trusted, of a policy that stopped speculating, of a setting that did nothing."""
+    """A warning about results, for example that a policy stopped speculating or that a setting had no effect."""
 
 
 def run(
@@ -38,24 +38,24 @@ def run(
     Parameters
     ----------
     experiment : path or dict
-        An experiment file, or what one says as tables. Relative paths start at the file's folder; those of a dict at the
-        working directory.
+        An experiment file, or its content as a dict. Relative paths in a file start at the file's folder, in a dict at
+        the working directory.
     output : path, optional
-        The results folder; ``results/NAME-DIGEST`` where left out, so that the same experiment has the same one.
+        The results folder. The default ``results/NAME-DIGEST`` is the same for equal experiments.
     mode : {"resume", "overwrite", "fresh"}
-        What to do with a folder that is there: go on with it if it is of this experiment, replace it, or refuse.
+        What to do if the folder exists: continue it if it belongs to this experiment, replace it, or raise an error.
     threads : int, optional
-        All cores where left out. Policies in Python share one interpreter.
+        Number of threads; the default is one per core. Policies in Python share one interpreter.
     figures : bool
-        Draw figures and the page?
+        Whether to draw figures and write the page.
     check_settings : {"auto", "always", "never"}
-        When the run is tried again without its settings, to name those that did nothing.
+        When to repeat the run without single settings, to report settings without effect.
     regret : bool
-        Add ``oracle-goodput``, and with it every policy's regret?
+        Whether to add the policy ``oracle-goodput`` and each policy's regret against it.
     progress : bool, optional
-        Show a bar? In a terminal and in a notebook where left out.
+        Whether to show a progress bar; the default shows one in terminals and notebooks.
     **overrides
-        Values of the experiment that are replaced, ``__`` for the dot: ``workload__requests=100``,
+        Replaced settings of the experiment, with ``__`` for the dot: ``workload__requests=100``,
         ``engine__max_num_seqs={"sweep": [8, 64]}``. ``policies`` is a list of names, of tables of settings under a name, and
         of policies in Python: classes, factories, or a ``functools.partial`` of one with its settings.
 
@@ -66,11 +66,11 @@ def run(
     Raises
     ------
     BadInput
-        The experiment is wrong, or a policy is; ``__cause__`` is what it raised.
+        If the experiment or a policy is invalid. ``__cause__`` is the exception that the policy raised.
     Error
-        Something cannot be written.
+        If results cannot be written.
     KeyboardInterrupt
-        Ctrl-C; what was finished is kept, and the same call goes on.
+        After Ctrl-C. Finished cells are kept, and the same call continues the run.
     """
     asked, _ = _experiment(experiment, overrides)
     options = _options(output, mode, threads, figures, check_settings)
@@ -88,12 +88,12 @@ def capacity(
     progress: bool | None = None,
     **overrides: Any,
 ) -> Capacity:
-    """The highest rate of requests that each policy carries within the experiment's bounds.
+    """Searches the highest request rate at which each policy keeps the experiment's bounds.
 
     Parameters
     ----------
     experiment, output, mode, threads, figures, progress, **overrides
-        As of :func:`run`. The bounds are its ``slo``, the search is its ``capacity``.
+        See :func:`run`. The experiment's ``slo`` has the bounds, its ``capacity`` the settings of the search.
 
     Returns
     -------
@@ -115,23 +115,23 @@ def shard(
     progress: bool | None = None,
     **overrides: Any,
 ) -> int:
-    """Runs one part of an experiment into a folder that the others share, or goes on with it.
+    """Runs or continues one shard of an experiment. All shards write to one shared folder.
 
     Parameters
     ----------
     experiment, threads, progress, **overrides
-        As of :func:`run`.
+        See :func:`run`.
     which : str
-        ``"I/N"``: the I-th of N, from 1.
+        ``"I/N"``: shard I of N, counted from 1.
     output : path
-        The folder.
+        The folder that all shards share.
     retry_failed : bool
-        Try cells again that failed before?
+        Whether to run cells again that failed before.
 
     Returns
     -------
     int
-        Cells of the shard; 0 where it was complete before.
+        Number of cells in the shard; 0 if the shard was complete before.
     """
     asked, _ = _experiment(experiment, overrides)
     folder, *_ = _native.begin(asked, Path(output))
@@ -147,14 +147,14 @@ def merge(
     threads: int | None = None,
     progress: bool | None = None,
 ) -> Results:
-    """Puts the shards in a folder together: byte for byte what one machine makes, but for the time it took.
+    """Merges the shards in a folder. The results equal those of a run on one machine byte for byte, except for timings.
 
     Parameters
     ----------
     folder : path
         The folder that the shards share.
     figures, check_settings, threads, progress
-        As of :func:`run`.
+        See :func:`run`.
 
     Returns
     -------
@@ -166,7 +166,7 @@ def merge(
 
 
 def state(folder: str | PathLike[str]) -> dict[str, Any]:
-    """How far the shards in a folder are.
+    """Reports the progress of the shards in a folder.
 
     Parameters
     ----------
@@ -177,24 +177,24 @@ def state(folder: str | PathLike[str]) -> dict[str, Any]:
     dict
         ``cells``, ``shards`` (each with ``cells``, ``finished``, ``failed``), and ``failures``.
     """
-    told: dict[str, Any] = json.loads(_native.state(Path(folder)))
-    return told
+    progress: dict[str, Any] = json.loads(_native.state(Path(folder)))
+    return progress
 
 
 def decide(state: str | PathLike[str] | dict[str, Any], *, explain: bool = False) -> list[dict[str, Any]]:
-    """What each policy decides in one state.
+    """Computes what each policy decides in a given state.
 
     Parameters
     ----------
     state : path or dict
-        As ``foretoken decide --help`` shows it.
+        The state, in the format that ``foretoken decide --help`` shows.
     explain : bool
-        With all that was weighed?
+        Whether to add the candidates that each policy compared.
 
     Returns
     -------
     list of dict
-        A decision for each policy of the state.
+        One decision per policy of the state.
     """
     if isinstance(state, dict):
         name, text = "state", _json(state, "the state")
@@ -211,7 +211,7 @@ def decide(state: str | PathLike[str] | dict[str, Any], *, explain: bool = False
 def _experiment(
     experiment: str | PathLike[str] | dict[str, Any], overrides: dict[str, Any]
 ) -> tuple[dict[str, Any], list[Registered]]:
-    """What the native side takes, and the policies in Python, which are registered now."""
+    """The experiment in the form of the native module, and its Python policies, which are registered here."""
     ours: list[Registered] = []
 
     def entry(policy: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Profiles and truth tables."""
+"""Reads profiles and truth tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Profile", "TruthTable"]
 
 
 class Profile:
-    """What passes cost: a file of ``foretoken profile``, or of ``foretoken calibrate``.
+    """The times of forward passes: a file that ``foretoken profile`` or ``foretoken calibrate`` wrote.
 
     Parameters
     ----------
@@ -30,11 +30,11 @@ class Profile:
     context_reads : str
         ``"once"`` or ``"per-position"``: how a verify pass counts context.
     noise_cv : float
-        Relative spread of a target pass.
+        Relative spread of a target pass's time.
     step_overhead_s : float or None
-        What the host takes between steps, where it is known.
+        Seconds of the host between steps; ``None`` if the profile does not have them.
     distrust : str or None
-        Why it is not to be trusted.
+        Why the profile should not be trusted; ``None`` if nothing speaks against it.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -42,7 +42,7 @@ class Profile:
         self._costs = _native.Profile(self.path)
 
     def pass_s(self, model: str, batched: int, context: int, pairs: int = 0) -> float:
-        """Seconds of a pass, as simulations on this profile take it.
+        """Seconds of a pass, as simulations with this profile compute it.
 
         Parameters
         ----------
@@ -50,9 +50,9 @@ class Profile:
         batched : int
             Tokens pushed through the model.
         context : int
-            Tokens of KV read.
+            Tokens of KV that the pass reads.
         pairs : int
-            Query-key pairs, for models that count them.
+            Query-key pairs of attention, for cost models that count them.
 
         Returns
         -------
@@ -61,7 +61,7 @@ class Profile:
         return self._costs.pass_s(model, batched, context, pairs)
 
     def line(self, model: str) -> Coefficients:
-        """The line that policies believe in.
+        """The linear cost model that policies assume.
 
         Parameters
         ----------
@@ -91,11 +91,11 @@ class Profile:
 
     @cached_property
     def tables(self) -> dict[str, Any]:
-        """All that the file says."""
+        """The whole content of the file."""
         return tomllib.loads(self.path.read_text(encoding="utf-8"))
 
     def measured(self, model: str) -> polars.DataFrame:
-        """The shapes that were measured; empty for a calibrated profile.
+        """The measured pass shapes, one per row; empty for a calibrated profile.
 
         Parameters
         ----------
@@ -104,8 +104,8 @@ class Profile:
         Returns
         -------
         polars.DataFrame
-            ``kind``, ``requests``, ``tokens`` (new ones of each), ``context`` (of each), ``seconds`` (mean), ``spread``,
-            ``samples``, ``fold``.
+            ``kind``, ``requests``, ``tokens`` (new tokens per request), ``context`` (per request), ``seconds`` (mean),
+            ``spread``, ``samples``, ``fold``.
         """
         names = ["kind", "requests", "tokens", "context", "seconds", "spread", "samples", "fold"]
         return polars.DataFrame(self.tables[model].get("measured", []), schema=names, orient="row")
@@ -115,7 +115,7 @@ class Profile:
 
 
 class TruthTable:
-    """What a draft got right on a target's own text: a file of ``foretoken profile-acceptance``, or of ``calibrate``.
+    """Recorded acceptance of a draft model: a file of ``foretoken profile-acceptance`` or ``foretoken calibrate``.
 
     Parameters
     ----------
@@ -124,9 +124,9 @@ class TruthTable:
     Attributes
     ----------
     header : dict
-        What was recorded: models, device, prompts, temperature, families.
+        Facts about the recording: models, device, prompts, temperature, families.
     outputs : polars.DataFrame
-        A row an output: ``family``, ``prompt_len``, ``tokens``.
+        One row per output: ``family``, ``prompt_len``, ``tokens``.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -145,8 +145,11 @@ class TruthTable:
 
     @cached_property
     def positions(self) -> polars.DataFrame:
-        """A row an output position: ``output``, ``position``, ``rank`` (which guess of the draft the target's token is; null
-        where nothing was drafted), ``right``, ``confidence`` (of the draft's first guess; null in tables of observed servers)."""
+        """One row per output position: ``output``, ``position``, ``rank``, ``right``, ``confidence``.
+
+        ``rank`` is the rank of the target's token among the draft's guesses, null if nothing was drafted.
+        ``confidence`` is the draft's probability of its first guess, null in tables of observed servers.
+        """
         starts = numpy.cumsum(self._lengths) - self._lengths
         observed = self.header.get("observed") is not None
         frame = polars.DataFrame({

@@ -1,4 +1,4 @@
-"""Policies in Python: what one is, what it is built with, what its hooks return."""
+"""Policies in Python: the base class, the context they are built with, and the types that hooks return."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ __all__ = ["Beam", "Belief", "Coefficients", "Context", "Expansion", "Limit", "P
 
 @dataclass(frozen=True, slots=True)
 class Coefficients:
-    """A pass takes ``alpha_s * context + gamma_s * batched + delta_s`` seconds.
+    """A linear cost model: a pass takes ``alpha_s * context + gamma_s * batched + delta_s`` seconds.
 
     Attributes
     ----------
     alpha_s : float
-        Seconds a token of KV read.
+        Seconds per token of KV that is read.
     gamma_s : float
-        Seconds a token pushed through the model.
+        Seconds per token pushed through the model.
     delta_s : float
-        Seconds a pass.
+        Seconds per pass.
     """
 
     alpha_s: float
@@ -39,22 +39,22 @@ class Coefficients:
     delta_s: float
 
     def pass_s(self, context: float, batched: float) -> float:
-        """Seconds of a pass."""
+        """Seconds of a pass that pushes ``batched`` tokens through the model and reads ``context`` tokens of KV."""
         return self.alpha_s * context + self.gamma_s * batched + self.delta_s
 
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """What the policy is told that passes cost; the truth may differ.
+    """The pass times that a policy assumes; the true times of the run may differ.
 
     Attributes
     ----------
     draft, target : Coefficients
-        Of a pass of each model.
+        The assumed cost of a pass of each model.
     context_reads : str
         ``"once"`` or ``"per-position"``: how a verify pass reads context.
     drafting : str
-        ``"autoregressive"``, one pass a token, or ``"parallel"``, one for all.
+        ``"autoregressive"``, one draft pass per token, or ``"parallel"``, one draft pass for all tokens.
     """
 
     draft: Coefficients
@@ -63,25 +63,24 @@ class Belief:
     drafting: str
 
     def draft_s(self, batched: int, context: int = 0, pairs: int = 0) -> float:
-        """Seconds of a draft pass: a belief is a :class:`PassTimes` of its own lines."""
+        """Seconds of a draft pass by ``draft``. With this method a belief can stand in for a :class:`PassTimes`."""
         return self.draft.pass_s(context, batched)
 
     def target_s(self, batched: int, context: int = 0, pairs: int = 0) -> float:
-        """Seconds of a target pass."""
+        """Seconds of a target pass by ``target``."""
         return self.target.pass_s(context, batched)
 
 
 class PassTimes(Protocol):
-    """What passes take, as an engine times them when it starts. Presets with a cost table fill it from this; so can
-    yours.
+    """Times of forward passes, as an engine measures them at start-up. A policy can fill a cost table from them.
 
-    It answers while the policy is made, in ``__init__``; afterwards it raises ``ValueError``, since a server that runs
-    cannot time passes at will. Keep the numbers.
+    The methods answer only in the policy's ``__init__``, so keep the numbers. Later calls raise ``ValueError``, since a
+    running server cannot time passes at will.
     """
 
     @property
     def context_reads(self) -> str:
-        """How the context of a target pass is counted that is asked for: ``"once"`` or ``"per-position"``."""
+        """How to count the ``context`` of a target pass in :meth:`target_s`: ``"once"`` or ``"per-position"``."""
         ...
 
     def draft_s(self, batched: int, context: int = 0, pairs: int = 0) -> float:
@@ -92,25 +91,25 @@ class PassTimes(Protocol):
         batched : int
             New tokens of the pass, over all of its requests.
         context : int
-            Tokens of KV that it reads, over all requests.
+            Tokens of KV that the pass reads, over all requests.
         pairs : int
-            Query-key pairs of attention, over all requests: for each new token the tokens that it attends to.
+            Query-key pairs of attention: the sum over new tokens of the tokens that each attends to.
         """
         ...
 
     def target_s(self, batched: int, context: int = 0, pairs: int = 0) -> float:
-        """Seconds of a target pass, likewise; ``context`` is counted as ``context_reads`` says."""
+        """Seconds of a target pass, with ``context`` counted as ``context_reads`` says."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a policy is built with, for each cell.
+    """The first argument with which a policy is built. Each cell (one run of a policy) builds its own policy.
 
     Attributes
     ----------
     belief : Belief
-        What passes are believed to cost.
+        The pass times that the policy assumes.
     max_draft_len : int
         Most draft tokens of a request in a step (``engine.max_draft_len``).
     max_num_seqs : int
@@ -120,10 +119,10 @@ class Context:
     seed : int
         The run's seed, for policies that draw.
     staleness_steps : int
-        Steps after which ``observe`` is called; 0 is at the step's end.
+        Number of steps by which ``observe`` is delayed; 0 calls it at the step's end.
     profile : PassTimes
-        What passes take, to be asked in ``__init__``. Passes are timed where ``belief.tables = "profiled"`` (the
-        default), with the errors of ``belief``. A policy of your own tests can be given ``profile=belief``.
+        Times of passes, available in ``__init__`` only. With the experiment's ``belief.tables = "profiled"`` (the
+        default) these are measured times with the errors of ``belief``. In tests of a policy, pass ``profile=belief``.
     """
 
     belief: Belief
@@ -137,16 +136,16 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The most a policy drafts for any request, now and ever: what ``limit`` returns where one number does not say it.
+    """The most that a policy drafts for any request, now and in the whole run; a return value of ``limit``.
 
     Parameters
     ----------
     depth : int
-        The longest draft now, of a tree its depth.
+        The longest draft now; for trees, the greatest depth.
     tree_tokens : int
-        The most nodes of a tree that are verified now; 0 for chains.
+        The most nodes of a tree that may be verified now; 0 for chains.
     max_depth, max_tree_tokens : int, optional
-        The most that both will ever be; what they are now where left out.
+        The largest values of ``depth`` and ``tree_tokens`` in the whole run; the default is their present values.
     """
 
     depth: int
@@ -163,14 +162,14 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Beam:
-    """Trees whose ``topk`` best nodes of a level get ``topk`` children each (EAGLE-2): what ``propose`` returns instead of lengths.
+    """Trees in which the ``topk`` best nodes of a level get ``topk`` children each (EAGLE-2), for ``propose``.
 
     Parameters
     ----------
     topk : int
-        Width.
+        Number of nodes that are expanded per level, and of children of each.
     depth : int or sequence of int
-        Levels, for all requests or for each.
+        Number of levels, one number for all requests or one per request.
     """
 
     topk: int
@@ -179,14 +178,14 @@ class Beam:
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """Trees whose nodes of level l get ``children[l]`` children each (SpecInfer): what ``propose`` returns instead of lengths.
+    """Trees in which nodes of level l get ``children[l]`` children each (SpecInfer), for ``propose``.
 
     Parameters
     ----------
     children : sequence of int
-        Children of a node by its level, the newest token first; the last entry repeats.
+        Number of children by level. Level 0 is the newest token; the last entry repeats for deeper levels.
     depth : int or sequence of int
-        Levels, for all requests or for each.
+        Number of levels, one number for all requests or one per request.
     """
 
     children: Sequence[int]
@@ -194,34 +193,33 @@ class Expansion:
 
 
 class Policy:
-    """What a policy can have. Inheriting is a matter of taste: whatever has ``limit`` and ``propose`` is one.
+    """The hooks of a policy. Any object with ``limit`` and ``propose`` is a policy; inheriting this class is optional.
 
-    A policy is made afresh for each cell, by calling its class (or any other factory) with a :class:`Context` and its
-    settings: ``factory(context, **settings)``. It sees what a server sees. Within a step hooks are called in the order of
-    this class's methods, and not all of them in every step: ``propose``, ``keep_drafting`` and ``select`` only where
-    requests can be drafted for, ``observe`` after every step. Arrays that it is given are read-only, and are good for the
-    call: keep copies.
+    Each cell (one run of a policy) makes a new object: ``factory(context, **settings)``, where the factory is usually
+    the class and ``context`` a :class:`Context`. A policy sees only what a server sees. Within a step hooks are called
+    in the order of this class's methods: ``propose``, ``keep_drafting`` and ``select`` only if requests can be drafted
+    for, ``observe`` after every step. Arrays in arguments are read-only and valid only during the call: keep copies.
 
     Attributes
     ----------
     wants : tuple of str
-        What it looks at: any of ``"confidence"``, ``"entropy"``, ``"divergence"``. What nobody wants is not made.
+        The signals that it reads: ``"confidence"``, ``"entropy"``, ``"divergence"``. Others are not computed.
     """
 
     wants: Sequence[str] = ()
 
     def limit(self) -> int | Limit:
-        """The most it may draft for any request, asked before every step is scheduled.
+        """Returns the most that the policy drafts for any request. Called before every step is scheduled.
 
         Returns
         -------
         int or Limit
-            A number is for ever: return a :class:`Limit` where it changes, or where trees are drafted.
+            A number holds for the whole run. Return a :class:`Limit` if it changes, or to draft trees.
         """
         raise NotImplementedError
 
     def drafts_for_next(self) -> bool:
-        """Is the request that is admitted now to be drafted for, ever? ``True`` unless defined.
+        """Returns whether the request that is being admitted may ever be drafted for. Default: ``True``.
 
         Returns
         -------
@@ -230,7 +228,7 @@ class Policy:
         return True
 
     def max_batch(self, batch: Batch) -> int | None:
-        """How many requests, from the first, take part in this step; all unless defined.
+        """Returns how many requests, from the first, take part in this step. Default: all.
 
         Parameters
         ----------
@@ -239,49 +237,48 @@ class Policy:
         Returns
         -------
         int or None
-            At least 1; ``None`` is all.
+            At least 1; ``None`` stands for all.
         """
         return None
 
     def propose(self, batch: Batch) -> int | Sequence[int] | Beam | Expansion:
-        """How many tokens are drafted, before drafting.
+        """Returns how many tokens to draft. Called before drafting.
 
-        Not called in a step without a request to draft for: where prompts run alone, or where every request is sure to
-        end.
+        Not called in a step in which no request can be drafted for: only prompts run, or every request is about to end.
 
         Parameters
         ----------
         batch : Batch
-            Who decodes in this step: ``ids``, ``context``, ``emitted``, ``limit``, ``draft_gap``, ``slo_tpot_s`` are arrays
-            of ``len(batch)``; ``now``, ``step``, ``context_sum``, ``prefill``, ``draft_prefill``, ``always_extend``,
-            ``num_running`` and ``num_waiting`` are numbers.
+            The requests that decode in this step. ``ids``, ``context``, ``emitted``, ``limit``, ``draft_gap``,
+            ``slo_tpot_s`` are arrays of ``len(batch)``; ``now``, ``step``, ``context_sum``, ``prefill``,
+            ``draft_prefill``, ``always_extend``, ``num_running`` and ``num_waiting`` are numbers.
 
         Returns
         -------
         int, sequence of int, Beam or Expansion
-            For all requests, or for each; at most what ``limit`` said. The engine cuts it to each request's ``limit``.
+            One value for all requests or one per request, at most ``limit()``. The engine cuts each to ``batch.limit``.
         """
         raise NotImplementedError
 
     def keep_drafting(self, batch: Batch, drafts: Drafts) -> bool | Sequence[bool]:
-        """Does drafting go on? Asked after each draft pass; ``True`` unless defined.
+        """Returns whether to draft another token. Called after each draft pass. Default: ``True``.
 
         Parameters
         ----------
         batch : Batch
         drafts : Drafts
-            ``draft_len`` (an array), ``passes``, and what the policy wants: ``confidence``, ``entropy``, of shape
-            (requests, longest draft), NaN where nothing was drafted. ``trees`` where trees are drafted.
+            ``draft_len`` (an array), ``passes``, and the signals in ``wants``: ``confidence``, ``entropy``, of shape
+            (requests, longest draft), NaN where nothing was drafted. ``trees`` if trees are drafted.
 
         Returns
         -------
         bool or sequence of bool
-            For all, or for each request; who leaves keeps the tokens it has.
+            One value for all requests or one per request. A request that stops keeps the tokens drafted so far.
         """
         return True
 
     def select(self, batch: Batch, drafts: Drafts) -> int | Sequence[int] | Sequence[Sequence[bool]] | None:
-        """What is verified; all of it unless defined.
+        """Returns which drafts are verified. Default: all.
 
         Parameters
         ----------
@@ -291,28 +288,28 @@ class Policy:
         Returns
         -------
         None, int, or sequence
-            ``None`` is all. Of chains: lengths, for all requests or for each, at most what was drafted. Of trees: for each
-            request how many of its best nodes, or a bool a node (a node's parent is kept with it).
+            ``None`` verifies all drafts. For chains: the length to verify, for all requests or for each. For trees: for
+            each request the number of best nodes, or a bool per node (a kept node needs its parent kept).
         """
         return None
 
     def observe(self, outcome: Outcome) -> None:
-        """What a step brought. Called after every step.
+        """Takes the outcome of a step. Called after every step.
 
-        A step of prompts alone has an outcome of no requests (``len(outcome)`` is 0), and ``propose`` was not called for
-        it. An engine that drafts at the end of a step proposes for the next step first: what is observed may have been
-        proposed one or two steps ago, or, with ``belief.staleness_steps``, earlier. Do not rely on what was remembered
-        in ``propose``.
+        The outcome of a step with prompts only has no requests (``len(outcome)`` is 0), and ``propose`` was not called
+        for this step. An engine that drafts at the end of a step proposes for the next step first. The outcome may
+        therefore belong to a proposal of one or two steps ago, or, with ``belief.staleness_steps``, an earlier one. Do
+        not rely on values that ``propose`` remembered.
 
         Parameters
         ----------
         outcome : Outcome
             ``ids``, ``drafted``, ``verified`` and ``accepted`` are arrays of ``len(outcome)``; ``draft_time`` and
-            ``verify_time`` are seconds; ``drafts`` as before, with ``divergence`` where it is wanted.
+            ``verify_time`` are seconds; ``drafts`` has the step's drafts, with ``divergence`` if ``wants`` names it.
         """
 
     def request_finished(self, id: int) -> None:
-        """A request has ended: what is remembered of it can go.
+        """Called when a request has ended, so that the policy can forget it.
 
         Parameters
         ----------
@@ -320,7 +317,7 @@ class Policy:
         """
 
     def warnings(self) -> list[str]:
-        """What a user should be told at the end of a run.
+        """Returns warnings for the user at the end of a run.
 
         Returns
         -------
@@ -331,18 +328,18 @@ class Policy:
 
 @dataclass(frozen=True)
 class Registered:
-    """A policy that experiments can name: what another process needs to know of it, too.
+    """A Python policy that experiments can name, in a form that can be sent to other processes.
 
     Attributes
     ----------
     name : str
-        In experiments and tables.
+        Name in experiments and tables.
     code : str
-        Digest of its source.
+        Digest of the policy's source.
     defaults, settings : dict
-        The factory's own, and those that were given.
+        The factory's default settings, and the settings that were given.
     factory : callable
-        Makes one for a cell.
+        Called with a context and settings; makes the policy of a cell.
     """
 
     name: str
@@ -354,7 +351,7 @@ class Registered:
     factory: Callable[..., Any]
 
     def register(self) -> None:
-        """Makes it known in this process."""
+        """Registers the policy in this process."""
         try:
             _native.register(self.name, self.code, json.dumps(self.defaults), self.summary, self.source, self.factory)
         except ValueError as error:
@@ -364,12 +361,12 @@ class Registered:
 
     @property
     def entry(self) -> dict[str, dict[str, Any]]:
-        """As an experiment has it."""
+        """The policy's entry in an experiment's ``policies``."""
         return {self.name: self.settings}
 
 
 def registered(policy: Any) -> Registered:
-    """A class or factory, or a ``functools.partial`` of one, as a :class:`Registered`."""
+    """Makes a :class:`Registered` of a class, a factory, or a ``functools.partial`` of either."""
     given: dict[str, Any] = {}
     factory = policy
     while isinstance(factory, functools.partial):
@@ -414,23 +411,23 @@ def _kebab_case(name: str) -> str:
 
 
 def _plain(where: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings that results can keep."""
+    """Settings as plain JSON values, which results can store."""
     try:
         plain: dict[str, Any] = json.loads(json.dumps(settings, default=_number, allow_nan=False))
         return plain
     except (TypeError, ValueError) as error:
-        raise BadInput(f"{where}: settings are numbers, texts, lists and tables, and results keep them: {error}") from None
+        raise BadInput(f"{where}: settings must be numbers, texts, lists or tables: {error}") from None
 
 
 def _number(value: Any) -> Any:
-    """numpy's numbers and arrays as Python's."""
+    """Converts numpy's numbers and arrays to Python's."""
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} is none of these")
 
 
 def _code(factory: Any) -> str:
-    """Digest of what a policy does, as far as its source tells: its module, or the class itself in a notebook."""
+    """Digest of a policy's source: of its module's file, or of the class itself in a notebook."""
     module = sys.modules.get(getattr(factory, "__module__", None) or "")
     file = getattr(module, "__file__", None)
     if file and Path(file).suffix == ".py" and Path(file).is_file():
@@ -445,7 +442,7 @@ def _source(of: Any) -> str:
     try:
         return inspect.getsource(of)
     except (OSError, TypeError):
-        # Typed at a prompt: what it was compiled to.
+        # A class typed at a prompt has no source: its compiled code is used.
         members = vars(of).values() if inspect.isclass(of) else [of]
         codes = [m.__code__ for m in members if hasattr(m, "__code__")]
         return "".join(f"{c.co_code.hex()}{c.co_consts!r}{c.co_names!r}" for c in codes)

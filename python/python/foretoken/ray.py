@@ -1,4 +1,4 @@
-"""Sweeps on a Ray cluster: shards as tasks, results on storage that all nodes share.
+"""Sweeps on a Ray cluster. Shards are tasks; results are on storage that all nodes share.
 
 Ray is not installed with Foretoken: ``pip install 'foretoken[ray]'``, or the Ray that the cluster has.
 """
@@ -20,9 +20,9 @@ from foretoken.results import Results
 
 __all__ = ["sweep"]
 
-#: Cells of a task, at least, where there are enough: a task costs a fraction of a second before its first cell runs.
+#: Number of cells per task that the default aims at: starting a task takes a fraction of a second.
 CELLS_A_TASK = 500
-#: Tasks for each processor, at least, where there are enough cells: the last ones end at about the same time.
+#: Most tasks per processor by default. Several tasks let processors finish at about the same time.
 TASKS_A_CPU = 4
 
 
@@ -41,28 +41,28 @@ def sweep(
 ) -> Results:
     """Runs an experiment on a Ray cluster: its shards are tasks of one processor each.
 
-    Every finished cell is on the shared folder at once; what a lost node had finished is not run again. Policies in Python
-    travel with their tasks. After Ctrl-C, or when the cluster is gone, the same call goes on, and so does ``foretoken run
-    --shard I/N --resume`` by hand.
+    Every cell is written to the shared folder as soon as it is finished, so finished cells of a lost node are not run
+    again. Python policies are sent with the tasks. After Ctrl-C or a loss of the cluster, the same call continues the
+    sweep; so does ``foretoken run --shard I/N --resume`` for a shard.
 
     Parameters
     ----------
     experiment : path or dict
-        As of :func:`foretoken.run`. Traces must be where the experiment says on every node.
+        See :func:`foretoken.run`. Every node must have the traces at the paths that the experiment names.
     address : str, optional
-        The cluster: ``"auto"``, ``"ray://HOST:10001"``, ``"HOST:6379"``. The one that ``ray.init`` was called for, or finds or
-        starts by itself, where left out.
+        The cluster: ``"auto"``, ``"ray://HOST:10001"``, ``"HOST:6379"``. By default the cluster to which ``ray.init``
+        has connected, or that it finds or starts.
     output : path, optional
         The results folder, on storage that all nodes see under that path.
     shards : int, optional
-        How many. Of 500 cells or more, and at least four for each processor where there are enough cells, where left out.
-        What an unfinished folder has, where it has some.
+        Number of shards. The default is the number that an unfinished folder has, else shards of about 500 cells,
+        but one to four shards per processor.
     retries : int
-        How often a task is tried again whose node died, or that found its shard still held by one that died.
+        How often a task is tried again if its node died, or if a dead node still holds its shard.
     retry_failed : bool
-        Try cells again that failed before?
+        Whether to run cells again that failed before.
     figures, check_settings, progress, **overrides
-        As of :func:`foretoken.run`.
+        See :func:`foretoken.run`.
 
     Returns
     -------
@@ -71,11 +71,11 @@ def sweep(
     Raises
     ------
     BadInput
-        The experiment is wrong, or cells of it failed: all others are finished.
+        If the experiment is invalid, or cells failed; all other cells are finished.
     Error
-        Ray is not there, or the cluster cannot be reached.
+        If Ray is not installed, or the cluster cannot be reached.
     KeyboardInterrupt
-        Ctrl-C; what was finished is kept.
+        After Ctrl-C; finished cells are kept.
     """
     ray = _ray()
     asked, ours = _experiment(experiment, overrides)
@@ -86,7 +86,7 @@ def sweep(
     _connect(ray, address)
     of = _shards(ray, folder, comparisons, cells, shards)
     task = ray.remote(_shard).options(num_cpus=1, max_retries=retries)
-    # Sent once, not with each task.
+    # Sent to the cluster once, not with each task.
     policies = ray.put(ours)
     waiting = {
         task.remote(str(folder), f"{i}/{of}", policies, retries, retry_failed): f"{i}/{of}" for i in range(1, of + 1)
@@ -132,14 +132,14 @@ def _connect(ray: Any, address: str | None) -> None:
 
 
 def _reach(address: str | None) -> None:
-    """Raises where no process listens: Ray itself looks for minutes."""
+    """Raises an error if no process listens at the address; Ray itself would try for minutes."""
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if host and port.isdecimal():
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
 def _shards(ray: Any, folder: Path, comparisons: int, cells: int, wanted: int | None) -> int:
-    """How many shards; the shards of an earlier call go on."""
+    """The number of shards; a folder with shards of an earlier call keeps its number."""
     begun = sorted(folder.glob("shards/*-of-*.json"))
     if begun:
         of = int(begun[0].stem.rpartition("-of-")[2])
@@ -156,14 +156,14 @@ def _shards(ray: Any, folder: Path, comparisons: int, cells: int, wanted: int | 
 
 
 def _shard(folder: str, which: str, policies: list[Registered], retries: int, retry_failed: bool) -> int:
-    """A task: one shard, on one processor."""
+    """Runs one shard; this is the function of a Ray task with one processor."""
     for policy in policies:
         policy.register()
     while True:
         try:
             return _native.shard(Path(folder), which, retry_failed, 1, None)
         except Error as error:
-            # A task that died with its node may hold the shard for a moment, as its file system sees it.
+            # A shared file system may keep the lock of a task that died with its node for a moment.
             if "running already" not in error.message or retries == 0:
                 raise
             retries -= 1
@@ -171,19 +171,19 @@ def _shard(folder: str, which: str, policies: list[Registered], retries: int, re
 
 
 def _finished(folder: Path) -> int:
-    """Cells that are there."""
+    """Number of finished cells in a folder."""
     return sum(1 for _ in folder.glob("cells/*.cell"))
 
 
 def _cancel(ray: Any, waiting: dict[Any, str]) -> None:
-    """Ends the tasks: those at work end in order, with what they finished."""
+    """Cancels the tasks and waits for them; running tasks keep their finished cells."""
     for ref in waiting:
         ray.cancel(ref)
     ray.wait(list(waiting), num_returns=len(waiting), timeout=30)
 
 
 def _tell(folder: Path, failed: dict[str, BaseException], cells: int) -> None:
-    """Raises what went wrong."""
+    """Raises an error with the first failed shard and up to eight failed cells."""
     told = state(folder)
     which, first = next(iter(failed.items()))
     words = getattr(first, "message", None) or str(first)

@@ -1,4 +1,4 @@
-"""Results folders, read."""
+"""Reads results folders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Capacity", "Results"]
 
 
 class _Folder:
-    """A folder of tables."""
+    """A folder with Parquet tables, each readable as an attribute."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.path = Path(path)
@@ -27,7 +27,7 @@ class _Folder:
 
     @property
     def tables(self) -> list[str]:
-        """The names of its tables, each an attribute."""
+        """The names of the folder's tables. Each name is an attribute."""
         return sorted(file.stem for file in self.path.glob("*.parquet"))
 
     def __getattr__(self, name: str) -> polars.DataFrame:
@@ -54,7 +54,7 @@ class _Folder:
 
 
 class Results(_Folder):
-    """The results of a run: its tables as polars DataFrames, each read when it is asked for.
+    """The results of a run. Its tables are polars DataFrames, each read on first use.
 
     Parameters
     ----------
@@ -64,49 +64,49 @@ class Results(_Folder):
     Attributes
     ----------
     summary : polars.DataFrame
-        A row a cell: policy, swept values, seed, and all that is measured of it.
+        One row per cell: policy, swept values, seed, and the cell's metrics.
     requests : polars.DataFrame
-        A row a request of a cell.
+        One row per request of a cell.
     steps : polars.DataFrame
-        A row a step of a cell, where the experiment keeps them (``output.steps``).
+        One row per step of a cell, if the experiment keeps steps (``output.steps``).
     positions, series, lengths, calibration : polars.DataFrame
-        Acceptance by draft position; over time; drafted lengths; confidences against what was accepted.
+        Acceptance by draft position; metrics over time; counts of drafted lengths; draft confidence against acceptance.
     path : pathlib.Path
-        The folder.
+        The results folder.
     """
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """What was run, with which version, on which files."""
+        """The run's experiment, Foretoken version, input files and timings."""
         manifest: dict[str, Any] = json.loads(self._text("manifest.json"))
         return manifest
 
     @cached_property
     def comparison(self) -> dict[str, Any]:
-        """The comparison as data: policies, their numbers over seeds with intervals, claims of a paper."""
+        """The comparison as data: metrics of each policy over seeds with intervals, and the claims of a paper."""
         comparison: dict[str, Any] = json.loads(self._text("report.json"))
         return comparison
 
     def show(self) -> None:
-        """The comparison as the program prints it."""
+        """Prints the comparison as ``foretoken run`` does."""
         print(self._text("report.txt"), end="")
 
     def report(
         self, path: str | PathLike[str] | None = None, *, baseline: str | PathLike[str] | Results | None = None
     ) -> Path:
-        """Writes the page.
+        """Writes the page of the results, an HTML file.
 
         Parameters
         ----------
         path : path, optional
-            The folder for it; ``report`` within the results where left out.
+            The folder for the page; the default is ``report`` within the results.
         baseline : path or Results, optional
             Other results of the same experiment to set beside these.
 
         Returns
         -------
         pathlib.Path
-            The page.
+            Path of the page.
         """
         beside = baseline.path if isinstance(baseline, Results) else baseline
         to = None if path is None else Path(path)
@@ -117,24 +117,24 @@ class Results(_Folder):
 
 
 class Capacity(_Folder):
-    """What policies carry: the answer of :func:`foretoken.capacity`.
+    """The result of :func:`foretoken.capacity`: the highest rate that each policy sustains.
 
     Attributes
     ----------
     capacity : polars.DataFrame
-        A row a policy, swept value and seed: requests/s, tokens/s a GPU.
+        One row per policy, swept value and seed: requests/s, tokens/s per GPU.
     probes : polars.DataFrame
-        A row a rate that was tried.
+        One row per rate that was tried.
     """
 
     @cached_property
     def answer(self) -> dict[str, Any]:
-        """All of it as data, with intervals over seeds."""
+        """The whole result as data, with intervals over seeds."""
         answer: dict[str, Any] = json.loads(self._text("capacity.json"))
         return answer
 
     def show(self) -> None:
-        """The table as the program prints it."""
+        """Prints the table as ``foretoken capacity`` does."""
         print(self._text("capacity.txt"), end="")
 
     def _repr_html_(self) -> str:
