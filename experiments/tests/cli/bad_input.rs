@@ -1,8 +1,8 @@
-//! Every kind of bad input: a clear message, the place, a hint, the exit code, and nothing left behind.
+//! Every kind of bad input gives a clear message with place, hint and exit code, and leaves no files behind.
 
 use crate::support::{EXPERIMENT, Place};
 
-/// Runs the experiment with `from` replaced by `to`; it must be refused as bad input, before anything is written.
+/// Runs the experiment with `from` replaced by `to`. It must be refused as bad input before anything is written.
 fn refused(from: &str, to: &str) -> String {
     assert!(EXPERIMENT.contains(from), "{from} is not in the experiment");
     let place = Place::holding(&EXPERIMENT.replacen(from, to, 1));
@@ -11,7 +11,7 @@ fn refused(from: &str, to: &str) -> String {
     error
 }
 
-/// The error must say each of these.
+/// Asserts that the error contains each of the texts.
 fn says(error: &str, parts: &[&str]) {
     for part in parts {
         assert!(error.contains(part), "`{part}` is missing in\n{error}");
@@ -38,7 +38,7 @@ fn wrong_types() {
     says(&refused("seeds = [1, 2]", "seeds = 3"), &["invalid type", "x.toml:2"]);
 }
 
-/// serde takes a list for a table's values in order; what is meant is a table.
+/// serde would take a list for a table's values in order, where a table is meant.
 #[test]
 fn a_value_in_the_place_of_a_table() {
     let error = refused("constant = { rate = 0.7 }", "constant = 0.7");
@@ -52,7 +52,7 @@ fn a_value_in_the_place_of_a_table() {
 }
 
 #[test]
-fn sweeps_that_cannot_be() {
+fn invalid_sweeps_are_refused() {
     says(&refused("max_num_seqs", "max_seqs"), &["unknown key `max_seqs`", "x.toml:11"]);
     says(&refused("[8, 64]", "[]"), &["an empty sweep", "x.toml:11"]);
     says(&refused("[8, 64]", "[8, 64, 8]"), &["the sweep has 8 twice", "x.toml:11:34"]);
@@ -73,7 +73,7 @@ fn numbers_out_of_range() {
 }
 
 #[test]
-fn policies_that_cannot_be() {
+fn invalid_policies_are_refused() {
     let policies = "policies = [{ fixed = { k = { sweep = [1, 3] } } }, { adaspec = {} }, { oracle-goodput = {} }]";
     let with = |list: &str| refused(policies, &format!("policies = {list}"));
     says(&with("[]"), &["the list of policies is empty", "x.toml:3"]);
@@ -107,7 +107,7 @@ fn hints_say_what_is_expected() {
 }
 
 #[test]
-fn names_and_seeds_that_cannot_be() {
+fn invalid_names_and_seeds_are_refused() {
     says(&refused("seeds = [1, 2]", "seeds = [9223372036854775808]"), &["9223372036854775808", "x.toml:2"]);
     says(&refused("name = \"small\"", "name = \"../up\""), &["cannot name a folder", "x.toml:1"]);
     says(&refused("seeds = [1, 2]", "seeds = [1, 1]"), &["seed 1 is given twice", "x.toml:2"]);
@@ -143,7 +143,7 @@ fn on_trace(text: &str) -> String {
     std::fs::write(place.path("t.csv"), text).unwrap();
     let error = place.fails(&["run", "x.toml", "-o", "new/out"], 2);
     assert!(!place.path("new").exists(), "a run that came to nothing left its folder behind");
-    // A folder that was there stays, as empty as it was.
+    // A folder that existed before stays, and stays empty.
     std::fs::create_dir(place.path("mine")).unwrap();
     assert_eq!(place.fails(&["run", "x.toml", "-o", "mine"], 2), error);
     assert_eq!(std::fs::read_dir(place.path("mine")).unwrap().count(), 0);
@@ -186,7 +186,7 @@ fn prompts_longer_than_the_pool() {
 }
 
 #[test]
-fn the_limit_that_lets_nothing_through_is_named() {
+fn the_limit_that_rejects_every_request_is_named() {
     let place = Place::new();
     let with = |engine: &str| place.fails(&["run", "x.toml", "-o", "out", "--set", &format!("engine={engine}")], 2);
     says(&with("{ max_model_len = 128 }"), &["engine.max_model_len = 128"]);

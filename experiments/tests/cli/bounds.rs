@@ -1,10 +1,11 @@
-//! A bound that is scaled from an autoregressive run: one for all loads, unless each load is asked for its own.
+//! An SLO bound that is scaled from an autoregressive run: one bound for all loads, unless the experiment asks for one
+//! per load.
 
 use crate::interrupted::{resumes_to_the_same_bytes, start};
 use crate::support::{EXPERIMENT, Place};
 use serde_json::Value;
 
-/// Two loads; the lower one comes second.
+/// An experiment with two loads, the lower one second.
 fn swept() -> String {
     EXPERIMENT
         .replace("{ sweep = [8, 64] }", "8")
@@ -16,7 +17,7 @@ fn json(place: &Place, out: &str, more: &[&str]) -> Value {
     serde_json::from_str(&place.run(out, &[&["--format", "json"][..], more].concat())).unwrap()
 }
 
-/// The bound of each seed, by variant, ms.
+/// The bound of each seed in ms, by variant.
 fn bounds(document: &Value) -> Vec<Vec<f64>> {
     let of = |v: &Value| v["slo"].as_array().unwrap().iter().map(|s| s["tpot_s"].as_f64().unwrap() * 1e3).collect();
     document["variants"].as_array().unwrap().iter().map(of).collect()
@@ -33,7 +34,7 @@ fn the_lowest_load_bounds_all_loads() {
     assert_eq!(bounds(&one)[0], bounds(&one)[1], "one bound");
     assert_eq!(bounds(&one)[1], bounds(&each)[1], "which is the lower load's own");
     assert!(bounds(&each)[0][0] > 1.04 * bounds(&each)[1][0], "{:?}", bounds(&each));
-    // By definition where the bound is the run's own, and a cliff where it is not.
+    // A bound from the run itself is met by definition; a bound from another load is not.
     let by_definition = |d: &Value, v: usize| d["variants"][v]["policies"][0]["attains_by_definition"] == true;
     assert_eq!([by_definition(&one, 0), by_definition(&one, 1)], [false, true]);
     assert_eq!([by_definition(&each, 0), by_definition(&each, 1)], [true, true]);
@@ -49,13 +50,13 @@ fn a_named_reference_bounds_all_loads() {
     let each = json(&place, "each", &["--set", "slo.reference=each-load"]);
     assert_eq!(bounds(&document)[1], bounds(&each)[0]);
     assert_eq!(bounds(&document)[0], bounds(&each)[0]);
-    // What was resolved says the same again.
+    // The resolved experiment gives the same bounds.
     let again = place.foretoken().args(["run", "named/experiment.toml", "-o", "again"]).output().unwrap();
     assert!(again.status.success());
     let report = |out: &str| -> Value {
         serde_json::from_slice(&std::fs::read(place.path(out).join("report.json")).unwrap()).unwrap()
     };
-    // But for what is said of settings: resolved, every one of them was given.
+    // Notes on settings are left out: in a resolved experiment every setting was given.
     assert_eq!(report("named")["variants"], report("again")["variants"]);
 }
 

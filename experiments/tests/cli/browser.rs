@@ -1,19 +1,19 @@
-//! Opening a page in a headless browser: what it made of the page, and what it complained about.
+//! Opens a page in a headless browser and returns the resulting document and the console's messages.
 
 use crate::support::Place;
 use foretoken_tests::{Part, skip};
 use std::path::Path;
 use std::process::Command;
 
-/// A page that was opened.
+/// The result of opening a page.
 pub struct Opened {
     /// The document after its scripts ran.
     pub dom: String,
-    /// What the page wrote to the console: errors, warnings, exceptions.
+    /// Messages that the page wrote to the console: errors, warnings, exceptions.
     pub console: Vec<String>,
 }
 
-/// Opens a file with what follows its name in the URL. `None`, and a skip, where there is no Chromium
+/// Opens a file, with `after` appended to its name in the URL. `None`, and a skip, without Chromium
 /// (`FORETOKEN_CHROMIUM` names one that is not in the PATH).
 pub fn open(page: &Path, after: &str) -> Option<Opened> {
     let named = std::env::var("FORETOKEN_CHROMIUM").ok();
@@ -54,7 +54,7 @@ pub fn attribute_of(dom: &str, id: &str, attribute: &str) -> String {
 }
 
 #[test]
-fn what_a_page_complains_about_is_seen() {
+fn console_messages_of_a_page_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let page = dir.path().join("broken.html");
     std::fs::write(&page, "<p id=\"p\" data-x=\"7\">a &amp; b</p><script>nothing.here();</script>").unwrap();
@@ -64,7 +64,7 @@ fn what_a_page_complains_about_is_seen() {
 }
 
 #[test]
-fn a_report_opens_without_a_word_on_the_console_and_its_tables_sort() {
+fn a_report_opens_without_console_messages_and_its_tables_sort() {
     let place = Place::new();
     place.run("out", &[]);
     let path = place.path("out/report/index.html");
@@ -72,14 +72,14 @@ fn a_report_opens_without_a_word_on_the_console_and_its_tables_sort() {
     assert!(quiet.console.is_empty(), "{:?}", quiet.console);
     assert!(quiet.dom.contains("20 runs in"), "timing.js beside the page was not read");
 
-    // The explorer it links to opens at the run's own hardware and where the link says.
+    // The link to the explorer opens it with the run's own hardware, at the given state.
     let link =
         quiet.dom.split("href=\"explore.html").nth(1).expect("a link to the explorer").split('"').next().unwrap();
     let explorer = open(&place.path("out/report/explore.html"), &link.replace("&amp;", "&")).unwrap();
     assert!(explorer.console.is_empty(), "{:?}", explorer.console);
     assert!(explorer.dom.contains("hardware of the run small") && !text_of(&explorer.dom, "headline").is_empty());
 
-    // A script of the test presses a heading twice and writes the column's values after each into the title.
+    // A script of the test clicks a heading twice and writes the column's values after each click into the title.
     let driver = "<script>\
         const button = document.querySelectorAll('#results th button')[2];\
         const values = () => [...document.querySelectorAll('#results tbody tr')].map(r => r.cells[2].dataset.by).join(' ');\

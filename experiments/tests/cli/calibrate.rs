@@ -1,16 +1,15 @@
-//! `foretoken calibrate` of observed runs: its verdict, one draft length alone, and what an edited profile does to
-//! results.
+//! `foretoken calibrate` on observed runs: its verdict, a single draft length, and warnings about an edited profile.
 
 use crate::support::Place;
 use std::path::PathBuf;
 
-/// Twelve requests of three clients on vLLM 0.32 for CPUs, with drafts of this length.
+/// The recording of twelve requests of three clients on vLLM 0.32 for CPUs, with drafts of `k` tokens.
 fn recording(k: u32) -> String {
     let name = format!("../recordings/fixtures/vllm-0.32-k{k}.obs");
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name).display().to_string()
 }
 
-/// A place with a calibration in the folder `cal`. The exit code must be `code`.
+/// A folder with a calibration in `cal`. The command must exit with `code`.
 fn calibrated(lengths: &[u32], code: i32) -> (Place, String) {
     let place = Place::new();
     let runs: Vec<String> = lengths.iter().map(|&k| recording(k)).collect();
@@ -20,7 +19,7 @@ fn calibrated(lengths: &[u32], code: i32) -> (Place, String) {
     (place, said)
 }
 
-/// What a command that succeeds says: stdout, and stderr on one line.
+/// The output of a command that succeeds: stdout, and stderr on one line.
 fn says(place: &Place, args: &[&str]) -> (String, String) {
     let out = place.foretoken().args(args).output().unwrap();
     let error = String::from_utf8_lossy(&out.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
@@ -32,9 +31,9 @@ fn text(place: &Place, name: &str) -> String {
     std::fs::read_to_string(place.path(name)).unwrap()
 }
 
-/// A verdict stands in the terminal, in the data, on the page and in the profile.
+/// The verdict must be in the terminal's output, in the JSON, on the page and in the profile.
 #[test]
-fn a_calibration_says_how_far_it_is_trusted() {
+fn a_calibration_states_its_verdict_everywhere() {
     let (place, said) = calibrated(&[0, 3], 0);
     let verdict = "trusted for K = 0, 3, steps of up to 3 requests: later steps within ";
     assert!(said.contains(verdict), "{said}");
@@ -54,7 +53,7 @@ fn a_calibration_that_is_not_trusted_is_written_and_exits_3() {
 }
 
 #[test]
-fn one_length_alone_predicts_itself_and_nothing_else() {
+fn a_calibration_from_one_length_is_refused_for_other_lengths() {
     let (place, said) = calibrated(&[3], 3);
     assert!(said.contains("draft pass              cannot be told apart"), "{said}");
     let (table, _) = says(&place, &["run", "cal/experiment.toml", "-o", "out"]);
@@ -86,9 +85,9 @@ fn runs_without_drafts_predict_no_drafts() {
     assert!(error.split_whitespace().collect::<Vec<_>>().join(" ").contains("observe K = 3 next"), "{error}");
 }
 
-/// Settings that the calibration wrote are no settings of the user's; one that the user gives is.
+/// Settings that the calibration wrote are not reported as inert; a setting that the user gives is.
 #[test]
-fn a_calibrated_experiment_is_not_scolded_for_what_calibrate_wrote() {
+fn settings_that_calibrate_wrote_are_not_reported_as_inert() {
     let (place, _) = calibrated(&[0, 3], 0);
     let (_, said) = says(&place, &["run", "cal/experiment.toml", "-o", "out"]);
     assert!(!said.contains("changed no number") && !said.contains("set by hand"), "{said}");
@@ -97,9 +96,9 @@ fn a_calibrated_experiment_is_not_scolded_for_what_calibrate_wrote() {
     assert!(said.contains("engine.max_model_len = 4096 changed no number"), "{said}");
 }
 
-/// People may edit a calibration; every result that is made with it says so.
+/// A calibration may be edited, but every result made with it must warn.
 #[test]
-fn every_result_of_an_edited_calibration_says_so() {
+fn every_result_of_an_edited_calibration_warns() {
     let (place, _) = calibrated(&[0, 3], 0);
     let profile = text(&place, "cal/profile.toml");
     let line = profile.lines().find(|l| l.starts_with("noise_cv = ")).unwrap();
@@ -141,7 +140,7 @@ fn an_untouched_calibration_is_not_called_edited() {
 }
 
 #[test]
-fn a_draft_length_that_cannot_be_or_does_nothing_is_refused() {
+fn an_impossible_or_unused_draft_length_is_refused() {
     let place = Place::new();
     let run = recording(3);
     for (length, said) in [

@@ -1,10 +1,10 @@
-//! `foretoken calibrate` of live runs: a profile from what was served, which predicts other runs and never its own.
+//! `foretoken calibrate` on live runs gives a profile that predicts other runs but never the runs it was fitted to.
 
 use crate::live::LIVE;
 use crate::support::Place;
 use serde_json::Value;
 
-/// Two live runs of other requests, `a` and `b`.
+/// Two live runs, `a` and `b`, with different requests.
 fn two_runs() -> Place {
     let place = Place::holding(&LIVE.replace("requests = 12", "requests = 60"));
     for (out, seed) in [("a", "seeds=[3]"), ("b", "seeds=[4]")] {
@@ -15,7 +15,7 @@ fn two_runs() -> Place {
     place
 }
 
-/// How far it may be trusted is not for a busy machine to say; that the exit code says the same is.
+/// Asserts that exit code and verdict agree. The verdict itself depends on how busy the machine is.
 fn calibrated(place: &Place, more: &[&str]) -> String {
     let output = place.foretoken().args(["calibrate", "a", "-o", "cal"]).args(more).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -48,7 +48,7 @@ fn one_live_run_predicts_another_and_not_itself() {
     };
     let output = validate("b", "cal/profile.toml");
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    // How well is not for a busy machine to say.
+    // The size of the error depends on how busy the machine is.
     assert!([Some(0), Some(3)].contains(&output.status.code()), "{stderr}");
     let validation: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(validation["costs"], "calibrated: cal/profile.toml");
@@ -60,7 +60,7 @@ fn one_live_run_predicts_another_and_not_itself() {
     // The cells of one folder predict each other, too.
     assert!(!validation["learned_regions"].as_array().unwrap().is_empty());
     assert!(validation["cells"][0]["rows"][0]["learned_error"].is_f64(), "{}", validation["cells"][0]["rows"][0]);
-    // Wherever it lies.
+    // A recording is recognised wherever it lies.
     std::fs::copy(place.path("cal/profile.toml"), place.path("alone.toml")).unwrap();
     for profile in ["cal/profile.toml", "alone.toml"] {
         let own = validate("a", profile);
@@ -70,11 +70,11 @@ fn one_live_run_predicts_another_and_not_itself() {
         assert!(stderr.contains("was fitted to tapes/v0-s0-p0.tape, which it would predict"), "{stderr}");
     }
 
-    // It knows nothing of a server.
+    // A calibration of live runs has no settings of a server.
     let advice = place.fails(&["recommend", "cal"], 2);
     assert!(advice.contains("it is of live runs"), "{advice}");
 
-    // It is a profile like any other.
+    // The calibrated profile can be used like any other.
     let text = LIVE.replace("requests = 12", "requests = 60");
     let hardware = text.split("[hardware]").nth(1).unwrap().split("[engine]").next().unwrap();
     let with_profile = text.replace(hardware, "\nprofile = \"cal/profile.toml\"\n\n");
@@ -84,7 +84,7 @@ fn one_live_run_predicts_another_and_not_itself() {
 }
 
 #[test]
-fn what_is_no_live_run_and_what_is_there_is_not_taken() {
+fn folders_without_live_runs_and_existing_outputs_are_refused() {
     let place = two_runs();
     let refused = |args: &[&str], said: &str| {
         let error = place.fails(&[&["calibrate"][..], args].concat(), 2);
@@ -96,7 +96,7 @@ fn what_is_no_live_run_and_what_is_there_is_not_taken() {
     refused(&["none", "-o", "cal"], "holds no recording of a live run");
     calibrated(&place, &[]);
     refused(&["b", "-o", "cal"], "cal holds a calibration");
-    // What another calibration left does not stay beside it.
+    // Files of an earlier calibration are removed.
     std::fs::write(place.path("cal/experiment.toml"), "").unwrap();
     calibrated(&place, &["--overwrite"]);
     assert!(!place.path("cal/experiment.toml").exists());

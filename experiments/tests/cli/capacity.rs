@@ -1,4 +1,4 @@
-//! `foretoken capacity` from outside: what it prints and leaves, on any number of threads, and after a kill.
+//! `foretoken capacity`: output and files, on any number of threads, and after a kill.
 
 use crate::support::Place;
 use serde_json::Value;
@@ -77,7 +77,7 @@ fn the_same_bytes_on_any_number_of_threads() {
 }
 
 #[test]
-fn what_cannot_be_searched_is_refused() {
+fn experiments_without_a_rate_to_search_are_refused() {
     let place = Place::holding(EXPERIMENT);
     for (sets, said) in [
         (&["--set", "capacity.bracket=[9.0, 1.0]"][..], "is upside down"),
@@ -100,7 +100,7 @@ fn what_cannot_be_searched_is_refused() {
     assert!(String::from_utf8_lossy(&out.stdout).contains("no rate is carried, however low"));
 }
 
-/// A log in place of the generated load: an open request every half second, in two stretches.
+/// The experiment on a log of `requests` requests, one about every half second, instead of the generated load.
 fn with_a_log(requests: u32) -> Place {
     let place = Place::holding(
         &EXPERIMENT
@@ -115,7 +115,7 @@ fn with_a_log(requests: u32) -> Place {
 }
 
 #[test]
-fn a_log_and_a_stretch_of_it_are_searched() {
+fn capacity_searches_a_log_and_a_window_of_a_log() {
     let place = with_a_log(400);
     for (sets, said) in [
         (&[][..], "200 of them count, 20 before them fill the server, 20 behind them keep it full, and the other 160"),
@@ -139,17 +139,17 @@ fn a_log_that_is_too_short_is_refused() {
     assert!(!place.path("out").exists(), "nothing is left behind");
 }
 
-/// With a bound on TPOT alone an overloaded server keeps its bounds and is not carried: the table has numbers, no
+/// With a bound on TPOT alone, an overloaded server keeps its bounds but has no capacity. The table has numbers, not
 /// words.
 #[test]
-fn an_overloaded_server_carries_nothing() {
+fn an_overloaded_server_has_no_capacity() {
     let place = Place::holding(EXPERIMENT);
     let out = capacity(&place, "out", &["--set", "slo={ tpot_s = 10.0 }"]);
     assert!(out.status.success(), "{}", stderr(&out));
     let json: Value = serde_json::from_slice(&std::fs::read(place.path("out/capacity.json")).unwrap()).unwrap();
     for of in json["capacities"].as_array().unwrap() {
         let rate = of["req_s"]["mean"].as_f64().unwrap();
-        // Sixteen at a time, of which each takes 20 to 60 ms for one of its 32 tokens, or of some more with drafts.
+        // Sixteen requests run at a time. Each takes 20 to 60 ms for one of its 32 tokens, or for several with drafts.
         assert!((5.0..60.0).contains(&rate), "{rate}");
         assert!(
             of["seeds"].as_array().unwrap().iter().all(|s| s["verdict"] == "rate" && s["limit"] == "queue"),
@@ -158,9 +158,9 @@ fn an_overloaded_server_carries_nothing() {
     }
 }
 
-/// A Poisson load is as even as chance makes it, however few its requests are.
+/// A Poisson load of few requests varies by chance, which must not be reported as a changing rate.
 #[test]
-fn a_poisson_load_is_not_said_to_change() {
+fn a_poisson_load_gets_no_warning_about_a_changing_rate() {
     let place = Place::holding(EXPERIMENT);
     for seed in 1..6 {
         let seeds = format!("seeds=[{seed}]");
@@ -170,9 +170,9 @@ fn a_poisson_load_is_not_said_to_change() {
     }
 }
 
-/// The page answers first, says of what, and has the experiment.
+/// The page starts with the answer, names the load, and contains the experiment.
 #[test]
-fn the_page_says_what_carries_most_and_of_what() {
+fn the_page_names_the_policy_with_the_highest_capacity() {
     let place = Place::holding(EXPERIMENT);
     let sets = ["--set", "slo.ttft_s={ sweep = [0.3, 0.6] }"];
     for (out, more) in [("one", &[][..]), ("swept", &sets[..])] {

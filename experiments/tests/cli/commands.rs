@@ -1,4 +1,4 @@
-//! The commands besides `run`, and the help.
+//! The commands besides `run`, and the help texts.
 
 use crate::support::Place;
 
@@ -49,7 +49,7 @@ fn a_trace_is_inspected_as_text_and_json() {
     assert!(error.contains("did you mean `mooncake`?"), "{error}");
 }
 
-/// Without a checkout: the working directory holds nothing of Foretoken's.
+/// Runs in an empty working directory, without a checkout.
 #[test]
 fn a_shipped_experiment_runs_by_its_name() {
     let place = crate::support::Place::holding("");
@@ -63,14 +63,14 @@ fn a_shipped_experiment_runs_by_its_name() {
 }
 
 #[test]
-fn doctor_and_bench_speak() {
+fn doctor_and_bench_print_results() {
     assert!(stdout(&["doctor"]).contains("CPU"));
     let text = stdout(&["bench", "x.toml", "--repeat", "2", "--set", "engine={}"]);
     assert!(text.contains("median of 2 runs") && text.contains("fixed-3"), "{text}");
 }
 
 #[test]
-fn a_reader_that_leaves_is_no_error_but_a_full_disk_is() {
+fn a_closed_pipe_is_no_error_and_a_full_disk_is_one() {
     let place = Place::new();
     let bin = env!("CARGO_BIN_EXE_foretoken");
     let shell = |script: String| std::process::Command::new("sh").arg("-c").arg(script).output().unwrap();

@@ -1,5 +1,5 @@
-//! `foretoken decide` against its contract, by hand: small states, whose numbers are worked out beside them, the
-//! reference's test vectors as far as a state can express them, and what is refused.
+//! `foretoken decide` on small states with results computed by hand, on test vectors of docs/model.md 10, and on
+//! invalid states.
 
 use crate::support::Place;
 use serde_json::{Value, json};
@@ -12,13 +12,13 @@ fn decide(state: &Value, more: &[&str]) -> Vec<Value> {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// What the one policy does in the state.
+/// The decision of the state's only policy.
 fn asked(mut state: Value, policy: Value) -> Value {
     state["policies"] = json!([policy]);
     decide(&state, &[]).remove(0)
 }
 
-/// Draft and verify lengths of the one policy.
+/// Draft and verify lengths of the state's only policy.
 fn lengths(state: &Value, policy: Value) -> (Value, Value) {
     let mut decision = asked(state.clone(), policy);
     (decision["draft_len"].take(), decision["verify_len"].take())
@@ -29,7 +29,8 @@ fn close(actual: &Value, expected: f64) {
     assert!((actual - expected).abs() <= 1e-9 * expected.abs().max(1.0), "{actual} for {expected}");
 }
 
-/// A machine that looks at no context: (γ, δ) of draft and target in milliseconds. Requests by their confidences.
+/// A state with costs that do not depend on context: (γ, δ) of draft and target in milliseconds, and each request's
+/// confidences.
 fn state(draft_ms: (f64, f64), target_ms: (f64, f64), confidences: &[&[f64]]) -> Value {
     let model = |(gamma, delta): (f64, f64)| json!({"alpha_s": 0.0, "gamma_s": gamma * 1e-3, "delta_s": delta * 1e-3});
     let request = |c: &&[f64]| json!({"context": 100, "confidences": c});
@@ -47,7 +48,7 @@ fn state(draft_ms: (f64, f64), target_ms: (f64, f64), confidences: &[&[f64]]) ->
     })
 }
 
-/// A state of section 12 in full.
+/// A state that has every field of docs/model.md 12.
 fn whole() -> Value {
     json!({
         "draft": {"alpha_s": 1e-6, "gamma_s": 1e-4, "delta_s": 1e-3},
@@ -66,9 +67,9 @@ fn whole() -> Value {
     })
 }
 
-/// `random` sees nothing, so that a state is enough: it draws by seed, step and request, and a state is step 0.
+/// `random` draws by seed, step and request; a state counts as step 0.
 #[test]
-fn random_draws_what_it_would_in_a_run() {
+fn random_decides_as_in_step_0_of_a_run() {
     use foretoken_sim::{Luck, Stream};
     let cost = json!({"alpha_s": 0.0, "gamma_s": 1e-5, "delta_s": 1e-3});
     let request = json!({"context": 50, "confidences": [0.9, 0.8, 0.7, 0.6]});
@@ -93,7 +94,7 @@ fn random_draws_what_it_would_in_a_run() {
 }
 
 #[test]
-fn every_policy_is_measured_alike() {
+fn every_policy_gets_the_same_estimate_of_a_decision() {
     let once = decide(&whole(), &[]);
     assert_eq!(once.len(), 3);
     let two = &once[0];
@@ -104,7 +105,7 @@ fn every_policy_is_measured_alike() {
     assert_eq!((&two["draft_forwards"], &two["own_estimate"]), (&json!(2), &Value::Null));
     // Draft passes over contexts of 150 and 152: 1.35 + 1.352 ms. Verify: 150 of context, 6 tokens: 1.5 + 6 + 10 ms.
     close(&two["estimated_step_s"], 20.202e-3);
-    // Survival: 0.5 + 0.25 and 0.8 + 0.2, and a bonus token each.
+    // Expected tokens: survivals 0.5 + 0.25 and 0.8 + 0.2, and a bonus token each.
     close(&two["estimated_token_goodput_tok_s"], 3.75 / 20.202e-3);
     assert_eq!((&once[1]["draft_len"], &once[1]["draft_forwards"]), (&json!([0, 0]), &json!(0)));
     // 1.5 + 2 + 10 ms.
@@ -135,12 +136,12 @@ fn smartspec_is_the_best_by_enumeration() {
         assert!(candidate["what"].is_string());
     }
     assert!(decide(&state, &[])[0].get("candidates").is_none());
-    // It uses acceptance_rate and no history: a round without one accepted token changes nothing.
+    // SmartSpec uses acceptance_rate and not the history: a round without an accepted token changes nothing.
     state["history"] = json!(vec![[0]; 30]);
     assert_eq!(decide(&state, &[])[0]["draft_len"], json!([2]));
 }
 
-/// docs/model.md 10, Leviathan: on a machine whose steps take a second whatever is drafted, goodput is E(a, k).
+/// docs/model.md 10, Leviathan: if every step takes one second, goodput is E(a, k).
 #[test]
 fn expected_tokens_are_leviathans() {
     for (rate, k, expected) in [(0.7, 3, 2.533), (0.8, 7, 4.161_139_2), (1.0, 5, 6.0)] {

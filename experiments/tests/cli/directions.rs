@@ -1,12 +1,12 @@
-//! The directions of the papers' claims that reproduce (who wins, where it crosses), on small versions of the shipped
-//! experiments. Absolute numbers are reported by `foretoken run experiments/papers/`, not asserted. What does not
-//! reproduce has its reason in the experiment and is not asserted either.
+//! Directions of the papers' claims that reproduce (which policy wins, where curves cross), on small versions of the
+//! shipped experiments. Absolute numbers are reported by `foretoken run experiments/papers/`, not asserted. Claims
+//! that do not reproduce have a reason in their experiment and are not asserted.
 
 use crate::support::Place;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What came out of a shipped experiment's claims, by id.
+/// The results of a shipped experiment's claims, by id.
 struct Claims(BTreeMap<String, Value>);
 
 /// Runs a shipped experiment with one seed and the given settings; `None` when it needs traces and there are none.
@@ -27,14 +27,14 @@ fn run(file: &str, sets: &[&str]) -> Option<Claims> {
 }
 
 impl Claims {
-    /// Each of these must agree with what the paper says.
+    /// Asserts that each of these claims agrees with the paper.
     fn agree(&self, ids: &[&str]) {
         for id in ids {
             assert_eq!(self.0[*id]["agrees"], true, "{:#}", self.0[*id]);
         }
     }
 
-    /// The number of a claim: the lower end of a range, or the end that was reached.
+    /// The number that a claim reached; for a range, its lower end.
     fn number(&self, id: &str) -> f64 {
         let ends = self.0[id]["ours"]["numbers"].as_array().unwrap_or_else(|| panic!("{:#}", self.0[id]));
         ends.iter().find_map(Value::as_f64).unwrap()
@@ -79,8 +79,8 @@ fn smartspec_fig_11() {
     assert!(region.is_sorted_by(|a, b| a > b), "the larger the model, the smaller the region: {region:?}");
 }
 
-/// SmartSpec is not ahead of every fixed length, for a reason given there, but it leaves long ones where they stop
-/// paying.
+/// SmartSpec does not beat every fixed length (the experiment gives the reason), but it avoids long drafts at loads
+/// where they do not pay.
 #[test]
 fn smartspec_fig_12() {
     let rates = "workload.arrivals.poisson.rate={ sweep = [1.0, 4.0, 12.0] }";
@@ -103,7 +103,7 @@ fn smartspec_fig_14() {
     claims.agree(&["oracle-ahead", "oracle-ahead-longer-average", "random-behind-longer-average"]);
 }
 
-/// Corollary 4.4 holds where context is read per position, and turns round where it is read once.
+/// Corollary 4.4 holds if context is read per position, and is reversed if context is read once.
 #[test]
 fn context_reads() {
     let small = ["workload.requests=16", "workload.lengths.fixed.prompt={ sweep = [128, 32768] }"];

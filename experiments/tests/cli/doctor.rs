@@ -3,7 +3,7 @@
 use crate::support::Place;
 
 #[test]
-fn what_is_there_is_told_and_what_is_needed_decides() {
+fn doctor_reports_devices_and_fails_without_the_needed_one() {
     let place = Place::new();
     let output = place.foretoken().args(["doctor", "--format", "json"]).output().unwrap();
     assert!(output.status.success());
@@ -14,11 +14,11 @@ fn what_is_there_is_told_and_what_is_needed_decides() {
     assert!(text.contains("CPU") && text.contains("Live on a GPU"), "{text}");
 
     place.foretoken().args(["doctor", "--need", "cpu"]).assert().success();
-    // With a GPU the first is there; the thousandth is nowhere.
+    // On a machine with GPUs, GPU 0 exists and GPU 1000 does not.
     let any = place.foretoken().args(["doctor", "--need", "cuda"]).output().unwrap();
     let expected = if json["can"]["live_on_gpu"] == true { 0 } else { 4 };
     assert_eq!(any.status.code(), Some(expected));
-    // What was found is printed all the same.
+    // The report is printed even if the needed device is missing.
     let far = place.foretoken().args(["doctor", "--need", "cuda:999"]).output().unwrap();
     let error = String::from_utf8(far.stderr).unwrap();
     assert_eq!(far.status.code(), Some(4), "{error}");

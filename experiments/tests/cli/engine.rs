@@ -1,4 +1,4 @@
-//! `engine.version` and the keys that go with it: what is refused, in which words, and what is said.
+//! `engine.version` and the keys that depend on it: refused settings, their messages, and notes.
 
 use crate::support::Place;
 
@@ -10,7 +10,7 @@ fn with(engine: &str, more: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
-/// The settings are refused in words that hold each of these.
+/// Asserts that the settings are refused with a message that contains each of the texts.
 fn refused(engine: &str, parts: &[&str]) {
     let (code, error) = with(engine, &[]);
     assert_eq!(code, Some(2), "{engine}\n{error}");
@@ -30,7 +30,7 @@ fn versions_and_keys_of_earlier_ones() {
 }
 
 #[test]
-fn what_vllm_refuses_at_its_start() {
+fn settings_that_vllm_refuses_are_refused() {
     refused("{ max_num_batched_tokens = 200 }", &["engine.max_num_batched_tokens: 200 is below max_num_seqs = 256"]);
     let whole = "{ max_num_batched_tokens = 300, max_model_len = 400, chunked_prefill = false }";
     refused(whole, &["300 is below max_model_len = 400"]);
@@ -42,7 +42,7 @@ fn what_vllm_refuses_at_its_start() {
 }
 
 #[test]
-fn what_no_version_has() {
+fn engine_keys_that_contradict_the_version_are_refused() {
     refused("{ version = 'vllm-v0', max_model_len = 2048, chunked_prefill = true }", &["chunked_prefill", "vllm-v0"]);
     refused("{ version = 'vllm-v0' }", &["2048 is below max_model_len = 1048576"]);
     refused("{ num_gpu_blocks = 2, block_size = 4 }", &["never hold one", "lookahead slots"]);
@@ -51,7 +51,7 @@ fn what_no_version_has() {
     refused("{ watermark = 1.0 }", &["engine.watermark", "not a share in [0, 1)"]);
 }
 
-/// What takes memory, or counts in 32 bits, is held against a limit before it is made.
+/// Settings that take memory, or that count in 32 bits, have limits that are checked first.
 #[test]
 fn sizes_are_bounded() {
     refused("{ num_lookahead_tokens = 4294967295 }", &["num_lookahead_tokens", "over the limit of 65536 tokens"]);
@@ -71,9 +71,9 @@ fn priorities() {
     assert_eq!(code, Some(0), "{error}");
 }
 
-/// When drafts are made and steps are scheduled: what does not go together.
+/// Refused combinations of settings for the order of scheduling and drafting.
 #[test]
-fn orders_that_no_engine_has() {
+fn impossible_orders_of_scheduling_and_drafting_are_refused() {
     let cases: [(&str, &[&str]); 8] = [
         ("{ draft_at = 'step-start', async_scheduling = true }", &["async_scheduling", "at the start of a step"]),
         ("{ draft_at = 'step-start', deliver_at = 'sampled' }", &["engine.deliver_at", "when they are verified"]),
@@ -91,13 +91,13 @@ fn orders_that_no_engine_has() {
         ("{ draft_at = 'end' }", &["unknown name `end`", "step-end, step-start"]),
     ];
     cases.iter().for_each(|(engine, parts)| refused(engine, parts));
-    // n-gram on runner V2 may: 0.33 looks up on the device.
+    // n-gram on runner V2 is accepted: 0.33 looks up n-grams on the device.
     let (code, said) = with("{ method = 'ngram', async_scheduling = true }", &[]);
     assert_eq!(code, Some(0), "{said}");
 }
 
 #[test]
-fn a_key_that_overrides_its_version_is_said() {
+fn a_key_that_overrides_its_version_is_noted() {
     let (code, said) = with("{ watermark = 0.05, num_lookahead_tokens = 0 }", &[]);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("not all of vllm-0.33: set by hand are watermark, num_lookahead_tokens"), "{said}");
@@ -105,7 +105,7 @@ fn a_key_that_overrides_its_version_is_said() {
     assert!(said.contains("not all of vllm-0.33: set by hand are draft_at"), "{said}");
     let (_, said) = with("{ async_scheduling = false, deliver_at = 'drafted' }", &[]);
     assert!(said.contains("set by hand are async_scheduling, deliver_at"), "{said}");
-    // What the release says itself is no contradiction.
+    // A value that the release has anyway gives no note.
     let own = "{ watermark = 0.0, chunked_prefill = true, draft_at = 'step-end', async_scheduling = true }";
     let (_, said) = with(own, &[]);
     assert!(!said.contains("set by hand"), "{said}");

@@ -1,4 +1,4 @@
-//! The explorer's page, driven in a browser: its numbers are the library's.
+//! The explorer's page, driven in a browser: its numbers must equal the library's.
 
 use crate::browser::{Opened, attribute_of, open, text_of};
 use crate::pages::calibrated;
@@ -15,8 +15,9 @@ use foretoken_sim::{
 use itertools::Itertools;
 use serde_json::{Value, json};
 
-/// As far as the page looks.
+/// Longest draft that the page considers.
 const LONGEST: u32 = 16;
+/// Largest batch that the page considers.
 const MOST: u32 = 1024;
 
 /// One state of the page.
@@ -50,7 +51,7 @@ impl Draws {
         (self.unit() * n as f64) as usize
     }
 
-    /// Between two positive numbers, evenly in their logarithms.
+    /// A number between two positive numbers, uniform in its logarithm.
     fn log(&mut self, least: f64, most: f64) -> f64 {
         least * (most / least).powf(self.unit())
     }
@@ -60,7 +61,7 @@ fn spec(value: Value) -> LatencySpec {
     serde_json::from_value(value).unwrap()
 }
 
-/// Any state: half of them rooflines of any presets, half of them coefficients.
+/// A random state of the page: half have rooflines of random presets, half have coefficients.
 fn any_point(draws: &mut Draws) -> Point {
     let (target, draft, machine) = if draws.unit() < 0.5 {
         let gpu = GPUS[draws.below(GPUS.len())].name;
@@ -86,7 +87,7 @@ fn any_point(draws: &mut Draws) -> Point {
     any_load(draws, target, draft, &machine)
 }
 
-/// Any load on a machine that a hash names.
+/// A random load on a machine that the URL hash describes.
 fn any_load(draws: &mut Draws, target: LatencySpec, draft: LatencySpec, machine: &str) -> Point {
     let mut point = Point {
         hash: String::new(),
@@ -117,7 +118,7 @@ fn any_load(draws: &mut Draws, target: LatencySpec, draft: LatencySpec, machine:
     point
 }
 
-/// The library's numbers of a point.
+/// The library's numbers for one state.
 struct Library<'a> {
     point: &'a Point,
     target: Box<dyn LatencyModel>,
@@ -134,7 +135,7 @@ impl Library<'_> {
         if self.point.draft_cost == 1.0 { pass } else { Time::from_s(pass.as_s() * self.point.draft_cost) }
     }
 
-    /// Draft passes and the verify pass of a step, as the event clock charges them.
+    /// Draft passes and verify pass of a step, with the event clock's costs.
     fn passes(&self, batch: u32, length: u32) -> (Time, Time) {
         let n = batch as usize;
         let (contexts, zeros, lengths) = (vec![self.point.context; n], vec![0; n], vec![length; n]);
@@ -180,7 +181,7 @@ fn close(name: &str, page: &Value, library: f64, point: &Point) {
     assert!(page == library || off <= 1e-9, "{name}: the page has {page}, the library {library} at {}", point.hash);
 }
 
-/// Every number of the page against the library.
+/// Compares every number of the page with the library.
 fn compare(page: &Value, point: &Point) {
     let library = Library::of(point);
     let (a, n, k) = (point.acceptance, point.batch, point.length);
@@ -200,7 +201,7 @@ fn compare(page: &Value, point: &Point) {
     let pays = (1..=LONGEST).rev().find(|&k| library.speedup(a, n, k) > 1.0).unwrap_or(0);
     assert_eq!(page["break_even_length"], json!(pays), "{}", point.hash);
     if k > 0 {
-        // One more than the largest batch at which it pays; none where that is the largest of all.
+        // One more than the largest batch at which speculation pays; none if that is the largest of all.
         let pays_last = (1..=MOST).rev().find(|&n| library.speedup(a, n, k) > 1.0).unwrap_or(0);
         let stops = (pays_last < MOST).then_some(pays_last + 1);
         assert_eq!(page["break_even_batch"], json!(stops), "{}", point.hash);
@@ -219,7 +220,7 @@ fn compare(page: &Value, point: &Point) {
     }
 }
 
-/// For a URL: everything but letters, digits and what need not be escaped.
+/// Percent-encodes text for a URL.
 fn escaped(text: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
     text.bytes().map(|b| if plain(b) { (b as char).to_string() } else { format!("%{b:02X}") }).collect()
@@ -239,14 +240,14 @@ fn silent(opened: &Opened) {
 }
 
 #[test]
-fn the_pages_numbers_are_the_librarys() {
+fn the_explorers_numbers_equal_the_librarys() {
     let (_place, page) = explorer(&[]);
     let mut draws = Draws(6);
     compare_all(&page, &(0..100).map(|_| any_point(&mut draws)).collect::<Vec<_>>());
 }
 
-/// A measured model with every feature: a first size above 1, flat pieces, bends, curves of pairs and of context that
-/// begin above 0, and a draft that is one point. All is read beyond its ends.
+/// A measured model with every feature: a first size above 1, flat and bent curves, curves of pairs and of context
+/// that begin above 0, and a draft with a single point. Values outside all curves are read, too.
 fn every_feature() -> String {
     let target = json!({ "measured": {
         "batched": [[4, 2e-3], [16, 2e-3], [17, 3.5e-3], [256, 9e-3], [512, 9e-3], [2048, 40e-3]],
@@ -307,7 +308,7 @@ fn measured_costs_are_the_librarys_on_every_kind_of_profile() {
     }
 }
 
-/// The settings of the profile are those that the page opens with.
+/// The page opens with the profile's own settings.
 #[test]
 fn a_profile_gives_the_host_time_and_the_reading_of_context() {
     let place = Place::new();
@@ -326,7 +327,7 @@ fn a_profile_gives_the_host_time_and_the_reading_of_context() {
     assert!(text.contains("a warning of the calibration"));
 }
 
-/// Every number of the page at these points against the library.
+/// Compares every number of the page at these states with the library.
 fn compare_all(page: &std::path::Path, points: &[Point]) {
     let hashes: Vec<&str> = points.iter().map(|p| p.hash.as_str()).collect();
     let Some(opened) = open(page, &format!("#check={}", escaped(&json!(hashes).to_string()))) else { return };
@@ -359,14 +360,14 @@ fn the_hash_is_the_state_of_the_page() {
     close("speedup", &shown("speedup"), Library::of(&point).speedup(0.6, 32, 3), &point);
     close("step_s", &shown("step_s"), Library::of(&point).step_s(32, 3), &point);
     assert!(text_of(&opened.dom, "headline").starts_with("Drafting 3 tokens pays: 1."), "{}", opened.dom);
-    // Curves, cells of the map and rows of the table were drawn.
+    // The page drew curves, cells of the map and rows of the table.
     for (part, least) in [("<path", 3), ("class=\"cell\"", 16 * 30), ("<tr>", 30)] {
         assert!(opened.dom.matches(part).count() >= least, "{part}");
     }
 }
 
 #[test]
-fn a_hash_that_makes_no_sense_changes_nothing_and_the_page_says_so() {
+fn an_invalid_url_hash_is_ignored_and_reported() {
     let (_place, page) = explorer(&[]);
     let of = |hash: &str| {
         let opened = open(&page, hash).inspect(silent)?;
@@ -395,7 +396,7 @@ fn a_hash_that_makes_no_sense_changes_nothing_and_the_page_says_so() {
 
 /// Costs of zero would be 0 / 0 in every ratio.
 #[test]
-fn a_target_without_a_cost_is_said_to_have_none() {
+fn a_target_with_zero_cost_is_reported() {
     let (_place, page) = explorer(&[]);
     let Some(opened) = open(&page, "#hw=linear&ta=0&tg=0&td=0&da=0&dg=0&dd=0") else { return };
     silent(&opened);
@@ -408,7 +409,7 @@ fn a_target_without_a_cost_is_said_to_have_none() {
 }
 
 #[test]
-fn a_page_that_cannot_be_written_and_a_profile_that_is_none() {
+fn unwritable_pages_and_invalid_profiles_are_refused() {
     let place = Place::new();
     std::fs::write(place.path("file"), "").unwrap();
     assert!(place.fails(&["explore", "-o", "file/below"], 1).contains("choose another folder with -o"));

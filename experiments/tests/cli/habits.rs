@@ -1,12 +1,11 @@
-//! What every command does alike: examples in its help that work, JSON beside tables, colours only where they are
-//! wanted.
+//! Behaviour that all commands share: examples in the help that work, JSON besides tables, and colours only if wanted.
 
 use crate::support::{EXPERIMENT, Place};
 use serde_json::Value;
 use std::process::{Command, Output};
 
-/// Commands whose examples need models or a device, or take long. That theirs parse is a unit test
-/// (`src/cli/examples.rs`).
+/// Commands whose examples need models or a device, or take long. A unit test (`src/cli/examples.rs`) checks that
+/// these examples parse.
 const NOT_RUN: [&str; 10] = [
     "live",
     "observe",
@@ -19,19 +18,19 @@ const NOT_RUN: [&str; 10] = [
     "doctor",
     "policies new",
 ];
-/// Files that no small experiment makes.
+/// Files that examples name and that no small experiment makes.
 const NOT_HERE: [&str; 2] = ["profile.toml", "conversation_trace"];
 
 const BIN: &str = env!("CARGO_BIN_EXE_foretoken");
 
-/// The commands that a help text lists.
+/// The commands listed in a help text.
 fn commands(help: &str) -> Vec<&str> {
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     let names = listed.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").collect()
 }
 
-/// Every command below some words with its help, themselves first.
+/// The help of a command and of all its subcommands.
 fn walk(words: &[&str], all: &mut Vec<(String, String)>) {
     let output = Command::new(BIN).args(words).arg("--help").output().unwrap();
     assert!(output.status.success(), "{words:?}");
@@ -44,7 +43,7 @@ fn examples(help: &str) -> impl Iterator<Item = &str> {
     help.lines().map(str::trim).filter(|line| line.starts_with("foretoken "))
 }
 
-/// A folder with everything that examples name, all of it small.
+/// A folder with small versions of all files that examples name.
 fn stage(decide_help: &str) -> Place {
     let place = Place::new();
     for folder in ["experiments/papers", "home/.zfunc", "home/.config/fish/completions"] {
@@ -79,12 +78,12 @@ fn every_help_has_examples_and_they_run() {
     for (name, help) in all.iter().filter(|(name, _)| !NOT_RUN.contains(&name.as_str())) {
         assert!(examples(help).next().is_some(), "`foretoken {name} --help` has no example:\n{help}");
         for example in examples(help).filter(|e| !NOT_HERE.iter().any(|file| e.contains(file))) {
-            // Timelines are of a run that kept its steps under both policies and seeds that the examples name.
+            // Timelines need a run that kept its steps, with the policies and seeds that the examples name.
             let line = match name.starts_with("export") {
                 true => example.replace("results/small", "results/kept"),
                 false => example.to_owned(),
             };
-            // The top command's examples belong to other commands, and run there.
+            // The examples of the top-level help belong to other commands, whose tests run them.
             if name.is_empty() {
                 continue;
             }
@@ -99,7 +98,7 @@ fn every_help_has_examples_and_they_run() {
 }
 
 #[test]
-fn whatever_prints_a_table_prints_json() {
+fn every_command_with_a_table_also_prints_json() {
     let place = Place::new();
     std::fs::write(place.path("t.csv"), "t_s,input_tokens,output_tokens\n0.0,10,1\n1.0,30,3\n").unwrap();
     let json = |args: &[&str]| -> Value {
@@ -166,7 +165,7 @@ fn no_color_is_obeyed() {
 }
 
 #[test]
-fn shells_and_man_get_every_command() {
+fn completions_and_man_pages_cover_every_command() {
     let place = Place::new();
     let script = |shell: &str| {
         let output = place.foretoken().args(["completions", shell]).output().unwrap();
@@ -195,7 +194,7 @@ fn shells_and_man_get_every_command() {
 }
 
 #[test]
-fn presets_and_labels_that_are_nearly_right() {
+fn misspelled_presets_and_labels_get_a_suggestion() {
     let place = Place::new();
     let target = |gpu: &str, model: &str| {
         let set = format!("hardware.target={{ roofline = {{ gpu = \"{gpu}\", model = \"{model}\" }} }}");

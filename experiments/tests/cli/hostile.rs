@@ -1,5 +1,4 @@
-//! Input that means harm, or nothing: it is refused in words that are short and safe to print, before it takes the
-//! machine.
+//! Hostile or absurd input is refused early, with short messages that are safe to print.
 
 use crate::support::{EXPERIMENT, Place};
 use flate2::Compression;
@@ -7,7 +6,7 @@ use flate2::write::GzEncoder;
 use std::io::Read;
 use std::process::{Command, Output};
 
-/// `foretoken run x.toml -o out` with these settings and this much memory, in GiB.
+/// Runs `foretoken run x.toml -o out` with these settings and a memory limit in GiB.
 fn with_memory(place: &Place, gib: &str, sets: &[&str]) -> Output {
     let sets = sets.iter().flat_map(|set| ["--set", set]);
     let mut command = place.foretoken();
@@ -15,7 +14,7 @@ fn with_memory(place: &Place, gib: &str, sets: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// The run must be refused as bad input with all these words, and leave nothing.
+/// Asserts that the run is refused as bad input with all these texts, and leaves no files.
 #[track_caller]
 fn refused(sets: &[&str], words: &[&str]) {
     let place = Place::new();
@@ -27,7 +26,7 @@ fn refused(sets: &[&str], words: &[&str]) {
 }
 
 #[test]
-fn laws_that_no_distribution_has_are_refused_at_their_key() {
+fn impossible_distribution_parameters_are_refused() {
     refused(&["belief.noise_cv=1e308"], &["belief.noise_cv: 1e308 is too large", "from 0 to 1000", "--set belief"]);
     refused(&["hardware.noise_cv=1e100"], &["hardware.noise_cv: 1e100 is too large", "from 0 to 1000"]);
     let gamma = |cv: &str| format!("workload.arrivals={{ gamma = {{ rate = 5.0, cv = {cv} }} }}");
@@ -39,7 +38,7 @@ fn laws_that_no_distribution_has_are_refused_at_their_key() {
 }
 
 #[test]
-fn results_that_are_none_name_their_cell() {
+fn runs_of_zero_time_are_refused_with_their_cell() {
     let free = "{ linear = { alpha_s = 0.0, gamma_s = 0.0, delta_s = 0.0 } }";
     let (target, draft) = (format!("hardware.target={free}"), format!("hardware.draft={free}"));
     // vLLM's loop would still sleep a millisecond now and then.
@@ -48,7 +47,7 @@ fn results_that_are_none_name_their_cell() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_before_it_is_made() {
+fn sizes_beyond_memory_are_refused_before_allocation() {
     let poisson = "workload.arrivals={ poisson = { rate = 1e9 } }";
     let many = "workload.requests=4294967295";
     let raise = "FORETOKEN_MEMORY_GIB=N";
@@ -63,7 +62,7 @@ fn what_does_not_fit_is_refused_before_it_is_made() {
         &[endless, "engine.max_model_len=2147483648"],
         &["workload.lengths: outputs of up to 2147483646 tokens", raise],
     );
-    // Without a stated duration, the rate decides.
+    // Without a duration, the rate decides the number of requests.
     let hour = r#"workload={ arrivals = { poisson = { rate = 1e9 } }, duration_s = 3600.0, lengths = { fixed = { prompt = 1, output = 1 } } }"#;
     refused(&[hour], &["requests takes 1.0 GiB", raise]);
 }
@@ -155,7 +154,7 @@ fn devices_and_pipes_without_an_end_are_refused() {
     }
 }
 
-/// What comes through a pipe gives the bytes that the file gives, inspected or run.
+/// A trace from a pipe gives the results of the file, in `traces inspect` and in `run`.
 #[cfg(unix)]
 #[test]
 fn a_pipe_is_read_like_the_file() {
@@ -182,7 +181,7 @@ fn a_pipe_is_read_like_the_file() {
     assert_eq!(shell(&format!("cat x.toml | {bin} run /dev/stdin -o again --no-figures {set}")), file);
 }
 
-/// Characters that act on a terminal: escape, bell, a C1 control, and four that turn or hide writing.
+/// Characters that control a terminal: escape, bell, a C1 control, and four that reverse or hide text.
 const ACTING: &str = "\u{1b}[2J\u{7}\u{9b}\u{202e}\u{2066}\u{200b}\u{85}";
 
 #[track_caller]
@@ -195,7 +194,7 @@ fn is_safe(what: &str, output: &Output) {
 }
 
 #[test]
-fn nothing_that_is_printed_acts_on_the_terminal() {
+fn control_characters_are_never_printed() {
     let place = Place::new();
     let quoted: String = ACTING.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect();
     let file = |name: &str, text: &str| std::fs::write(place.path(name), text).unwrap();
@@ -275,7 +274,7 @@ fn nothing_that_is_printed_acts_on_the_terminal() {
         failed += usize::from(!output.status.success());
     }
     assert_eq!(failed, cases.len() - 2, "all but the good trace are refused");
-    // And where a run goes well: its folder, its trace and what its trace holds are named.
+    // Also in a successful run, whose messages name its folder, its trace and the trace's content.
     let out = format!("out{ACTING}");
     let output = place.foretoken().args(["run", "x.toml", "--no-figures", "-o", &out]).output().unwrap();
     is_safe("a good run", &output);
@@ -283,7 +282,7 @@ fn nothing_that_is_printed_acts_on_the_terminal() {
 }
 
 #[test]
-fn messages_are_of_a_length_that_is_read() {
+fn messages_about_long_input_stay_short() {
     let place = Place::new();
     let long = "y".repeat(100_000);
     for (name, text) in [
@@ -309,12 +308,12 @@ fn messages_are_of_a_length_that_is_read() {
     assert!(error.contains("-1e308") && !error.contains("0000000000"), "{error}");
 }
 
-/// 65,535 threads would take 128 GiB of addresses; there are six comparisons of cells to run.
+/// 65,535 threads would take 128 GiB of addresses; the run has six comparisons.
 #[cfg(target_os = "linux")]
 /// glibc's arenas, 64 MiB of addresses a thread, left no room for data here.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_small_address_space_is_enough_and_is_said() {
+fn a_small_address_space_suffices_and_gives_a_warning() {
     let place = Place::new();
     let printed = place.run("whole", &[]);
     for mib in [150, 200, 260] {

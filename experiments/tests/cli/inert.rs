@@ -1,9 +1,9 @@
-//! Settings that did nothing are named on stderr, in JSON and on the page, and nothing else of the results changes.
+//! Settings without effect are reported on stderr, in JSON and on the page. No other result changes.
 
 use crate::support::{EXPERIMENT, Place, bytes_of};
 use serde_json::Value;
 
-/// Everything in it that does nothing says why.
+/// An experiment in which many settings have no effect.
 const IDLE: &str = r#"name = "idle"
 seeds = [1, 2]
 policies = [{ autoregressive = {} }, { fixed = { k = 3 } }]
@@ -48,7 +48,7 @@ fn named(json: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn settings_that_did_nothing_are_named_with_the_reason() {
+fn settings_without_effect_are_reported_with_the_reason() {
     let place = Place::holding(IDLE);
     let (stderr, json) = run(&place, &[]);
     let idle = [
@@ -73,21 +73,21 @@ fn settings_that_did_nothing_are_named_with_the_reason() {
     ] {
         assert!(stderr.contains(says), "`{says}` is missing in\n{stderr}");
     }
-    // What was given its default is no news, and what matters is not named.
+    // Settings equal to their default, and settings with an effect, are not reported.
     assert!(!stderr.contains("block_size") && !stderr.contains("requests ="), "{stderr}");
     let page = std::fs::read_to_string(place.path("out/report/index.html")).unwrap();
     assert!(page.contains("no policy here drafts trees"));
 }
 
-/// An experiment in which everything matters says nothing.
+/// An experiment in which every setting has an effect gives no report.
 #[test]
-fn settings_that_matter_are_not_named() {
+fn settings_with_an_effect_are_not_reported() {
     let (stderr, json) = run(&Place::new(), &["--no-figures"]);
     assert_eq!((named(&json), stderr.contains("note:")), (Vec::new(), false), "{stderr}");
 }
 
 #[test]
-fn the_check_changes_nothing_but_what_it_says() {
+fn the_check_of_settings_changes_no_other_result() {
     let place = Place::holding(IDLE);
     let all = |out: &str, more: &[&str]| {
         place.run(out, more);
@@ -100,14 +100,14 @@ fn the_check_changes_nothing_but_what_it_says() {
     let (with, without) =
         (all("with", &["--check-settings", "always"]), all("without", &["--check-settings", "never"]));
     assert!(with == without, "results depend on whether they were looked at again");
-    // Finished cells show which swept keys changed nothing; that costs no further run.
+    // Finished cells show which swept keys had no effect; this needs no further run.
     let json: Value = serde_json::from_slice(&std::fs::read(place.path("without/report.json")).unwrap()).unwrap();
     assert_eq!(named(&json), ["acceptance.ranks"]);
 }
 
-/// The same bytes on one thread and on many, with what was found.
+/// The report is byte for byte equal on one thread and on many.
 #[test]
-fn what_is_found_does_not_depend_on_threads() {
+fn settings_without_effect_do_not_depend_on_threads() {
     let place = Place::holding(IDLE);
     place.run("one", &["--threads", "1"]);
     place.run("many", &["--threads", "4"]);
@@ -115,7 +115,7 @@ fn what_is_found_does_not_depend_on_threads() {
 }
 
 #[test]
-fn seeds_that_draw_nothing_are_named() {
+fn seeds_without_effect_are_reported() {
     let text = EXPERIMENT.replace("noise_cv = 0.05", "").replace("rate = 0.7", "rate = 1.0");
     let text = text.replace("arrivals = { poisson = { rate = 4.0 } }", "arrivals = { closed-loop = 4 }");
     let (stderr, json) = run(&Place::holding(&text), &["--no-figures", "--set", "workload.requests=30"]);
@@ -123,7 +123,7 @@ fn seeds_that_draw_nothing_are_named() {
 }
 
 #[test]
-fn memory_is_the_targets_to_say() {
+fn memory_settings_of_the_draft_are_refused() {
     let place = Place::holding(IDLE);
     let at = |role: &str, key: &str| {
         let set = format!("hardware.{role}.roofline.{key}");
@@ -139,10 +139,10 @@ fn memory_is_the_targets_to_say() {
     }
 }
 
-/// Where one load's run bounds all of a sweep, what does nothing is named all the same; and who bounds whom is not
-/// judged load by load.
+/// If one load's run sets the bound of all loads, settings without effect are still reported. The reference for the
+/// bound itself is not judged load by load.
 #[test]
-fn a_bound_that_another_load_gives_hides_nothing() {
+fn settings_without_effect_are_reported_under_a_shared_bound() {
     let text = r#"name = "loads"
 seeds = [1]
 policies = [{ fixed = { k = 2 } }, { adaspec = {} }]

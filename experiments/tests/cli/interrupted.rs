@@ -1,11 +1,11 @@
-//! Runs that end early: killed, interrupted, out of space. What was finished is kept, nothing is half-written, and
-//! `--resume` ends with the very bytes of a run that was left alone.
+//! Runs that end early: killed, interrupted, out of space. Finished cells are kept, no file is half-written, and
+//! `--resume` gives the bytes of an undisturbed run.
 
 use crate::support::{EXPERIMENT, Place, bytes_of};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Enough cells that there is always one to interrupt.
+/// An experiment with enough cells that some are unfinished when the run is interrupted.
 pub fn long() -> Place {
     let many: Vec<String> = (1..=10).map(|s| s.to_string()).collect();
     let text = EXPERIMENT.replacen("seeds = [1, 2]", &format!("seeds = [{}]", many.join(", ")), 1);
@@ -33,7 +33,7 @@ fn finished_cells(out: &Path) -> usize {
     entries.filter(|e| e.path().extension().is_some_and(|x| x == "cell")).count()
 }
 
-/// Resumes `out` and compares it with an undisturbed run of the same.
+/// Resumes `out` and compares the results with an undisturbed run.
 pub fn resumes_to_the_same_bytes(place: &Place) {
     let resumed = place.run("out", &["--resume"]);
     let whole = place.run("whole", &[]);
@@ -83,7 +83,7 @@ fn a_damaged_cell_runs_again() {
     resumes_to_the_same_bytes(&place);
 }
 
-/// A limit on file sizes stands in for a full disk: the write fails with an error, as it would there.
+/// A limit on file sizes stands in for a full disk: writes fail with an error.
 #[test]
 fn out_of_space() {
     let place = Place::new();

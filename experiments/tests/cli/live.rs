@@ -1,11 +1,11 @@
-//! `foretoken live` on the processor: what it leaves behind, what it refuses, and what it does when things go wrong.
+//! `foretoken live` on the CPU: its files, refused settings, and behaviour on errors.
 
 use crate::support::Place;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The shipped pair, small and short.
+/// A small, short experiment with the shipped pair.
 pub const LIVE: &str = r#"name = "small"
 seeds = [3]
 policies = [{ autoregressive = {} }, { fixed = { k = 3 } }, { smartspec = {} }]
@@ -39,7 +39,7 @@ threads = 1
 warm_up_requests = 4
 "#;
 
-/// The folder of an experiment that is called after the command does not say it twice.
+/// An experiment named after the command gives a folder name without a repetition.
 #[test]
 fn results_of_live_cpu_are_named_live_cpu() {
     let place = Place::holding(LIVE);
@@ -79,7 +79,7 @@ fn checkpoint(place: &Place, name: &str) {
 }
 
 #[test]
-fn the_folder_is_that_of_a_run_and_says_that_it_is_live() {
+fn a_live_results_folder_has_the_files_of_a_run_and_is_marked_live() {
     let place = Place::holding(LIVE);
     let (table, _) = live(&place, &["--no-figures"]);
     assert!(table.contains("fixed-3") && table.contains("live"), "{table}");
@@ -124,7 +124,7 @@ fn a_prompt_too_long_is_rejected_and_counted() {
 }
 
 #[test]
-fn a_texts_tokens_are_the_checkpoints() {
+fn prompts_are_tokenised_with_the_checkpoints_tokenizer() {
     let place = Place::holding(LIVE);
     ["target", "draft"].into_iter().for_each(|name| checkpoint(&place, name));
     std::fs::write(place.path("texts.jsonl"), "{\"prompt\": \"ab c ab\"}\n").unwrap();
@@ -150,15 +150,15 @@ fn a_texts_tokens_are_the_checkpoints() {
     assert!(refused.contains("tokenizers of") && refused.contains("differ"), "{refused}");
 }
 
-/// Before anything is loaded, and leaving nothing behind.
+/// Refused before a model is loaded, without leaving files.
 #[test]
-fn the_processor_is_asked_for_what_it_has() {
+fn instructions_that_the_processor_lacks_are_refused() {
     let place = Place::holding(LIVE);
     let error = place.fails(&["live", "x.toml", "-o", "out", "--set", "live.threads=9999"], 2);
     assert!(error.contains("9999 threads on") && error.contains("would take turns"), "{error}");
     let error = place.fails(&["live", "x.toml", "-o", "out", "--set", "live.instructions=\"avx\""], 2);
     assert!(error.contains("plain, avx2, avx-512"), "{error}");
-    // The plainest are everywhere, and say what the best say.
+    // Plain instructions work on every processor and give the results of the best ones.
     let (_, stderr) = live(&place, &["--no-figures", "--instructions", "plain", "--set", "policies=[{fixed={k=3}}]"]);
     assert!(stderr.contains("cpu, 1 threads, plain"), "{stderr}");
     for (key, has) in [("avx2", has("avx2")), ("avx-512", has("avx512f"))].into_iter().filter(|level| !level.1) {
@@ -168,14 +168,14 @@ fn the_processor_is_asked_for_what_it_has() {
     }
 }
 
-/// Does Linux say that the processor has this?
+/// Does /proc/cpuinfo list this feature?
 fn has(flag: &str) -> bool {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     text.lines().any(|line| line.starts_with("flags") && line.split_whitespace().any(|word| word == flag))
 }
 
 #[test]
-fn what_no_device_can_do_is_refused() {
+fn settings_that_no_device_supports_are_refused() {
     let place = Place::holding(LIVE);
     checkpoint(&place, "other");
     let refused = |sets: &[&str], said: &str| {
@@ -198,7 +198,7 @@ fn what_no_device_can_do_is_refused() {
     assert!(error.contains("cuda:99") && error.contains("foretoken doctor"), "{error}");
 }
 
-/// A run of some minutes, as soon as it has recorded a little.
+/// Starts a run of some minutes and returns once it has recorded a few steps.
 pub fn begun(place: &Place) -> std::process::Child {
     let sets = ["--set", "workload.requests=3000", "--set", "live.time_scale=0.3", "--no-figures"];
     let mut child = Command::new(env!("CARGO_BIN_EXE_foretoken"))
@@ -210,7 +210,7 @@ pub fn begun(place: &Place) -> std::process::Child {
         .spawn()
         .unwrap();
     let tape = place.path("out/tapes/v0-s0-p0.tape");
-    // The head of a tape holds all requests, at most 20 bytes each; steps come behind it.
+    // The head of a tape holds all requests, at most 20 bytes each; recorded steps follow.
     while std::fs::metadata(&tape).map_or(0, |m| m.len()) < 3000 * 20 + 20_000 {
         assert!(child.try_wait().unwrap().is_none(), "the run ended before it could be interrupted");
         std::thread::sleep(std::time::Duration::from_millis(5));
@@ -219,7 +219,7 @@ pub fn begun(place: &Place) -> std::process::Child {
 }
 
 #[test]
-fn ctrl_c_ends_it_with_what_was_done() {
+fn ctrl_c_ends_a_live_run_and_keeps_finished_runs() {
     let place = Place::holding(LIVE);
     let child = begun(&place);
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());

@@ -1,4 +1,4 @@
-//! The command line from outside: what it prints, where it points, how it exits, what it leaves behind.
+//! Tests of the command line as a user sees it: output, messages, exit codes and files.
 
 mod bad_input;
 mod bounds;

@@ -1,5 +1,4 @@
-//! `foretoken observe` against servers that say what a test wants: what is recorded, and what is said of what goes
-//! wrong.
+//! `foretoken observe` against stub servers: what it records, and its messages about errors.
 
 use crate::support::Place;
 use foretoken_tests::stub::{Completion, Reply, Request, Stub, aside};
@@ -30,12 +29,12 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A stub that answers completions so.
+/// A stub server that answers completions by `say`.
 pub fn stub(say: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Stub {
     Stub::start(move |r| aside(r, "").unwrap_or_else(|| say(r)))
 }
 
-/// What a vLLM server with K = 3 answers to a request for 8 tokens: 1, then 4 and 3 by rounds.
+/// The answer of a vLLM server with K = 3 to a request for 8 tokens: chunks of 1, 4 and 3.
 pub fn speculating(request: &Request) -> Completion {
     let rounds = json!({ "per_step_drafted": [3, 3], "per_step_accepted": [3, 2] });
     Completion {
@@ -51,7 +50,7 @@ pub fn summary(place: &Place) -> Value {
 }
 
 #[test]
-fn a_server_is_observed_and_the_results_are_like_any_other() {
+fn an_observed_run_gives_an_ordinary_results_folder() {
     let place = Place::holding(EXPERIMENT);
     let server = stub(|r| Completion { gap: Duration::from_millis(3), ..speculating(r) }.reply(r));
     let out = observe(&place, &server.url("127.0.0.1"), &["--format", "json"]);
@@ -73,7 +72,7 @@ fn a_server_is_observed_and_the_results_are_like_any_other() {
 }
 
 #[test]
-fn a_server_that_cannot_be_asked_is_said_so() {
+fn an_unreachable_server_is_reported() {
     let place = Place::holding(EXPERIMENT);
     let server = stub(|r| speculating(r).reply(r));
     let url = server.url("127.0.0.1");
@@ -108,7 +107,7 @@ fn tls_is_checked_against_the_name() {
 }
 
 #[test]
-fn what_goes_wrong_with_some_is_told_and_the_rest_is_kept() {
+fn failures_of_single_requests_are_reported_and_all_others_kept() {
     let asked = |r: &Request, says: Reply, only: &[usize]| match only.contains(&r.nth) {
         true => says,
         false => speculating(r).reply(r),
@@ -178,7 +177,7 @@ fn what_goes_wrong_with_some_is_told_and_the_rest_is_kept() {
 }
 
 #[test]
-fn refused_for_now_is_asked_again_where_that_is_wanted() {
+fn refused_requests_are_sent_again_if_retries_are_set() {
     let place = Place::holding(EXPERIMENT);
     let server = stub(|r| match r.nth {
         4 => Reply::Text(429, vec!["retry-after: 0".into()], "{}".into()),
@@ -191,7 +190,7 @@ fn refused_for_now_is_asked_again_where_that_is_wanted() {
 }
 
 #[test]
-fn a_server_that_refuses_everything_is_not_asked_on() {
+fn a_server_that_refuses_everything_ends_the_run() {
     for (status, body, said) in [
         (401, "{\"error\":{\"message\":\"no key\"}}", "FORETOKEN_API_KEY"),
         (404, "{\"detail\":\"Not Found\"}", "set observe.model"),
@@ -212,7 +211,7 @@ fn a_server_that_refuses_everything_is_not_asked_on() {
 }
 
 #[test]
-fn the_key_is_sent_and_never_told() {
+fn the_key_is_sent_and_never_printed() {
     let place = Place::holding(EXPERIMENT);
     let server = stub(|r| match r.headers.iter().any(|h| h.eq_ignore_ascii_case("authorization: Bearer hunter2")) {
         true => speculating(r).reply(r),
@@ -229,7 +228,7 @@ fn the_key_is_sent_and_never_told() {
     assert!(!recorded.windows(7).any(|w| w == b"hunter2"));
 }
 
-/// A stub that ends itself with its `n`-th completion.
+/// A stub server that ends with its `n`-th completion.
 fn dying_at(n: usize) -> Stub {
     let own = Arc::new(OnceLock::<Arc<AtomicBool>>::new());
     let switch = own.clone();
@@ -256,7 +255,7 @@ fn recordings(place: &Place) -> Vec<String> {
 }
 
 #[test]
-fn a_server_that_dies_leaves_what_was_seen_and_the_run_goes_on_with_another() {
+fn a_run_continues_after_its_server_died() {
     let place = Place::holding(EXPERIMENT);
     let longer = ["--set", "workload.requests=40"];
     let server = dying_at(8);
@@ -281,7 +280,7 @@ fn a_server_that_dies_leaves_what_was_seen_and_the_run_goes_on_with_another() {
 }
 
 #[test]
-fn an_answer_that_takes_too_long_is_given_up() {
+fn an_answer_beyond_the_timeout_is_abandoned() {
     let place = Place::holding(EXPERIMENT);
     let server = stub(|r| match r.nth {
         4 => Completion { first: Duration::from_secs(30), ..speculating(r) }.reply(r),
@@ -293,7 +292,7 @@ fn an_answer_that_takes_too_long_is_given_up() {
 }
 
 #[test]
-fn no_more_are_in_flight_than_may_be() {
+fn requests_in_flight_keep_to_the_limit() {
     let place = Place::holding(EXPERIMENT);
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (inside, peak) = (now.clone(), most.clone());
@@ -333,7 +332,7 @@ fn ended_by(signal: &str) -> (Place, Option<i32>, String) {
 }
 
 #[test]
-fn what_was_observed_before_an_interrupt_is_kept() {
+fn an_interrupted_observation_keeps_its_recording() {
     let (place, exit, said) = ended_by("-INT");
     assert_eq!(exit, Some(130), "{said}");
     assert!(said.contains("what was observed is kept"), "{said}");
@@ -345,7 +344,7 @@ fn what_was_observed_before_an_interrupt_is_kept() {
 }
 
 #[test]
-fn what_was_observed_before_a_kill_is_kept() {
+fn a_killed_observation_keeps_its_recording() {
     let (place, exit, _) = ended_by("-KILL");
     assert_eq!(exit, None);
     let out = place.foretoken().args(["calibrate", "out", "-o", "cal"]).output().unwrap();
@@ -358,7 +357,7 @@ fn what_was_observed_before_a_kill_is_kept() {
     assert_eq!(recordings(&place), ["v0-s0.obs", "v0-s0.part1.obs"]);
 }
 
-/// What a run without a step log can be calibrated to, and what it cannot.
+/// What can be calibrated from a run without a step log, and what cannot.
 #[test]
 fn without_a_step_log_acceptance_and_requests_are_calibrated() {
     let place = Place::holding(EXPERIMENT);
@@ -381,7 +380,7 @@ fn without_a_step_log_acceptance_and_requests_are_calibrated() {
 }
 
 #[test]
-fn what_cannot_be_calibrated_is_said() {
+fn calibrations_without_enough_data_are_refused_with_a_reason() {
     let place = Place::holding(EXPERIMENT);
     std::fs::write(place.path("x.json"), "{\"hello\": 1}").unwrap();
     std::fs::create_dir(place.path("empty")).unwrap();
@@ -397,7 +396,7 @@ fn what_cannot_be_calibrated_is_said() {
     }
 }
 
-/// A sweep is a run for each value on the same server; one that was cut short goes on.
+/// Each value of a sweep is a run on the same server; an interrupted sweep is resumed.
 #[test]
 fn loads_are_swept_and_resumed() {
     let place = Place::holding(EXPERIMENT);

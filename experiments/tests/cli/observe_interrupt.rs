@@ -11,11 +11,10 @@ use std::time::{Duration, Instant};
 
 type Says = Box<dyn Fn(&Request, &AtomicBool) -> Reply + Send + Sync>;
 
-/// Nothing that is waited for here ends by itself before this.
+/// No wait in these tests ends by itself before this time.
 const NEVER: Duration = Duration::from_secs(30);
 
-/// `foretoken observe` of a server that says so; interrupted once the server has set the flag that it is handed.
-/// Returns the exit code and stderr.
+/// Runs `foretoken observe` and interrupts it once the server has set its flag. Returns the exit code and stderr.
 fn interrupted(says: Says, more: &[&str]) -> (Place, Option<i32>, String) {
     let place = Place::holding(EXPERIMENT);
     let waits = Arc::new(AtomicBool::new(false));
@@ -29,7 +28,7 @@ fn interrupted(says: Says, more: &[&str]) -> (Place, Option<i32>, String) {
         assert!(begun.elapsed() < NEVER, "the server was not asked");
         std::thread::sleep(Duration::from_millis(10));
     }
-    // The client gets to where it waits.
+    // Gives the client time to start waiting.
     std::thread::sleep(Duration::from_millis(200));
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
     let asked = Instant::now();
@@ -48,7 +47,7 @@ fn interrupted(says: Says, more: &[&str]) -> (Place, Option<i32>, String) {
     (place, status.and_then(|s| s.code()), said)
 }
 
-/// The server answers like any other, but here.
+/// A server that gives `reply` at `path` (to completions from the `nth` on) and answers as usual otherwise.
 fn but(path: &'static str, nth: usize, reply: Reply) -> Says {
     Box::new(move |r, waits| {
         if r.path == path && (path != "/v1/completions" || r.nth >= nth) {
@@ -60,7 +59,7 @@ fn but(path: &'static str, nth: usize, reply: Reply) -> Says {
 }
 
 #[test]
-fn wherever_it_waits_one_signal_ends_it() {
+fn one_signal_ends_observe_wherever_it_waits() {
     let busy = Reply::Text(503, vec!["retry-after: 60".into()], "{}".into());
     let slow = |event: &str| Reply::Events(vec![(Duration::ZERO, event.to_owned()), (NEVER, "[DONE]".to_owned())]);
     let cases: [(&str, Says, &[&str]); 7] = [
@@ -80,7 +79,7 @@ fn wherever_it_waits_one_signal_ends_it() {
 }
 
 #[test]
-fn before_the_first_request_nothing_is_left_behind() {
+fn an_interrupt_before_the_first_request_leaves_no_files() {
     let (place, exit, said) = interrupted(but("/v1/models", 0, Reply::Silent), &[]);
     assert_eq!(exit, Some(130), "{said}");
     assert!(said.contains("interrupted before the first request was sent"), "{said}");
@@ -97,7 +96,7 @@ fn requests_in_flight_are_kept_as_abandoned() {
     assert!(out.status.success(), "{}", stderr(&out));
 }
 
-/// A request that is never answered does not hold up the end of an open loop either.
+/// A request without an answer does not delay the end of an open loop.
 #[test]
 fn an_open_loop_ends_while_it_waits_for_a_place() {
     let says = but("/v1/completions", 1, Completion { first: NEVER, ..of_one() }.reply(&nothing()));

@@ -1,11 +1,11 @@
-//! `foretoken observe` and what is made of its recordings, where a server sends too much or says what cannot be.
+//! `foretoken observe` and `calibrate` with servers that send too much or report impossible numbers.
 
 use crate::observe::{EXPERIMENT, observe, speculating, stderr, stub, summary};
 use crate::support::Place;
 use foretoken_tests::stub::{Completion, Reply, Request, Stub, aside};
 use serde_json::{Value, json};
 
-/// A server that gives `reply` at `path` and answers as usual elsewhere.
+/// A server that answers `path` with `reply` and other paths as usual.
 fn but(path: &'static str, reply: Reply) -> Stub {
     Stub::start(move |r| match r.path == path {
         true => reply.clone(),
@@ -39,7 +39,7 @@ fn bodies_without_end_are_cut_off() {
 }
 
 #[test]
-fn what_is_wrong_is_refused_before_anything_is_asked() {
+fn wrong_arguments_are_refused_before_the_first_request() {
     let place = Place::holding(EXPERIMENT);
     std::fs::write(place.path("no.pem"), "this is no certificate").unwrap();
     let block = "-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n";
@@ -74,7 +74,7 @@ fn what_is_wrong_is_refused_before_anything_is_asked() {
 
 #[cfg(unix)]
 #[test]
-fn a_pipe_that_nobody_writes_to_is_refused_at_once() {
+fn a_pipe_without_a_writer_is_refused_at_once() {
     let place = Place::holding(EXPERIMENT);
     let made = std::process::Command::new("mkfifo").arg(place.path("pipe")).status().unwrap();
     assert!(made.success());
@@ -83,7 +83,7 @@ fn a_pipe_that_nobody_writes_to_is_refused_at_once() {
     assert!(stderr(&out).contains("--step-log pipe: it is a pipe, and no file"), "{}", stderr(&out));
 }
 
-/// An answer of 8 tokens in chunks without ids, with this usage at its end and these rounds.
+/// An answer of 8 tokens in chunks without ids, with the given usage at its end and the given rounds.
 fn claiming(r: &Request, usage: Option<u64>, drafted: &Value) -> Reply {
     let Reply::Events(mut events) = Completion { ids: false, usage: false, ..speculating(r) }.reply(r) else {
         panic!("a completion is a stream of events")
@@ -96,7 +96,7 @@ fn claiming(r: &Request, usage: Option<u64>, drafted: &Value) -> Reply {
     Reply::Events(events)
 }
 
-/// What vLLM says of its cache and its rounds, with these numbers.
+/// vLLM's metrics of its cache and its rounds, with the given numbers.
 fn metrics(block_size: u64, blocks: u64, rounds: u64) -> String {
     format!(
         "vllm:cache_config_info{{block_size=\"{block_size}\",num_gpu_blocks=\"{blocks}\"}} 1.0\n\
@@ -108,7 +108,7 @@ fn metrics(block_size: u64, blocks: u64, rounds: u64) -> String {
 }
 
 #[test]
-fn numbers_that_cannot_be_are_kept_named_and_not_believed() {
+fn impossible_numbers_are_kept_reported_and_not_used() {
     type Says = Box<dyn Fn(&Request) -> Reply + Send + Sync>;
     const MOST: u64 = 4_294_967_295;
     let answers = |usage, drafted: Value| -> Says {

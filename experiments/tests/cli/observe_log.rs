@@ -1,5 +1,5 @@
-//! `foretoken observe` with a step log: of another server, with each step twice, with nothing in it, with steps that
-//! cannot be.
+//! `foretoken observe` with faulty step logs: of another server, with each step twice, empty, or with impossible
+//! steps.
 
 use crate::observe::{EXPERIMENT, observe, stderr, stub};
 use crate::support::Place;
@@ -13,7 +13,7 @@ fn plain() -> String {
     EXPERIMENT.replace("{ fixed = { k = 3 } }", "{ autoregressive = {} }")
 }
 
-/// A line of a step that ends now: of a prompt of 12 tokens, or of `decodes` requests with a token each.
+/// A log line of a step that ends now: with a prompt of 12 tokens, or with one token each of `decodes` requests.
 fn line(step: u64, prompt: bool, decodes: u64, elapsed: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
     let (prompts, tokens) = if prompt { (1, 12) } else { (0, 0) };
@@ -24,7 +24,7 @@ fn line(step: u64, prompt: bool, decodes: u64, elapsed: &str) -> String {
     )
 }
 
-/// A server that logs as `log` says: of a request it gets the number of the step, and writes what is returned.
+/// A server that appends to its log what `log` returns for the number of a request's step.
 fn logging(place: &Place, log: impl Fn(u64) -> String + Send + Sync + 'static) -> Stub {
     let file = std::fs::File::options().create(true).append(true).open(place.path("server.log")).unwrap();
     let state = Mutex::new((file, 0u64));
@@ -42,7 +42,7 @@ fn usual(step: u64) -> String {
 }
 
 #[test]
-fn what_is_wrong_with_a_step_log_is_said_at_the_end() {
+fn faults_of_a_step_log_are_reported_at_the_end() {
     type Log = Box<dyn Fn(u64) -> String + Send + Sync>;
     let cases: [(&str, Log, &str); 8] = [
         ("nothing", Box::new(|_| String::new()), "nothing was written to the step log server.log during the run"),
@@ -83,7 +83,7 @@ fn what_is_wrong_with_a_step_log_is_said_at_the_end() {
         let server = logging(&place, log);
         let out = observe(&place, &server.url("127.0.0.1"), &["--step-log", "server.log"]);
         assert!(out.status.success() && stderr(&out).contains(said), "{what}: {said}: {}", stderr(&out));
-        // What is made of it runs, or is refused with a reason.
+        // Results of the recording either run or are refused with a reason.
         let out = place.foretoken().args(["calibrate", "out", "-o", "cal"]).output().unwrap();
         assert!(matches!(out.status.code(), Some(0 | 2 | 3)), "{what}: {}", stderr(&out));
         if place.path("cal/experiment.toml").exists() {
@@ -94,7 +94,7 @@ fn what_is_wrong_with_a_step_log_is_said_at_the_end() {
 }
 
 #[test]
-fn of_a_log_as_it_should_be_nothing_is_said() {
+fn a_sound_step_log_gives_no_warning() {
     let place = Place::holding(&plain());
     let server = logging(&place, usual);
     let out = observe(&place, &server.url("127.0.0.1"), &["--step-log", "server.log"]);

@@ -1,18 +1,18 @@
-//! `foretoken observe` holds a server against what the experiment says of it.
+//! `foretoken observe` compares a server with what the experiment states about it.
 
 use crate::observe::{EXPERIMENT, observe, observed, speculating, stderr};
 use crate::support::Place;
 use foretoken_tests::stub::{Completion, Reply, Request, Stub, aside};
 use serde_json::json;
 
-/// What a server with K = `k` answers to a request for 8 tokens.
+/// The answer of a server with K = `k` to a request for 8 tokens.
 fn drafting(r: &Request, k: u32) -> Completion {
     let rounds = json!({ "per_step_drafted": [k, k], "per_step_accepted": [3, 2] });
     Completion { metrics: Some(json!({ "speculative_decoding": rounds })), ..speculating(r) }
 }
 
 #[test]
-fn a_server_that_does_something_else_than_the_experiment_says_is_named() {
+fn a_server_that_contradicts_the_experiment_is_reported() {
     type Says = fn(&Request) -> Reply;
     const VLLM: &str = "vllm:num_preemptions_total 0.0\n";
     let five: Says = |r| aside(r, VLLM).unwrap_or_else(|| drafting(r, 5).reply(r));
@@ -41,7 +41,7 @@ fn a_server_that_does_something_else_than_the_experiment_says_is_named() {
     }
 }
 
-/// A server of this version.
+/// A server that reports this version.
 fn of_version(version: &'static str) -> Stub {
     Stub::start(move |r| match r.path.as_str() {
         "/version" => Reply::Text(200, vec![], json!({ "version": version }).to_string()),
@@ -50,7 +50,7 @@ fn of_version(version: &'static str) -> Stub {
 }
 
 #[test]
-fn another_release_than_the_experiments_is_named() {
+fn a_release_other_than_the_experiments_is_reported() {
     let stated = ["--set", "engine.version=vllm-0.32"];
     for (version, said) in [
         ("0.33.0", "the experiment says engine.version = \"vllm-0.32\", and the server says that it is 0.33.0"),
@@ -67,7 +67,7 @@ fn another_release_than_the_experiments_is_named() {
 }
 
 #[test]
-fn usage_that_disagrees_and_events_that_come_twice_are_said() {
+fn contradicting_usage_and_doubled_events_are_reported() {
     type Says = fn(&Request) -> Reply;
     let twice: Says = |r| {
         let Reply::Events(events) = speculating(r).reply(r) else { panic!("a stream of events") };

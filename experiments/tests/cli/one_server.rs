@@ -1,4 +1,4 @@
-//! A calibration is of one server, and predicts whole runs of that server alone.
+//! A calibration describes one server. It is validated only with complete runs of this server.
 
 use crate::observe::{EXPERIMENT, speculating};
 use crate::support::Place;
@@ -8,7 +8,7 @@ use std::io::Write;
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A server of this model and version, which drafts three tokens or none and logs its steps.
+/// A server with this model and version, which drafts three tokens or none and logs its steps.
 fn server(place: &Place, model: &'static str, version: &'static str, k: u64) -> Stub {
     let file = std::fs::File::options().create(true).append(true).open(place.path("server.log")).unwrap();
     let state = Mutex::new((file, 0u64));
@@ -70,7 +70,7 @@ fn runs_of_two_servers_are_not_calibrated_together() {
 }
 
 #[test]
-fn the_calibrated_experiment_takes_the_servers_release_and_says_so() {
+fn the_calibrated_experiment_notes_the_servers_release() {
     for (version, taken, said) in [
         (
             "0.33.0",
@@ -91,7 +91,7 @@ fn the_calibrated_experiment_takes_the_servers_release_and_says_so() {
 }
 
 #[test]
-fn a_run_of_another_server_and_a_part_of_a_run_do_not_pass() {
+fn validation_refuses_other_servers_and_partial_runs() {
     let place = Place::holding(EXPERIMENT);
     seen(&place, "k0", "tiny", "0.32.0", 0, &[]);
     seen(&place, "k3", "tiny", "0.32.0", 3, &[]);

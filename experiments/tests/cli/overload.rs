@@ -1,9 +1,9 @@
-//! A load that no policy can serve is called overload: in the table, in JSON, in Parquet and on the page.
+//! A load that no policy can serve is reported as overload: in the table, in JSON, in Parquet and on the page.
 
 use crate::support::{EXPERIMENT, Place};
 use serde_json::Value;
 
-/// Autoregressive serves some ten requests a second here, and a length of 1 a few more.
+/// Autoregressive decoding serves about ten requests a second here, a draft length of 1 a few more.
 fn offered(rate: f64) -> Place {
     let text = EXPERIMENT.replace("{ sweep = [8, 64] }", "8").replace("rate = 4.0", &format!("rate = {rate:.1}"));
     Place::holding(&text.replace("steps = true", "figures = true"))
@@ -14,7 +14,7 @@ fn json(place: &Place, out: &str, more: &[&str]) -> Value {
 }
 
 #[test]
-fn a_growing_queue_is_said_everywhere() {
+fn overload_is_reported_in_every_output() {
     let place = offered(60.0);
     let text = place.run("out", &[]);
     for part in [
@@ -43,7 +43,7 @@ fn a_growing_queue_is_said_everywhere() {
     let page = std::fs::read_to_string(place.path("out/report/index.html")).unwrap();
     assert!(page.contains("the queue grew while requests came") && page.contains("which was overloaded"));
     assert!(page.contains("a measure of the queue, not a promise"));
-    // The page is made from the files alone: the numbers are in the Parquet.
+    // The page is made from the files alone, so the numbers come from Parquet.
     let made = place.foretoken().args(["report", "out", "-o", "again"]).output().unwrap();
     assert!(made.status.success());
     assert_eq!(std::fs::read_to_string(place.path("again/index.html")).unwrap(), page);
@@ -60,14 +60,14 @@ fn a_load_that_is_served_is_not_overload() {
     assert!(!page.contains("overloaded"));
 }
 
-/// Forty clients on eight places: thirty-two wait at any time, and nothing falls behind.
+/// Forty clients with eight slots: thirty-two always wait, but the queue does not grow.
 #[test]
 fn a_closed_loop_is_never_overloaded() {
     let text = offered(4.0).run("out", &["--set", "workload.arrivals={ closed-loop = 40 }"]);
     assert!(!text.contains("overload") && !text.contains('!'), "{text}");
 }
 
-/// A quiet load that ends in a burst of thirty requests, which no policy serves before the last request has come.
+/// A low load that ends in a burst of thirty requests, which are served only after the last arrival.
 #[test]
 fn a_burst_at_the_end_is_not_overload() {
     let place = offered(4.0);

@@ -1,5 +1,4 @@
-//! Every kind of page that the program makes: opened in a browser, it says no NaN, undefined or Infinity, and nothing
-//! on the console.
+//! Every kind of page, opened in a browser, shows no NaN, undefined or Infinity and writes nothing to the console.
 
 use crate::browser::open;
 use crate::law::LAW;
@@ -7,8 +6,8 @@ use crate::observe;
 use crate::support::Place;
 use std::path::Path;
 
-/// A folder with recordings `k*-c*-s1.obs` of a server that keeps to a known law, and `cal`, a calibration of those
-/// with K = 0 and 3. `None` where there is no browser to open what is made of it.
+/// A folder with recordings `k*-c*-s1.obs` of a simulated server with a known cost law, and `cal`, a calibration of
+/// the recordings with K = 0 and 3. `None` without a browser.
 pub fn calibrated() -> Option<Place> {
     let place = Place::new();
     let browser = place.path("empty.html");
@@ -24,11 +23,11 @@ pub fn calibrated() -> Option<Place> {
     Some(place)
 }
 
-/// Panics where a page says what no page may say.
+/// Panics if a page shows NaN, undefined or Infinity.
 pub fn sound(name: &str, dom: &str) {
     let mut shown = String::new();
     let mut rest = dom;
-    // Scripts and styles are not what a reader sees.
+    // Scripts and styles are removed, since a reader does not see them.
     while let Some(at) = ["<script", "<style"].iter().filter_map(|tag| rest.find(tag)).min() {
         shown += &rest[..at];
         let end = if rest[at..].starts_with("<script") { "</script>" } else { "</style>" };
@@ -43,7 +42,7 @@ pub fn sound(name: &str, dom: &str) {
     }
 }
 
-/// Opens a page of a place, with what follows its name in the URL.
+/// Opens a page in a place's folder, with `suffix` behind its name in the URL.
 fn check(place: &Place, path: &str, after: &str) -> String {
     let opened = open(&place.path(path), after).expect("there was a browser before");
     assert!(opened.console.is_empty(), "{path} complains: {:#?}", opened.console);
@@ -51,21 +50,21 @@ fn check(place: &Place, path: &str, after: &str) -> String {
     opened.dom
 }
 
-/// Runs a command that must end with one of these codes.
+/// Runs a command that must exit with one of these codes.
 fn does(place: &Place, args: &[&str], codes: &[i32]) {
     let out = place.foretoken().args(args).output().unwrap();
     let code = out.status.code().unwrap();
     assert!(codes.contains(&code), "{args:?} ends with {code}: {}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// What the run page links to, behind the name of its file.
+/// The URL suffix of the run page's link to the explorer.
 fn link(dom: &str) -> String {
     let after = dom.split("href=\"explore.html").nth(1).expect("a link to the explorer");
     after.split('"').next().unwrap().replace("&amp;", "&")
 }
 
 #[test]
-fn what_no_page_may_say_is_seen() {
+fn the_check_for_nan_in_pages_finds_one() {
     sound("scripts may", "<p>fine</p><script>NaN</script><style>/* undefined */</style><p>fine</p>");
     for page in ["<p>NaN ms</p>", "<script>x</script><path d=\"M0 NaN\"/>", "<p>undefined</p>"] {
         assert!(std::panic::catch_unwind(|| sound("a page", page)).is_err(), "{page}");
@@ -73,7 +72,7 @@ fn what_no_page_may_say_is_seen() {
 }
 
 #[test]
-fn pages_of_a_calibrated_server_say_only_numbers() {
+fn pages_of_a_calibrated_server_have_no_nan() {
     let Some(place) = calibrated() else { return };
     let calibration = check(&place, "cal/calibration.html", "");
     assert!(calibration.contains("Steps of runs that it has not seen are off by"), "the headline");
@@ -90,7 +89,7 @@ fn pages_of_a_calibrated_server_say_only_numbers() {
 }
 
 #[test]
-fn pages_of_measured_hardware_and_of_a_sweep_say_only_numbers() {
+fn pages_of_measured_hardware_and_of_a_sweep_have_no_nan() {
     let place = Place::new();
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("profiled.toml");
     let small = ["--set", "seeds=[1, 2]", "--set", "workload.requests=40"];
@@ -107,7 +106,7 @@ fn pages_of_measured_hardware_and_of_a_sweep_say_only_numbers() {
 }
 
 #[test]
-fn a_page_of_capacities_says_only_numbers() {
+fn a_page_of_capacities_has_no_nan() {
     let place = Place::holding(
         &crate::support::EXPERIMENT
             .replace("max_num_seqs = { sweep = [8, 64] }", "max_num_seqs = 8")
@@ -125,7 +124,7 @@ fn a_page_of_capacities_says_only_numbers() {
     }
 }
 
-/// A server of which nothing is known but what was seen has no explorer, whose costs would all be zero.
+/// An observed server without calibrated costs has no explorer, in which all costs would be zero.
 #[test]
 fn the_page_of_a_server_with_unknown_costs_has_no_explorer() {
     let place = Place::holding(observe::EXPERIMENT);

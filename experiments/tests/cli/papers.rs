@@ -1,8 +1,8 @@
-//! Claims of papers: the table below a comparison, a folder of experiments, and `[paper]` tables that cannot be.
+//! Claims of papers: the table below a comparison, a folder of experiments, and invalid `[paper]` tables.
 
 use crate::support::{EXPERIMENT, Place, bytes_of};
 
-/// The shared experiment's claims: one agrees, one has a reason, one has none.
+/// Claims for the shared experiment: one agrees, one differs with a reason, one differs without.
 const PAPER: &str = r#"
 [paper]
 title = "A paper"
@@ -82,7 +82,7 @@ fn a_folder_prints_one_table_and_resumes() {
     for name in ["a", "b", "small"] {
         assert!(place.path("out").join(name).join("summary.parquet").exists(), "{name}");
     }
-    // One of them is lost; the others are not run again, and the table is the same.
+    // One result is deleted; the other experiments do not run again, and the table is the same.
     std::fs::remove_dir_all(place.path("out/b")).unwrap();
     let before = bytes_of(&place.path("out/a"));
     assert_eq!(run(&["--resume"]), text);
@@ -94,7 +94,7 @@ fn a_folder_prints_one_table_and_resumes() {
 }
 
 #[test]
-fn folders_that_cannot_be_run() {
+fn folders_without_valid_experiments_are_refused() {
     let place = Place::new();
     std::fs::create_dir(place.path("papers")).unwrap();
     let error = place.fails(&["run", "papers", "-o", "out"], 2);
@@ -103,13 +103,13 @@ fn folders_that_cannot_be_run() {
     std::fs::write(place.path("papers/b.toml"), EXPERIMENT).unwrap();
     let error = place.fails(&["run", "papers", "-o", "out"], 2);
     assert!(error.contains("a.toml") && error.contains("b.toml") && error.contains("both named `small`"), "{error}");
-    // A mistake in the last one is found before the first one runs.
+    // An error in the last file is found before the first experiment runs.
     std::fs::write(place.path("papers/b.toml"), EXPERIMENT.replacen("rate = 0.7", "rate = 7.0", 1)).unwrap();
     let error = place.fails(&["run", "papers", "-o", "out"], 2);
     assert!(error.contains("b.toml") && !place.path("out").exists(), "{error}");
 }
 
-/// The claims with `from` replaced by `to` must be refused before anything runs.
+/// Asserts that the claims with `from` replaced by `to` are refused before anything runs.
 fn refused(from: &str, to: &str, says: &[&str]) {
     let text = with_paper();
     assert!(text.contains(from), "{from} is not in the experiment");
@@ -122,7 +122,7 @@ fn refused(from: &str, to: &str, says: &[&str]) {
 }
 
 #[test]
-fn claims_about_what_is_not_there() {
+fn claims_about_missing_policies_or_values_are_refused() {
     let label = "policy = \"oracle-goodput\"";
     refused(label, "policy = \"oracle\"", &["no policy of this experiment is labelled `oracle`", "x.toml:43"]);
     refused(label, "policy = \"fixed-33\"", &["did you mean `fixed-3`?"]);
@@ -139,7 +139,7 @@ fn claims_about_what_is_not_there() {
 }
 
 #[test]
-fn claims_that_say_nothing_comparable() {
+fn claims_without_a_comparison_are_refused() {
     refused("paper = 10", "paper = \"guessed\"", &["guessed", "\"figure only\"", "x.toml:42"]);
     refused("paper = [-inf, 0]", "paper = [1, 0]", &["expected a number, a range", "x.toml:50"]);
     refused(
@@ -174,7 +174,7 @@ fn attainment_needs_a_bound() {
     assert!(error.contains("there is no bound to attain") && error.contains("adaspec-scale"), "{error}");
 }
 
-/// The README's table is the last run's: every claim of every shipped experiment stands in it.
+/// The README's table has every claim of every shipped experiment, with the results of the last run.
 #[test]
 fn the_readme_has_every_claim() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("papers");

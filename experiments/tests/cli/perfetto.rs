@@ -1,4 +1,4 @@
-//! Timelines: valid trace events, which agree with the tables they were made from.
+//! Timelines are valid trace events and agree with the tables from which they were made.
 
 use crate::support::{EXPERIMENT, Place};
 use flate2::read::GzDecoder;
@@ -34,8 +34,7 @@ fn named<'a>(trace: &'a Value, phase: &'a str, name: &'a str) -> impl Iterator<I
     events(trace).iter().filter(move |e| e["ph"] == phase && e["name"] == name)
 }
 
-/// What the format asks for: known phases with their fields, spans that nest, and time that does not go back on a
-/// track.
+/// Checks the format: known phases with their fields, nested spans, and increasing time on each track.
 fn check(trace: &Value) {
     assert!(!events(trace).is_empty());
     let mut open: BTreeMap<(u64, u64), Vec<(i128, i128)>> = BTreeMap::new();
@@ -50,7 +49,7 @@ fn check(trace: &Value) {
                 assert!(end >= at, "a negative duration: {event}");
                 let stack = open.entry(track).or_default();
                 assert!(stack.first().is_none_or(|&(first, _)| at >= first), "time goes back: {event}");
-                // A span that is over is no parent; the first of the stack keeps the track's time.
+                // Finished spans are popped. The bottom of the stack keeps the track's time.
                 while stack.last().is_some_and(|&(_, until)| until <= at && stack.len() > 1) {
                     stack.pop();
                 }
@@ -78,7 +77,7 @@ fn check(trace: &Value) {
 
 #[test]
 fn a_timeline_is_valid_and_has_everything() {
-    // Few places, so that some requests wait.
+    // Few slots, so that some requests wait.
     let place = Place::holding(&EXPERIMENT.replace("[8, 64]", "[3, 64]"));
     place.run("out", &["--no-figures", "--set", "engine.draft_at=\"step-start\""]);
     let (trace, said) = export(&place, &["--policy", "fixed-3", "--seed", "2"]);
@@ -140,7 +139,7 @@ fn a_window_cuts_and_says_so() {
     assert!(said.contains(trace["otherData"]["cut"].as_str().unwrap()));
     let whole = export(&place, &["--policy", "fixed-3"]).0;
     assert!(events(&trace).len() < events(&whole).len() / 2);
-    // Requests that were there before are cut at its start, none begins before it.
+    // Requests that arrived before the window are cut at its start; none begins before it.
     assert!(events(&trace).iter().filter(|e| e["ph"] == "X").all(|e| ps(e, "ts") >= 10_000_000_000_000));
 }
 
@@ -160,7 +159,7 @@ fn files_are_written_whole_and_packed_when_their_name_says_so() {
 }
 
 #[test]
-fn what_cannot_be_shown_says_why() {
+fn timelines_that_cannot_be_made_are_refused_with_a_reason() {
     let place = Place::holding(&EXPERIMENT.replace("steps = true", "steps = false"));
     place.run("out", &["--no-figures"]);
     let fails = |more: &[&str]| {

@@ -1,4 +1,4 @@
-//! Policies from outside: each of them runs, beliefs can be wrong, engines' own settings come in and go out.
+//! All policies run, beliefs may differ from the truth, and settings of engines are imported and exported.
 
 use crate::support::{EXPERIMENT, Place};
 use serde_json::Value;
@@ -8,7 +8,7 @@ fn json(place: &Place, out: &str, more: &[&str]) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// The numbers of one policy under the first swept values.
+/// The metrics of one policy under the first swept values.
 fn numbers(document: &Value, policy: &str) -> Value {
     let policies = document["variants"][0]["policies"].as_array().unwrap();
     policies.iter().find(|p| p["policy"] == policy).unwrap_or_else(|| panic!("no {policy}")).clone()
@@ -33,7 +33,7 @@ fn every_policy_runs_with_its_defaults() {
     for (policy, name) in shown.iter().zip(&names) {
         let speedup = policy["speedup"]["mean"].as_f64().unwrap();
         assert!(speedup > 0.2, "{name} has a speedup of {speedup}");
-        // The greatest regret to the oracle that a policy can have here is that of not speculating.
+        // The largest regret that a policy can have here is the regret of not speculating.
         assert!(policy["regret_to_oracle_goodput"]["mean"].is_number(), "{name} has no regret");
     }
     let error = place.fails(&["run", "x.toml", "--set", "policies=[{ dspark = { table = \"flat\" } }]"], 2);
@@ -93,10 +93,10 @@ fn the_clairvoyant_is_the_best_fixed_length() {
     assert!(said.contains("the best in hindsight was fixed-"), "{said}");
 }
 
-/// What a policy believes, and when it learns, changes what it does; the truth stays.
+/// A policy's belief and the delay of its feedback change its decisions; the truth stays.
 #[test]
 fn beliefs_can_be_wrong() {
-    // Without the bound, under which AdaSpec hardly drafts here.
+    // Without the SLO bound, under which AdaSpec hardly drafts here.
     let unbounded = EXPERIMENT.replace("adaspec-scale = 1.0", "");
     let place = Place::holding(
         &unbounded.replace("{ adaspec = {} }", "{ adaspec = {} }, { smartspec = {} }, { vllm-adaptive = {} }"),
@@ -105,7 +105,7 @@ fn beliefs_can_be_wrong() {
         let sets: Vec<&str> = sets.iter().flat_map(|s| ["--set", *s]).collect();
         let document = json(&place, out, &sets);
         let of = |policy: &str| mean(&document, policy, "draft_len");
-        // Fixed lengths and oracles do not believe.
+        // Fixed lengths and oracles do not use the belief.
         (
             of("fixed-3"),
             of("oracle-goodput"),
@@ -132,7 +132,7 @@ fn beliefs_can_be_wrong() {
     for (out, set) in changed {
         assert_ne!(lens(out, &[set]), right, "{set} changed nothing");
     }
-    // The linear truth is its own linear fit: tables from either are the same.
+    // The truth is linear, so a table measured from it equals the table of its linear fit.
     assert_eq!(lens("tables", &["belief.tables=\"linear\""]).3, right.3);
     for (set, part) in [
         ("belief.scale.draft=0.0", "belief.scale.draft: 0 is not a factor above 0"),
@@ -149,7 +149,7 @@ fn beliefs_can_be_wrong() {
 }
 
 #[test]
-fn sglangs_settings_come_in_and_go_out() {
+fn sglangs_settings_are_imported_and_exported() {
     let place = Place::holding(&EXPERIMENT.replace("{ adaspec = {} }", "{ sglang-json = \"adaptive_spec.json\" }"));
     std::fs::write(place.path("adaptive_spec.json"), r#"{"candidate_steps": [1, 2, 4], "ema_alpha": 0.3}"#).unwrap();
     let document = json(&place, "out", &[]);
@@ -176,10 +176,9 @@ fn sglangs_settings_come_in_and_go_out() {
     assert!(place.fails(&["export", "sglang", "sglang-gen9"], 2).contains("did you mean"));
 }
 
-/// What is written compiles and passes its tests: `policies/tests/new_policy.rs`. Here: the command's words and exit
-/// codes.
+/// `policies/tests/new_policy.rs` tests that the written policy compiles. Here: the command's output and exit codes.
 #[test]
-fn a_new_policy_is_written_into_a_source_tree_or_nothing_is() {
+fn a_new_policy_is_written_completely_or_not_at_all() {
     let place = Place::new();
     let error = place.fails(&["policies", "new", "my-policy"], 2);
     assert!(error.contains("policies/src/lib.rs") && error.contains("--source"), "{error}");

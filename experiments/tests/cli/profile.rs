@@ -1,5 +1,4 @@
-//! `foretoken profile` on a model small enough for a test, and experiments on profiles of machines whose costs are
-//! known.
+//! `foretoken profile` on a tiny model, and experiments on profiles of machines with known costs.
 
 use crate::support::Place;
 use foretoken_profiler::{Density, DeviceInfo, Kind, ModelInfo, Profile, Role, Room, Setup, Shape, Truth, Visit};
@@ -11,14 +10,14 @@ const ALPHA: f64 = 3e-7;
 const GAMMA: f64 = 55e-6;
 const DELTA: f64 = 11e-3;
 
-/// A machine on which a pass takes α, γ, δ; the draft's passes a tenth of it.
+/// A machine with linear costs α, γ, δ of target passes; draft passes take a tenth.
 fn straight(role: Role, shape: &Shape) -> f64 {
     let p = shape.pass(ContextReads::Once);
     let seconds = ALPHA * p.context as f64 + GAMMA * p.batched as f64 + DELTA;
     if role == Role::Draft { seconds / 10.0 } else { seconds }
 }
 
-/// One that pads passes to the next power of two.
+/// A machine that pads passes to the next power of two.
 fn padded(_: Role, shape: &Shape) -> f64 {
     1e-3 * shape.batched().next_power_of_two() as f64 + 1e-8 * f64::from(shape.requests * shape.context)
 }
@@ -77,7 +76,7 @@ requests = 100
 constant = { rate = 0.7 }
 "#;
 
-/// An experiment on this text of a profile.
+/// An experiment that uses this text as its profile.
 fn place(profile: &str) -> Place {
     let place = Place::holding(EXPERIMENT);
     std::fs::write(place.path("p.toml"), profile).unwrap();
@@ -89,12 +88,12 @@ fn report(place: &Place, out: &str) -> serde_json::Value {
 }
 
 #[test]
-fn a_profile_is_the_truth_and_the_belief() {
+fn a_profile_gives_truth_and_belief() {
     let place = place(&profile(straight).to_toml());
     place.run("linear", &["--set", "hardware.truth=linear"]);
     let by_profile = report(&place, "linear");
     assert_eq!(by_profile["source"], "simulated on profiled costs");
-    // The same coefficients by hand.
+    // The experiment with the profile's coefficients written by hand.
     let own = profile(straight);
     let of = |role| {
         let c = own.belief(role);
@@ -110,7 +109,7 @@ fn a_profile_is_the_truth_and_the_belief() {
 }
 
 #[test]
-fn its_bytes_are_an_input_and_the_results_can_be_run_where_they_lie() {
+fn a_profiles_digest_is_recorded_and_resolved_experiments_run() {
     let place = place(&profile(straight).to_toml());
     let first = place.run("out", &[]);
     let manifest = |out: &str| -> serde_json::Value {
@@ -121,10 +120,10 @@ fn its_bytes_are_an_input_and_the_results_can_be_run_where_they_lie() {
     let again = place.foretoken().args(["run", "out/experiment.toml", "-o", "again"]).output().unwrap();
     assert_eq!(String::from_utf8(again.stdout).unwrap(), first);
     assert_eq!(manifest("again")["digest"], manifest("out")["digest"]);
-    // What the profile filled in is not the experiment's own.
+    // Values from the profile do not appear as the experiment's own settings.
     let kept = std::fs::read_to_string(place.path("out/experiment.toml")).unwrap();
     assert!(kept.contains("p.toml") && !kept.contains("measured"), "{kept}");
-    // Other bytes are another plan.
+    // A profile with other bytes gives another plan.
     std::fs::write(place.path("p.toml"), profile(straight).to_toml() + "\n# seen\n").unwrap();
     let stderr = place.fails(&["run", "x.toml", "-o", "out", "--resume"], 2);
     assert!(stderr.contains("another experiment"), "{stderr}");
@@ -140,7 +139,7 @@ fn truths_can_be_swept_and_noise_taken_over() {
     place.run("out", &["--set", "hardware.truth={ sweep = [\"table\", \"linear\", \"staircase\"] }"]);
     let report = report(&place, "out");
     let e2e = |i: usize| report["variants"][i]["policies"][0]["e2e_mean_s"]["mean"].as_f64().unwrap();
-    // The machine is straight: its table and its line say the same, its staircase pads.
+    // The machine is linear: table and line agree, but the staircase pads.
     assert!((e2e(0) / e2e(1) - 1.0).abs() < 0.01, "{} {}", e2e(0), e2e(1));
     assert!(e2e(2) >= e2e(1) * 0.999, "{} {}", e2e(2), e2e(1));
     place.run("noise", &["--set", "hardware.profile_noise=true"]);
@@ -153,7 +152,7 @@ fn warnings(place: &Place, more: &[&str]) -> String {
 }
 
 #[test]
-fn an_untrusted_profile_warns_on_every_run_and_what_it_does_not_cover_is_said() {
+fn an_untrusted_profile_warns_and_so_do_uncovered_passes() {
     let place = place(&profile(padded).to_toml());
     for _ in 0..2 {
         let stderr = warnings(&place, &[]);
@@ -179,7 +178,7 @@ fn an_untrusted_profile_warns_on_every_run_and_what_it_does_not_cover_is_said() 
 }
 
 #[test]
-fn what_is_wrong_with_a_profile_is_pointed_at() {
+fn errors_in_a_profile_name_their_place() {
     let good = profile(straight).to_toml();
     let says = |text: &str, sets: &[&str], parts: &[&str]| {
         let place = place(text);
@@ -216,7 +215,7 @@ fn what_is_wrong_with_a_profile_is_pointed_at() {
     assert!(place.fails(&["run", "x.toml"], 2).contains("hardware.truth needs hardware.profile"));
 }
 
-/// A model of a few thousand parameters in a folder.
+/// A folder with a model of a few thousand parameters.
 fn with_model() -> Place {
     let place = Place::holding("");
     std::fs::create_dir(place.path("m")).unwrap();
@@ -238,7 +237,7 @@ fn a_pair_is_measured_drawn_and_used() {
     let place = with_model();
     let output = profiles(&place, &["p.toml", "--quick", "--time-budget", "0.5", "--plot"]);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    // How straight this machine is at this moment is not this test's business.
+    // How linear the machine's times are does not matter here.
     assert!(matches!(output.status.code(), Some(0 | 3)), "{stderr}");
     let stdout = String::from_utf8(output.stdout).unwrap();
     assert!(stdout.starts_with("profiled: m with m on cpu") && stdout.contains("held-out error"), "{stdout}");
@@ -261,9 +260,9 @@ fn a_pair_is_measured_drawn_and_used() {
     assert!(stderr.contains("already there") && stderr.contains("--overwrite"), "{stderr}");
 }
 
-/// Nothing that the engine will never run is measured, and what policies and truth count is said to the run.
+/// Passes that the engine will never run are not measured, and the run reports how truth and belief count context.
 #[test]
-fn a_profile_is_for_the_engine_it_is_asked_for() {
+fn a_profile_measures_only_passes_of_its_engine() {
     let place = with_model();
     let engine = ["--max-model-len", "64", "--max-num-seqs", "3", "--max-num-batched-tokens", "24"];
     let output = profiles(&place, &[&["p.toml", "--time-budget", "0.3"], &engine[..]].concat());
@@ -279,7 +278,7 @@ fn a_profile_is_for_the_engine_it_is_asked_for() {
             profile.of(role).measured.iter().filter(|m| m.fold > 0).count() as u64 == profile.of(role).held_out.shapes
         );
     }
-    // The smallest engine there is.
+    // The smallest possible engine.
     let least = ["--max-model-len", "32", "--max-num-seqs", "1", "--max-num-batched-tokens", "16"];
     let output = profiles(&place, &[&["q.toml", "--time-budget", "0.3"], &least[..]].concat());
     assert!(matches!(output.status.code(), Some(0 | 3)), "{}", String::from_utf8_lossy(&output.stderr));
@@ -287,7 +286,7 @@ fn a_profile_is_for_the_engine_it_is_asked_for() {
     assert!(stderr.contains("--max-num-seqs"), "{stderr}");
 }
 
-/// A table counts context once; a line as it was fitted. A run on a profile is the run that says so by hand.
+/// A table counts context once, a line as it was fitted. A run on a profile equals a run with these settings by hand.
 #[test]
 fn truth_and_belief_count_context_each_in_its_own_way() {
     let each = |_: Role, s: &Shape| {
@@ -348,7 +347,7 @@ fn an_interrupted_measuring_goes_on_and_another_setup_is_refused() {
     let stderr = place.fails(&other, 2);
     assert!(stderr.contains("budget_s: was 8.0, now 9.0"), "{stderr}");
     let kept = std::fs::read(&side).unwrap();
-    // Damage is named, and the part is measured again; in the setup it is refused.
+    // Damage is reported, and the damaged part is measured again; damage in the setup is refused.
     let mut damaged = kept.clone();
     damaged[20] ^= 1;
     std::fs::write(&side, &damaged).unwrap();
@@ -365,7 +364,7 @@ fn an_interrupted_measuring_goes_on_and_another_setup_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_profiled_says_so_before_anything_is_loaded() {
+fn invalid_profile_commands_are_refused_before_loading() {
     let place = with_model();
     let with = |more: &[&'static str]| -> Vec<&'static str> { [&MODEL[..], more].concat() };
     let gpu = place.fails(&with(&["p.toml", "--device", "cuda:99"]), 4);

@@ -1,16 +1,16 @@
-//! `foretoken profile-acceptance`, and what an experiment makes of its tables.
+//! `foretoken profile-acceptance`, and experiments that use its tables.
 
 use crate::support::Place;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A tiny random model of the kernels' golden tests: vocabulary 160, 256 positions.
+/// A tiny random model from the kernels' golden tests: vocabulary 160, 256 positions.
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels/tests/golden").join(name)
 }
 
-/// Two models that often agree: `target`, and `draft`, which is the same with every fifth weight changed a little.
+/// Two models that often agree: `target`, and `draft`, a copy with every fifth weight changed a little.
 fn pair(experiment: &str) -> Place {
     let place = Place::holding(experiment);
     for name in ["target", "draft"] {
@@ -33,7 +33,7 @@ fn arguments<'a>(output: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     base.into_iter().chain(more.iter().copied()).collect()
 }
 
-/// Records a table; returns its summary.
+/// Records a table and returns its summary.
 fn record(place: &Place, output: &str, more: &[&str]) -> Value {
     let all = arguments(output, more);
     let out = place.foretoken().args(&all).args(["--format", "json"]).output().unwrap();
@@ -74,7 +74,7 @@ fn the_table_is_the_same_however_it_is_recorded() {
     let families: Vec<&str> =
         summary["families"].as_array().unwrap().iter().map(|f| f["family"].as_str().unwrap()).collect();
     assert_eq!(families, ["all", "cipher", "copy", "facts", "arithmetic", "retrieval", "dialogue"]);
-    // Three prompts of each family, 64 tokens each, of which a draft can stand for 63.
+    // Three prompts of each family, 64 output tokens each, of which 63 can be drafted.
     assert_eq!(
         (&summary["families"][0]["outputs"], &summary["families"][0]["positions"]),
         (&18.into(), &(18 * 63).into())
@@ -98,7 +98,8 @@ fn a_model_drafts_perfectly_for_itself_and_the_summary_and_figures_say_so() {
     let out = place.foretoken().args(base).args(SMALL).output().unwrap();
     let text = String::from_utf8(out.stdout).unwrap();
     let all = text.lines().find(|l| l.trim_start().starts_with("all ")).unwrap();
-    // 63 positions: rounds of 1, 2 and 3 drafts fill them, of 4 drafts the thirteenth round has three left.
+    // 63 positions: rounds of 1, 2 and 3 drafts fill them; with 4 drafts three positions are left for the thirteenth
+    // round.
     let lengths: Vec<&str> = all.split_whitespace().skip(3).take(5).collect();
     assert_eq!(lengths, ["100.0", "2.000", "3.000", "4.000", "4.923"], "{all}");
     for part in ["Mean acceptance length", "Rank of the right token", "Calibration", "recorded", "cipher"] {
@@ -109,7 +110,7 @@ fn a_model_drafts_perfectly_for_itself_and_the_summary_and_figures_say_so() {
     }
 }
 
-/// What `run` reports for `policy`.
+/// The metrics that `run` reports for `policy`.
 fn mean_length(report: &Value, policy: &str) -> f64 {
     let policies = report["variants"][0]["policies"].as_array().unwrap();
     let row = policies.iter().find(|p| p["policy"] == policy).unwrap();
@@ -131,7 +132,7 @@ fn simulating_a_fixed_length_gives_the_tables_own_mean_acceptance_length() {
 }
 
 #[test]
-fn a_table_stands_behind_any_workload_and_says_what_it_had_to_do() {
+fn a_truth_table_serves_any_workload_with_notes() {
     let longer = "{ fixed = { prompt = 30, output = 100 } }";
     let place = pair(&experiment(longer, r#"{ table = { path = "x.truth", beyond = "wrap" } }"#));
     record(&place, "x.truth", &SMALL);
@@ -142,7 +143,7 @@ fn a_table_stands_behind_any_workload_and_says_what_it_had_to_do() {
     assert!(said.contains("confidences are recorded on the target's path, and modelled off it"), "{said}");
     let manifest: Value = serde_json::from_slice(&std::fs::read(place.path("out/manifest.json")).unwrap()).unwrap();
     assert!(manifest["inputs"].to_string().contains("x.truth"), "{}", manifest["inputs"]);
-    // The resolved experiment finds the table from where it lies.
+    // The resolved experiment still finds the table.
     let again = place.foretoken().args(["run", "out/experiment.toml", "-o", "again"]).output().unwrap();
     assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
     // A table with other bytes is another experiment.
@@ -185,7 +186,7 @@ fn tables_that_cannot_be_used_are_named() {
 }
 
 #[test]
-fn what_cannot_be_recorded_is_refused_and_leaves_nothing() {
+fn invalid_recordings_are_refused_and_leave_no_files() {
     let place = pair("");
     let refused = |more: &[&str], words: &[&str]| {
         let said = place.fails(&arguments("x.truth", more), 2);
@@ -250,7 +251,7 @@ fn checkpoints_read_with_their_own_tokenizer_and_end_with_their_own_token() {
     let stats: Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!((&stats["prompt"]["total"], &stats["output"]["total"]), (&4.into(), &40.into()));
 
-    // Whatever is written first ends the text.
+    // The end token is the first one written, so the text ends there.
     let all: Vec<String> = (0..160).map(|t| t.to_string()).collect();
     let config = format!("{{\"eos_token_id\": [{}]}}", all.join(", "));
     std::fs::write(place.path("target/generation_config.json"), config).unwrap();

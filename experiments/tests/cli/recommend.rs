@@ -1,10 +1,10 @@
-//! `foretoken recommend` from outside: what it says, what it leaves, and what it refuses before it simulates anything.
+//! `foretoken recommend`: its output, its files, and experiments that it refuses.
 
 use crate::support::Place;
 use serde_json::Value;
 use std::process::Output;
 
-/// A server whose drafts cost little and mostly hold.
+/// A server with cheap drafts, most of which are accepted.
 const EXPERIMENT: &str = r#"
 name = "advised"
 seeds = [1, 2]
@@ -36,7 +36,7 @@ fn stderr(output: &Output) -> String {
 }
 
 #[test]
-fn it_says_what_to_draft_and_writes_what_to_start_the_engine_with() {
+fn recommend_prints_a_length_and_writes_engine_settings() {
     let place = Place::holding(EXPERIMENT);
     let out = recommend(&place, &["--method", "draft_model", "--model", "draft"]);
     assert!(out.status.success(), "{}", stderr(&out));
@@ -71,7 +71,7 @@ fn it_says_what_to_draft_and_writes_what_to_start_the_engine_with() {
 }
 
 #[test]
-fn what_cannot_be_advised_on_is_refused() {
+fn experiments_without_a_recommendation_are_refused() {
     let place = Place::holding(EXPERIMENT);
     for (more, said) in [
         (&["--objective", "slo"][..], "the experiment promises nothing"),
@@ -112,9 +112,9 @@ fn lengths_beyond_the_limit_are_refused_by_the_name_of_their_option() {
     }
 }
 
-/// Each row: how requests come, and the load as the answer names it.
+/// Each row: the arrivals, and the name of the load in the answer.
 #[test]
-fn any_kind_of_arrivals_is_advised_on() {
+fn recommend_accepts_every_kind_of_arrivals() {
     let lengths = "lengths = { fixed = { prompt = 32, output = 24 } }";
     let mut log = "t_s,input_tokens,output_tokens\n".to_owned();
     (0..60).for_each(|i| log += &format!("{},32,24\n", i * 2));
@@ -155,7 +155,7 @@ fn any_kind_of_arrivals_is_advised_on() {
     }
 }
 
-/// The experiment's own policies are no part of the question: longer drafts than are tried do not stand in the way.
+/// The experiment's own policies are ignored, even if they draft longer than the candidates.
 #[test]
 fn the_example_of_the_help_works_as_printed() {
     let place = Place::new();
@@ -166,7 +166,7 @@ fn the_example_of_the_help_works_as_printed() {
     let help = String::from_utf8_lossy(&help.stdout).into_owned();
     let example = help.lines().map(str::trim).find(|l| l.contains("experiments/quickstart.toml")).unwrap();
     let args = example.split_whitespace().skip(1);
-    // A tenth of the time: what is tried is whether it works.
+    // Shortened to a tenth of the time: only whether it works is tested.
     let out =
         place.foretoken().args(args).args(["--set", "workload.duration_s=60.0", "--longest", "2"]).output().unwrap();
     assert!(out.status.success(), "{example}: {}", stderr(&out));
@@ -174,7 +174,7 @@ fn the_example_of_the_help_works_as_printed() {
 }
 
 #[test]
-fn an_overloaded_load_is_said_to_be_first() {
+fn recommend_reports_overload_first() {
     let place = Place::holding(EXPERIMENT);
     let out = recommend(&place, &["--set", "workload.arrivals={ poisson = { rate = 1000.0 } }"]);
     assert!(out.status.success(), "{}", stderr(&out));
@@ -188,10 +188,10 @@ fn an_overloaded_load_is_said_to_be_first() {
     assert!(page.contains("is overloaded whatever is drafted: "), "the page says it, too");
 }
 
-/// With a bound that is scaled from plain decoding, plain decoding keeps nine in ten by definition, and something is
-/// to be had.
+/// If the bound is scaled from plain decoding, plain decoding keeps it for nine in ten requests by definition. Other
+/// lengths can still be better.
 #[test]
-fn a_scaled_bound_is_a_bound() {
+fn recommend_keeps_a_scaled_bound() {
     let place = Place::holding(EXPERIMENT);
     let more = ["--objective", "slo", "--set", "slo.adaspec-scale=1.0", "--format", "json"];
     let out = recommend(&place, &more);

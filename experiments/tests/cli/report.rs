@@ -1,9 +1,9 @@
-//! `foretoken report`: the page of a results folder, again, partial, compared; and what it refuses.
+//! `foretoken report`: the page of complete, partial and compared results, and refused folders.
 
 use crate::interrupted::{long, start};
 use crate::support::{Place, bytes_of};
 
-/// `foretoken report` with arguments; it must succeed. Returns the page and stderr.
+/// Runs `foretoken report` with arguments; it must succeed. Returns the page and stderr.
 fn report(place: &Place, args: &[&str]) -> (String, String) {
     let output = place.foretoken().arg("report").args(args).output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -31,7 +31,7 @@ fn a_run_ends_in_a_page_that_can_be_made_again_from_the_folder_alone() {
 }
 
 #[test]
-fn what_was_noted_and_the_explorer_are_in_the_page() {
+fn the_page_has_notes_and_a_link_to_the_explorer() {
     let place = Place::new();
     let target = "hardware.target={ roofline = { gpu = 'a100-80g', model = 'vicuna-7b' } }";
     place.run("out", &["--set", target, "--set", "engine.max_num_seqs=8"]);
@@ -40,7 +40,7 @@ fn what_was_noted_and_the_explorer_are_in_the_page() {
         page.contains("<li>adaspec: the policies&#x27; linear belief fits the target&#x27;s true cost badly"),
         "fixed lengths and oracles have no use for it: {page}"
     );
-    // Drafts of the policies that choose blindly are right seven times of ten, after the experiment.
+    // The explorer opens with the acceptance of policies that choose lengths without information: seven in ten.
     let state = page.split("href=\"explore.html#a=").nth(1).unwrap().split('"').next().unwrap();
     let (acceptance, batch) = state.split_once("&amp;n=").unwrap();
     assert!((acceptance.parse::<f64>().unwrap() - 0.7).abs() < 0.02 && batch.parse::<u32>().unwrap() >= 1, "{state}");
@@ -64,7 +64,7 @@ fn without_figures_there_is_no_page_until_it_is_asked_for() {
     place.run("out", &["--no-figures"]);
     assert!(!place.path("out/report").exists());
     report(&place, &["out"]);
-    // A complete run that lacks its page gets it when it is resumed.
+    // A complete run without a page gets one when it is resumed.
     let before = bytes_of(&place.path("out"));
     std::fs::remove_dir_all(place.path("out/report")).unwrap();
     place.run("out", &["--resume"]);
@@ -94,7 +94,7 @@ fn a_baseline_gives_paired_differences() {
     place.run("before", &["--no-figures"]);
     place.run("after", &["--no-figures", "--set", "engine.block_size=32", "--set", "seeds=[2, 3]"]);
     let (page, _) = report(&place, &["after", "--baseline", "before", "-o", "both"]);
-    // Five policies at two settings share one of two seeds.
+    // Both experiments have five policies at two settings, and share one of two seeds.
     for part in [
         "10 pairs",
         "<td>engine.block_size</td><td>16</td><td>32</td>",
@@ -128,7 +128,7 @@ fn folders_that_do_not_pair_say_why() {
 }
 
 #[test]
-fn what_is_no_result_is_refused() {
+fn folders_without_results_are_refused() {
     let place = Place::new();
     let error = place.fails(&["report", "nowhere"], 2);
     assert!(error.contains("nowhere does not exist") && error.contains("manifest.json"), "{error}");
@@ -140,7 +140,7 @@ fn what_is_no_result_is_refused() {
 }
 
 #[test]
-fn files_that_are_gone_or_not_what_was_written_are_named() {
+fn missing_or_changed_files_are_named() {
     let place = Place::new();
     place.run("out", &[]);
     let names =
@@ -149,7 +149,7 @@ fn files_that_are_gone_or_not_what_was_written_are_named() {
         let path = place.path("out").join(name);
         let bytes = std::fs::read(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        // What continues a run, what makes its page, and what pairs it.
+        // The files needed to resume a run, to make its page and to pair it with a baseline.
         for args in [&["report", "out"][..], &["run", "x.toml", "-o", "out", "--resume"]] {
             let error = place.fails(args, 2);
             assert!(error.contains(&format!("out: {name} is missing, and the manifest lists it")), "{error}");
@@ -167,14 +167,14 @@ fn files_that_are_gone_or_not_what_was_written_are_named() {
         std::fs::write(&path, bytes).unwrap();
     }
     report(&place, &["out"]);
-    // Nothing but a run itself looks at its figures.
+    // Only `run` itself reads its figures.
     std::fs::remove_file(place.path("out/figures/speedup.svg")).unwrap();
     report(&place, &["out"]);
     let error = place.fails(&["run", "x.toml", "-o", "out", "--resume"], 2);
     assert!(error.contains("figures/speedup.svg is missing"), "{error}");
 }
 
-/// Whatever reads a manifest refuses what it cannot rely on, and nothing of the old table is printed.
+/// Every command that reads a manifest refuses an unknown or damaged one and prints no table.
 #[test]
 fn manifests_of_another_schema_or_damaged_are_refused_by_every_reader() {
     let place = Place::new();
@@ -207,9 +207,9 @@ fn manifests_of_another_schema_or_damaged_are_refused_by_every_reader() {
 
 const LEFT_OUT: &str = "; this run is left out, and --resume repeats it";
 
-/// A killed run leaves tables behind that are not all there yet: its cells are read, and damaged ones are named.
+/// A killed run leaves incomplete tables: its cells are read instead, and damaged cells are reported.
 #[test]
-fn of_an_unfinished_run_only_what_it_finished_is_read() {
+fn only_finished_cells_of_an_unfinished_run_are_read() {
     let place = long();
     let mut child = start(&place);
     child.kill().unwrap();
@@ -233,7 +233,7 @@ fn of_an_unfinished_run_only_what_it_finished_is_read() {
 }
 
 #[test]
-fn a_page_of_somebody_else_is_left_alone() {
+fn pages_of_other_programs_are_not_replaced() {
     let place = Place::new();
     place.run("out", &["--no-figures"]);
     std::fs::create_dir(place.path("site")).unwrap();

@@ -1,4 +1,4 @@
-//! What a run leaves behind: the folder, the table, the JSON, and that they are always the same bytes.
+//! Files and output of a run: folder, table, JSON. Equal runs give equal bytes.
 
 use crate::support::{Place, bytes_of};
 
@@ -61,7 +61,7 @@ fn json_is_one_document_with_the_same_numbers() {
     assert!(0.0 < low && low < mean && mean < high, "{low} {mean} {high}");
     assert_eq!(policies[4]["sees_hidden_truth"], true);
     assert_eq!(policies[4]["regret_to_oracle_goodput"]["mean"], 0.0);
-    // The AdaSpec bound is the baseline's own P90: nine in ten of its requests meet it.
+    // The AdaSpec bound is the baseline's own P90, so the baseline meets it in nine of ten requests.
     assert!((policies[0]["slo_attainment"]["mean"].as_f64().unwrap() - 0.9).abs() < 0.01);
 }
 
@@ -124,9 +124,9 @@ fn a_request_that_never_fits_is_rejected_and_shown() {
     assert!(row.trim_end().ends_with(" 1"), "{text}");
 }
 
-/// Two variants with pools of their own are not described by the first one's.
+/// Two variants with different KV pools must each have their own pool in the legend.
 #[test]
-fn the_legend_tells_of_each_variants_pool() {
+fn the_legend_gives_the_pool_of_each_variant() {
     let place = Place::new();
     let pools =
         ["--set", "engine={ num_gpu_blocks = { sweep = [101, 202] }, draft_kv = { equal-split = { ratio = 1.0 } } }"];
@@ -143,7 +143,7 @@ fn the_legend_tells_of_each_variants_pool() {
 }
 
 #[test]
-fn what_a_complete_folder_cannot_give_is_said() {
+fn options_that_a_complete_folder_cannot_serve_are_reported() {
     let place = Place::new();
     place.run("out", &["--no-figures"]);
     let output = place.foretoken().args(["run", "x.toml", "-o", "out", "--resume", "--show-implied"]).output().unwrap();
@@ -151,7 +151,7 @@ fn what_a_complete_folder_cannot_give_is_said() {
     assert!(notes.contains("run without figures") && notes.contains("lacks the implied run"), "{notes}");
 }
 
-/// What is written beside the results runs where it lies, and is the same experiment.
+/// The resolved experiment in the results folder runs there and is the same experiment.
 #[test]
 fn the_resolved_experiment_runs_from_the_results_folder() {
     let place = Place::new();
@@ -169,7 +169,7 @@ fn the_resolved_experiment_runs_from_the_results_folder() {
     assert_eq!(text("deep/out"), text("deep/again"));
 }
 
-/// Every part that the shared experiment does not use, once, from file to table.
+/// Uses every kind of part that the shared experiment does not use, from file to table.
 #[test]
 fn every_kind_of_part_runs() {
     let place = Place::new();

@@ -1,4 +1,5 @@
-//! The JSON schema of experiments: the committed one is this version's, shipped files satisfy it, broken ones do not.
+//! The JSON schema of experiments: the committed file is up to date, shipped experiments satisfy it, invalid ones do
+//! not.
 
 use crate::support::{EXPERIMENT, Place};
 use jsonschema::Validator;
@@ -15,19 +16,19 @@ fn text() -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The schema, which must be one itself.
+/// The schema, which must itself be valid.
 fn schema() -> Validator {
     let schema: Value = serde_json::from_str(&text()).unwrap();
     assert!(jsonschema::meta::is_valid(&schema));
     jsonschema::validator_for(&schema).unwrap()
 }
 
-/// Every value that the schema does not allow, where it stands and why.
+/// Every violation of the schema, with its place and reason.
 fn faults(schema: &Validator, value: &Value) -> Vec<String> {
     schema.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect()
 }
 
-/// TOML can write infinity and JSON cannot: a number all the same.
+/// TOML has infinity and JSON does not; it is converted to a finite number.
 fn make_finite(value: &mut toml::Value) {
     match value {
         toml::Value::Float(x) if x.is_infinite() => *x = f64::MAX.copysign(*x),
@@ -37,7 +38,7 @@ fn make_finite(value: &mut toml::Value) {
     }
 }
 
-/// The faults of an experiment's text.
+/// The violations in an experiment's text.
 fn of(schema: &Validator, text: &str) -> Vec<String> {
     let mut value: toml::Value = toml::from_str(text).unwrap();
     make_finite(&mut value);
@@ -84,7 +85,7 @@ fn every_shipped_experiment_satisfies_it_and_names_it() {
     assert!(of(&schema, EXPERIMENT).is_empty());
 }
 
-/// Every default that `policies defaults` prints satisfies it, and so do no settings at all.
+/// Every table that `policies defaults` prints satisfies the schema; so does a policy without settings.
 #[test]
 fn every_preset_satisfies_it() {
     let mut schema: Value = serde_json::from_str(&text()).unwrap();
@@ -102,7 +103,7 @@ fn every_preset_satisfies_it() {
 }
 
 #[test]
-fn what_the_program_refuses_the_schema_refuses() {
+fn the_schema_refuses_what_the_program_refuses() {
     let schema = schema();
     for (from, to) in [
         ("max_num_seqs", "max_num_seq"),

@@ -1,11 +1,11 @@
-//! A run in parts: shards in any order and on any number of processes, killed, failed, given twice; merged, they are
-//! what one machine makes.
+//! Runs in shards, in any order and on several processes, some killed, failed or given twice. Merged, they equal a run
+//! on one machine.
 
 use crate::support::{EXPERIMENT, Place, bytes_of};
 use serde_json::Value;
 use std::process::{Command, Stdio};
 
-/// A sweep over loads whose bound is scaled at the first of them, on a trace with a path of its own.
+/// A sweep over loads whose bound is scaled from the first load, on a trace with a relative path.
 const ON_A_TRACE: &str = r#"name = "parted"
 seeds = [1, 2, 3]
 policies = [{ fixed = { k = { sweep = [1, 3] } } }, { adaspec = {} }, { oracle-goodput = {} }]
@@ -39,7 +39,7 @@ fn on_a_trace() -> Place {
     place
 }
 
-/// `foretoken run x.toml --shard … -o shared/out`; it must succeed.
+/// Runs `foretoken run x.toml --shard … -o shared/out`; it must succeed.
 fn shard(place: &Place, which: &str, more: &[&str]) {
     let output =
         place.foretoken().args(["run", "x.toml", "-o", "shared/out", "--shard", which]).args(more).output().unwrap();
@@ -59,8 +59,8 @@ fn listed(place: &Place) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The merged folder is that of one machine: at the same depth, because its experiment names its trace from where it
-/// lies.
+/// Asserts that the merged folder equals the folder of one machine. Both have the same depth, since the experiment
+/// names its trace relative to itself.
 fn is_that_of_one_machine(place: &Place, printed: &str) {
     assert_eq!(printed, place.run("one/out", &["--overwrite"]));
     let (parted, whole) = (bytes_of(&place.path("shared/out")), bytes_of(&place.path("one/out")));
@@ -71,8 +71,8 @@ fn is_that_of_one_machine(place: &Place, printed: &str) {
 }
 
 #[test]
-fn shards_in_any_order_are_what_one_machine_makes() {
-    // Two sweeps, and the first one in the file is not the first one in the alphabet.
+fn merged_shards_equal_a_run_on_one_machine() {
+    // Two sweeps. The first in the file is not the first in the alphabet.
     let two_sweeps = on_a_trace();
     let text = ON_A_TRACE.replace("max_num_seqs = 8", "max_num_seqs = { sweep = [8, 2] }");
     std::fs::write(two_sweeps.path("x.toml"), text).unwrap();
@@ -92,14 +92,14 @@ fn shards_in_any_order_are_what_one_machine_makes() {
         );
         let printed = merged(&place);
         is_that_of_one_machine(&place, &printed);
-        // Once more, and a shard that comes late: nothing to do.
+        // A second merge and a late shard find nothing to do.
         assert_eq!(merged(&place), printed);
         shard(&place, order[0], &["--resume"]);
         is_that_of_one_machine(&place, &printed);
     }
 }
 
-/// As many processes as there are shards, at once, in a folder that none of them has made before; more shards than
+/// One process per shard, all started at once in a folder that does not exist yet; there are more shards than
 /// comparisons.
 #[test]
 fn shards_begin_at_once() {
@@ -121,7 +121,7 @@ fn shards_begin_at_once() {
 }
 
 #[test]
-fn what_is_missing_is_listed_and_then_done() {
+fn merge_lists_missing_cells_and_their_commands_complete_them() {
     let place = on_a_trace();
     shard(&place, "1/3", &[]);
     let said = place.fails(&["merge", "shared/out"], 1);
@@ -132,7 +132,7 @@ fn what_is_missing_is_listed_and_then_done() {
         assert!(said.contains(&command), "{said}");
     }
     assert!(said.contains("10 (not begun)"), "{said}");
-    // Killed in its midst: half of its cells are gone, and its mark says that it is not complete.
+    // A shard killed halfway: half of its cells are missing, and its mark says that it is incomplete.
     shard(&place, "2/3", &[]);
     let mark = place.path("shared/out/shards/2-of-3.json");
     let text = std::fs::read_to_string(&mark).unwrap();
@@ -150,7 +150,7 @@ fn what_is_missing_is_listed_and_then_done() {
     is_that_of_one_machine(&place, &printed);
 }
 
-/// A cell that fails is kept with its exit code, the others are run, and trying it again is a decision of its own.
+/// A failed cell is kept with its exit code and the others run. It runs again only on request.
 #[test]
 fn failures_are_kept_and_tried_again_when_asked() {
     let place = Place::holding(
@@ -171,7 +171,7 @@ fn failures_are_kept_and_tried_again_when_asked() {
         said.contains("failed: autoregressive, engine.num_gpu_blocks = 4, seed 1") && said.contains("--retry-failed"),
         "{said}"
     );
-    // Gone on with, it is not tried again: the file is as old as it was.
+    // Resumed without the option, it is not tried again: its file is unchanged.
     let age = || std::fs::metadata(place.path("shared/out/cells/v0-s0-p0.failure.json")).unwrap().modified().unwrap();
     let before = age();
     place.fails(&[&args[..], &["--resume"]].concat(), 2);
@@ -180,9 +180,9 @@ fn failures_are_kept_and_tried_again_when_asked() {
     assert!(age() > before);
 }
 
-/// What failed for want of memory succeeds where there is more.
+/// A cell that failed for want of memory succeeds with more.
 #[test]
-fn what_failed_on_a_small_machine_runs_on_a_larger_one() {
+fn cells_that_failed_for_memory_succeed_with_more() {
     let place = on_a_trace();
     std::fs::write(place.path("x.toml"), ON_A_TRACE.replace("num_gpu_blocks = 4000", "num_gpu_blocks = 2000000"))
         .unwrap();
@@ -202,7 +202,7 @@ fn what_failed_on_a_small_machine_runs_on_a_larger_one() {
 }
 
 #[test]
-fn what_does_not_belong_together_is_refused() {
+fn shards_of_different_runs_are_not_merged() {
     let place = on_a_trace();
     shard(&place, "1/2", &[]);
     let run = |more: &[&str]| place.fails(&[&["run", "x.toml", "-o", "shared/out"], more].concat(), 2);
@@ -220,7 +220,7 @@ fn what_does_not_belong_together_is_refused() {
         let found = run(more);
         assert!(found.contains(said), "{more:?}: {found}");
     }
-    // A shard of another run, put there by hand.
+    // A shard of another run, copied by hand.
     let other = place.path("shared/out/shards/2-of-2.json");
     let mark = std::fs::read_to_string(place.path("shared/out/shards/1-of-2.json")).unwrap();
     let as_second = mark.replace("\"index\": 1", "\"index\": 2");
@@ -235,14 +235,14 @@ fn what_does_not_belong_together_is_refused() {
         assert!(found.contains(said), "{from}: {found}");
     }
     std::fs::remove_file(&other).unwrap();
-    // The trace is another one now.
+    // The trace has changed since.
     let trace = place.path("traces/t.csv");
     let whole = std::fs::read_to_string(&trace).unwrap();
     std::fs::write(&trace, whole.replace("0.0,40,10", "0.0,41,10")).unwrap();
     let said = place.fails(&["merge", "shared/out"], 2);
     assert!(said.contains("are not those that its shards read"), "{said}");
     std::fs::write(&trace, whole).unwrap();
-    // Begun by another version.
+    // The run was begun by another version.
     place.edit_manifest("shared/out", |manifest| manifest["version"] = "0.0.9".into());
     let said = place.fails(&["merge", "shared/out"], 2);
     assert!(said.contains("was begun by Foretoken 0.0.9"), "{said}");
@@ -255,7 +255,7 @@ fn what_does_not_belong_together_is_refused() {
     assert!(said.contains("is no results folder"), "{said}");
 }
 
-/// A shard that runs, and a merge that is at work, hold their locks; both differ from marks that a killed process left.
+/// A running shard and a running merge hold locks; marks of killed processes hold none.
 #[test]
 fn the_same_shard_twice_at_once_and_two_merges_are_refused() {
     let place = on_a_trace();
@@ -283,7 +283,7 @@ fn the_same_shard_twice_at_once_and_two_merges_are_refused() {
     is_that_of_one_machine(&place, &printed);
 }
 
-/// Runs each command that `merge` printed, as it stands there, in the place's folder.
+/// Runs each command that `merge` printed in the place's folder.
 fn follow(place: &Place, said: &str) {
     let commands: Vec<&str> = said.lines().filter_map(|line| line.trim().strip_prefix("foretoken ")).collect();
     assert!(!commands.is_empty(), "{said}");
@@ -293,9 +293,9 @@ fn follow(place: &Place, said: &str) {
     }
 }
 
-/// Whatever happened to a cell of a finished shard, `merge` names file and cell, and its command mends it.
+/// If a cell of a finished shard is damaged in any way, `merge` names file and cell, and its command repairs it.
 #[test]
-fn a_damaged_cell_is_named_and_done_again() {
+fn a_damaged_cell_is_named_and_can_be_run_again() {
     let whole = on_a_trace();
     whole.run("one/out", &[]);
     let whole = bytes_of(&whole.path("one/out"));
@@ -352,9 +352,9 @@ fn a_damaged_cell_is_named_and_done_again() {
     }
 }
 
-/// A complete shard with a damaged cell does not pass as complete, and is not run without being asked to.
+/// A complete shard with a damaged cell is not taken as complete, and runs again only on request.
 #[test]
-fn a_complete_shard_with_a_damaged_cell_is_said() {
+fn a_complete_shard_with_a_damaged_cell_is_reported() {
     let place = on_a_trace();
     shard(&place, "1/1", &[]);
     std::fs::write(place.path("shared/out/cells/v0-s0-p1.cell"), b"").unwrap();
@@ -362,9 +362,9 @@ fn a_complete_shard_with_a_damaged_cell_is_said() {
     assert!(said.contains("some of its cells are now damaged or missing") && said.contains("--resume"), "{said}");
 }
 
-/// What others put into a results folder stays, whatever is done with the folder, and is named.
+/// Files that other programs put into a results folder are reported and never removed.
 #[test]
-fn files_of_others_in_a_results_folder_stay() {
+fn foreign_files_in_a_results_folder_stay() {
     let place = on_a_trace();
     shard(&place, "1/1", &[]);
     let notes = |folder: &str| place.path(&format!("shared/out/{folder}/notes.md"));

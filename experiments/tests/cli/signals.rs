@@ -1,7 +1,7 @@
-//! Ctrl-C in every command and at every moment: it says "interrupted", exits with 130, and leaves no half-written file.
+//! Ctrl-C in every command, at every moment: it prints "interrupted", exits with 130 and leaves no half-written file.
 //!
-//! A named pipe holds a command where it is: it waits for the other end, which the test opens when it wants to know
-//! that the command has got there, and never serves.
+//! A named pipe stops a command at a known place: the command waits until the test opens the other end. The test does
+//! so once it knows that the command waits, and never writes data.
 #![cfg(unix)]
 
 use crate::interrupted::{long, start};
@@ -31,7 +31,7 @@ fn interrupted(child: Child) -> Output {
     output
 }
 
-/// Every half-written file below a folder. Nothing is opened: a pipe would never end.
+/// Every half-written file below a folder. No file is opened, since a pipe would block.
 fn partial_files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let below = |path: PathBuf| if path.is_dir() { partial_files(&path) } else { vec![path] };
@@ -39,8 +39,8 @@ fn partial_files(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_command_ends_alike() {
-    // What each reads first is a pipe that says nothing.
+fn every_command_ends_on_ctrl_c() {
+    // The first file that each command reads is a pipe without data.
     for (file, line) in [
         ("e.toml", "run e.toml"),
         ("e.toml", "bench e.toml"),
@@ -59,7 +59,7 @@ fn every_command_ends_alike() {
         let place = Place::new();
         pipe(&place, file);
         let child = spawn(&place, &line.split(' ').collect::<Vec<_>>());
-        // Opened when the command has opened its end.
+        // Opened once the command has opened its end.
         let _held = File::options().write(true).open(place.path(file)).unwrap();
         interrupted(child);
         std::fs::remove_file(place.path(file)).unwrap();
@@ -69,7 +69,7 @@ fn every_command_ends_alike() {
 }
 
 #[test]
-fn what_is_being_written_goes() {
+fn half_written_files_are_removed_on_ctrl_c() {
     let place = Place::new();
     let mut child = spawn(&place, &["traces", "text", "--n", "1000000000", "-o", "big.jsonl"]);
     while !place.path("big.jsonl.partial").exists() {
@@ -81,7 +81,7 @@ fn what_is_being_written_goes() {
     assert!(!place.path("big.jsonl").exists());
 
     place.run("out", &["--no-figures"]);
-    // The timeline is written beside its name: here into a pipe, until its reader is gone.
+    // The timeline is written to a temporary file beside its name, here a pipe, until its reader is gone.
     pipe(&place, "t.json.partial");
     let child = spawn(&place, &["export", "perfetto", "out", "-o", "t.json"]);
     let _held = File::open(place.path("t.json.partial")).unwrap();
@@ -89,14 +89,14 @@ fn what_is_being_written_goes() {
     assert!(!place.path("t.json.partial").exists() && !place.path("t.json").exists());
 }
 
-/// Late in a run, when all cells are finished and the tables are written: it ends, and is resumed to the same bytes.
+/// Interrupts a run after its cells, while it writes tables; resuming gives the bytes of an undisturbed run.
 #[test]
-fn a_run_that_writes_is_interrupted_and_resumed() {
+fn a_run_interrupted_while_writing_tables_is_resumed() {
     let place = long();
     let mut begun = start(&place);
     begun.kill().unwrap();
     begun.wait().unwrap();
-    // The first table goes into a pipe, which takes less of it than there is.
+    // The first table goes into a pipe, which is too small for it.
     pipe(&place, "out/requests.parquet.partial");
     let child = spawn(&place, &["run", "x.toml", "-o", "out", "--resume", "--no-figures"]);
     let _held = File::open(place.path("out/requests.parquet.partial")).unwrap();

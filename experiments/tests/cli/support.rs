@@ -1,10 +1,10 @@
-//! A small experiment in a folder of its own, and ways to run the binary on it.
+//! A small experiment in a folder of its own, and functions that run the program on it.
 
 use assert_cmd::Command;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Fast, and with everything a results folder can have: a sweep, several seeds, an SLO, steps, figures.
+/// A fast experiment with every feature of a results folder: a sweep, several seeds, an SLO, steps, figures.
 pub const EXPERIMENT: &str = r#"name = "small"
 seeds = [1, 2]
 policies = [{ fixed = { k = { sweep = [1, 3] } } }, { adaspec = {} }, { oracle-goodput = {} }]
@@ -38,12 +38,12 @@ pub struct Place {
 }
 
 impl Place {
-    /// Holds [`EXPERIMENT`].
+    /// A folder with [`EXPERIMENT`].
     pub fn new() -> Place {
         Place::holding(EXPERIMENT)
     }
 
-    /// Holds the given experiment.
+    /// A folder with the given experiment.
     pub fn holding(experiment: &str) -> Place {
         let place = Place { dir: tempfile::tempdir().unwrap() };
         std::fs::write(place.path("x.toml"), experiment).unwrap();
@@ -54,7 +54,7 @@ impl Place {
         self.dir.path().join(name)
     }
 
-    /// Changes the manifest of a results folder, and seals it again.
+    /// Changes the manifest of a results folder and seals it again.
     pub fn edit_manifest(&self, out: &str, edit: impl FnOnce(&mut serde_json::Value)) {
         let path = self.path(out).join("manifest.json");
         let mut manifest: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
@@ -64,21 +64,21 @@ impl Place {
         std::fs::write(&path, foretoken_intact::seal::seal(foretoken_intact::seal::Syntax::Json, &text)).unwrap();
     }
 
-    /// The binary, started in the folder.
+    /// The program, started in the folder.
     pub fn foretoken(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_foretoken"));
         command.current_dir(self.dir.path()).env_remove("FORETOKEN_TRACES");
         command
     }
 
-    /// `foretoken run x.toml -o OUT` with more arguments; it must succeed. Returns stdout.
+    /// Runs `foretoken run x.toml -o OUT` with more arguments; it must succeed. Returns stdout.
     pub fn run(&self, out: &str, more: &[&str]) -> String {
         let output = self.foretoken().args(["run", "x.toml", "-o", out]).args(more).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Runs a command that must end with `code`. Returns stderr.
+    /// Runs a command that must exit with `code`. Returns stderr.
     pub fn fails(&self, args: &[&str], code: i32) -> String {
         let output = self.foretoken().args(args).output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
@@ -88,8 +88,8 @@ impl Place {
     }
 }
 
-/// Every file below a folder with its bytes; the manifest without its timing, and without the file that tells it to
-/// the page.
+/// Every file below a folder with its bytes. The manifest's timing, and the script file that repeats it for the page,
+/// are left out.
 pub fn bytes_of(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut all = BTreeMap::new();
     collect(folder, "", &mut all);

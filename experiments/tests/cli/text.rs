@@ -1,4 +1,4 @@
-//! `foretoken traces text`: what it writes is what the library makes, wherever it goes.
+//! `foretoken traces text` writes the library's documents, to stdout or a file.
 
 use crate::support::Place;
 use foretoken_traces::text::{Document, Family, document};

@@ -1,12 +1,12 @@
-//! `foretoken validate`: the token flow of a live run and of its simulation are the same; times are reported, not
-//! judged here.
+//! `foretoken validate`: the token flow of a live run equals its simulation's. Times are reported, but not judged
+//! here.
 
 use crate::live::{LIVE, begun};
 use crate::support::Place;
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};
 
-/// Short enough for a test; bounds so wide that only what has nothing to do with time can break them.
+/// An experiment short enough for a test, with time bounds so wide that only errors in the token flow can break them.
 const VALIDATE: &str = r#"
 [validate]
 loads = [0.6]
@@ -27,14 +27,15 @@ fn experiment() -> String {
     LIVE.replace("requests = 12", "requests = 2000") + VALIDATE
 }
 
-/// What is exact, of every run: the replay on recorded times, and acceptance wherever both decided alike.
+/// Asserts what must be exact in every run: the replay on recorded times, and acceptance where live run and simulation
+/// decided alike.
 fn exact(validation: &Value) {
     for cell in validation["cells"].as_array().unwrap() {
         let (name, flow) = (format!("{}, {}", cell["policy"], cell["load"]), &cell["flow"]);
         assert_eq!(cell["replay_parted"], Value::Null, "{name}");
         assert_eq!(flow["other_acceptance"], 0, "{name}: {flow}");
         assert!(flow["rounds"].as_u64() > Some(0) && flow["shared_rounds"].as_u64() > Some(0), "{name}: {flow}");
-        // What decides nothing by the clock repeats the whole flow of each request, whatever the schedule.
+        // Policies that do not depend on the clock must repeat each request's whole flow under any schedule.
         if ["autoregressive", "fixed-3"].contains(&cell["policy"].as_str().unwrap()) && cell["parts"] == json!([]) {
             assert_eq!(flow["same_requests"], flow["requests"], "{name}: {flow}");
             assert_eq!(cell["missed"]["invented"], 0, "{name}");
@@ -43,19 +44,19 @@ fn exact(validation: &Value) {
 }
 
 #[test]
-fn the_token_flow_is_that_of_the_device() {
+fn simulation_and_device_have_the_same_token_flow() {
     let place = Place::holding(&experiment());
     let output = place.foretoken().args(["validate", "x.toml", "-o", "out", "--format", "json"]).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    // The ranking is the one bound that depends on times; whether it holds is not for a busy machine to say.
+    // The ranking depends on times, so it is not asserted on a busy machine.
     assert!([Some(0), Some(3)].contains(&output.status.code()), "{stderr}");
     let validation: Value = serde_json::from_slice(&output.stdout).unwrap();
     exact(&validation);
-    // A closed loop and an open one of each policy, each in two pieces.
+    // A closed and an open loop of each policy, each in two pieces.
     assert_eq!(validation["cells"].as_array().unwrap().len(), 3 * 2 + 2);
     assert_eq!(validation["counted"], json!([16, 16]));
     assert!(validation["rule"].as_str().unwrap().contains("whatever its runs say; probed: target 1 x 1 at "));
-    // What the policies believed was measured before the runs; what predicts goes on from there.
+    // Policies believed a profile that was measured before the runs; the predicting profile continues it.
     let measured =
         |name: &str| std::fs::read_to_string(place.path("out").join(name)).unwrap().matches("passes = ").count();
     assert!(measured("belief.toml") > 0 && measured("profile.toml") > 0);
@@ -77,7 +78,7 @@ fn the_token_flow_is_that_of_the_device() {
         assert!(page.contains(part), "{part}");
     }
 
-    // Comparing again runs nothing and finds the same.
+    // A second comparison runs nothing and finds the same results.
     let again = place.foretoken().args(["validate", "out", "-o", "again", "--format", "json"]).output().unwrap();
     let again: Value = serde_json::from_slice(&again.stdout).unwrap();
     for part in ["cells", "drift", "repeats", "regions", "counted", "caveats"] {
@@ -86,7 +87,7 @@ fn the_token_flow_is_that_of_the_device() {
     pieces_count_by_their_probes(&place);
 }
 
-/// Changes the probes of a piece of a cell in the list of runs, and seals it again.
+/// Changes the probes of a cell's piece in the list of runs and seals the list again.
 fn disturb(place: &Place, which: impl Fn(usize, usize) -> bool) {
     let path = place.path("out/runs.json");
     let mut runs: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
@@ -103,7 +104,7 @@ fn disturb(place: &Place, which: impl Fn(usize, usize) -> bool) {
     std::fs::write(&path, foretoken_intact::seal::seal(foretoken_intact::seal::Syntax::Json, &text)).unwrap();
 }
 
-/// As if the machine had been busy: what its probes say decides what counts, and nothing else does.
+/// Changed probes pretend that the machine was busy; they alone decide which pieces count.
 fn pieces_count_by_their_probes(place: &Place) {
     disturb(place, |cell, n| (cell, n) == (1, 0) || cell == 4);
     let (code, stdout, stderr) = compared(place, &["--format", "json"]);
@@ -156,7 +157,7 @@ fn a_killed_run_is_compared_as_far_as_it_went() {
     let cells = validation["cells"].as_array().unwrap();
     assert_eq!((cells.len(), &cells[0]["parts"][0]["requests"]), (1, &3000.into()));
     assert!(cells[0]["parts"][0]["seconds"].as_f64() > Some(0.0));
-    // The first line says so, however it is printed.
+    // The first line reports it in every output format.
     let caveat = validation["caveats"][0].as_str().unwrap();
     let begins = "PART OF THE RUNS: 1 of 3 runs were begun; autoregressive, as run: ";
     assert!(caveat.starts_with(begins) && caveat.contains(" of 3000 requests ended in the "), "{caveat}");
@@ -175,7 +176,7 @@ fn a_killed_run_is_compared_as_far_as_it_went() {
     assert!(notes.contains("the live run is a part") && notes.contains("the machine was not probed"), "{notes}");
 }
 
-/// The unfinished piece is named, and the pieces before it are compared.
+/// The unfinished piece is reported, and the pieces before it are compared.
 #[test]
 fn a_killed_validation_is_compared_as_far_as_it_went() {
     let place = Place::holding(&experiment().replace("pieces = 2", "pieces = 40"));
@@ -186,7 +187,7 @@ fn a_killed_validation_is_compared_as_far_as_it_went() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    // Of the first round of pieces all are made, and some of the second.
+    // All pieces of the first round exist, and some of the second.
     let tapes = || std::fs::read_dir(place.path("out/tapes")).map_or(0, Iterator::count);
     while tapes() < 25 {
         assert!(child.try_wait().unwrap().is_none(), "the validation ended before it could be killed");
@@ -202,7 +203,7 @@ fn a_killed_validation_is_compared_as_far_as_it_went() {
     assert_eq!((v["cells"].as_array().unwrap().len(), &v["undecided"]), (8, &json!([])));
     assert_eq!(v["caveats"], json!(["PART OF THE RUNS: the validation did not end"]));
     assert!(v["costs"].as_str().unwrap().ends_with("belief.toml"), "{}", v["costs"]);
-    // A kill may come between two pieces, too.
+    // A kill may also come between two pieces.
     let (counted, made) = (v["counted"][0].as_u64().unwrap(), v["counted"][1].as_u64().unwrap());
     assert!(counted >= 11 && made - counted <= 1, "{counted} of {made}");
     let unended = v["cells"].as_array().unwrap().iter().flat_map(|c| c["pieces"].as_array().unwrap());
@@ -214,7 +215,7 @@ fn an_error_beyond_its_bound_is_a_verdict() {
     let place = Place::holding(LIVE);
     let run = place.foretoken().args(["live", "x.toml", "-o", "out", "--no-figures"]).output().unwrap();
     assert!(run.status.success());
-    // The same folder with a bound that nothing keeps.
+    // The same folder with a bound that cannot be kept.
     let kept = std::fs::read_to_string(place.path("out/experiment.toml")).unwrap();
     let strict = kept + "\n[validate.tolerance]\ntpot = 1e-12\n";
     std::fs::write(place.path("out/experiment.toml"), strict).unwrap();
@@ -226,7 +227,7 @@ fn an_error_beyond_its_bound_is_a_verdict() {
 }
 
 #[test]
-fn what_cannot_be_validated_is_refused() {
+fn invalid_validations_are_refused() {
     let place = Place::holding(&experiment());
     let refused = |args: &[&str], said: &str| {
         let error = place.fails(&[&["validate"][..], args].concat(), 2);
@@ -246,7 +247,7 @@ fn what_cannot_be_validated_is_refused() {
     refused(&["plain.toml"], "has no [live] table");
 }
 
-/// `foretoken validate out` with more arguments: exit code, stdout and stderr.
+/// Runs `foretoken validate out` with more arguments: exit code, stdout and stderr.
 fn compared(place: &Place, more: &[&str]) -> (Option<i32>, String, String) {
     let output = place.foretoken().args(["validate", "out", "-o", "v"]).args(more).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -269,7 +270,7 @@ fn a_damaged_recording_is_refused_by_name_and_compared_in_part_only_on_request()
         assert!(stderr.contains("tapes/v0-s0-p1.tape: "), "{stderr}");
         stderr.split_whitespace().collect::<Vec<_>>().join(" ").replace("| ", "")
     };
-    // Bits all over it, the lengths of frames among them, and every kind of end.
+    // Bits all over the file, lengths of frames included, and every kind of end.
     for at in (0..good.len()).step_by(good.len() / 24) {
         let mut other = good.clone();
         other[at] ^= 1 << (at % 8);
@@ -288,7 +289,7 @@ fn a_damaged_recording_is_refused_by_name_and_compared_in_part_only_on_request()
         let said = refused(&good[..keep]);
         assert!(said.contains("its run had ended, and it was cut since") || keep < second, "{said}");
     }
-    // At the end of a whole frame: what tells it from a kill is that the folder has it as ended.
+    // Cut at the end of a whole frame. The folder lists the run as ended, so this is damage and not a kill.
     let boundary = boundaries(&good);
     let said = refused(&good[..boundary[boundary.len() - 2]]);
     assert!(said.contains("it was cut since: it ends behind frame") && said.contains("without an end"), "{said}");
@@ -299,7 +300,7 @@ fn a_damaged_recording_is_refused_by_name_and_compared_in_part_only_on_request()
     let (code, _, stderr) = compared(&place, &[]);
     assert!(code == Some(2) && stderr.contains("tapes/v0-s0-p1.tape is missing"), "{stderr}");
 
-    // On request, what lies before the damage, and the first line says how much that is.
+    // On request, the part before the damage is compared, and the first line says how much that is.
     let mut damaged = good.clone();
     damaged[good.len() * 2 / 3] ^= 4;
     std::fs::write(&tape, &damaged).unwrap();
@@ -316,7 +317,7 @@ fn a_damaged_recording_is_refused_by_name_and_compared_in_part_only_on_request()
     assert_eq!(again.1, whole);
 }
 
-/// Where the frames of a file end.
+/// The byte offsets at which the file's frames end.
 fn boundaries(file: &[u8]) -> Vec<usize> {
     let mut all = vec![8];
     while let Some(front) = file.get(all[all.len() - 1]..).and_then(|rest| rest.get(..4)) {
@@ -325,14 +326,14 @@ fn boundaries(file: &[u8]) -> Vec<usize> {
     all
 }
 
-/// Cut where it was not ended, at many lengths: a part, or nothing at all; never a whole run.
+/// An unfinished recording cut at many lengths counts as a part, or as empty, but never as a whole run.
 #[test]
-fn what_a_kill_leaves_is_a_part_wherever_it_ends() {
+fn a_cut_recording_counts_as_partial_at_every_length() {
     let place = Place::holding(LIVE);
     let set = ["--set", "policies=[{ fixed = { k = 3 } }]"];
     let run = place.foretoken().args(["live", "x.toml", "-o", "out", "--no-figures"]).args(set).output().unwrap();
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-    // As it stood before the second run had ended.
+    // The folder as it was before the second run had ended.
     place.edit_manifest("out", |manifest| {
         manifest["complete"] = false.into();
         manifest["files"].as_object_mut().unwrap().remove("tapes/v0-s0-p1.tape").unwrap();
@@ -349,7 +350,7 @@ fn what_a_kill_leaves_is_a_part_wherever_it_ends() {
         assert!(first.starts_with("PART OF THE RUNS: 2 of 2 runs were begun; fixed-3, as run: "), "{first}");
         assert!(first.contains("requests ended in the") && first.contains("it was killed or cut: "), "{first}");
     }
-    // The first one has ended: it must be whole. And two cannot be killed at once.
+    // The first run has ended, so its recording must be whole. Two runs cannot be killed at once.
     let ended = place.path("out/tapes/v0-s0-p0.tape");
     let other = std::fs::read(&ended).unwrap();
     std::fs::write(&ended, &other[..other.len() - 3]).unwrap();
@@ -363,7 +364,7 @@ fn what_a_kill_leaves_is_a_part_wherever_it_ends() {
 }
 
 #[test]
-fn what_is_not_what_was_run_is_said_first() {
+fn changed_inputs_are_reported_first() {
     let place = Place::holding(LIVE);
     let run = place.foretoken().args(["live", "x.toml", "-o", "out", "--no-figures"]).output().unwrap();
     assert!(run.status.success());

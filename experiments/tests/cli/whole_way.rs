@@ -1,5 +1,5 @@
-//! A server that was observed goes the whole way, however its requests came: `observe`, `calibrate`, and then `run`,
-//! `recommend`, `export vllm` and `capacity` on the experiment that `calibrate` wrote.
+//! From an observed server to advice, for every kind of arrivals: `observe`, `calibrate`, and then `run`, `recommend`,
+//! `export vllm` and `capacity` on the experiment that `calibrate` wrote.
 
 use crate::support::Place;
 use foretoken_tests::stub::{Completion, Reply, Request, Stub, aside};
@@ -27,19 +27,19 @@ requests = 40
 warm_up_requests = 1
 "#;
 
-/// What a server says it runs, and its draft length by requests in flight.
+/// The policy that a server states, and its draft length by requests in flight.
 type Server = (&'static str, fn(usize) -> u32);
 
-/// A way in which requests come, and a server drafts.
+/// A kind of arrivals, with the servers to observe.
 struct Kind {
     name: &'static str,
-    /// What differs from the experiment.
+    /// Changes to the base experiment.
     sets: &'static [&'static str],
-    /// The servers that are observed.
+    /// The servers to observe.
     servers: &'static [Server],
-    /// The load as `recommend` names it.
+    /// The name of the load in the output of `recommend`.
     load: &'static str,
-    /// What stands in the experiment that `calibrate` wrote.
+    /// Text that the experiment of `calibrate` must contain.
     written: &'static [&'static str],
 }
 
@@ -99,7 +99,7 @@ const KINDS: [Kind; 7] = [
         sets: &[
             "workload={ arrivals = { trace = { path = \"log.csv\" } }, priorities = { chat = 0, batch = 1 } }",
             "engine.scheduling_policy=priority",
-            // Prompts of families would be the categories.
+            // Family prompts would add their families as categories.
             "observe.prompts=random",
         ],
         servers: &[PLAIN, THREE],
@@ -150,7 +150,7 @@ fn answer(r: &Request, (log, ends): &mut (File, Vec<Instant>), drafts: fn(usize)
     Completion { chunks, first: step, gap: step, metrics, ..Completion::of(r) }.reply(r)
 }
 
-/// Runs the program in a folder; it must succeed. Its output and what it said on the way.
+/// Runs the program in a folder; it must succeed. Returns stdout and stderr.
 fn done(place: &Place, args: &[&str]) -> (String, String) {
     let out = place.foretoken().args(args).output().unwrap();
     let [said, told] = [&out.stdout, &out.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
@@ -158,7 +158,7 @@ fn done(place: &Place, args: &[&str]) -> (String, String) {
     (said, told)
 }
 
-/// Observes each server of a kind, and calibrates on all of them, into `cal`.
+/// Observes each server of a kind and calibrates on all recordings, into `cal`.
 fn calibrated(kind: &Kind) -> Place {
     let place = Place::holding(EXPERIMENT);
     let mut log = "t_s,input_tokens,output_tokens,category\n".to_owned();
@@ -179,7 +179,7 @@ fn calibrated(kind: &Kind) -> Place {
     }
     let args: Vec<&str> =
         ["calibrate"].into_iter().chain(folders.iter().map(String::as_str)).chain(["-o", "cal"]).collect();
-    // On a busy machine it may be written and not trusted (3): how far it is right is not the question here.
+    // On a busy machine the calibration may be written but not trusted (exit code 3); its accuracy is not tested here.
     let out = place.foretoken().args(args).output().unwrap();
     let (exit, told) = (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned());
     assert!(matches!(exit, Some(0 | 3)) && told.contains("to simulate it: "), "{}: {told}", kind.name);
@@ -187,7 +187,7 @@ fn calibrated(kind: &Kind) -> Place {
 }
 
 #[test]
-fn whatever_way_requests_came_every_command_takes_what_was_observed() {
+fn run_recommend_export_and_capacity_accept_the_calibration_of_every_kind_of_arrivals() {
     std::thread::scope(|scope| {
         for kind in &KINDS {
             scope.spawn(|| goes_the_whole_way(kind));
@@ -212,7 +212,7 @@ fn goes_the_whole_way(kind: &Kind) {
     let sets = ["slo.tpot_s=0.05", "slo.ttft_s=0.5", "capacity={ requests = 30, warm_up_requests = 0, share = 0.9 }"];
     capacity.extend(sets.into_iter().flat_map(|set| ["--set", set]));
     if written.contains("closed-loop") {
-        // A closed loop has no rate of its own: its clients wait.
+        // A closed loop has no request rate, since its clients wait for answers.
         capacity.extend(["--set", "workload.arrivals={ poisson = { rate = 5.0 } }"]);
     }
     let (said, _) = done(&place, &capacity);
