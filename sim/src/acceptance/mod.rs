@@ -64,6 +64,12 @@ impl TruthRow {
         self.known.is_empty()
     }
 
+    /// Whether one bitmap holds for all depths, and all its bits are known.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        self.depths == 1 && self.known.is_empty()
+    }
+
     /// Whether the bit of position `n` at `depth` is known and not made up.
     #[inline]
     pub fn is_known(&self, n: u32, depth: u32) -> bool {
@@ -106,9 +112,12 @@ impl TruthRow {
     /// How many of the next `len` (≤ 64) drafts from output position `n` are right in a row.
     #[inline]
     pub fn run(&self, n: u32, len: u32) -> u32 {
-        if self.depths > 1 {
-            return self.run_by_depth(n, len);
-        }
+        if self.depths > 1 { self.run_by_depth(n, len) } else { self.run_plain(n, len) }
+    }
+
+    /// [`run`](TruthRow::run) if the draft's truth does not depend on the depth.
+    #[inline]
+    fn run_plain(&self, n: u32, len: u32) -> u32 {
         let (word, shift) = (n as usize / 64, n % 64);
         if word + 1 >= self.words.len() {
             return 0;

@@ -18,6 +18,8 @@ pub struct Truths<'a> {
     requests: Vec<RequestTruth>,
     free_rows: Vec<u32>,
     row_of: Vec<u32>,
+    /// Whether every row so far is one [bitmap of known bits](TruthRow::is_plain).
+    plain: bool,
 }
 
 impl<'a> Truths<'a> {
@@ -30,6 +32,7 @@ impl<'a> Truths<'a> {
             requests: Vec::new(),
             free_rows: Vec::new(),
             row_of: vec![NO_ROW; requests],
+            plain: true,
         }
     }
 
@@ -43,7 +46,9 @@ impl<'a> Truths<'a> {
         self.requests[row as usize] = request;
         self.row_of[request.id as usize] = row;
         if self.max_draft_len > 0 {
-            self.acceptance.start(request, self.max_draft_len, &mut self.rows[row as usize]);
+            let truth = &mut self.rows[row as usize];
+            self.acceptance.start(request, self.max_draft_len, truth);
+            self.plain &= truth.is_plain();
         }
     }
 
@@ -56,6 +61,7 @@ impl<'a> Truths<'a> {
     }
 
     /// The truth of a request that has started.
+    #[inline]
     pub(crate) fn row(&self, id: RequestId) -> &TruthRow {
         &self.rows[self.row_of[id as usize] as usize]
     }
@@ -96,7 +102,22 @@ impl<'a> Truths<'a> {
             }
             return;
         }
-        let asked = batch.ids.iter().zip(batch.emitted).zip(&drafts.verify_len);
+        if self.plain {
+            let asked = batch.ids.iter().zip(batch.emitted).zip(&drafts.verify_len);
+            for (((&id, &emitted), &v), a) in asked.zip(accepted.iter_mut()) {
+                *a = self.row(id).run_plain(emitted, v);
+            }
+        } else {
+            self.accept_and_look(batch, &drafts.verify_len, accepted);
+        }
+        if drafts.wants.divergence {
+            self.reveal_divergences(batch, accepted, drafts);
+        }
+    }
+
+    /// [`accept`](Truths::accept) for chains whose truth may differ by depth or be unknown. Unknown bits are reported.
+    fn accept_and_look(&self, batch: &BatchView, verify_len: &[u32], accepted: &mut [u32]) {
+        let asked = batch.ids.iter().zip(batch.emitted).zip(verify_len);
         for (((&id, &emitted), &v), a) in asked.zip(accepted.iter_mut()) {
             let row = self.row_of[id as usize] as usize;
             let truth = &self.rows[row];
@@ -104,9 +125,6 @@ impl<'a> Truths<'a> {
             if !truth.is_all_known() {
                 self.look_at_all(row, emitted, v.min(*a + 1));
             }
-        }
-        if drafts.wants.divergence {
-            self.reveal_divergences(batch, accepted, drafts);
         }
     }
 

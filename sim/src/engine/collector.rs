@@ -158,14 +158,14 @@ impl Collector {
                 counts.verified += verified;
                 counts.accepted += accepted;
             }
+            (record.drafted, record.verified) = (n as u32 * drafted, n as u32 * verified);
         } else {
             for (((&id, &drafted), &verified), &accepted) in ids.iter().zip(drafted).zip(verified).zip(accepted) {
                 table[verified as usize][accepted as usize] += 1;
                 self.rounds[id as usize].add(drafted, verified, accepted);
             }
+            (record.drafted, record.verified) = (drafted.iter().sum(), verified.iter().sum());
         }
-        record.drafted = drafted.iter().sum();
-        record.verified = verified.iter().sum();
         record.accepted = accepted.iter().sum();
     }
 

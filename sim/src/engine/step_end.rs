@@ -54,7 +54,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.watch.scheduled(&self.scheduler, start, self.executor.now());
         self.act_on_schedule(start);
         self.scheduler.prepare_inputs();
-        if let Some(n) = self.drafter.max_batch(&self.scheduler.step_plan().batch) {
+        if let Some(n) = self.drafter.max_batch(&self.scheduler) {
             self.scheduler.keep_first(n);
         }
         let mut step = self.pipeline.spare.pop().unwrap_or_default();

@@ -14,7 +14,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.act_on_schedule(start);
         self.scheduler.prepare_inputs();
         self.drafter.cap_draft_limits(&mut self.executor, &mut self.scheduler);
-        if let Some(n) = self.drafter.max_batch(&self.scheduler.step_plan().batch) {
+        if let Some(n) = self.drafter.max_batch(&self.scheduler) {
             self.scheduler.keep_first(n);
         }
         if self.scheduler.output().is_empty() {

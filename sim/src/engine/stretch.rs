@@ -15,7 +15,7 @@ use crate::time::Time;
 impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     /// Runs a stretch if there is one. Returns whether it did.
     pub(super) fn skip_stretch(&mut self) -> bool {
-        if !E::SKIPS || self.out.wants_every_step() {
+        if !E::SKIPS || !self.scheduler.rules().skip_stretches || self.out.wants_every_step() {
             return false;
         }
         let Some(Stretch { steps, requests, context }) = self.scheduler.stretch() else { return false };

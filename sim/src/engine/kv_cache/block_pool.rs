@@ -88,7 +88,7 @@ impl BlockPool {
     }
 
     /// Takes `count` blocks from the front of the free queue. The caller must have checked that there are enough.
-    #[inline(always)]
+    #[inline]
     pub fn grow(&mut self, table: &mut BlockTable, count: u32) {
         assert!(count <= self.free, "more blocks are asked of a pool than are free");
         if self.counts {
@@ -96,6 +96,15 @@ impl BlockPool {
         } else {
             self.hand_out(table, count);
         }
+    }
+
+    /// Takes one block, if the pool only counts and has one. Returns whether it did.
+    #[inline]
+    pub fn count_one(&mut self, table: &mut BlockTable) -> bool {
+        let takes = self.counts && self.free > 0;
+        self.free -= u32::from(takes);
+        table.counted += u32::from(takes);
+        takes
     }
 
     fn hand_out(&mut self, table: &mut BlockTable, count: u32) {

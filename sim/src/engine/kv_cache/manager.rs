@@ -140,9 +140,19 @@ impl<'a> KvCacheManager<'a> {
         tokens <= r.num_slots || self.grow(r, tokens)
     }
 
+    /// The common case, kept fast: one more block of the target's pool alone.
     fn grow(&mut self, r: &mut RunningRequest, tokens: u32) -> bool {
-        let lacking = tokens - r.num_slots;
-        let need = if lacking <= self.block_size { 1 } else { lacking.div_ceil(self.block_size) };
+        let one = tokens - r.num_slots <= self.block_size && self.draft_pool.is_none();
+        if one && self.pool.count_one(self.tables.target(r.table)) {
+            r.num_slots += self.block_size;
+            return true;
+        }
+        self.grow_by_any(r, tokens)
+    }
+
+    #[inline(never)]
+    fn grow_by_any(&mut self, r: &mut RunningRequest, tokens: u32) -> bool {
+        let need = (tokens - r.num_slots).div_ceil(self.block_size);
         if need > self.num_free_blocks() {
             return false;
         }

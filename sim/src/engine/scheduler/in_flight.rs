@@ -61,12 +61,10 @@ impl Scheduler<'_> {
     pub(super) fn update_in_flight(&mut self, spec: &SpecDecode, tally: &mut Tally) {
         let as_before = self.stand_as_before();
         if as_before && !self.rules.drafter {
-            for r in &mut self.running[..self.output.batch.len()] {
+            return tally.append_one(&mut self.running[..self.output.batch.len()], |r| {
                 r.num_in_flight_tokens -= 1;
                 r.num_output_placeholders -= 1;
-                tally.append_one(r);
-            }
-            return;
+            });
         }
         for i in 0..self.output.batch.len() {
             let (id, scheduled) = (self.output.batch.ids()[i], self.output.batch.limit()[i]);

@@ -48,7 +48,8 @@ impl Scheduler<'_> {
             }
             match self.make_room(at, new, &mut scheduled) {
                 Some(Room::Found(place)) => at = place,
-                Some(Room::ForOne) => new = 1,
+                // It is alone by now, so it is the first.
+                Some(Room::ForOne) => (at, new) = (0, 1),
                 Some(Room::GoneItself(place)) if self.rules.goes_on_after_self_preemption => {
                     at = place;
                     continue;
@@ -77,7 +78,8 @@ impl Scheduler<'_> {
     #[inline]
     fn schedule_plain_decodes(&mut self) -> (usize, usize) {
         let mut done = 0;
-        for r in self.running.iter_mut().take(self.scratch.token_budget as usize) {
+        let most = self.running.len().min(self.scratch.token_budget as usize);
+        for r in &mut self.running[..most] {
             if r.prefilling || !self.kv_cache_manager.allocate_slots(r, r.num_computed_tokens + 1) {
                 break;
             }
@@ -95,7 +97,8 @@ impl Scheduler<'_> {
     fn schedule_plain_decodes_ahead(&mut self) -> (usize, usize) {
         let (mut looked, mut done) = (0, 0);
         let room = self.rules.max_model_len - 1;
-        for r in self.running.iter_mut().take(self.scratch.token_budget as usize) {
+        let most = self.running.len().min(self.scratch.token_budget as usize);
+        for r in &mut self.running[..most] {
             if surely_ends(r) {
                 looked += 1;
                 continue;
@@ -122,21 +125,30 @@ impl Scheduler<'_> {
         let of_all = self.scratch.num_spec_tokens;
         match self.rules.order {
             Order::StepStart => {
-                self.schedule_decodes_while(|r| of_all & u32::from(r.may_draft).wrapping_neg(), |_| false)
+                self.schedule_decodes_while(|r| of_all & u32::from(r.may_draft).wrapping_neg(), |_| false, |_| {})
             }
-            Order::StepEnd => self.schedule_decodes_while(|r| std::mem::take(&mut r.num_spec_tokens), |_| false),
-            Order::Async => self.schedule_decodes_while(|r| std::mem::take(&mut r.num_spec_tokens), surely_ends),
+            Order::StepEnd => self.schedule_decodes_while(|r| r.num_spec_tokens, |_| false, lose_drafts),
+            Order::Async => self.schedule_decodes_while(
+                |r| r.num_spec_tokens,
+                surely_ends,
+                |r| {
+                    lose_drafts(r);
+                    // In flight, all drafts count as computed.
+                    r.num_cacheable_tokens = r.num_cacheable_tokens.min(r.num_tokens);
+                },
+            ),
         }
     }
 
     /// The common case, kept fast: [`schedule_leading_decodes`](Self::schedule_leading_decodes) for one order of steps.
-    /// `take_spec` takes the drafts of a request; drafts that do not fit are lost. `ends` says whether the step in
-    /// flight ends a request.
+    /// `spec_of` gives the drafts of a request. `ends` says whether the step in flight ends a request. `scheduled` is
+    /// called for each request that is scheduled.
     #[inline(always)]
     fn schedule_decodes_while(
         &mut self,
-        take_spec: impl Fn(&mut RunningRequest) -> u32,
+        spec_of: impl Fn(&RunningRequest) -> u32,
         ends: impl Fn(&RunningRequest) -> bool,
+        scheduled: impl Fn(&mut RunningRequest),
     ) -> (usize, usize) {
         let Rules { max_model_len, num_lookahead_tokens, draft_slots, .. } = self.rules;
         let (mut budget, mut looked, mut done) = (self.scratch.token_budget, 0, 0);
@@ -148,21 +160,23 @@ impl Scheduler<'_> {
             if r.prefilling {
                 break;
             }
-            let (held, spec) = (r.num_spec_tokens, take_spec(r));
             let computed = r.num_computed_tokens;
-            let (mut new, mut slots) = (1 + spec, computed + 1 + spec + num_lookahead_tokens);
+            let mut new = 1 + spec_of(r);
+            let mut slots = computed + new + num_lookahead_tokens;
             if slots >= max_model_len {
                 // Near the end of the context there may be no room if all drafts in flight hold.
                 new = new.min((max_model_len - 1).saturating_sub(computed));
                 slots = (computed + new + num_lookahead_tokens).min(max_model_len);
+                if new == 0 {
+                    break;
+                }
             }
-            let fits = new > 0 && new + draft_slots <= budget;
-            if !fits || !self.kv_cache_manager.allocate_slots(r, slots) {
-                r.num_spec_tokens = held;
+            if new + draft_slots > budget || !self.kv_cache_manager.allocate_slots(r, slots) {
                 break;
             }
             r.num_scheduled_tokens = new;
-            r.num_cacheable_tokens = r.num_tokens.min(computed + 1);
+            r.num_cacheable_tokens = computed + 1;
+            scheduled(r);
             budget -= new + draft_slots;
             (looked, done) = (looked + 1, done + 1);
         }
@@ -222,6 +236,11 @@ impl Scheduler<'_> {
     pub(super) fn limited(&self, tokens: u32) -> u32 {
         if self.scratch.threshold > 0 { tokens.min(self.scratch.threshold) } else { tokens }
     }
+}
+
+/// Drafts that do not fit into a step are lost.
+fn lose_drafts(r: &mut RunningRequest) {
+    r.num_spec_tokens = 0;
 }
 
 /// Whether the step in flight gives the last requested token even if none of its drafts holds.

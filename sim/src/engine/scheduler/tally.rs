@@ -15,22 +15,27 @@ impl Tally {
     /// Appends `tokens` tokens to the output of a decode request, or fewer if it ends before.
     #[inline(always)]
     pub(super) fn append(&mut self, r: &mut RunningRequest, tokens: u32) {
-        let emitted = tokens.min(r.max_tokens - r.num_output_tokens);
+        let left = r.max_tokens - r.num_output_tokens;
+        let emitted = tokens.min(left);
         r.num_output_tokens += emitted;
         r.num_tokens += emitted;
         r.num_scheduled_tokens = 0;
         self.emitted += emitted;
-        self.ended += u32::from(r.num_output_tokens == r.max_tokens);
+        self.ended += u32::from(tokens >= left);
     }
 
-    /// Appends the one token that a decode request emits without drafts.
+    /// Appends the one token that each of `requests` emits without drafts, and calls `advance` on each.
     #[inline(always)]
-    pub(super) fn append_one(&mut self, r: &mut RunningRequest) {
-        r.num_output_tokens += 1;
-        r.num_tokens += 1;
-        r.num_scheduled_tokens = 0;
-        self.emitted += 1;
-        self.ended += u32::from(r.num_output_tokens == r.max_tokens);
+    pub(super) fn append_one(&mut self, requests: &mut [RunningRequest], advance: impl Fn(&mut RunningRequest)) {
+        for r in requests.iter_mut() {
+            advance(r);
+            r.num_output_tokens += 1;
+            r.num_tokens += 1;
+            r.num_scheduled_tokens = 0;
+            // `>=` is one instruction less than `==`.
+            self.ended += u32::from(r.num_output_tokens >= r.max_tokens);
+        }
+        self.emitted += requests.len() as u32;
     }
 
     /// Appends the one token that a request emits at the end of its prompt, or at the end of recomputation.

@@ -43,14 +43,12 @@ impl Scheduler<'_> {
     /// Gives every decode request one token.
     fn update_plain(&mut self, tally: &mut Tally) {
         let n = self.output.batch.len();
-        let mut append = |r: &mut RunningRequest| {
-            r.num_computed_tokens += 1;
-            tally.append_one(r);
-        };
+        let advance = |r: &mut RunningRequest| r.num_computed_tokens += 1;
         if self.output.batch.leads() {
-            self.running[..n].iter_mut().for_each(append);
-        } else {
-            self.output.batch.at().iter().for_each(|&at| append(&mut self.running[at as usize]));
+            return tally.append_one(&mut self.running[..n], advance);
+        }
+        for &at in self.output.batch.at() {
+            tally.append_one(std::slice::from_mut(&mut self.running[at as usize]), advance);
         }
     }
 

@@ -108,3 +108,14 @@ fn an_empty_step_costs_a_millisecond() {
     f.config.async_scheduling = Some(false);
     assert_eq!(f.plain().records.first_scheduled[1], both);
 }
+
+/// A request of one token has its first token when it ends, so that its TTFT can be judged then.
+#[test]
+fn a_request_of_one_token_meets_its_bound() {
+    let mut f = alone((None, None, None));
+    f.workload = [Request::new(Time::ZERO, 10, 1)].into_iter().collect();
+    let slo = metrics::Slo { ttft_s: Some(1.0), ..metrics::Slo::default() };
+    let (run, patience) = f.with(|s| s.find_out(Speculation::Off, Patience::new(0..1, slo, &[], 0)));
+    assert_eq!(run.records.first_token[0], run.records.finish[0]);
+    assert_eq!(patience.seen(), (1, 0));
+}
