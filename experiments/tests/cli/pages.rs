@@ -42,7 +42,7 @@ pub fn sound(name: &str, dom: &str) {
     }
 }
 
-/// Opens a page in a place's folder, with `suffix` behind its name in the URL.
+/// Opens a page with `after` behind its name in the URL, and checks what it shows and writes to the console.
 fn check(place: &Place, path: &str, after: &str) -> String {
     let opened = open(&place.path(path), after).expect("there was a browser before");
     assert!(opened.console.is_empty(), "{path} complains: {:#?}", opened.console);
