@@ -1,4 +1,4 @@
-"""A small experiment and what tests do with it."""
+"""A small experiment, and helpers of the tests."""
 
 import hashlib
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-# Policies of the tests, as a user's module.
+# Makes the tests' policies importable, like a user's module.
 sys.path.insert(0, str(Path(__file__).parent))
 
 EXPERIMENT = {
@@ -35,11 +35,11 @@ def experiment():
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path, monkeypatch):
-    """Results go nowhere near the source."""
+    """Runs each test in a temporary folder."""
     monkeypatch.chdir(tmp_path)
 
 
 def digests(folder):
-    """What is in a results folder, but for how long it took."""
+    """Digests of all files of a results folder, without timings."""
     files = [f for f in Path(folder).rglob("*") if f.is_file() and f.name not in ("manifest.json", "timing.js")]
     return {str(f.relative_to(folder)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}

@@ -8,7 +8,7 @@ from foretoken.estimate import Depths, Estimate
 
 
 class SmartspecInPython(Policy):
-    """One length a step: the best estimated goodput under the average acceptance rate."""
+    """Chooses one length per step: the length with the best estimated goodput under the mean acceptance rate."""
 
     def __init__(self, context, initial_acceptance=0.7, ema_keep=0.85, skip_draft_prefill_above=0.7):
         self.belief = context.belief
@@ -50,7 +50,7 @@ class SmartspecInPython(Policy):
 
 
 class AdaspecInPython(Policy):
-    """Drafts while confidences predict more throughput, drops unpromising tokens, keeps to the SLO."""
+    """Drafts while confidences predict more throughput, drops the least likely tokens, and keeps the SLO."""
 
     wants = ("confidence",)
 
@@ -115,7 +115,7 @@ class AdaspecInPython(Policy):
         self.take_in(batch, drafts)
         best = self.throughput(self.tokens, self.estimate)
         context, verified = batch.context.tolist(), drafts.draft_len.tolist()
-        # The least promising first, then the deeper one, then the later one.
+        # The least likely token first; among equals the deeper one, then the later request.
         tails = [(self.cumulative[i][v - 1], -v, -i) for i, v in enumerate(verified) if v > 0]
         heapq.heapify(tails)
         while tails:
@@ -134,7 +134,7 @@ class AdaspecInPython(Policy):
         return verified
 
     def observe(self, outcome):
-        # Summed in the order of the preset: request by request, then all of them.
+        # Summed in the preset's order: per request, then over requests.
         total, count = 0.0, 0
         confidence = outcome.drafts.confidence.tolist()
         for row, drafted in zip(confidence, outcome.drafted.tolist()):
@@ -150,7 +150,7 @@ class AdaspecInPython(Policy):
 
 
 class FixedInPython(Policy):
-    """The same length for everybody."""
+    """Drafts a fixed length for every request."""
 
     def __init__(self, context, k=3):
         self.k = min(k, context.max_draft_len)
@@ -163,7 +163,7 @@ class FixedInPython(Policy):
 
 
 class Eagle2InPython(Policy):
-    """Trees that are deep where the draft is sure, of which the best nodes are verified."""
+    """Grows trees that are deeper where the draft is confident, and verifies the best nodes."""
 
     def __init__(self, context, steps=5, topk=4, verified=7):
         self.depth, self.topk, self.verified = min(steps, context.max_draft_len), topk, verified
@@ -179,7 +179,7 @@ class Eagle2InPython(Policy):
 
 
 class Eagle2ByNodes(Eagle2InPython):
-    """The same, saying which nodes."""
+    """Marks the nodes to verify, of which `Eagle2InPython` gives only the number."""
 
     def select(self, batch, drafts):
         kept = []
@@ -190,7 +190,7 @@ class Eagle2ByNodes(Eagle2InPython):
 
 
 class Failing(FixedInPython):
-    """Fails once it has seen ten steps."""
+    """Raises an exception after ten steps."""
 
     steps = 0
 
@@ -200,14 +200,14 @@ class Failing(FixedInPython):
 
 
 def captured_sizes(most):
-    """The batch sizes that SGLang captures: every one to 8, then ever fewer, and the largest."""
+    """The batch sizes for which SGLang captures graphs: all to 8, then in growing steps, and the largest."""
     steps = [*range(1, 9), *range(10, 33, 2), *range(40, 65, 4), *range(72, 257, 8), *range(272, most + 1, 16)]
     sizes = [size for size in steps if size <= most]
     return sizes if sizes[-1] == most else [*sizes, most]
 
 
 def uniform_pass(requests, each, context, reads):
-    """Batched tokens, context and query-key pairs of a pass of ``each`` new tokens a request behind ``context``."""
+    """Batched tokens, context and query-key pairs of a pass with ``each`` new tokens per request behind ``context``."""
     tokens = requests * each
     positions = tokens * context + requests * (each * (each - 1) // 2)
     return tokens, requests * context if reads == "once" else positions, positions + tokens
@@ -300,7 +300,7 @@ class ThroughputInPython(Policy):
 
 
 class KeepsTheProfile(FixedInPython):
-    """Asks what passes take while it runs, which no server can."""
+    """Times passes during the run, which is refused."""
 
     def __init__(self, context, k=3):
         super().__init__(context, k)

@@ -1,4 +1,4 @@
-"""Policies in Python beside the presets, and what comes of bad ones."""
+"""Python policies compared with the presets, and errors of faulty policies."""
 
 import functools
 import json
@@ -14,7 +14,7 @@ from foretoken import BadInput, Limit, Policy
 
 
 def equal(results, ours, preset):
-    """The rows of both policies in every table, but for the name."""
+    """The rows of both policies in every table, without the policy's name."""
     for table in (results.requests, results.steps):
         rows = [table.filter(polars.col("policy") == name).drop("policy") for name in (ours, preset)]
         assert rows[0].height > 0
@@ -34,7 +34,7 @@ def equal(results, ours, preset):
     "changes",
     [
         {},
-        # Load, prompts in chunks, context that is read for every position, late news, noise, a bound that binds.
+        # Load, chunked prompts, context read per position, delayed outcomes, noise, and an SLO bound with an effect.
         {
             "workload__arrivals": {"poisson": {"rate": 12.0}},
             "engine__max_num_batched_tokens": 96,
@@ -60,7 +60,7 @@ def test_a_policy_in_python_is_the_preset_bit_for_bit(experiment, ours, preset, 
     equal(results, names[2], names[1])
 
 
-# Passes on which a belief in lines is wrong, so that a table of other times would choose otherwise.
+# Pass times that are not linear, so that a table of linear times would choose other lengths.
 MEASURED = {
     "target": {
         "measured": {
@@ -147,7 +147,7 @@ def test_every_step_is_observed_and_not_every_step_proposed_for(experiment):
 
 
 def test_settings_and_names(experiment):
-    """Several of one kind are told apart by what is set; a class may name itself."""
+    """Several policies of one class get labels from their settings; a class may set its name."""
 
     class Mine(presets.FixedInPython):
         name = "my-own"
@@ -166,7 +166,7 @@ def test_settings_and_names(experiment):
 
 
 def test_other_code_is_another_experiment(experiment, tmp_path):
-    """What a policy does is part of what was run: results of one are not taken for the other's."""
+    """The digest of a policy's source is part of the experiment, so results of changed code are not reused."""
 
     def made(length):
         text = f"class Changing:\n    def __init__(self, context): pass\n    def limit(self): return {length}\n"
@@ -191,7 +191,7 @@ def test_any_number_of_threads(experiment, tmp_path):
 
 
 class Base(Policy):
-    """Drafts two."""
+    """Drafts two tokens per request."""
 
     def __init__(self, context, how=""):
         self.how, self.kept, self.calls = how, None, 0
@@ -204,7 +204,7 @@ class Base(Policy):
 
 
 class Proposing(Base):
-    """Returns something else now and then."""
+    """Proposes the invalid value that `how` names, from the fifth call on."""
 
     def propose(self, batch):
         self.calls += 1
@@ -252,7 +252,7 @@ def test_wrong_return_values_are_refused(experiment, how, said):
 
 
 class Raising(Base):
-    """Fails in a hook."""
+    """Raises an exception in a chosen hook."""
 
     def fail(self, hook):
         if self.how == hook:
@@ -294,7 +294,7 @@ def test_a_policys_warnings_are_reported(experiment):
 
 
 def test_a_failed_cell_does_not_stop_a_shard(experiment, tmp_path):
-    """The failure is kept with its words, and everything else is there."""
+    """The failure is stored with its message, and all other cells are finished."""
     policies = ["autoregressive", functools.partial(Raising, how="select"), "fixed"]
     with pytest.raises(BadInput, match="2 of 6 cells of shard 1/1 failed"):
         foretoken.shard(experiment, "1/1", output=tmp_path / "shared", policies=policies)
@@ -306,7 +306,7 @@ def test_a_failed_cell_does_not_stop_a_shard(experiment, tmp_path):
 
 
 class Keeping(Base):
-    """Keeps what it was lent."""
+    """Keeps an argument of a hook."""
 
     wants = ("confidence",)
 
@@ -332,7 +332,7 @@ class Keeping(Base):
         if self.how == "outcome":
             self.kept = outcome.accepted
         elif self.how == "cycle":
-            # No reference is left when it is checked.
+            # The reference is gone before the check.
             loop = [outcome.accepted, outcome]
             loop.append(loop)
 
@@ -350,7 +350,7 @@ def test_copies_are_fine(experiment, how):
 
 
 def test_arrays_match_the_step(experiment):
-    """Read-only, whole numbers of 64 bits, one entry a request."""
+    """Arrays are read-only, of 64-bit integers, with one entry per request."""
     seen = []
 
     class Looking(Base):
@@ -378,14 +378,14 @@ def test_arrays_match_the_step(experiment):
             seen.append(len(outcome))
 
     foretoken.run(experiment, figures=False, check_settings="never", policies=[Looking], seeds=[1])
-    # More than there was room for at first.
+    # More requests than the arrays have room for at first.
     changes = {"engine__max_num_seqs": 64, "workload__arrivals": {"closed-loop": 40}}
     foretoken.run(experiment, figures=False, check_settings="never", policies=[Looking], seeds=[1], **changes)
     assert max(seen) > 32
 
 
 class Growing(Base):
-    """Says first that it drafts less than it does."""
+    """Raises its limit above its first answer."""
 
     def limit(self):
         self.calls += 1

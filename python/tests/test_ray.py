@@ -23,11 +23,11 @@ from ray.cluster_utils import Cluster  # noqa: E402
 
 @pytest.fixture
 def cluster():
-    """A head without processors, so that it runs no task, and two nodes."""
+    """A cluster of a head without processors, which runs no tasks, and two nodes."""
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
     cluster.wait_for_nodes()
-    # Tasks find what tests import.
+    # Lets tasks import the tests' modules.
     path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     ray.init(address=cluster.address, runtime_env={"env_vars": {"PYTHONPATH": path}}, log_to_driver=False)
     yield cluster, nodes
@@ -40,7 +40,7 @@ def sweep(seeds=12, **changes):
 
 
 def left(count):
-    """How many nodes are alive, once they are as few as `count` or a minute is over.
+    """Waits up to a minute until at most `count` nodes are alive; returns their number.
 
     Ray may list a node that was killed as alive for seconds, and a sweep that goes on elsewhere does not wait for that.
     """

@@ -1,4 +1,4 @@
-"""Running, reading, interrupting; shards; files."""
+"""Tests of running, reading and interrupting experiments, of shards, and of files."""
 
 import os
 import signal
@@ -183,7 +183,7 @@ def test_a_truth_table_is_read():
     right = table.positions["right"].mean()
     assert 0.2 < right < 1.0
     assert table.positions["confidence"].is_between(0, 1).all()
-    # A draft that is surer is right more often.
+    # More confident drafts are right more often.
     sure = table.positions.filter(polars.col("confidence") > 0.9)["right"].mean()
     assert sure > right
     with pytest.raises(BadInput):
@@ -191,7 +191,7 @@ def test_a_truth_table_is_read():
 
 
 def test_the_readmes_python_example_runs(tmp_path):
-    """As a newcomer would, at the top of the source."""
+    """Runs the README's example in the root folder of the source."""
     (tmp_path / "experiments").symlink_to(ROOT / "experiments")
     shown = (ROOT / "python/README.md").read_text().split("```python\n")[1].split("```")[0]
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", shown], capture_output=True, text=True)

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skip_is_heard_and_listed() {
+    fn a_skip_is_printed_and_listed() {
         let folder = tempfile::tempdir().unwrap();
         let list = folder.path().join("skips");
         for required in ["", "traces, chromium"] {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skip_of_what_is_required_fails_and_so_does_a_name_that_is_none() {
+    fn skips_of_required_parts_and_unknown_part_names_fail() {
         let folder = tempfile::tempdir().unwrap();
         let list = folder.path().join("skips");
         for (required, why) in [

@@ -1,4 +1,4 @@
-"""The pure functions that both languages compute: which drafts are accepted, how many are proposed.
+"""Pure functions that Python and Rust compute alike: which drafts are accepted, and how many are proposed.
 
 All arithmetic is modulo 2**64. The README states them with test vectors.
 """
@@ -21,7 +21,7 @@ def draw(seed: int, kind: int, request: int, position: int) -> int:
 
 
 def accepted(seed: int, permille: int, request: int, position: int, drafts: int) -> int:
-    """How many of `drafts` hold, when the first of them stands at output position `position`."""
+    """How many of `drafts` drafts are accepted, if the first is at output position `position`."""
     for count in range(drafts):
         if draw(seed, ACCEPT, request, position + count) % 1000 >= permille:
             return count
@@ -29,5 +29,5 @@ def accepted(seed: int, permille: int, request: int, position: int, drafts: int)
 
 
 def proposed(seed: int, k: int, request: int, position: int) -> int:
-    """How many drafts a request gets in the mode `request`: 0 to `k`, by its number of outputs."""
+    """Number of drafts of a request in the mode `request`: 0 to `k`, drawn by its number of outputs."""
     return draw(seed, LENGTH, request, position) % (k + 1)

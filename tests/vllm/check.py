@@ -1,4 +1,4 @@
-"""Writes fresh workloads, in the format of a fixture, as fast as the machine can: for a replay to read.
+"""Writes new random workloads in the format of a fixture, on all cores, for a replay to check.
 
     python check.py --first 1000000 --count 10000 --workers 2 | replay
 

@@ -21,11 +21,11 @@ SCHEDULE, UPDATE = 90, 40  # µs that the host takes for each call
 
 
 class Over(Exception):
-    """Nothing more will happen; the argument is the kind of the end."""
+    """Raised when nothing more will happen. The argument is the kind of the end."""
 
 
 class Inbox:
-    """The input queue. It holds what has come by now; to wait for more moves the clock."""
+    """The input queue. It holds the requests that have arrived; waiting for more advances the clock."""
 
     def __init__(self, work: Workload, scheduler, clock: Clock, result: CoreRun) -> None:
         self.work, self.clock = work, clock
@@ -70,13 +70,13 @@ class Core(EngineCoreProc):
         self.delivered: dict[str, int] = {}
 
     def deliver(self, item) -> None:
-        """What a client gets, at this very time."""
+        """Delivers an output to the client at the present time."""
         for output in item[1].outputs:
             self.delivered[output.request_id] = len(output.new_token_ids)
 
 
 class Watcher:
-    """Notes each call of `schedule` and of `update_from_output`, and lets it take its time."""
+    """Records each call of `schedule` and `update_from_output`, and advances the clock by the call's duration."""
 
     def __init__(self, core: Core, clock: Clock, result: CoreRun) -> None:
         self.core, self.clock, self.result = core, clock, result
@@ -129,7 +129,7 @@ class Watcher:
 
 
 def run(work: Workload, watch=None) -> CoreRun:
-    """Runs a workload to its end, or to the point where vLLM refuses or stands still.
+    """Runs a workload to its end, or until vLLM refuses it or makes no progress.
 
     `watch(core)` may wrap methods of the core and its parts before the first step.
     """
@@ -162,7 +162,7 @@ def run(work: Workload, watch=None) -> CoreRun:
 
 
 def stand_still(core: Core, watcher: Watcher, result: CoreRun) -> None:
-    """Ends a workload that would go on for ever: nothing to come, nothing in flight and nothing scheduled, or no token for long."""
+    """Ends an endless workload: nothing arrives, is in flight or is scheduled, or no token came for many steps."""
     if watcher.idle >= IDLE_STEPS and not core.input_queue.coming:
         raise Over("endless")
     calls = [event for event in result.events[-6:] if isinstance(event, Schedule)][-2:]

@@ -1,4 +1,4 @@
-"""The text of a fixture of the engine core. The README defines it; what it shares with the others is in `lines.py`."""
+"""Writes fixtures of the engine core in the format that the README defines. `lines.py` has the parts common to all fixtures."""
 
 from observed import CoreRun, Schedule, Update
 
@@ -6,7 +6,7 @@ import lines
 
 
 def encode(run: CoreRun) -> str:
-    """The lines of one workload."""
+    """The fixture's lines of one workload."""
     text = [f"{lines.settings(run.work)} async={int(run.work.asynchronous)}", *lines.requests(run.work)]
     if run.derived:
         text.append("D " + " ".join(f"{name}={value}" for name, value in run.derived.items()))
@@ -18,7 +18,7 @@ def encode(run: CoreRun) -> str:
 
 
 def events(run: CoreRun) -> list[str]:
-    """An S line a call of `schedule`, a U line a call of `update_from_output`, each told by its difference to what came before."""
+    """One S line per call of `schedule` and one U line per call of `update_from_output`, as differences to the line before."""
     text: list[str] = []
     now, free, k, skipped, blocks = 0, 0, run.work.k, False, 0
     order: list[int] = []
@@ -47,5 +47,5 @@ def events(run: CoreRun) -> list[str]:
 
 
 def fates(event: Update) -> str:
-    """A mark for each request of the step: tokens delivered, `!` before stale ones, `x` for what was dropped."""
+    """A mark for each request of the step: tokens delivered, `!` before stale ones, `x` for dropped tokens."""
     return "".join("x" if fate is None else "!" * fate[1] + lines.DIGITS[fate[0]] for fate in event.fates)

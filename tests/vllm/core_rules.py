@@ -1,10 +1,10 @@
-"""Counts what the engine core's order of calls brings about, by wrapping methods from outside."""
+"""Counts effects of the engine core's order of calls, by wrapping vLLM's methods."""
 
 from rules import Rules, wrap
 
 
 class CoreRules(Rules):
-    """Counters over all the cores watched: the scheduler's counters, and these."""
+    """Counters over all watched cores: the counters of schedulers, and further ones of cores."""
 
     def watch(self, core) -> None:
         """Wraps the methods of one core, its scheduler and its device."""
@@ -13,7 +13,7 @@ class CoreRules(Rules):
 
 
 class CoreWatch:
-    """Follows one engine core."""
+    """Watches one engine core."""
 
     def __init__(self, count, core) -> None:
         self.count, self.core = count, core
@@ -41,7 +41,7 @@ class CoreWatch:
         return output
 
     def surely_over(self, request) -> bool:
-        """vLLM's rule: with one token from the step in flight the request reaches its last."""
+        """vLLM's rule: with one token from the step in flight the request is complete."""
         return request.num_output_placeholders > 0 and request.num_output_tokens + 1 >= request.max_tokens
 
     def update(self, method, output, answer):

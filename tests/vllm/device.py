@@ -1,4 +1,4 @@
-"""A clock, and a device in the place of vLLM's executor: what a model runner gives back, and when.
+"""A clock, and a stand-in for vLLM's executor: what a model runner returns, and when.
 
 The device runs passes one after another. When its answers are ready, which passes the drafter makes and how many drafts
 they leave follows the two model runners as the README states them.
@@ -19,7 +19,7 @@ CONTEXT_ALONE = not VERSION.startswith("0.32")  # DFlash on runner V2 makes no q
 
 
 class Clock:
-    """The engine's own time in µs. It stands in for the module `time` too."""
+    """The engine's time in µs. It also replaces the module `time`."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -34,7 +34,7 @@ class Clock:
 
 
 class Later(Future):
-    """An answer that the device has at a certain time. To ask for it is to wait until then."""
+    """A result that the device has at a given time. Asking for it waits until that time."""
 
     def __init__(self, clock: Clock, ready: int, answer) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Later(Future):
 
 
 class Device:
-    """The executor that the engine core is given: one model runner, version 1 or 2."""
+    """The executor of the engine core: one model runner, version 1 or 2."""
 
     def __init__(self, work: Workload, scheduler, clock: Clock) -> None:
         self.work, self.scheduler, self.clock = work, scheduler, clock
@@ -61,7 +61,7 @@ class Device:
         self.drafts: DraftTokenIds | None = None
 
     def execute_model(self, output, non_block: bool = False):
-        """The target's pass. `None` is its answer: the tokens are asked for apart."""
+        """Runs the target's pass. Returns `None`, since the tokens are asked for separately."""
         tokens = output.total_num_scheduled_tokens
         if tokens == 0:
             return Later(self.clock, 0, EMPTY_MODEL_RUNNER_OUTPUT)
@@ -70,7 +70,7 @@ class Device:
         return Later(self.clock, 0, None)
 
     def sample_tokens(self, grammar, non_block: bool = False):
-        """The tokens of that pass, then the drafts that follow it."""
+        """Samples the tokens of the pass and makes the drafts that follow it."""
         output, work = self.output, self.work
         names = list(output.num_scheduled_tokens)
         tokens = self.sample(output, names)
@@ -85,11 +85,11 @@ class Device:
         return later if non_block else later.result()
 
     def take_draft_token_ids(self) -> DraftTokenIds | None:
-        """The drafts as the scheduler sees them; under asynchronous scheduling it never asks."""
+        """The drafts for the scheduler, which does not ask for them under asynchronous scheduling."""
         return self.drafts
 
     def sample(self, output, names: list[str]) -> list[list[int]]:
-        """Drafts that hold and one token more, for each request that is not in the middle of its prompt."""
+        """For each request past its prompt: the accepted drafts and one more token."""
         work, tokens = self.work, []
         admitted = {new.req_id for new in output.scheduled_new_reqs} | set(output.scheduled_cached_reqs.resumed_req_ids)
         for name in names:
@@ -106,12 +106,12 @@ class Device:
         return tokens
 
     def fits(self, names: list[str]) -> bool:
-        """Runner V1 makes no drafts where one request stands too near the end of the drafter's context."""
+        """Runner V1 makes no drafts if any request is too close to the end of the drafter's context."""
         longest = max(self.scheduler.requests[name].num_computed_tokens for name in names)
         return longest + self.work.k + (self.work.drafter == "dflash") <= self.longest
 
     def propose(self, names: list[str], k: int, fits: bool) -> None:
-        """Notes how many real drafts each request of the batch has now, and what the scheduler sees."""
+        """Stores each request's real number of drafts, and the number that the scheduler sees."""
         work, lists = self.work, []
         if work.runner == 1 and work.asynchronous:
             self.real = {}  # kept for the batch alone
@@ -126,7 +126,7 @@ class Device:
         self.drafts = DraftTokenIds(names, lists)
 
     def draft(self, tokens: int, requests: int, k: int, fits: bool) -> int:
-        """Makes the drafter's passes. Gives when the sampled tokens are the host's."""
+        """Runs the drafter's passes. Returns when the host has the sampled tokens."""
         sampled = self.free
         if self.work.drafter == "ngram" and self.work.runner == 1:
             return max(sampled, self.clock.now) + LOOKUP if fits else sampled
@@ -135,7 +135,7 @@ class Device:
         return sampled if self.work.runner == 2 else self.free
 
     def passes(self, tokens: int, requests: int, k: int) -> list[int]:
-        """Tokens of each pass that the drafter makes after a step."""
+        """Number of tokens of each of the drafter's passes after a step."""
         work, block = self.work, self.work.k
         if work.drafter == "ngram":
             return [0]

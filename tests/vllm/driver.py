@@ -31,7 +31,7 @@ class Driver:
         scheduler._preempt_request = preempt_and_note
 
     def arrive(self, now: int) -> None:
-        """Hands over the requests that have come by `now`, in the order of the file."""
+        """Hands the requests that have arrived by `now` to the scheduler, in the file's order."""
         requests = self.work.requests
         while self.arrived < len(requests) and requests[self.arrived].time <= now:
             index = self.arrived
@@ -42,7 +42,7 @@ class Driver:
                 self.scheduler.add_request(request(self.work, index, self.hasher))
 
     def step(self, now: int) -> Step:
-        """Schedule, run the model, take its tokens, take its drafts."""
+        """Runs a step: schedule, model, tokens, drafts."""
         scheduler = self.scheduler
         self.preempted = []
         self.sampled = False
@@ -68,7 +68,7 @@ class Driver:
         return step
 
     def update(self, output, ids: list[str]) -> list[int]:
-        """The model's tokens. Gives the requests that ended, in order."""
+        """Applies the model's tokens. Returns the requests that ended, in order."""
         work, scheduler = self.work, self.scheduler
         sampled = []
         for name in ids:
@@ -90,7 +90,7 @@ class Driver:
         return [int(name) for name in ended]
 
     def propose(self, output, ids: list[str], skipped: bool) -> None:
-        """The drafter's drafts for every request of the step that goes on."""
+        """Makes drafts for every request of the step that has not ended."""
         work, scheduler = self.work, self.scheduler
         if work.k == 0:
             return
@@ -108,7 +108,7 @@ class Driver:
 
 
 def run(work: Workload, watch=None) -> Run:
-    """Runs a workload to its end, or to the point where vLLM refuses or stands still.
+    """Runs a workload to its end, or until vLLM refuses it or makes no progress.
 
     `watch(scheduler)` may wrap the scheduler's methods before the first step.
     """

@@ -59,11 +59,11 @@ KINDS = {
 
 
 class Refused(Exception):
-    """vLLM does not take these settings or goes no further; the argument is the kind."""
+    """Raised when vLLM refuses the settings or cannot continue. The argument is the kind of refusal."""
 
 
 def refusal(error: Exception) -> Refused:
-    """The kind of an error of vLLM's, or the error itself where we do not know it."""
+    """The kind of a vLLM error; an unknown error is raised again."""
     for part, kind in KINDS.items():
         if part in str(error):
             return Refused(kind)
@@ -93,7 +93,7 @@ for name, model in MODELS.items():  # all at once, before any worker is forked
 
 
 def folder(name: str) -> str:
-    """The folder of a model."""
+    """The folder of the workload's model."""
     return str(Path(FOLDERS.name, name))
 
 
@@ -117,7 +117,7 @@ def speculation(work: Workload, target: ModelConfig, parallel: ParallelConfig) -
 
 
 def configuration(work: Workload) -> VllmConfig:
-    """The whole of vLLM's configuration, made and checked by vLLM."""
+    """vLLM's whole configuration, built and checked by vLLM."""
     os.environ["VLLM_USE_V2_MODEL_RUNNER"] = str(work.runner - 1)
     target = folder(f"mtp-{work.modules}" if work.drafter == "mtp" else "target")
     model = ModelConfig(model=target, dtype="float16", seed=0, skip_tokenizer_init=True, max_model_len=work.max_model_len)
@@ -152,7 +152,7 @@ def configuration(work: Workload) -> VllmConfig:
 
 
 def make(work: Workload) -> Scheduler:
-    """vLLM's scheduler for the workload; `Refused` where vLLM does not start."""
+    """vLLM's scheduler for the workload. Raises `Refused` if vLLM does not start."""
     try:
         config = configuration(work)
         spec = FullAttentionSpec(block_size=work.block_size, num_kv_heads=1, head_size=1, dtype=torch.float32)
@@ -169,7 +169,7 @@ def make(work: Workload) -> Scheduler:
 
 
 def derived(scheduler: Scheduler) -> dict[str, int]:
-    """What vLLM derives from the settings."""
+    """The values that vLLM derives from the settings."""
     config = scheduler.vllm_config
     spec = config.speculative_config
     return {
@@ -187,7 +187,7 @@ def derived(scheduler: Scheduler) -> dict[str, int]:
 
 
 def hasher(scheduler: Scheduler):
-    """How the engine hashes blocks of tokens; None without prefix caching."""
+    """The engine's function that hashes blocks of tokens; None without prefix caching."""
     cache_config = scheduler.cache_config
     if not cache_config.enable_prefix_caching:
         return None
@@ -198,7 +198,7 @@ def hasher(scheduler: Scheduler):
 
 
 def prompt_refused(scheduler: Scheduler, length: int) -> bool:
-    """Whether vLLM's front end turns down a prompt of this length."""
+    """Does vLLM's front end refuse a prompt of this length?"""
     front = SimpleNamespace(skip_prompt_length_check=False, model_config=scheduler.vllm_config.model_config, supports_mm_inputs=False)
     try:
         InputProcessor._validate_prompt_len(front, length, "decoder")
@@ -208,7 +208,7 @@ def prompt_refused(scheduler: Scheduler, length: int) -> bool:
 
 
 def request(work: Workload, index: int, block_hasher) -> Request:
-    """One request. Its tokens are its group's up to `prefix`, then its own."""
+    """Makes one request. Its first `prefix` tokens are shared by its group; the others are its own."""
     arrival = work.requests[index]
     shared = min(arrival.prefix, arrival.prompt)
     tokens = [(arrival.group << 24) + position for position in range(shared)]
@@ -226,5 +226,5 @@ def request(work: Workload, index: int, block_hasher) -> Request:
 
 
 def output_tokens(index: int, start: int, count: int) -> list[int]:
-    """Tokens that a request puts out from output position `start`: its own at every position."""
+    """Output tokens of a request from position `start` on. Every position of every request has a different token."""
     return [(index + 256 << 24) + (1 << 22) + position for position in range(start, start + count)]

@@ -1,4 +1,4 @@
-"""Greedy text of the shipped target, by vLLM, by transformers and by ours: is it the same, and where not, is it a tie?
+"""Greedy text of the shipped target, by vLLM, by transformers and by Foretoken: are the texts equal, and if not, is the difference a tie of two tokens?
 
     greedy=target/release/examples/greedy
     $greedy prompts 200 88 > prompts.jsonl
@@ -104,7 +104,7 @@ def transformers(options) -> None:
 
 
 def ulp(logit: float) -> float:
-    """The step between bf16 numbers of this size: they have eight binary digits."""
+    """The distance between neighbouring bf16 numbers of this size (8 significant bits)."""
     return 2.0 ** (math.floor(math.log2(abs(logit))) - 7)
 
 
@@ -113,12 +113,12 @@ def first_difference(one: list[int], other: list[int]) -> int | None:
 
 
 def text(tokens: list[int]) -> str:
-    """A character a byte, whatever the bytes are."""
+    """Decodes each byte to one character."""
     return bytes(tokens).decode("latin-1")
 
 
 def held_against(ours: list[dict], theirs: list[dict]) -> dict:
-    """What is the same, and each first difference with what it takes to call it a tie.
+    """Counts equal texts, and lists each first difference with the numbers that show whether it is a tie.
 
     Up to the first difference both have seen the same tokens, so their gaps say how far apart the arithmetic of the two is.
     """

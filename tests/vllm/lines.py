@@ -1,4 +1,4 @@
-"""The text of a fixture. The README defines it; `encode` is the only writer."""
+"""Writes fixtures in the format that the README defines."""
 
 from observed import Entry, Run, Step
 from workloads import Workload
@@ -7,7 +7,7 @@ DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def encode(run: Run) -> str:
-    """The lines of one workload."""
+    """The fixture's lines of one workload."""
     lines = [settings(run.work), *requests(run.work)]
     if run.derived:
         lines.append("D " + " ".join(f"{name}={value}" for name, value in run.derived.items()))
@@ -53,7 +53,7 @@ def settings(work: Workload) -> str:
 
 
 def requests(work: Workload) -> list[str]:
-    """An R line a request: time after the one before, prompt, outputs, then what is not zero."""
+    """One R line per request: time since the previous arrival, prompt, outputs, then all other values that are not 0."""
     lines, before = [], 0
     for request in work.requests:
         line = f"R {request.time - before} {request.prompt} {request.outputs}"
@@ -67,7 +67,7 @@ def requests(work: Workload) -> list[str]:
 
 
 def steps(all_steps: list[Step], k: int) -> list[str]:
-    """An S line a step, each told by its difference to the one before."""
+    """One S line per step, as the difference to the step before."""
     lines: list[str] = []
     now, free, skipped, blocks = 0, 0, False, 0
     order: list[int] = []
@@ -94,7 +94,7 @@ def steps(all_steps: list[Step], k: int) -> list[str]:
 
 
 def entries(all_entries: list[Entry], order: list[int]) -> str:
-    """The requests of a step. One that follows the order of the step before is not named."""
+    """The requests of a step. A request is named only if it breaks the order of the step before."""
     place = {request: at for at, request in enumerate(order)}
     text, expected = "", 0
     for entry in all_entries:

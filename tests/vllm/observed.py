@@ -1,4 +1,4 @@
-"""What is observed of a workload, and the clock it runs on."""
+"""The data recorded of a workload's run, and the constants of its clock."""
 
 from dataclasses import dataclass, field
 
@@ -31,7 +31,7 @@ def entries(output) -> list[Entry]:
 
 
 class Blocks:
-    """The running hash over the blocks that tables have gained."""
+    """A running hash over all blocks that were added to tables."""
 
     def __init__(self, manager) -> None:
         self.manager = manager
@@ -39,20 +39,20 @@ class Blocks:
         self.hash = 0
 
     def note(self, name: str) -> None:
-        """Folds in what a request's table has gained since it was last looked at."""
+        """Adds the blocks that a request's table has gained since the last call to the hash."""
         (table,) = self.manager.get_block_ids(name)
         for block in table[self.known.get(name, 0) :]:
             self.hash = mix(self.hash ^ (int(name) << 32 | block))
         self.known[name] = len(table)
 
     def forget(self, name: str) -> None:
-        """The request has lost its table."""
+        """Forgets a request that has lost its table."""
         self.known.pop(name, None)
 
 
 @dataclass
 class Step:
-    """One call of `schedule` and what followed from it. Times in µs."""
+    """One call of `schedule` and its results. Times in µs."""
 
     start: int
     end: int
@@ -67,7 +67,7 @@ class Step:
 
 @dataclass
 class Run:
-    """Everything observed of a workload. `error` is the kind of refusal, or None."""
+    """The recorded run of a workload. `error` is the kind of refusal, or None."""
 
     work: Workload
     derived: dict[str, int] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class Update:
 
 @dataclass
 class CoreRun:
-    """Everything observed of a workload run by the engine core. `error` is the kind of refusal, or None."""
+    """The recorded run of a workload by the engine core. `error` is the kind of refusal, or None."""
 
     work: Workload
     derived: dict[str, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Records a fixture: so many workloads from seed 0 on, and some for the rules of the budgets, of the vLLM that is installed.
+"""Records a fixture from the installed vLLM: a number of workloads from seed 0 on, and some that exercise the budgets.
 
     python record.py vllm-0.33.0.txt 756 --rush 50
     python record.py core-0.33.0.txt 504 --core

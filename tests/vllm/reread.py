@@ -1,4 +1,4 @@
-"""Reads a fixture of the engine core and works out, from the schedules alone, when tokens are delivered and how many.
+"""Reads a fixture of the engine core and computes, from the schedules alone, when tokens are delivered and how many.
 
     zstd -dc core-0.33.0.txt.zst | python reread.py
 
@@ -15,7 +15,7 @@ ENTRY = re.compile(r"\((\d*):(\d+)(?:/(\d+))?(?:\+(\d+))?\)|([0-9a-z])")
 
 
 class Reader:
-    """One workload."""
+    """A recorded workload that is checked."""
 
     def __init__(self, version: str, settings: dict[str, str]) -> None:
         self.version, self.settings = version, settings
@@ -85,7 +85,7 @@ class Reader:
         return request, drafts, count, self.preempted.get(request, 0)
 
     def device(self, entries: list, step: list) -> int:
-        """Runs the step and its drafts. Gives when the tokens are there."""
+        """Runs the step and its drafts. Returns when the tokens are ready."""
         tokens, requests = sum(entry[1] for entry in entries), len(entries)
         if not tokens:
             return 0
@@ -107,7 +107,7 @@ class Reader:
         return sampled if self.runner == 2 else self.free
 
     def passes(self, t: int, r: int, k: int) -> list[int]:
-        """The README's table."""
+        """Tokens of each pass of the drafter, as in the README's table."""
         most, parallel = self.k, self.settings["parallel"] == "1"
         if self.runner == 1:
             if parallel:

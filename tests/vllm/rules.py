@@ -5,7 +5,7 @@ from functools import partial
 
 
 class Rules:
-    """Counters over all the schedulers watched."""
+    """Counters over all watched schedulers."""
 
     def __init__(self) -> None:
         self.count: Counter[str] = Counter()
@@ -16,7 +16,7 @@ class Rules:
 
 
 class Watch:
-    """Follows one scheduler's calls and names the rule behind what it sees.
+    """Watches one scheduler's calls and counts the rules that they show.
 
     Within a call of `schedule` it keeps what is left of both budgets, as an onlooker can: by what was allocated.
     """
@@ -43,7 +43,7 @@ class Watch:
         wrap(self.pool, "_insert_block_hash", self.insert)
 
     def reset(self) -> None:
-        """Before a call of `schedule`."""
+        """Prepares for a call of `schedule`."""
         self.tokens = self.scheduler.max_num_scheduled_tokens
         self.inputs = self.settings.max_num_batched_tokens
         self.eligible = sum(self.scheduler.get_request_counts())
@@ -75,7 +75,7 @@ class Watch:
         return output
 
     def stopped_at(self, request) -> None:
-        """The scan of the waiting ended after a look-up and before an allocation."""
+        """Counts a scan of waiting requests that ended after a prefix look-up and before an allocation."""
         limit = min(self.tokens, self.inputs - self.slots)
         if self.left == 1 and 1 + self.scheduler.num_spec_tokens > limit:
             self.count["padded admission refused"] += 1
@@ -104,7 +104,7 @@ class Watch:
         return blocks
 
     def drafts_cut(self, request, new_tokens: int) -> None:
-        """Fewer drafts were scheduled than the request held."""
+        """Counts requests of which fewer drafts were scheduled than they held, by cause."""
         if new_tokens == self.scheduler.max_model_len - request.num_computed_tokens - 1:
             self.count["drafts cut by max_model_len"] += 1
         elif self.slots and new_tokens == self.inputs - self.slots:
@@ -115,7 +115,7 @@ class Watch:
             self.count["drafts cut by the threshold"] += 1
 
     def threshold(self, new_tokens: int) -> None:
-        """What `long_prefill_token_threshold` did to an allocation."""
+        """Counts effects of `long_prefill_token_threshold` on an allocation."""
         threshold = self.settings.long_prefill_token_threshold
         if threshold == 0:
             return
@@ -128,7 +128,7 @@ class Watch:
             self.count["threshold raised by the adaptive form"] += 1
 
     def admission_refusal(self, request, new_tokens: int, kwargs: dict) -> str:
-        """Which check fails if this admission finds no room."""
+        """The check that fails if an admission finds no room."""
         hits = kwargs["new_computed_blocks"].blocks
         computed = kwargs["num_new_computed_tokens"]
         longest = self.manager.max_model_len

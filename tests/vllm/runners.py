@@ -1,4 +1,4 @@
-"""Runs the released code of both model runners and their drafters over stand-ins, to see what `device.py` takes for granted:
+"""Runs the released code of both model runners and their drafters over stand-ins, to test what `device.py` assumes:
 in which order a step samples, hands over its tokens and drafts, over how many tokens each pass of a drafter goes, and what becomes of
 the drafts of a request that sat out a step.
 
@@ -32,7 +32,7 @@ T, R, K = sum(LENGTHS), len(LENGTHS), 4
 
 
 def over(owner, **values):
-    """An object of vLLM's class without its constructor; what it has not been given is a stand-in."""
+    """An object of a vLLM class, made without the constructor. Attributes that were not given are stand-ins."""
 
     class Fake(owner):
         def __init__(self) -> None:
@@ -51,7 +51,7 @@ def over(owner, **values):
 
 
 def patched(module, **stand_ins) -> ExitStack:
-    """Replaces names of a module."""
+    """Replaces the given names of a module."""
     stack = ExitStack()
     for name, stand_in in stand_ins.items():
         stack.enter_context(patch.object(module, name, stand_in))
@@ -63,7 +63,7 @@ def zeros(*shape: int, kind=torch.int64):
 
 
 def batch():
-    """The target's batch, as runner V2 hands it to a drafter."""
+    """The target's batch in the form in which runner V2 passes it to a drafter."""
     ends = np.concatenate(([0], np.cumsum(LENGTHS))).astype(np.int32)
     return SimpleNamespace(
         num_reqs=R, num_tokens=T, num_tokens_after_padding=T, num_scheduled_tokens=np.array(LENGTHS), decode_graph_eligible=False, idx_mapping=zeros(R),
@@ -81,12 +81,12 @@ def propose(speculator, drafts: int) -> None:
 
 
 def eager(manager, requests: int, tokens: int, *args, **kwargs):
-    """No graphs: every pass is run as it is."""
+    """A stand-in without CUDA graphs: every pass runs directly."""
     return SimpleNamespace(cg_mode=CUDAGraphMode.NONE, num_tokens=tokens, num_reqs=requests), None
 
 
 def common(passes: list[int]) -> dict:
-    """What all drafters of runner V2 are given."""
+    """Attributes that all drafters of runner V2 need."""
     return {
         "num_speculative_steps": K, "dp_size": 1, "dp_rank": 0, "pcp_manager": None, "max_model_len": 100, "max_num_reqs": 8, "max_num_tokens": 64, "arange_np": np.arange(9),
         "arange_gpu": torch.arange(9), "input_buffers": buffers(), "draft_tokens": zeros(8, K), "hidden_states": zeros(64, 1), "last_token_indices": zeros(8), "sample_src_positions": zeros(8),
@@ -137,7 +137,7 @@ def dflash_passes(drafts: int) -> list[int]:
 
 
 def v1_passes(owner, method: str, parallel: bool, drafts: int) -> list[int]:
-    """The passes of a drafter of runner V1."""
+    """Records the passes of a drafter of runner V1."""
     passes: list[int] = []
     model = MagicMock(spec=DFlashQwen3ForCausalLM) if method == "dflash" else MagicMock()
     model.side_effect = lambda input_ids, **kwargs: passes.append(len(input_ids)) or zeros(len(input_ids), 1)
@@ -171,7 +171,7 @@ def v1_passes(owner, method: str, parallel: bool, drafts: int) -> list[int]:
 
 
 def check_passes() -> None:
-    """Holds `Device.passes` against the drafters."""
+    """Compares `Device.passes` with the passes of vLLM's drafters."""
     cases = [("draft-model", 2, {}, standalone_passes), ("eagle", 2, {}, dependent_passes), ("mtp", 2, {"modules": 2}, module_passes), ("dflash", 2, {}, dflash_passes)]
     cases += [
         ("eagle", 1, {}, lambda k: v1_passes(EagleProposer, "eagle", False, k)),
@@ -191,7 +191,7 @@ def check_passes() -> None:
 
 
 def order(runner, wanted: dict[str, str]) -> list[str]:
-    """The calls that matter, in the order they were made."""
+    """The recorded calls that matter, in their order."""
     names = [call[0] for call in runner.mock_calls]
     return [wanted[name] for name in names if name in wanted]
 
@@ -226,7 +226,7 @@ def order_v1(drafter, asynchronous: bool, fits: bool = True) -> list[str]:
 
 
 def check_order() -> None:
-    """What a step does after the target's pass."""
+    """The calls of a step after the target's pass."""
     eagle = MagicMock(spec=EagleProposer)
     found = {
         "V2": order_v2(),

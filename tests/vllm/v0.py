@@ -25,7 +25,7 @@ UNNEEDED = ("vllm.model_executor", "vllm.transformers_utils", "vllm.tracing", "v
 
 
 class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Serves an empty module, any name of which exists, for what the scheduler imports but does not use."""
+    """Provides empty modules, in which every name exists, for imports that the scheduler does not use."""
 
     def find_spec(self, name, path=None, target=None):
         if any(name == part or name.startswith(part + ".") for part in UNNEEDED):
@@ -60,7 +60,7 @@ def load(tree: Path) -> SimpleNamespace:
 
 
 def draw(seed: int) -> Workload:
-    """A workload for a prefill-first engine with whole prompts; its blocks know no null block."""
+    """A workload for a prefill-first engine with whole prompts; there is no null block."""
     rng = Random(seed)
     k = (0, 0, 1, 3, 5)[seed % 5]
     policy = ("fcfs", "fcfs", "priority")[seed // 5 % 3]
@@ -113,7 +113,7 @@ class Engine:
         self.scheduler._preempt = preempt_and_note
 
     def arrive(self, now: int) -> None:
-        """Hands over the requests that have come by `now`."""
+        """Hands the requests that have arrived by `now` to the scheduler."""
         while self.arrived < len(self.work.requests) and self.work.requests[self.arrived].time <= now:
             index, request = self.arrived, self.work.requests[self.arrived]
             self.arrived += 1
@@ -125,7 +125,7 @@ class Engine:
             self.scheduler.add_seq_group(group)
 
     def step(self, now: int) -> Step:
-        """Schedule, run the model, take its tokens."""
+        """Runs a step: schedule, model, tokens."""
         self.preempted = []
         metadata, output, _ = self.scheduler.schedule()
         self.refused += [int(group.request_id) for group in output.ignored_seq_groups]
@@ -150,14 +150,14 @@ class Engine:
         return step
 
     def drafts(self, metadata) -> int:
-        """What the proposer drafts for a decoding request: all or nothing, by its length."""
+        """Number of drafts of a decoding request: `k`, or none if they would exceed `max_model_len`."""
         if self.work.k == 0:
             return 0
         proposer = SimpleNamespace(max_proposal_len=self.work.max_model_len)
         return self.vllm.Top1Proposer._split_by_proposal_len(proposer, [metadata], self.work.k)[0][0]
 
     def sample(self, entry: Entry, group, chunk: int) -> None:
-        """The model's tokens for one request."""
+        """Applies the model's tokens for one request."""
         group.update_num_computed_tokens(chunk)
         (sequence,) = group.get_seqs()
         position = sequence.get_output_len()
@@ -166,7 +166,7 @@ class Engine:
         self.outputs.process_outputs(group, [SimpleNamespace(samples=[sample]) for _ in range(count)])
 
     def note_blocks(self, index: int, group) -> None:
-        """Folds the blocks that a request's table has gained into the running hash."""
+        """Adds the blocks that a request's table has gained to the running hash."""
         table = self.scheduler.block_manager.get_block_table(group.get_seqs()[0])
         for block in table[self.known.get(group.request_id, 0) :]:
             self.blocks = mix(self.blocks ^ (index << 32 | block))
@@ -174,7 +174,7 @@ class Engine:
 
 
 def run(vllm: SimpleNamespace, work: Workload) -> Run:
-    """Runs a workload to its end, or to the point where vLLM refuses or stands still."""
+    """Runs a workload to its end, or until vLLM refuses it or makes no progress."""
     result = Run(work)
     try:
         engine = Engine(vllm, work)

@@ -1,4 +1,4 @@
-"""Random workloads: settings of an engine and the requests it is given. Knows nothing of vLLM."""
+"""Draws random workloads: settings of an engine, and requests. Does not import vLLM."""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -11,7 +11,7 @@ LENGTHS = ("fixed", "request", "batch")
 
 @dataclass
 class Arrival:
-    """One request: when it comes (µs), its tokens, whom it shares a prefix with."""
+    """One request: arrival (µs), numbers of tokens, and the group with which it shares a prefix."""
 
     time: int
     prompt: int
@@ -105,7 +105,7 @@ def draw_rush(seed: int) -> Workload:
 
 
 def draw_core(seed: int) -> Workload:
-    """The workload of a seed for the engine core: that of `draw`, over both runners, synchronous and not."""
+    """The engine core's workload of a seed: the workload of `draw`, with runner V1 or V2, synchronous or asynchronous."""
     rng, work = Random(f"core {seed}"), draw(seed)
     setting = (seed + seed // 252) % 4  # 1008 seeds in a row contain every combination with the even axes once
     work.runner, work.asynchronous = 1 + setting // 2, bool(setting % 2)
@@ -118,7 +118,7 @@ def draw_core(seed: int) -> Workload:
 
 
 def draw_drafter(rng: Random, work: Workload) -> None:
-    """What kind of drafter, and the table of lengths by batch."""
+    """Draws the kind of drafter and the table of lengths by batch size."""
     if work.drafter == "none":
         work.k, work.lengths = 0, "fixed"
         return
@@ -141,7 +141,7 @@ def draw_drafter(rng: Random, work: Workload) -> None:
 
 
 def draw_requests(rng: Random, work: Workload) -> None:
-    """5 to 60 requests: lengths, prefixes, priorities, arrivals."""
+    """Draws 5 to 60 requests: lengths, prefixes, priorities, arrivals."""
     count = 5 + int(56 * rng.random() ** 3)
     longest = rng.choice((24, 48, 48, 96, 96, 200))
     outputs = rng.choice((4, 8, 16, 16, 32))
@@ -176,7 +176,7 @@ def draw_requests(rng: Random, work: Workload) -> None:
 
 
 def draw_engine(rng: Random, work: Workload) -> None:
-    """Limits and switches of the scheduler."""
+    """Draws limits and switches of the scheduler."""
     longest = max(request.prompt + request.outputs for request in work.requests)
     work.max_model_len = max(2, rng.choice((longest, longest, longest + 1, longest + rng.randint(0, 12), longest + 200, longest * 3 // 4, longest - rng.randint(1, 8))))
     work.max_num_seqs = rng.choice((1, 2, 4, 4, 6, 8, 8, 16, 32))
@@ -200,7 +200,7 @@ def draw_engine(rng: Random, work: Workload) -> None:
 
 
 def draw_pool(rng: Random, work: Workload) -> None:
-    """How many blocks: for all, for some, for one request of the longest length."""
+    """Draws the number of KV blocks: enough for all, for some, or for one request of the longest length."""
     lengths = sorted((min(r.prompt + r.outputs, work.max_model_len) for r in work.requests), reverse=True)
     one = ceil_div(work.max_model_len, work.block_size) + 1
     demand = sum(ceil_div(n + 2 * work.k + 2, work.block_size) for n in lengths) + 2
@@ -218,7 +218,7 @@ def draw_pool(rng: Random, work: Workload) -> None:
 
 
 def draw_mistake(rng: Random, work: Workload) -> None:
-    """A setting that vLLM refuses."""
+    """Draws a setting that vLLM refuses."""
     kind = rng.randrange(8)
     if kind == 0:
         work.max_num_batched_tokens = max(1, work.max_num_seqs - 1)

@@ -40,7 +40,7 @@ mod tests {
 
     /// The test vectors of the README.
     #[test]
-    fn both_languages_draw_the_same() {
+    fn draws_equal_the_readmes_test_vectors() {
         assert_eq!((mix(0), mix(1)), (16_294_208_416_658_607_535, 10_451_216_379_200_822_465));
         assert_eq!(draw(7, 1, 3, 10), 8_220_720_420_851_324_349);
         assert_eq!(draw(7, 2, 3, 10), 10_707_932_757_137_194_472);

@@ -307,7 +307,7 @@ fn declared_runs_can_be_replayed() {
 
 /// A replay with another policy needs outputs that the recording lacks. They are reported, not invented silently.
 #[test]
-fn what_was_not_recorded_is_counted() {
+fn values_missing_from_a_recording_are_counted() {
     let server = Server::new(Draft::Close);
     let fixed = |k: u32| -> PolicySpec { serde_json::from_str(&format!(r#"{{"fixed": {{"k": {k}}}}}"#)).unwrap() };
     let build = |k| server.build(&fixed(k)).map_err(|_| "an oracle").unwrap().0;

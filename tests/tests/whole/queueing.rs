@@ -5,7 +5,7 @@ use crate::world::{World, mean_and_error, poisson};
 use foretoken_sim::*;
 
 #[test]
-fn m_d_1() {
+fn the_mean_wait_is_that_of_an_m_d_1_queue() {
     const STEP_S: f64 = 0.01;
     const OUTPUT: u32 = 3;
     // Student's t for 20 replications at 99.9 %. A per-request standard error would ignore that waits are correlated.

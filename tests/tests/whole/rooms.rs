@@ -118,7 +118,7 @@ fn texts(src: &Path) -> Vec<(String, String)> {
 }
 
 #[test]
-fn no_crate_is_a_ball() {
+fn import_circles_stay_within_their_bounds() {
     let measured: Vec<Measured> =
         members().iter().map(|(name, src)| Measured::of(name, &Source::read(&texts(src)))).collect();
     assert!(measured.iter().map(|m| m.files).sum::<usize>() > 100, "the workspace's files are not found");
@@ -185,7 +185,7 @@ mod on_small_crates {
     }
 
     #[test]
-    fn modules_are_followed_to_what_is_in_them() {
+    fn modules_are_followed_to_their_items() {
         let lib = ("lib.rs", "mod a; mod b;");
         let b = ("b/mod.rs", "mod inner; pub use inner::f;");
         let inner = ("b/inner.rs", "use crate::a::*; pub fn f() -> Type { Type }");
@@ -196,7 +196,7 @@ mod on_small_crates {
     }
 
     #[test]
-    fn tests_are_no_part_of_it() {
+    fn test_code_does_not_count() {
         let lib = ("lib.rs", "mod a; mod b;\n#[cfg(test)] mod testing;");
         let a = "pub struct A; impl A { #[cfg(test)] fn f() -> crate::b::B { crate::b::B } }";
         let (inline, named) = ("#[cfg(test)] mod tests { use crate::b::B; }", "#[cfg(test)] #[path = \"c.rs\"] mod t;");
@@ -227,7 +227,7 @@ mod on_small_crates {
     }
 
     #[test]
-    fn macros_are_looked_into() {
+    fn names_in_macros_count() {
         // A table whose macro writes `mod` and `pub use`: its files and names are found too.
         let lib = ("lib.rs", "macro_rules! table { ($($name:ident)*) => { $(mod $name;)* } } table! { a b }");
         let a = ("a.rs", "pub struct A; fn f() { assert_eq!(1, crate::B::one()); }");

@@ -26,7 +26,7 @@ fn recorded(workload: &Workload) -> Box<dyn AcceptanceSource> {
 
 /// Rounds from output position 0, as recorded: k = 3 accepts 1.23 a step, k = 6 1.55 (replay of the recording).
 #[test]
-fn read_from_the_first_position() {
+fn recorded_rounds_from_position_0_accept_the_published_mean() {
     let Some(built) = specbench() else { return };
     let workload = &built.workload;
     assert_eq!(workload.len(), 480);
@@ -54,7 +54,7 @@ fn read_from_the_first_position() {
 
 /// Rounds through the engine, in which the prefill emits token 0 and position 0 is never drafted: 1.245 and 1.57.
 #[test]
-fn through_the_engine() {
+fn recorded_rounds_in_the_engine_accept_the_published_mean() {
     let Some(built) = specbench() else { return };
     let truth = recorded(&built.workload);
     let mut world = World::new(&built.workload);

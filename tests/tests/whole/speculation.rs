@@ -88,7 +88,7 @@ fn the_eagle_lesson() {
 
 /// The registry's `fixed` behaves as this policy.
 #[test]
-fn the_registrys_fixed_is_the_same() {
+fn the_preset_fixed_equals_the_tests_fixed_policy() {
     let workload: Workload = (0..50).map(|_| Request::new(Time::ZERO, 10, 100)).collect();
     let acceptance = constant(0.7, 2, &workload);
     let mut world = World::new(&workload);

@@ -26,7 +26,7 @@ static CORE_0_32: LazyLock<(Vec<Recorded>, Fired)> =
 static V0: LazyLock<(Vec<Recorded>, Fired)> = LazyLock::new(|| read(include_bytes!("../../vllm/vllm-0.6.3.txt.zst")));
 
 #[test]
-fn every_recorded_step_is_ours() {
+fn our_scheduler_makes_every_recorded_step() {
     let all = [(&*V0_33, 400), (&*V0_32, 400), (&*V0, 100), (&*CORE_0_33, 400), (&*CORE_0_32, 400)];
     for ((workloads, _), least) in all {
         assert!(workloads.len() >= least, "{} workloads", workloads.len());
@@ -63,7 +63,7 @@ fn every_rule_fired_often() {
 
 /// The same for effects of the order of calls. 0.32 skips no drafts.
 #[test]
-fn every_order_of_calls_showed_often() {
+fn every_order_of_calls_occurred_often() {
     let both = ["stale output", "extra step after an end", "empty schedule", "slept 1 ms"];
     let new = ["drafts skipped", "drafts delayed the next step"];
     for (rules, (_, fired)) in [(&both[..], &*CORE_0_33), (&both, &*CORE_0_32), (&new, &*CORE_0_33)] {
@@ -80,7 +80,7 @@ fn every_order_of_calls_showed_often() {
 
 /// Each rule of our scheduler is switched off in turn, and the replay must notice it.
 #[test]
-fn a_rule_that_is_switched_off_shows() {
+fn switching_off_any_rule_changes_a_schedule() {
     type Change = fn(&mut Rules);
     let new: [(&str, Change); 15] = [
         ("lookahead slots", |r| r.num_lookahead_tokens = 0),
