@@ -16,18 +16,18 @@ pub struct State {
     /// How a verify pass reads context.
     #[serde(default)]
     context_reads: ContextReads,
-    /// One draft pass a token, or one for all.
+    /// One draft pass per token, or one for all tokens.
     #[serde(default)]
     drafting: Drafting,
-    /// The most drafts of any policy.
+    /// The most tokens that any policy may draft for a request.
     pub max_draft_len: u32,
-    /// The conditional acceptance rate a of E(a, k).
+    /// Probability a that a draft is accepted if all drafts before it were, as in E(a, k).
     #[serde(default = "acceptance")]
     pub acceptance_rate: f64,
-    /// The confidence expected of a token.
+    /// The confidence that policies expect of a token that is not drafted yet.
     #[serde(default = "confidence")]
     pub prev_confidence: f64,
-    /// The TPOT limit of every request.
+    /// The TPOT limit of every request, seconds; `None`: no limit.
     #[serde(default)]
     pub slo_tpot_s: Option<f64>,
     /// The run's seed, for policies that draw: `random` draws by seed, step and request, and a state is step 0 of
@@ -39,9 +39,9 @@ pub struct State {
     pub history: Vec<Vec<u32>>,
     /// The decode requests.
     pub requests: Vec<Request>,
-    /// The policies that decide.
+    /// The policies whose decisions are computed.
     pub policies: Vec<PolicySpec>,
-    /// Profiled costs for policies with a cost table; absent: the linear model, tabulated.
+    /// Profiled costs for policies with a cost table; `None`: their table is filled from the linear model.
     #[serde(default)]
     tables: Option<Tables>,
 }
@@ -50,7 +50,7 @@ pub struct State {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Tokens in the target's KV.
+    /// Tokens of the request in the target's KV.
     pub context: u32,
     /// The draft's confidence in the j-th token it would draft.
     confidences: Vec<f64>,
@@ -80,9 +80,9 @@ fn confidence() -> f64 {
     0.6
 }
 
-/// Greatest coefficient, far beyond any machine, so that all results stay finite.
+/// Largest accepted coefficient, seconds. It is far beyond any machine and keeps all results finite.
 const MOST_S: f64 = 1e6;
-/// Shortest target pass, the engine's unit of time.
+/// Shortest accepted target pass, seconds: the engine's unit of time.
 const LEAST_S: f64 = 1e-12;
 
 impl State {
@@ -98,7 +98,7 @@ impl State {
         Ok(state)
     }
 
-    /// The linear belief.
+    /// The linear belief that the state's coefficients give.
     pub fn belief(&self) -> Belief {
         let State { draft, target, context_reads, drafting, .. } = *self;
         Belief { draft, target, context_reads, drafting }
@@ -146,7 +146,7 @@ impl State {
                 return fault(format!("{field}[{j}]"), format!("{} is not in (0, 1]", request.confidences[j]));
             }
         }
-        // A step of any request alone takes at least this long.
+        // The shortest step is a pass over one token of the request with the least context.
         let least = self.requests.iter().map(|r| r.context).min().unwrap_or(0);
         if self.target.pass_s(f64::from(least), 1.0) < LEAST_S {
             let why = format!("a pass over 1 token after {least} takes no time, so that it has no goodput");
@@ -201,7 +201,7 @@ fn explain(path: &str, message: &str) -> (String, String) {
     (format!("{place}{message}"), help)
 }
 
-/// The time of a pass of `tokens` tokens by a table.
+/// Seconds of a pass of `tokens` tokens, by a table.
 fn look_up(table: &[(u32, f64)], tokens: u64) -> f64 {
     match table.iter().find(|(n, _)| u64::from(*n) >= tokens) {
         Some((_, s)) => *s,

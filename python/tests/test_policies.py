@@ -162,7 +162,7 @@ def test_settings_and_names(experiment):
     assert 'code = "' in kept
     listed = {p["name"]: p for p in foretoken.policies()}
     assert listed["my-own"]["settings"]["my-own"]["k"] == 3
-    assert listed["my-own"]["summary"] == "The same length for everybody"
+    assert listed["my-own"]["summary"] == "Drafts a fixed length for every request"
 
 
 def test_other_code_is_another_experiment(experiment, tmp_path):

@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use foretoken_run::inert::Check;
 
-/// When a run is tried again without its settings.
+/// When a run is repeated without single settings, to find settings without effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum CheckSettings {
     /// As far as a quarter of the run's work goes, or a few seconds

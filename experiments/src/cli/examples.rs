@@ -1,4 +1,4 @@
-//! The examples in the help are commands that this version understands. `tests/cli/habits.rs` runs those that it can.
+//! Tests that every example in the help parses. `tests/cli/habits.rs` also runs examples that need no device.
 
 use super::Cli;
 use clap::{Command, CommandFactory, Parser};

@@ -1,4 +1,4 @@
-//! What the arguments of several commands share.
+//! The option `--format` of several commands.
 
 use clap::ValueEnum;
 

@@ -1,4 +1,4 @@
-//! The arguments of what runs on a device: live experiments, and validation.
+//! The arguments of `live` and `validate`.
 
 use super::format::Format;
 use clap::Args;
@@ -36,7 +36,7 @@ pub struct LiveArgs {
     /// Write no figures
     #[arg(long)]
     pub no_figures: bool,
-    /// Show the autoregressive run that was added as the yardstick
+    /// Show the autoregressive run that was added as the baseline
     #[arg(long)]
     pub show_implied: bool,
 }
@@ -59,10 +59,10 @@ pub struct ValidateArgs {
     /// anything
     #[arg(value_name = "FILE|DIR", required_unless_present = "observed")]
     pub path: Option<PathBuf>,
-    /// Compare these folders of `observe` with what a calibration predicts of them
+    /// Compare these results folders of `observe` with predictions from a calibration
     #[arg(long, num_args = 1.., value_name = "DIR", requires = "calibrated", conflicts_with_all = ["path", "sets", "device", "instructions", "profile", "intact"])]
     pub observed: Vec<PathBuf>,
-    /// The calibration that predicts them, as `calibrate` wrote it
+    /// The folder of the calibration, as `calibrate` wrote it
     #[arg(long, value_name = "DIR", requires = "observed")]
     pub calibrated: Option<PathBuf>,
     /// Replace or add a value of the experiment
@@ -74,10 +74,10 @@ pub struct ValidateArgs {
     /// Vector instructions of the CPU's kernels instead of the experiment's: plain, avx2 or avx-512
     #[arg(long, value_name = "LEVEL")]
     pub instructions: Option<Instructions>,
-    /// Predict with this profile, made before, instead of the experiment's or one made now
+    /// Predict with this profile instead of the experiment's or a newly measured one
     #[arg(long, value_name = "FILE.toml")]
     pub profile: Option<PathBuf>,
-    /// Of recordings that are damaged, compare what lies before the damage; the verdict says that it is of a part
+    /// Compare the part of damaged recordings before the damage; the verdict then names itself partial
     #[arg(long)]
     pub intact: bool,
     /// Folder for the results [default: results/validate-<name>-<digest>, or DIR]

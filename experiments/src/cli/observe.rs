@@ -16,26 +16,26 @@ FORETOKEN_API_KEY: the bearer token, where the server wants one.";
 
 #[derive(Debug, Args)]
 pub struct ObserveArgs {
-    /// The server, with or without /v1
+    /// Address of the server, with or without /v1
     pub url: String,
-    /// The experiment: what is sent when, and what the server does
+    /// The experiment: its workload is sent, its policy is the one that the server runs
     pub file: PathBuf,
     /// Replace or add a value of the experiment; may be a sweep
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub sets: Vec<String>,
-    /// The file that the server's output goes to, for the times of its steps
+    /// The server's log file, from which the times of its steps are read
     #[arg(long, value_name = "FILE")]
     pub step_log: Option<PathBuf>,
     /// The environment variable that holds the bearer token [default: FORETOKEN_API_KEY, where it is set]
     #[arg(long, value_name = "NAME")]
     pub api_key_env: Option<String>,
-    /// Trust these certificates, too (PEM)
+    /// PEM file of certificates to trust in addition to the system's
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
     /// Folder for the results [default: results/observed-<name>-<digest>]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// Go on with what the folder holds
+    /// Continue the runs that the folder holds
     #[arg(long, conflicts_with = "overwrite")]
     pub resume: bool,
     /// Replace the results the folder holds

@@ -1,4 +1,4 @@
-//! A truth table's summary for people, and what its figures show.
+//! A truth table's summary as text, and the data of its figures.
 
 use comfy_table::{CellAlignment, Table, presets};
 use foretoken_report::Accepted;
@@ -48,7 +48,7 @@ pub fn text(table: &TruthTable, summary: &TruthSummary) -> String {
     blocks.join("\n")
 }
 
-/// What the figures show.
+/// The data of the figures.
 pub fn figures(table: &TruthTable, summary: &TruthSummary) -> Accepted {
     let header = &table.header;
     let all = &summary.families[0];
