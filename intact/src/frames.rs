@@ -376,10 +376,10 @@ mod tests {
     fn messages_of_damage_and_cuts_give_frame_and_bytes() {
         let mut bytes = written(&three());
         *bytes.last_mut().unwrap() ^= 1;
-        let told = read(&bytes).1.unwrap_err().to_string();
+        let message = read(&bytes).1.unwrap_err().to_string();
         assert!(
-            told.starts_with("frame 2, which begins at byte 44, is damaged: the checksum of its 40 bytes is "),
-            "{told}"
+            message.starts_with("frame 2, which begins at byte 44, is damaged: the checksum of its 40 bytes is "),
+            "{message}"
         );
         let Ok(Next::Cut(cut)) = read(&bytes[..bytes.len() - 9]).1 else { panic!() };
         assert_eq!(cut.to_string(), "frame 2 begins at byte 44 and ends after 47 of its 56 bytes");

@@ -158,12 +158,12 @@ struct Said {
 
 impl Said {
     fn message(self) -> Option<String> {
-        let of = |value: serde_json::Value| match value.get("message").unwrap_or(&value) {
+        let text_of = |value: serde_json::Value| match value.get("message").unwrap_or(&value) {
             serde_json::Value::Null => None,
             serde_json::Value::String(text) => Some(text.clone()),
             other => Some(other.to_string()),
         };
-        self.error.and_then(of).or(self.message).or_else(|| self.detail.and_then(of))
+        self.error.and_then(text_of).or(self.message).or_else(|| self.detail.and_then(text_of))
     }
 }
 
@@ -194,13 +194,13 @@ mod tests {
     /// Without token ids, the running usage gives a chunk's tokens; without usage they are unknown.
     #[test]
     fn tokens_of_a_chunk_come_from_ids_or_running_usage_or_are_unknown() {
-        let of = |data: &str| Answer::default().read(data).unwrap();
+        let tokens_of = |data: &str| Answer::default().read(data).unwrap();
         let ids = r#"{"choices":[{"text":"ab","token_ids":[97,98]}],"usage":{"completion_tokens":5}}"#;
-        assert_eq!(of(ids), Some(Tokens::Ids(vec![97, 98])));
+        assert_eq!(tokens_of(ids), Some(Tokens::Ids(vec![97, 98])));
         let usage = r#"{"choices":[{"text":"ab"}],"usage":{"completion_tokens":5}}"#;
-        assert_eq!(of(usage), Some(Tokens::SoFar(5)));
-        assert_eq!(of(r#"{"choices":[{"text":"ab"}]}"#), Some(Tokens::Unknown));
-        assert_eq!(of(r#"{"choices":[{"text":""}]}"#), None);
+        assert_eq!(tokens_of(usage), Some(Tokens::SoFar(5)));
+        assert_eq!(tokens_of(r#"{"choices":[{"text":"ab"}]}"#), Some(Tokens::Unknown));
+        assert_eq!(tokens_of(r#"{"choices":[{"text":""}]}"#), None);
     }
 
     /// Messages as vLLM 0.32.0, FastAPI and SGLang word them.

@@ -150,13 +150,15 @@ mod tests {
 
     #[test]
     fn prompts_that_cannot_be_sent_are_refused() {
-        let of = |prompts_of, send, vocab| {
+        let error_of = |prompts_of, send, vocab| {
             let spec = ObserveSpec { prompts: prompts_of, send, vocab, ..ObserveSpec::default() };
             prompts(&spec, &mut workload(), 3).map_err(|p| p.message().to_owned())
         };
-        let said = of(Prompts::Families, Send::TokenIds, 32_000).unwrap_err();
+        let said = error_of(Prompts::Families, Send::TokenIds, 32_000).unwrap_err();
         assert!(said.contains("one token id per byte, and observe.vocab is 32000, not 256"), "{said}");
-        assert!(matches!(&of(Prompts::Families, Send::Text, 32_000).unwrap()[0], Prompt::Text(t) if t.len() == 40));
+        assert!(
+            matches!(&error_of(Prompts::Families, Send::Text, 32_000).unwrap()[0], Prompt::Text(t) if t.len() == 40)
+        );
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.jsonl");
         for (text, send, said) in [
@@ -166,7 +168,7 @@ mod tests {
             ("\n", Send::Text, "holds no prompt"),
         ] {
             std::fs::write(&path, text).unwrap();
-            let message = of(Prompts::Jsonl { path: path.clone() }, send, 256).unwrap_err();
+            let message = error_of(Prompts::Jsonl { path: path.clone() }, send, 256).unwrap_err();
             assert!(message.contains(said), "{message}");
         }
         std::fs::write(&path, "{\"prompt_token_ids\": [1, 2, 3]}\n").unwrap();

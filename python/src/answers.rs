@@ -115,12 +115,12 @@ impl Limit {
 /// Reads what `limit` returned: a number, or a `foretoken.Limit`.
 pub fn limit(value: Bound<'_, PyAny>) -> PyResult<Limit> {
     let limit = if value.hasattr("max_tree_tokens")? {
-        let of = |key: &str| whole(&value.getattr(key)?);
+        let number_at = |key: &str| whole(&value.getattr(key)?);
         Limit {
-            depth: of("depth")?,
-            tree_tokens: of("tree_tokens")?,
-            max_depth: of("max_depth")?,
-            max_tree_tokens: of("max_tree_tokens")?,
+            depth: number_at("depth")?,
+            tree_tokens: number_at("tree_tokens")?,
+            max_depth: number_at("max_depth")?,
+            max_tree_tokens: number_at("max_tree_tokens")?,
         }
     } else {
         let depth = whole(&value)?;

@@ -20,7 +20,7 @@ const CODE: &str = "code";
 
 /// The description that Python gave of a policy.
 #[derive(Clone, Copy)]
-struct Told {
+struct Description {
     name: &'static str,
     summary: &'static str,
     source: &'static str,
@@ -28,7 +28,7 @@ struct Told {
 
 /// A policy's description and its factory.
 struct Known {
-    told: Told,
+    description: Description,
     factory: Py<PyAny>,
 }
 
@@ -59,18 +59,18 @@ impl Outside {
         self.0.get(CODE).and_then(Value::as_str).unwrap_or_default()
     }
 
-    fn told(&self) -> Told {
-        known().get(self.code()).map_or(Told { name: "unknown", summary: "", source: "" }, |k| k.told)
+    fn description(&self) -> Description {
+        known().get(self.code()).map_or(Description { name: "unknown", summary: "", source: "" }, |k| k.description)
     }
 }
 
 impl Definition for Outside {
     fn summary(&self) -> &'static str {
-        self.told().summary
+        self.description().summary
     }
 
     fn source(&self) -> &'static str {
-        self.told().source
+        self.description().source
     }
 
     fn sees(&self) -> &'static str {
@@ -94,9 +94,10 @@ impl Definition for Outside {
 
     fn build(&self, context: &PolicyContext) -> Speculation {
         let built = Python::attach(|py| {
-            let found = known().get(self.code()).map(|k| (k.told, k.factory.clone_ref(py)));
-            let (told, factory) = found.expect("the settings passed their check");
-            self.start(py, told, &factory, context).unwrap_or_else(|e| throw(py, told.name, "its factory", &e))
+            let found = known().get(self.code()).map(|k| (k.description, k.factory.clone_ref(py)));
+            let (description, factory) = found.expect("the settings passed their check");
+            self.start(py, description, &factory, context)
+                .unwrap_or_else(|e| throw(py, description.name, "its factory", &e))
         });
         Speculation::Policy(Box::new(built))
     }
@@ -104,7 +105,13 @@ impl Definition for Outside {
 
 impl Outside {
     /// Calls the factory and makes the policy of one cell.
-    fn start(&self, py: Python<'_>, told: Told, factory: &Py<PyAny>, context: &PolicyContext) -> PyResult<Running> {
+    fn start(
+        &self,
+        py: Python<'_>,
+        description: Description,
+        factory: &Py<PyAny>,
+        context: &PolicyContext,
+    ) -> PyResult<Running> {
         let mut settings = self.0.clone();
         settings.remove(CODE);
         let settings = Value::Object(settings).to_string();
@@ -113,7 +120,7 @@ impl Outside {
         let object = passes::lend(py, context.profile, |profile| {
             factory.bind(py).call((seen(py, context, profile)?,), Some(&settings))
         })?;
-        Running::new(py, told.name, &object, context.max_draft_len)
+        Running::new(py, description.name, &object, context.max_draft_len)
     }
 }
 
@@ -150,12 +157,12 @@ pub fn register(
     preset.insert(CODE.to_owned(), Value::String(code.clone()));
     // Few, and as long as the process: a table of policies says what it says for ever.
     let kept = |text: &str| -> &'static str { Box::leak(text.to_owned().into_boxed_str()) };
-    let earlier = known().get(&code).map(|k| k.told);
-    let told = earlier.filter(|t| t.name == name).unwrap_or_else(|| Told {
+    let earlier = known().get(&code).map(|k| k.description);
+    let description = earlier.filter(|t| t.name == name).unwrap_or_else(|| Description {
         name: kept(name),
         summary: kept(summary),
         source: kept(source),
     });
-    known().insert(code, Known { told, factory });
-    register_again(told.name, Outside(preset)).map_err(|e| wrong(e.to_string()))
+    known().insert(code, Known { description, factory });
+    register_again(description.name, Outside(preset)).map_err(|e| wrong(e.to_string()))
 }

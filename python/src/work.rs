@@ -40,11 +40,11 @@ pub fn work<T: Send>(
                 Err(RecvTimeoutError::Disconnected) => return Err(Problem::failed("the work ended without a word")),
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            let told = py.check_signals().and_then(|()| match progress.is_none() {
+            let reported = py.check_signals().and_then(|()| match progress.is_none() {
                 true => Ok(()),
                 false => progress.call1(bar::so_far()).map(drop),
             });
-            if let Err(e) = told {
+            if let Err(e) = reported {
                 interrupted.get_or_insert(e);
                 interrupt::ask();
             }

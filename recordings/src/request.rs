@@ -273,21 +273,21 @@ mod tests {
 
     #[test]
     fn rounds_are_whole_when_they_make_up_the_answer() {
-        let of = |drafted: &str, accepted: &str| {
+        let answer_with = |drafted: &str, accepted: &str| {
             let metrics = format!(
                 r#"{{"queue_time_ms": 2.5, "speculative_decoding": {{"per_step_drafted": {drafted}, "per_step_accepted": {accepted}}}}}"#
             );
             only(&recording(vec![Tokens::Ids(vec![5; 8])], finished(Some(&metrics), Some(8))))
         };
-        let answer = of("[3, 3, 3]", "[3, 0, 1]");
+        let answer = answer_with("[3, 3, 3]", "[3, 0, 1]");
         assert_eq!(answer.rounds, Some(Rounds { drafted: vec![3; 3], accepted: vec![3, 0, 1] }));
         assert!(answer.rounds_are_whole() && answer.prompt_len() == 12);
         assert_eq!(answer.times, ServerTimes { queue_s: Some(0.0025), ttft_s: None });
-        assert!(of("[3, 3]", "[3, 3]").rounds_are_whole(), "one was accepted behind the end");
-        assert!(!of("[3, 3]", "[3, 0]").rounds_are_whole(), "a step is missing");
-        assert_eq!(of("[3, 3]", "[3]").rounds, None);
-        assert_eq!(of("[3]", "[4]").rounds, None);
-        assert_eq!(of("7", "[4]").rounds, None);
+        assert!(answer_with("[3, 3]", "[3, 3]").rounds_are_whole(), "one was accepted behind the end");
+        assert!(!answer_with("[3, 3]", "[3, 0]").rounds_are_whole(), "a step is missing");
+        assert_eq!(answer_with("[3, 3]", "[3]").rounds, None);
+        assert_eq!(answer_with("[3]", "[4]").rounds, None);
+        assert_eq!(answer_with("7", "[4]").rounds, None);
     }
 
     #[test]

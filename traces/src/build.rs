@@ -104,8 +104,8 @@ fn set_priorities(workload: &mut Workload, priorities: &BTreeMap<String, i32>) -
         return Err(TraceError::spec("priorities", what, hint));
     }
     if !priorities.is_empty() {
-        let of = |name: &String| priorities.get(name).copied().unwrap_or(0);
-        let by_category: Vec<i32> = workload.categories.iter().map(of).collect();
+        let priority_of = |name: &String| priorities.get(name).copied().unwrap_or(0);
+        let by_category: Vec<i32> = workload.categories.iter().map(priority_of).collect();
         workload.priority = workload.category.iter().map(|&c| by_category[usize::from(c)]).collect();
     }
     Ok(())

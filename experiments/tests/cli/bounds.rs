@@ -19,8 +19,9 @@ fn json(place: &Place, out: &str, more: &[&str]) -> Value {
 
 /// The bound of each seed in ms, by variant.
 fn bounds(document: &Value) -> Vec<Vec<f64>> {
-    let of = |v: &Value| v["slo"].as_array().unwrap().iter().map(|s| s["tpot_s"].as_f64().unwrap() * 1e3).collect();
-    document["variants"].as_array().unwrap().iter().map(of).collect()
+    let bounds_ms =
+        |v: &Value| v["slo"].as_array().unwrap().iter().map(|s| s["tpot_s"].as_f64().unwrap() * 1e3).collect();
+    document["variants"].as_array().unwrap().iter().map(bounds_ms).collect()
 }
 
 fn attained(document: &Value, variant: usize, policy: usize) -> f64 {

@@ -69,8 +69,8 @@ fn the_same_bytes_on_any_number_of_threads() {
     }
     assert!(!place.path("one/probes").exists(), "they are in the table");
     let json: Value = serde_json::from_slice(&std::fs::read(place.path("one/capacity.json")).unwrap()).unwrap();
-    let of = |i: usize| json["capacities"][i]["req_s"]["mean"].as_f64().unwrap();
-    assert!(of(1) > 1.1 * of(0), "drafts that hold carry more: {} and {}", of(0), of(1));
+    let rate = |i: usize| json["capacities"][i]["req_s"]["mean"].as_f64().unwrap();
+    assert!(rate(1) > 1.1 * rate(0), "drafts that hold carry more: {} and {}", rate(0), rate(1));
     let again = capacity(&place, "one", &["--resume", "--format", "json"]);
     assert!(again.status.success(), "{}", stderr(&again));
     assert_eq!(serde_json::from_slice::<Value>(&again.stdout).unwrap(), json);

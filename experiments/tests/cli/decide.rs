@@ -413,8 +413,8 @@ fn the_longest_context_is_read_whole() {
     ]);
     let alpha = state["target"]["alpha_s"].as_f64().unwrap();
     for decision in decide(&state, &["--explain"]) {
-        let of = |key: &str| decision[key].as_array().map(|n| n.iter().map(|n| n.as_f64().unwrap()).sum::<f64>());
-        let verified = of("verify_nodes").or_else(|| of("verify_len")).unwrap();
+        let total = |key: &str| decision[key].as_array().map(|n| n.iter().map(|n| n.as_f64().unwrap()).sum::<f64>());
+        let verified = total("verify_nodes").or_else(|| total("verify_len")).unwrap();
         // Each request's newest token and every token that is verified read at least the context.
         let least = alpha * (2.0 + verified) * f64::from(u32::MAX);
         assert!(decision["estimated_step_s"].as_f64().unwrap() >= least, "{least} s at least: {decision}");

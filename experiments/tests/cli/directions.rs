@@ -178,12 +178,12 @@ fn adaspec_fig_11_and_5() {
 fn adaspec_table_2() {
     let Some(claims) = run("adaspec-table2", &[TWO_MINUTES]) else { return };
     for trace in 1..=3 {
-        let of = |what: &str| {
+        let value_of = |what: &str| {
             ["threshold", "adaspec-minus", "adaspec"].map(|p| claims.number(&format!("trace{trace}-{p}-{what}")))
         };
-        assert!(of("drafted").is_sorted_by(|a, b| a > b), "trace {trace}: {:?}", of("drafted"));
-        assert!(of("rate").is_sorted_by(|a, b| a < b), "trace {trace}: {:?}", of("rate"));
-        let [_, without, with] = of("speedup");
+        assert!(value_of("drafted").is_sorted_by(|a, b| a > b), "trace {trace}: {:?}", value_of("drafted"));
+        assert!(value_of("rate").is_sorted_by(|a, b| a < b), "trace {trace}: {:?}", value_of("rate"));
+        let [_, without, with] = value_of("speedup");
         assert!(with > without, "trace {trace}: the verifier brings {with} over {without}");
     }
     assert!(claims.number("fig13-busy") < claims.number("fig13-quiet"), "the larger the batch, the shorter the drafts");

@@ -369,13 +369,13 @@ fn the_hash_is_the_state_of_the_page() {
 #[test]
 fn an_invalid_url_hash_is_ignored_and_reported() {
     let (_place, page) = explorer(&[]);
-    let of = |hash: &str| {
+    let opened_at = |hash: &str| {
         let opened = open(&page, hash).inspect(silent)?;
         Some((attribute_of(&opened.dom, "speedup", "data-value"), text_of(&opened.dom, "link")))
     };
-    let Some((usual, nothing)) = of("") else { return };
+    let Some((usual, nothing)) = opened_at("") else { return };
     assert_eq!(nothing, "");
-    let (speedup, said) = of("#hw=a9000&a=x&k=&n=many&zzz=1&%").unwrap();
+    let (speedup, said) = opened_at("#hw=a9000&a=x&k=&n=many&zzz=1&%").unwrap();
     assert_eq!(speedup, usual);
     for part in [
         "The link does not fit this page.",
@@ -388,9 +388,9 @@ fn an_invalid_url_hash_is_ignored_and_reported() {
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    let (_, said) = of("#k=99&n=7.6").unwrap();
+    let (_, said) = opened_at("#k=99&n=7.6").unwrap();
     assert!(said.contains("k = 99 becomes 16.") && said.contains("n = 7.6 becomes 8."), "{said}");
-    let (other, said) = of("#n=1024&k=16&a=0").unwrap();
+    let (other, said) = opened_at("#n=1024&k=16&a=0").unwrap();
     assert!(other != usual && said.is_empty(), "{said}");
 }
 

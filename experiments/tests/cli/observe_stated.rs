@@ -76,8 +76,8 @@ fn contradicting_usage_and_doubled_events_are_reported() {
     };
     let other: Says = |r| {
         let Reply::Events(mut events) = speculating(r).reply(r) else { panic!("a stream of events") };
-        let of = |e: &mut (_, String)| e.1 = e.1.replace("\"completion_tokens\":8", "\"completion_tokens\":5");
-        events.iter_mut().for_each(of);
+        let halve_usage = |e: &mut (_, String)| e.1 = e.1.replace("\"completion_tokens\":8", "\"completion_tokens\":5");
+        events.iter_mut().for_each(halve_usage);
         Reply::Events(events)
     };
     let without: Says = |r| {

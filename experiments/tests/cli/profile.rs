@@ -95,11 +95,11 @@ fn a_profile_gives_truth_and_belief() {
     assert_eq!(by_profile["source"], "simulated on profiled costs");
     // The experiment with the profile's coefficients written by hand.
     let own = profile(straight);
-    let of = |role| {
+    let line_of = |role| {
         let c = own.belief(role);
         format!("{{ alpha_s = {:?}, gamma_s = {:?}, delta_s = {:?} }}", c.alpha_s, c.gamma_s, c.delta_s)
     };
-    let (target, draft) = (of(Role::Target), of(Role::Draft));
+    let (target, draft) = (line_of(Role::Target), line_of(Role::Draft));
     let hardware = format!("target = {{ linear = {target} }}\ndraft = {{ linear = {draft} }}");
     let belief = format!("\n[belief]\ntarget = {target}\ndraft = {draft}\n");
     let by_hand = EXPERIMENT.replace("profile = \"p.toml\"", &hardware) + &belief;
@@ -300,9 +300,12 @@ fn truth_and_belief_count_context_each_in_its_own_way() {
     for (truth, name, counts) in [(Truth::Table, "table", "once"), (Truth::Linear, "linear", "per-position")] {
         std::fs::write(place.path("x.toml"), EXPERIMENT).unwrap();
         place.run(name, &["--set", &format!("hardware.truth={name}")]);
-        let of = |role| toml(toml::Value::try_from(own.truth(role, truth)).unwrap());
-        let hardware =
-            format!("target = {}\ndraft = {}\ncontext_reads = \"{counts}\"", of(Role::Target), of(Role::Draft));
+        let cost_of = |role| toml(toml::Value::try_from(own.truth(role, truth)).unwrap());
+        let hardware = format!(
+            "target = {}\ndraft = {}\ncontext_reads = \"{counts}\"",
+            cost_of(Role::Target),
+            cost_of(Role::Draft)
+        );
         let line = |role| toml(toml::Value::try_from(own.belief(role)).unwrap());
         let belief = format!(
             "\n[belief]\ntarget = {}\ndraft = {}\ncontext_reads = \"per-position\"\n",

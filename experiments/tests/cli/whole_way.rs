@@ -153,9 +153,9 @@ fn answer(r: &Request, (log, ends): &mut (File, Vec<Instant>), drafts: fn(usize)
 /// Runs the program in a folder; it must succeed. Returns stdout and stderr.
 fn done(place: &Place, args: &[&str]) -> (String, String) {
     let out = place.foretoken().args(args).output().unwrap();
-    let [said, told] = [&out.stdout, &out.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-    assert!(out.status.success(), "{args:?}: {told}\n{said}");
-    (said, told)
+    let [stdout, stderr] = [&out.stdout, &out.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    assert!(out.status.success(), "{args:?}: {stderr}\n{stdout}");
+    (stdout, stderr)
 }
 
 /// Observes each server of a kind and calibrates on all recordings, into `cal`.

@@ -28,8 +28,8 @@ impl TruthTable {
         let all: Vec<u32> = (0..self.outputs.len() as u32).collect();
         let of_family = |name: &String| {
             let family = self.header.families.iter().position(|f| f == name);
-            let of = |&i: &u32| Some(usize::from(self.outputs[i as usize].family)) == family;
-            all.iter().copied().filter(of).collect::<Vec<u32>>()
+            let is_of_family = |&i: &u32| Some(usize::from(self.outputs[i as usize].family)) == family;
+            all.iter().copied().filter(is_of_family).collect::<Vec<u32>>()
         };
         let by_category: Vec<Vec<u32>> = workload.categories.iter().map(of_family).collect();
         let draw = |id: usize| {

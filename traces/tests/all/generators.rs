@@ -74,38 +74,38 @@ fn renewal_processes_have_their_rate_and_cv() {
 fn azure_conv_disperses_as_a_log_ou_rate_does() {
     let (m, cv2, tau, total) = (5.53, 0.228f64.powi(2), 185.0, 3600.0);
     let idc = |w: f64| 1.0 + m * cv2 * 2.0 * tau * (1.0 - tau / w * (1.0 - (-w / tau).exp()));
-    let of = |s| arrivals("{ azure-conv = {} }", total, s);
-    agrees("rate", averaged(200, |s| rate(&of(s))), m, 0.0);
+    let of_seed = |s| arrivals("{ azure-conv = {} }", total, s);
+    agrees("rate", averaged(200, |s| rate(&of_seed(s))), m, 0.0);
     for (width, w) in [(0, 1.0), (1, 5.0), (2, 60.0)] {
         let n = total / w;
         // The variance around the hour's own mean lacks the variance of the mean over the hour. The autocovariance of a
         // log-normal rate falls a little faster than e^(-t/τ), and the rate is a staircase: together under 2 % of the
         // excess.
         let expected = idc(w) - idc(total) / n;
-        agrees("IDC", averaged(200, |s| dispersion(&of(s), width)), expected, 0.02 * (expected - 1.0) + 0.001);
+        agrees("IDC", averaged(200, |s| dispersion(&of_seed(s), width)), expected, 0.02 * (expected - 1.0) + 0.001);
     }
     // The published fit: CV of the gaps 1.05 (in the data 1.09).
-    agrees("CV", averaged(200, |s| cv(&of(s))), 1.05, 0.005);
+    agrees("CV", averaged(200, |s| cv(&of_seed(s))), 1.05, 0.005);
 }
 
 #[test]
 fn azure_code_is_as_bursty_as_calibrated() {
-    let of = |s| arrivals("{ azure-code = {} }", 3600.0, s);
-    let (mean, error) = averaged(300, |s| rate(&of(s)));
+    let of_seed = |s| arrivals("{ azure-code = {} }", 3600.0, s);
+    let (mean, error) = averaged(300, |s| rate(&of_seed(s)));
     // Published: mean 2.59, 90 % of hours between 1.8 and 3.3, CV of the gaps 14.2 from 60 runs.
     agrees("rate", (mean, error), 2.59, 0.005 + 5.0 * error * (300f64 / 60.0).sqrt());
-    let mut rates: Vec<f64> = (0..300).map(|s| rate(&of(s))).collect();
+    let mut rates: Vec<f64> = (0..300).map(|s| rate(&of_seed(s))).collect();
     rates.sort_by(f64::total_cmp);
     eprintln!("5 % {:.2}, 95 % {:.2}", rates[15], rates[284]);
-    let (mean, error) = averaged(300, |s| cv(&of(s)));
+    let (mean, error) = averaged(300, |s| cv(&of_seed(s)));
     agrees("CV", (mean, error), 14.2, 0.05 + 5.0 * error * (300f64 / 60.0).sqrt());
 }
 
 #[test]
 fn mooncake_ticks_have_their_counts() {
-    let of = |s| arrivals("{ mooncake-ticks = {} }", 3600.0, s);
-    agrees("rate", averaged(100, |s| rate(&of(s))), 10.2 / 3.0, 0.0);
-    agrees("CV", averaged(100, |s| cv(&of(s))), 3.03, 0.005);
+    let of_seed = |s| arrivals("{ mooncake-ticks = {} }", 3600.0, s);
+    agrees("rate", averaged(100, |s| rate(&of_seed(s))), 10.2 / 3.0, 0.0);
+    agrees("CV", averaged(100, |s| cv(&of_seed(s))), 3.03, 0.005);
     // Var of a tick's count = mean + (cv·mean)² = 11.24; published 11.2.
     let variance = averaged(100, |s| {
         let text =
@@ -128,10 +128,10 @@ fn mooncake_ticks_have_their_counts() {
 
 #[test]
 fn adaspec_bins_are_underdispersed() {
-    let of = |s| arrivals("{ adaspec-mooncake = {} }", 3600.0, s);
+    let of_seed = |s| arrivals("{ adaspec-mooncake = {} }", 3600.0, s);
     // 1.795/s is the rate of 1077 requests in 600 s; 5.38 a bin is 1.7933.
-    agrees("rate", averaged(100, |s| rate(&of(s))), 5.38 / 3.0, 0.0);
-    let sixty = averaged(100, |s| dispersion(&of(s), 2));
+    agrees("rate", averaged(100, |s| rate(&of_seed(s))), 5.38 / 3.0, 0.0);
+    let sixty = averaged(100, |s| dispersion(&of_seed(s), 2));
     // 20 independent bins: variance/mean of a bin, less 1/60 for the hour's own mean. The rounding of n adds p²·0.22 =
     // 0.03 to the variance of 3.36.
     agrees("IDC(60 s)", sixty, (3.36 + 0.03) / 5.38 * 59.0 / 60.0, 0.001);
@@ -152,9 +152,9 @@ fn t1_is_busy_and_then_quiet() {
 fn burstgpt_has_its_rate_and_cv() {
     // Runs of a few days, because the CV of the gaps settles slowly. A mixture of gammas of mean 1 and shape k uniform
     // in [a, b] has variance ln(b/a)/(b − a): CV 1.665 if every gap drew its own shape. Here a shape lasts a minute.
-    let of = |s| arrivals("{ burstgpt = {} }", 200_000.0, s);
-    agrees("rate", averaged(30, |s| rate(&of(s))), 0.27, 0.0);
-    let (cv, _) = averaged(30, |s| cv(&of(s)));
+    let of_seed = |s| arrivals("{ burstgpt = {} }", 200_000.0, s);
+    agrees("rate", averaged(30, |s| rate(&of_seed(s))), 0.27, 0.0);
+    let (cv, _) = averaged(30, |s| cv(&of_seed(s)));
     assert!((1.0 / 0.5f64.sqrt()..1.0 / 0.25f64.sqrt()).contains(&cv), "{cv}");
 }
 
@@ -215,10 +215,10 @@ fn spec_bench_lengths_follow_their_categories() {
     let w = workload(&text, 13);
     assert_eq!(w.categories, ["mt_bench", "translation", "summarization", "qa", "math_reasoning", "rag"]);
     for (category, (mu, quartiles, spearman, mean)) in published.into_iter().enumerate() {
-        let of = |column: &[u32]| -> Vec<u32> {
+        let of_category = |column: &[u32]| -> Vec<u32> {
             (0..w.len()).filter(|&i| w.category[i] as usize == category).map(|i| column[i]).collect()
         };
-        let (prompt, output) = (of(&w.prompt_len), of(&w.output_len));
+        let (prompt, output) = (of_category(&w.prompt_len), of_category(&w.output_len));
         let n = prompt.len() as f64;
         assert!((n - 40_000.0).abs() < 5.0 * (240_000.0f64 * 5.0 / 36.0).sqrt(), "equally likely: {n}");
         let near = |column: &[u32], knot: f64, p: f64| {
