@@ -1,8 +1,8 @@
-//! What the draft got right, from the rounds of observed runs: a truth table, and rates by position in a round.
+//! Acceptance from the rounds of observed runs: a truth table, and rates by position in a round.
 //!
-//! A round of K drafts that accepted a of them shows a right positions and, where a < K, a wrong one. Where a = K
-//! no draft was made at the next position: the round is censored there, which is no failure and no success. Deeper
-//! positions than the longest K were never seen and are extrapolated.
+//! A round of K drafts with a accepted shows a right positions and, if a < K, a wrong one. If a = K, no draft was made
+//! at the next position: the round is censored there, which is no failure and no success. Positions beyond the longest
+//! K were never seen and are extrapolated.
 
 use crate::foreign::Foreign;
 use crate::source::Source;
@@ -16,33 +16,33 @@ const DEEPEST: usize = 16;
 /// Acceptance at one position of a round.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Position {
-    /// From 1.
+    /// The position; the first is 1.
     pub position: usize,
-    /// Rounds that drafted it and accepted everything before it.
+    /// Number of rounds that drafted this position and accepted everything before it.
     pub reached: u64,
-    /// Of these, those that accepted it.
+    /// Number of these rounds that accepted the position.
     pub accepted: u64,
-    /// P(accepted | reached): observed, or extrapolated where nothing was drafted.
+    /// P(accepted | reached): observed, or extrapolated if nothing was drafted here.
     pub rate: f64,
-    /// Was it extrapolated?
+    /// True if the rate is extrapolated.
     pub extrapolated: bool,
 }
 
-/// What is known of acceptance.
+/// The acceptance of observed runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Acceptance {
-    /// By position.
+    /// Rates by position.
     pub positions: Vec<Position>,
-    /// Request by request; `None` where no server told its rounds.
+    /// A truth table by request; `None` if no server reported its rounds.
     pub table: Option<TruthTable>,
-    /// Answers whose rounds are known from the first to the last.
+    /// Number of answers whose rounds are all known.
     pub whole: usize,
-    /// Answers with rounds of which some are missing: their positions in the answer are not known.
+    /// Number of answers with missing rounds. Their positions in the answer are not known.
     pub broken: usize,
 }
 
 impl Acceptance {
-    /// Of observed runs. `None` where nothing was drafted.
+    /// Collects the acceptance of observed runs. `None` if nothing was drafted.
     pub fn of(sources: &[Source], foreign: &[Foreign]) -> Option<Acceptance> {
         let mut counts = vec![(0u64, 0u64); DEEPEST];
         let mut lengths: Vec<u32> = Vec::new();
@@ -98,8 +98,8 @@ fn index_of(families: &mut Vec<String>, name: &str) -> u16 {
     at as u16
 }
 
-/// Counts rounds by position. The last one of an answer may have been cut by its end, so that what it did not accept
-/// says nothing.
+/// Counts rounds by position. The end of an answer may cut its last round, so that missing tokens there are no
+/// rejections.
 fn count(rounds: &Rounds, counts: &mut [(u64, u64)], lengths: &mut Vec<u32>) {
     let all = rounds.drafted.iter().zip(&rounds.accepted);
     for (&drafted, &accepted) in all.take(rounds.drafted.len() - 1) {
@@ -117,8 +117,8 @@ fn count_rounds(drafted: u32, accepted: u32, rounds: u64, counts: &mut [(u64, u6
     }
 }
 
-/// Whether the draft was right at each position of an answer. The first comes from the prompt and is never drafted;
-/// behind the last round nothing is known.
+/// Whether the draft was right at each position of an answer. The first token comes from the prompt and is never
+/// drafted. Nothing is known after the last round.
 fn bits(answer: &Answer, rounds: &Rounds) -> Vec<Option<bool>> {
     let mut bits = vec![None];
     let tokens = answer.tokens() as usize;
@@ -139,7 +139,7 @@ fn bits(answer: &Answer, rounds: &Rounds) -> Vec<Option<bool>> {
     bits
 }
 
-/// What a request was seen to accept, as a recording.
+/// The observed acceptance of a request as a recording.
 pub fn own_recording(answer: &Answer) -> Recording {
     let bits = match answer.rounds.as_ref().filter(|_| answer.rounds_are_whole()) {
         Some(rounds) => bits(answer, rounds),
@@ -149,11 +149,11 @@ pub fn own_recording(answer: &Answer) -> Recording {
     foretoken_traces::truth::observed_recording(&one)
 }
 
-/// The rates by position: observed ones, and beyond the last of these what they tend to.
+/// The rates by position: observed, then extrapolated.
 ///
-/// A round that got far is one of an easy text, so rates rise with depth and level off. Beyond the last observed
-/// position the differences go on as a geometric row, by the ratio of the last two, held between 0 and 1/2; with
-/// fewer than three the last rate stays.
+/// Rounds that get far belong to easy text, so rates rise with depth and level off. Beyond the last observed position
+/// the differences continue as a geometric series, with the ratio of the last two held between 0 and 1/2. With fewer
+/// than three observed rates the last one stays.
 fn extrapolated(counts: &[(u64, u64)]) -> Vec<Position> {
     // One of each is added, so that a position that was seen a few times is neither sure nor impossible.
     let observed = counts.iter().take_while(|c| c.0 > 0);

@@ -1,5 +1,4 @@
-//! A calibration: what observed runs and other tools' files say together of a server's costs, acceptance, settings
-//! and requests.
+//! A calibration: costs, acceptance, settings and requests of a server, from observed runs and files of other tools.
 
 use crate::acceptance::Acceptance;
 use crate::costs::{StepRow, rows};
@@ -17,44 +16,44 @@ use foretoken_sim::{ContextReads, EngineConfig};
 use foretoken_spec::problem::{Problem, Result};
 use std::collections::BTreeSet;
 
-/// What a calibration found.
+/// A calibration.
 #[derive(Debug)]
 pub struct Calibration {
-    /// The runs it is made from.
+    /// The observed runs.
     pub sources: Vec<Source>,
-    /// The other files.
+    /// The files of other tools.
     pub foreign: Vec<Foreign>,
-    /// The steps that the costs are fitted to.
+    /// The steps to which the costs are fitted.
     pub rows: Vec<StepRow>,
-    /// The costs; `None` where nothing tells times of steps.
+    /// The costs; `None` if no step has a time.
     pub cost: Option<CostFit>,
-    /// How far they can be trusted.
+    /// Errors on steps that were left out of a fit.
     pub held_out: HeldOut,
-    /// What drafts get right; `None` where nothing was drafted.
+    /// The acceptance; `None` if nothing was drafted.
     pub acceptance: Option<Acceptance>,
     /// The engine's settings.
     pub engine: EngineConfig,
-    /// The time between client and scheduler, seconds, where it could be seen.
+    /// The time between client and scheduler, in seconds; `None` if no request shows it.
     pub frontend: Option<f64>,
-    /// Are draft passes told apart from verification? If not, the target's passes have all of the cost, and only the
-    /// observed lengths can be predicted.
+    /// True if draft passes are separated from verification. Otherwise the target's passes have all of the cost, and
+    /// only the observed lengths can be predicted.
     pub separated: bool,
-    /// How far the costs may be trusted; `None` where nothing tells times of steps.
+    /// The verdict on the costs; `None` without costs.
     pub verdict: Option<Verdict>,
-    /// What the data cannot tell, and what spoils it: most serious first.
+    /// Limits of the data, for the user; the most serious first.
     pub warnings: Vec<String>,
 }
 
-/// Above this share of busy time outside of steps, the times of steps are not the times of passes.
+/// If more than this share of busy time lies outside of steps, step times are not pass times.
 const ASYNC: f64 = 0.5;
-/// A fit to fewer steps is a fit to noise.
+/// Fewest steps for a fit.
 const FEW: usize = 100;
 
 impl Calibration {
-    /// Of these runs and files.
+    /// Calibrates on these runs and files.
     ///
     /// # Errors
-    /// They say neither what steps cost nor what drafts get right.
+    /// The files contain neither step times nor acceptance, or the runs are of several servers.
     pub fn of(sources: Vec<Source>, foreign: Vec<Foreign>) -> Result<Calibration> {
         one_server::check(&sources)?;
         let mut engine = engine(&sources);
@@ -92,7 +91,7 @@ impl Calibration {
         Ok(c)
     }
 
-    /// How what a step came from is called in tables.
+    /// The name in tables of the run or file with this index.
     pub fn name_of(&self, source: usize) -> String {
         let foreign = || self.foreign.get(source - self.sources.len()).and_then(|f| f.path.file_name());
         match self.sources.get(source) {
@@ -168,7 +167,7 @@ impl Calibration {
         all
     }
 
-    /// Steps of an asynchronous engine overlap: what their lines say is what was left to wait for.
+    /// A warning for an asynchronous engine: its steps overlap, so that logged times are only the remaining waits.
     pub(crate) fn asynchronous(&self) -> Option<String> {
         let (mut inside, mut outside) = (0.0, 0.0);
         for row in &self.rows {
@@ -185,7 +184,7 @@ impl Calibration {
         })
     }
 
-    /// The profile, where costs are known.
+    /// The profile; `None` without costs.
     pub fn profile(&self) -> Option<Calibrated> {
         let cost = self.cost.as_ref()?;
         let most = |of: fn(&StepRow) -> u64| self.rows.iter().map(of).max().unwrap_or(0);
@@ -219,14 +218,14 @@ impl Calibration {
         })
     }
 
-    /// Tokens of the largest step without prompts: what the line for beliefs is for.
+    /// Tokens of the largest step without prompts. The line for beliefs is fitted up to it.
     fn decode_tokens(&self) -> u64 {
         self.rows.iter().filter(|r| r.prompts == 0).map(|r| r.verified).max().unwrap_or(1)
     }
 }
 
-/// What is known of the engine: as the first run's experiment has it, with what the server's metrics say and what was
-/// seen.
+/// The engine's settings: those of the first run's experiment, replaced by values from the server's metrics and from
+/// the runs.
 fn engine(sources: &[Source]) -> EngineConfig {
     let stated = sources.iter().find_map(|s| s.engine.clone());
     let mut engine = stated.unwrap_or_default();
@@ -252,7 +251,7 @@ fn engine(sources: &[Source]) -> EngineConfig {
     engine
 }
 
-/// A server that falls behind shows its queue, not its speed.
+/// A warning for each run that fell behind its arrivals: it shows the server's queue, not its speed.
 fn backlog(source: &Source) -> Option<String> {
     if source.recording.head.clients.is_some() {
         return None;
@@ -261,7 +260,7 @@ fn backlog(source: &Source) -> Option<String> {
 }
 
 impl Calibration {
-    /// The verdict on the costs, by steps and runs that were held out.
+    /// The verdict on the costs, from steps and runs that were held out.
     fn judged(&self) -> Verdict {
         let c = self;
         if let Some(why) = c.asynchronous() {
@@ -301,7 +300,7 @@ impl Calibration {
         Verdict { trusted: Some(true), why: format!("{}: {}", c.covers(), parts.join(", ")) }
     }
 
-    /// What its costs are of: draft lengths, and the requests of a step.
+    /// The range of the costs as text: draft lengths, and requests of a step.
     fn covers(&self) -> String {
         let lengths: Vec<String> = self.lengths().iter().map(u32::to_string).collect();
         let alone = if self.separated { "" } else { " alone" };

@@ -1,5 +1,4 @@
-//! The steps of observed runs as what a cost model sees of them: how many requests and tokens, how much context, how
-//! long.
+//! The steps of observed runs as a cost model sees them: requests, tokens, context, time.
 
 use crate::source::Source;
 use crate::step_lengths::step_lengths;
@@ -7,10 +6,10 @@ use foretoken_recordings::request::Answer;
 use foretoken_sim::engine::passes_by_table;
 use foretoken_sim::{EngineConfig, Time};
 
-/// What a time is of.
+/// The part of a step that a time covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// A step: the target's pass, and the draft's behind it.
+    /// The target's pass and the draft's passes after it.
     Step,
     /// The target's pass alone.
     Target,
@@ -21,41 +20,41 @@ pub enum Part {
 /// A step of a busy server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepRow {
-    /// Index of its run.
+    /// Index of the step's run.
     pub source: usize,
-    /// What its time is of.
+    /// The part of the step that its time covers.
     pub part: Part,
-    /// Where in its run it lies, 0 to 1.
+    /// Position in its run, from 0 to 1.
     pub when: f64,
-    /// Draft passes behind it; 0 is none. Each of them runs over a token of each request, the first one over the step's
-    /// tokens as well.
+    /// Number of draft passes after the target's pass. Each runs over one token per request; the first also runs over
+    /// the step's tokens.
     pub k: u32,
-    /// Requests that decode.
+    /// Number of requests that decode.
     pub decodes: u32,
-    /// Their tokens: one each, and the drafts that are verified.
+    /// Tokens of these requests: one each, and the verified drafts.
     pub verified: u64,
-    /// Prompts, or pieces of them.
+    /// Number of prompts or pieces of prompts.
     pub prompts: u32,
-    /// Their tokens.
+    /// Tokens of these prompts.
     pub prompt_tokens: u64,
     /// Tokens in KV of the requests that decode, before the step.
     pub context: u64,
-    /// How long the worker took, seconds.
+    /// The worker's time, in seconds.
     pub elapsed_s: f64,
-    /// From the line before to this one, less that: the host's part, seconds. `None` where the server may have waited
-    /// for requests.
+    /// The host's part: the time from the previous log line to this one, minus the worker's time, in seconds. `None` if
+    /// the server may have waited for requests.
     pub host_s: Option<f64>,
 }
 
 /// Host times above this many times the median count as interruptions.
 const INTERRUPTED: f64 = 10.0;
-/// No engine schedules more tokens in a step, and no step takes longer: a line that says so is damaged.
+/// Most tokens of a step. A log line with more is damaged.
 const MOST_TOKENS: u64 = 1 << 20;
-/// Seconds.
+/// Longest time of a step, in seconds. A log line with more is damaged.
 const LONGEST_S: f64 = 3600.0;
 
-/// The steps of all runs, on servers with these settings. The first step of a run, which warms up, is left out. So is a
-/// step of a run with several draft lengths after which the log does not tell what was drafted.
+/// The steps of all runs, on servers with these settings. The first step of a run is left out, because it warms up. In
+/// a run with several draft lengths, steps are left out whose drafts the log does not show.
 pub fn rows(sources: &[Source], engine: &EngineConfig) -> Vec<StepRow> {
     let mut all = Vec::new();
     for (source, s) in sources.iter().enumerate() {
@@ -93,7 +92,7 @@ pub fn rows(sources: &[Source], engine: &EngineConfig) -> Vec<StepRow> {
     all
 }
 
-/// Draft passes behind each step of a run; `None` where the log does not tell.
+/// Number of draft passes after each step of a run; `None` if the log does not show it.
 fn draft_passes(source: &Source, engine: &EngineConfig) -> Vec<Option<u32>> {
     let steps = &source.run.steps;
     if let Some(k) = source.k {
@@ -110,7 +109,7 @@ fn draft_passes(source: &Source, engine: &EngineConfig) -> Vec<Option<u32>> {
     (0..steps.len()).map(behind).collect()
 }
 
-/// Tokens in KV of the requests that have some of their answer and not all: (from when, how many), in order.
+/// Tokens in KV of the requests that have a part of their answer, over time: (start, tokens), in order.
 fn context(answers: &[Answer]) -> Vec<(Time, i64)> {
     let mut changes: Vec<(Time, i64)> = Vec::new();
     for a in answers {
@@ -132,7 +131,7 @@ fn context(answers: &[Answer]) -> Vec<(Time, i64)> {
     changes
 }
 
-/// The same at an instant.
+/// The tokens in KV at an instant.
 fn context_at(context: &[(Time, i64)], at: Time) -> u64 {
     let after = context.partition_point(|c| c.0 <= at);
     after.checked_sub(1).map_or(0, |i| u64::try_from(context[i].1).unwrap_or(0))

@@ -1,15 +1,15 @@
-//! The cost of a step, fitted to what steps took: a target pass over its tokens, then the draft passes behind it. One
-//! problem of non-negative least squares in errors over the expected time, so that short steps count as much as long
-//! ones and the fit is to means.
+//! Fits the cost of a step: a target pass over its tokens, then draft passes. The fit is one problem of non-negative
+//! least squares. Errors are relative to the expected time, so that short steps count as much as long ones and the fit
+//! predicts means.
 //!
 //! A step of `b` tokens and `c` of context takes T(b, c) + D(b + n) + (K − 1) · D(n) where n requests draft K tokens
 //! each: the first draft pass runs over all tokens of the step and one slot a request, the others over a token a
 //! request. T is a line through points in b that never falls, and rises with context and with the prompts' tokens; D
 //! is α, γ, δ.
 //!
-//! Two things keep the fit from what the steps do not tell. Below the smallest step that was seen T is flat. And where
-//! the steps do not tell T from D (all of them drafted 3 tokens, say), T gets all of their time and D none
-//! ([`CostFit::together`]): such a fit predicts these draft lengths and no others.
+//! Two rules keep the fit from guessing. Below the smallest observed step T is constant. If the steps cannot separate T
+//! from D, for example because all of them drafted 3 tokens, T gets all of their time and D none
+//! ([`CostFit::together`]). Such a fit predicts the observed draft lengths only.
 
 use crate::costs::{Part, StepRow};
 use foretoken_profiler::nnls::nnls;
@@ -17,26 +17,26 @@ use foretoken_sim::Coefficients;
 use foretoken_sim::latency::{LatencySpec, MeasuredSpec};
 use nalgebra::{DMatrix, DVector};
 
-/// Where the target's line may bend: batched tokens.
+/// Batched tokens at which the target's line may bend.
 const BENDS: [u64; 9] = [1, 4, 8, 16, 32, 64, 128, 256, 1024];
 
-/// Errors are weighed by what a step took in the first round, and by what it is expected to take in these: steps that
-/// were short by luck would otherwise count most, and the fit would lie below the mean.
+/// Number of rounds. The first round weighs errors by the observed times, later rounds by the expected times. With
+/// observed times alone, steps that were short by chance would count most, and the fit would lie below the mean.
 const ROUNDS: usize = 3;
 
-/// A target pass takes at least this share of the shortest step. A fit to few steps may otherwise give all of their
-/// time to context or to drafts, and a pass that takes no time makes runs that take none. A draft whose passes cost
-/// twenty times the target's would be of no use to anybody.
+/// A target pass takes at least this share of the shortest step. Without this bound a fit to few steps may give all of
+/// their time to context or drafts. A pass without cost would make whole runs take no time, and a draft pass that costs
+/// twenty target passes would never pay.
 const LEAST_SHARE: f64 = 0.05;
 
 /// Largest standard error of the draft's share of a step at which a fit separates draft passes from target passes.
 /// Drafting pays or does not pay by some tens of per cent of a step.
 const KNOWN: f64 = 0.10;
 
-/// Of a column this share may be left over by rounding alone.
+/// Share of a column that rounding errors may leave over.
 const ROUNDING: f64 = 1e-6;
 
-/// The line for beliefs is fitted at no more than this many sizes.
+/// Most sizes at which the line for beliefs is fitted.
 const SIZES: u64 = 4096;
 
 /// A fitted cost.
@@ -44,7 +44,7 @@ const SIZES: u64 = 4096;
 pub struct CostFit {
     /// `[tokens, seconds]` of a target pass without context.
     pub batched: Vec<(u64, f64)>,
-    /// Seconds a token of context that the target reads.
+    /// Seconds per token of context that the target reads.
     pub alpha_s: f64,
     /// A draft pass; free where the fit does not separate draft passes from target passes.
     pub draft: Coefficients,
@@ -54,12 +54,12 @@ pub struct CostFit {
     pub noise: f64,
 }
 
-/// Which costs a fit looks for.
+/// The costs that a fit has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Costs {
     /// The costs of target and draft.
     Apart,
-    /// One cost a step, which counts as the target's.
+    /// One cost per step, which counts as the target's.
     Together,
 }
 
@@ -95,12 +95,12 @@ impl CostFit {
         fit
     }
 
-    /// What a step takes by this fit, and never much less than what it took: what errors are relative to.
+    /// The predicted time of a step, but not much less than its observed time. Errors are relative to it.
     fn expected_s(&self, r: &StepRow) -> f64 {
         self.step_s(r).max(LEAST_SHARE * r.elapsed_s)
     }
 
-    /// What a step takes by this fit, seconds.
+    /// The predicted time of a step, in seconds.
     pub fn step_s(&self, r: &StepRow) -> f64 {
         let (target, d) = (line(&self.batched, tokens(r)) + self.alpha_s * r.context as f64, &self.draft);
         let draft = d.delta_s * passes(r) + d.gamma_s * draft_tokens(r) + d.alpha_s * draft_context(r);
@@ -111,19 +111,19 @@ impl CostFit {
         }
     }
 
-    /// The target's cost in the form of a latency model.
+    /// The target's cost as a latency model.
     pub fn target(&self) -> LatencySpec {
         const FAR: u64 = 1 << 20;
         let context = if self.alpha_s > 0.0 { vec![(0, 0.0), (FAR, self.alpha_s * FAR as f64)] } else { vec![] };
         LatencySpec::Measured(MeasuredSpec { batched: self.batched.clone(), pairs: vec![], context })
     }
 
-    /// The draft's cost in that form.
+    /// The draft's cost as a latency model.
     pub fn draft_model(&self) -> LatencySpec {
         LatencySpec::Linear(self.draft)
     }
 
-    /// The target's line for beliefs: through what passes of up to `most` tokens take.
+    /// The target's line for beliefs, fitted to the predicted times of passes of up to `most` tokens.
     pub fn target_line(&self, most: u64) -> Coefficients {
         // Least squares on relative errors over the sizes, each once; of many every n-th.
         let most = most.max(2);
@@ -147,16 +147,16 @@ fn bends(rows: &[StepRow]) -> Vec<u64> {
     all
 }
 
-/// Do the steps tell what a draft pass costs from what a target pass costs? `noise` is the root mean square of the
-/// relative errors of a fit of both.
+/// True if the steps separate the cost of a draft pass from the cost of a target pass. `noise` is the root mean square
+/// of the relative errors of a fit of both.
 pub fn tells_apart(rows: &[StepRow], noise: f64) -> bool {
     let own = own_share(rows);
     own > ROUNDING && noise / (own * rows.len() as f64).sqrt() <= KNOWN
 }
 
-/// The share of the draft passes' column (its square) that cannot be made of the target's columns: about 0.3 for runs
-/// of K = 0 and K = 3, and 0 but for rounding where every step drafted as much. By least squares, `noise` over the root
-/// of this share and of the number of steps is the standard error of the draft's share of a step.
+/// The share of the draft passes' column (its square) that no combination of the target's columns explains. It is about
+/// 0.3 for runs of K = 0 and K = 3, and 0 but for rounding if every step drafted equally many tokens. By least squares,
+/// `noise` over the root of this share and of the number of steps is the standard error of the draft's share of a step.
 fn own_share(rows: &[StepRow]) -> f64 {
     if rows.is_empty() {
         return 0.0;
@@ -181,17 +181,17 @@ fn own_share(rows: &[StepRow]) -> f64 {
     if whole > 0.0 { passes.norm_squared() / whole } else { 0.0 }
 }
 
-/// A fit that is being made.
+/// The state of a fit.
 struct Fitting<'a> {
     rows: &'a [StepRow],
     bends: &'a [u64],
     costs: Costs,
-    /// The least time of a target pass, seconds.
+    /// The shortest time of a target pass, in seconds.
     least_s: f64,
 }
 
 impl Fitting<'_> {
-    /// Least squares of errors over what is expected of each step.
+    /// Least squares of errors relative to the expected time of each step.
     fn weighted(&self, expected: &[f64]) -> CostFit {
         let Fitting { rows, bends, costs, least_s } = *self;
         let drafts = draft_columns(bends);
@@ -226,8 +226,8 @@ impl Fitting<'_> {
     }
 }
 
-/// Where the draft's columns begin: behind a constant, the target's ramps and its context. They are context, tokens and
-/// passes.
+/// Index of the first of the draft's columns, after a constant, the target's ramps and its context. The draft's columns
+/// are context, tokens and passes.
 fn draft_columns(bends: &[u64]) -> usize {
     bends.len() + 1
 }
@@ -251,17 +251,18 @@ fn column(r: &StepRow, bends: &[u64], j: usize) -> f64 {
     }
 }
 
-/// Tokens that the target runs over.
+/// Tokens of the target pass.
 fn tokens(r: &StepRow) -> u64 {
     r.verified + r.prompt_tokens
 }
 
-/// Draft passes behind the step.
+/// Number of draft passes after the step.
 fn passes(r: &StepRow) -> f64 {
     f64::from(r.k)
 }
 
-/// Tokens of all of them: the first runs over the step's and a slot a request, the others over one a request.
+/// Tokens of all draft passes: the first runs over the step's tokens and one slot per request, each other pass over one
+/// token per request.
 fn draft_tokens(r: &StepRow) -> f64 {
     let requests = f64::from(r.decodes + r.prompts);
     match r.k {
@@ -270,12 +271,12 @@ fn draft_tokens(r: &StepRow) -> f64 {
     }
 }
 
-/// Context that all of them read.
+/// Context that all draft passes read, in tokens.
 fn draft_context(r: &StepRow) -> f64 {
     r.context as f64 * f64::from(r.k)
 }
 
-/// The line through points, gone on beyond the last two.
+/// The line through points, extended beyond the last two.
 fn line(points: &[(u64, f64)], x: u64) -> f64 {
     if points.len() == 1 {
         return points[0].1;

@@ -1,18 +1,18 @@
-//! Folders that hold one thing: whose they are, and files that are written whole or not at all.
+//! Writes folders that belong to one command. A file is written as a whole or not at all.
 
 use foretoken_report::Staged;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
 
-/// Writes a file of a folder.
+/// Writes the file `name` of a folder.
 pub fn put(folder: &Path, name: &str, bytes: impl AsRef<[u8]>) -> Result<()> {
     let path = folder.join(name);
     Staged::write_all_to(&path, bytes.as_ref())
         .map_err(|e| Problem::failed(format!("cannot write {}: {e}", path.display())))
 }
 
-/// May a folder be written to? It must not be there, or be empty, or hold the file `marker`, which says that it holds
-/// `what`, and `overwrite` be wanted.
+/// Checks that a folder may be written to: it does not exist, is empty, or holds the file `marker` and may be
+/// overwritten. `what` names its content in messages.
 pub fn check_free(folder: &Path, marker: &str, what: &str, overwrite: bool) -> Result<()> {
     let empty = std::fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none());
     let ours = folder.join(marker).exists();
@@ -24,7 +24,7 @@ pub fn check_free(folder: &Path, marker: &str, what: &str, overwrite: bool) -> R
         .help(format!("choose another with -o, or --overwrite {what}")))
 }
 
-/// Makes a folder.
+/// Makes a folder and the folders above it.
 pub fn make(folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(|e| Problem::failed(format!("cannot make {}: {e}", folder.display())))
 }

@@ -1,5 +1,4 @@
-//! What files of other tools say of costs, acceptance and requests: measured by engines themselves, or by their
-//! benchmarks.
+//! Costs, acceptance and requests from files of other tools: measured by engines themselves, or by their benchmarks.
 
 use crate::costs::{Part, StepRow};
 use crate::source::unread;
@@ -9,29 +8,29 @@ use foretoken_recordings::foreign::{
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 
-/// What a file says.
+/// The content of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Foreign {
-    /// The file.
+    /// The file's path.
     pub path: PathBuf,
     /// BLAKE3 of its bytes, in hexadecimal.
     pub digest: String,
-    /// What it is, in words.
+    /// The file's format as text.
     pub format: String,
     /// Steps with their times.
     pub rows: Vec<StepRow>,
-    /// Rounds by length and what they accepted: (drafted, accepted, rounds).
+    /// Rounds as (drafted, accepted, number of rounds).
     pub rounds: Vec<(u32, u32, u64)>,
-    /// Requests: when they came (seconds; `None` where only their order is known), prompt and output tokens.
+    /// Requests: arrival (seconds; `None` if only their order is known), prompt and output tokens.
     pub requests: Vec<(Option<f64>, u32, u32)>,
-    /// Notes for its user.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
-/// Reads a file of any format that is known. `draft_length` is the server's, where the format does not tell it.
+/// Reads a file of any known format. `draft_length` is the server's; it is needed if the format does not contain it.
 ///
 /// # Errors
-/// It is of no known format, damaged, or lacks what nothing else tells.
+/// The format is not known, or the file is damaged or lacks something that is needed.
 pub fn read(path: &Path, index: usize, draft_length: Option<u32>) -> Result<Foreign> {
     let format = foreign::detect(path).map_err(unread)?;
     let bytes = fs_err::read(path).map_err(|e| Problem::bad_input(e.to_string()))?;
@@ -53,7 +52,7 @@ pub fn read(path: &Path, index: usize, draft_length: Option<u32>) -> Result<Fore
 }
 
 impl Foreign {
-    /// Is it of the one format that does not say how many tokens were drafted?
+    /// True for the one format without the number of drafted tokens.
     pub fn takes_draft_length(&self) -> bool {
         self.format == Format::SglangForward.to_string()
     }
@@ -199,7 +198,7 @@ fn forward_steps(f: &mut Foreign, source: usize, draft_length: Option<u32>) -> R
     Ok(())
 }
 
-/// Draft and verification apart, and what every request accepted.
+/// Draft and verification times, and the acceptance of every request.
 fn dspark(f: &mut Foreign, source: usize) -> Result<()> {
     for records in sglang_dspark::read(&f.path).map_err(unread)? {
         if records.simulated_accept_length.is_some() {

@@ -1,19 +1,19 @@
-//! The time between a client and the scheduler, there and back: what an answer's first token took beside its step.
+//! The time between a client and the scheduler, there and back.
 //!
-//! It shows where a request came to an idle server: the step that ran its prompt began when the scheduler got it, so
-//! that the time to its first token is that step, the host's part of it, and the way. At a busy server the wait for
-//! the running step hides it.
+//! It is visible for a request that comes to an idle server. The step with its prompt begins when the scheduler gets
+//! the request, so the time to first token is this step, the host's part of it, and the way between client and
+//! scheduler. On a busy server the wait for the running step hides it.
 
 use crate::source::Source;
-use crate::spread::median;
+use foretoken_profiler::median;
 use foretoken_recordings::request::Answer;
 use foretoken_recordings::steps::{PlacedStep, step_of};
 
-/// Fewer such requests say nothing.
+/// Fewest requests to an idle server from which the time is estimated.
 const FEW: usize = 5;
 
-/// A shorter way is none: times of steps have hundredths of a millisecond, and the least way has a client miss the
-/// next step.
+/// Delays below this count as 0, in seconds. The log resolves 0.01 ms, and any delay above 0 makes a closed-loop client
+/// miss a step.
 const RESOLUTION: f64 = 1e-4;
 
 /// Seconds between client and scheduler (HTTP, tokenizer, processes): the median over requests that came to an idle
@@ -25,7 +25,7 @@ pub fn frontend_s(sources: &[Source], host_s: f64) -> Option<f64> {
     Some(if way < RESOLUTION { 0.0 } else { way })
 }
 
-/// The way of a request that had the server to itself while its prompt ran in one piece.
+/// The delay of a request that had the server to itself while its prompt ran in one piece.
 fn way(answer: &Answer, steps: &[PlacedStep]) -> Option<f64> {
     let first = answer.chunks.first()?.0;
     let at = step_of(steps, first)?;

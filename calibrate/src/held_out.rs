@@ -1,4 +1,4 @@
-//! How far the cost fit can be trusted: errors on steps that it has not seen, of runs and of times that were left out.
+//! Errors of the cost fit on steps that it has not seen: of runs and of times that were left out.
 
 use crate::costs::StepRow;
 use crate::fit::CostFit;
@@ -8,54 +8,54 @@ use std::collections::BTreeSet;
 /// Errors of predicted step times, as shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Error {
-    /// Steps.
+    /// Number of steps.
     pub steps: usize,
     /// Mean of |predicted / observed − 1|.
     pub mean_absolute: f64,
-    /// Sum of predicted over sum of observed, less 1: what is off in the long run.
+    /// Sum of predicted over sum of observed, minus 1: the error of long runs.
     pub bias: f64,
 }
 
 impl Error {
-    /// In words.
+    /// The errors as text.
     pub fn in_words(&self) -> String {
         format!("{:.1} % (bias {:+.1} %)", 100.0 * self.mean_absolute, 100.0 * self.bias)
     }
 }
 
-/// How far costs that were fitted to the runs of other cells are off on one.
+/// Errors on one run of costs that were fitted to the runs of other cells.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeldOutRun {
-    /// Its policy.
+    /// The run's policy.
     pub policy: String,
-    /// Its recording.
+    /// The run's recording.
     pub tape: String,
-    /// Of all target passes together: predicted over measured, less 1.
+    /// Error of the sum of all target passes: predicted over measured, minus 1.
     pub target: Option<f64>,
-    /// Of all draft passes together; `None` where it drafted nothing, or no other cell did.
+    /// Error of the sum of all draft passes; `None` if the run or all other cells drafted nothing.
     pub draft: Option<f64>,
 }
 
-/// Errors on what was left out.
+/// Errors on steps that were left out of a fit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeldOut {
-    /// Each run by a fit to the others; without those whose draft length or batches lie outside of the others'.
+    /// Each run, by a fit to the others. Runs are missing whose draft length or batches lie outside of the others'.
     pub by_run: Vec<(usize, Error)>,
-    /// The second half of every run by a fit to the first halves.
+    /// The second halves of all runs, by a fit to the first halves.
     pub by_time: Error,
-    /// On what it was fitted to.
+    /// The steps that the fit was made from.
     pub fitted: Error,
-    /// The same by draft length.
+    /// The steps that the fit was made from, by draft length.
     pub by_length: Vec<(u32, Error)>,
 }
 
-/// The least and the most requests that decode in a step of a draft length.
+/// The smallest and the largest number of decoding requests in a step of a draft length.
 fn batches(rows: &[StepRow], k: u32) -> Option<(u32, u32)> {
     let decodes = || rows.iter().filter(|r| r.k == k && r.decodes > 0).map(|r| r.decodes);
     Some((decodes().min()?, decodes().max()?))
 }
 
-/// What is predicted against what was observed.
+/// The errors of a fit on these steps.
 pub fn error<'a>(fit: &CostFit, rows: impl Iterator<Item = &'a StepRow>) -> Error {
     let (mut n, mut absolute, mut predicted, mut observed) = (0, 0.0, 0.0, 0.0);
     for row in rows {
@@ -72,7 +72,7 @@ pub fn error<'a>(fit: &CostFit, rows: impl Iterator<Item = &'a StepRow>) -> Erro
 }
 
 impl HeldOut {
-    /// Of the steps that `fit` was made to, by `fit_to`.
+    /// The errors of `fit`, which `fit_to` has fitted to all of these steps.
     pub fn of(fit: &CostFit, rows: &[StepRow], fit_to: fn(&[StepRow]) -> CostFit) -> HeldOut {
         let mut runs: Vec<usize> = rows.iter().map(|r| r.source).collect();
         runs.dedup();
@@ -156,7 +156,7 @@ mod tests {
         assert!((fit.step_s(&two) / two.elapsed_s - 1.0).abs() < 1e-3, "{} {}", fit.step_s(&two), two.elapsed_s);
     }
 
-    /// A run is a sum of steps: what the fit says of many must be their mean, however they scatter.
+    /// A run is a sum of steps, so the fit must predict their mean.
     #[test]
     fn noise_does_not_bend_the_fit_down() {
         let mut rows = rows();

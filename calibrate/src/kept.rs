@@ -26,53 +26,53 @@ pub const PROFILE: &str = "profile.toml";
 pub const TRUTH: &str = "acceptance.truth";
 /// The experiment.
 pub const EXPERIMENT: &str = "experiment.toml";
-/// What was found, and from what.
+/// The results and their inputs.
 pub const FOUND: &str = "calibration.json";
 /// The page.
 pub const PAGE: &str = "calibration.html";
 
-/// What `calibration.json` says.
+/// The content of `calibration.json`.
 #[derive(Debug, Serialize)]
 pub struct Found<'a> {
     /// Version of Foretoken.
     pub foretoken: &'static str,
-    /// Every file that it is made from.
+    /// The files from which the calibration was made.
     pub inputs: Vec<Input>,
-    /// The server that was observed.
+    /// The observed server; `None` if it is not known.
     pub server: Option<Server>,
     /// Draft lengths of the steps with times.
     pub draft_lengths: Vec<u32>,
-    /// Are draft passes told apart from verification?
+    /// True if draft passes are separated from verification.
     pub separated: bool,
-    /// What the server drafted in the run that was observed last.
+    /// The draft length of the latest observed run; `None` if it is not known or not one length.
     pub now: Option<u32>,
-    /// The loads that were observed.
+    /// The observed loads.
     pub loads: Vec<ObservedLoad>,
-    /// Steps that the costs are fitted to.
+    /// Number of steps to which the costs were fitted.
     pub steps: usize,
-    /// How far the costs can be trusted.
+    /// Errors on steps that were left out of a fit.
     pub held_out: &'a HeldOut,
-    /// The same as a verdict.
+    /// The verdict on the costs; `None` if there are no costs.
     pub verdict: Option<&'a Verdict>,
     /// Acceptance by position in a round.
     pub acceptance: &'a [Position],
-    /// What the data cannot tell, and what spoils it.
+    /// Limits of the data, for the user.
     pub warnings: &'a [String],
 }
 
-/// A file that a calibration is made from.
+/// A file from which a calibration was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
-    /// Where it lay.
+    /// Its path.
     pub path: String,
     /// BLAKE3 of its bytes, in hexadecimal.
     pub blake3: String,
-    /// What it is.
+    /// Its kind as text.
     pub what: String,
 }
 
 impl Calibration {
-    /// Every file that it is made from.
+    /// The files from which the calibration was made.
     pub fn inputs(&self) -> Vec<Input> {
         let observed = self.sources.iter().map(|s| Input {
             path: s.path.display().to_string(),
@@ -87,7 +87,7 @@ impl Calibration {
         observed.chain(foreign).collect()
     }
 
-    /// Writes the folder. It must be new or empty, or hold a calibration.
+    /// Writes the folder, which must be new or empty or, with `overwrite`, hold a calibration.
     pub fn write(&self, folder: &Path, overwrite: bool) -> Result<()> {
         ready(folder, overwrite)?;
         let put = |name: &str, bytes: &[u8]| put(folder, name, bytes);
@@ -111,7 +111,7 @@ impl Calibration {
         put(FOUND, self.found().as_bytes())
     }
 
-    /// `calibration.json`.
+    /// The content of `calibration.json`, sealed.
     fn found(&self) -> String {
         let loads = self.loads();
         let found = Found {
@@ -131,7 +131,7 @@ impl Calibration {
         seal::seal(Syntax::Json, &serde_json::to_string_pretty(&found).expect("plain data always serialises"))
     }
 
-    /// The experiment that simulates the server with what was observed: ready to be run and changed.
+    /// The text of the experiment that simulates the observed server.
     fn experiment(&self) -> Result<String> {
         let engine = self.engine_table()?;
         let mut text = String::from(
@@ -168,7 +168,7 @@ impl Calibration {
         Ok(text)
     }
 
-    /// The engine's settings as a table; what the profile gives is left to it.
+    /// The engine's settings as a table, without keys that the profile gives.
     fn engine_table(&self) -> Result<String> {
         let cannot = |e: toml::ser::Error| Problem::failed(format!("the engine's settings cannot be written: {e}"));
         // Every length that was observed is simulated.
@@ -181,8 +181,8 @@ impl Calibration {
         toml::to_string(&whole).map_err(cannot)
     }
 
-    /// The keys of `[workload]`: the requests of the first run whose requests came by themselves, or of the run with
-    /// most requests; where only files of other tools tell requests, theirs.
+    /// The keys of `[workload]`: the requests of the first run with open arrivals, or of the run with most requests. If
+    /// only files of other tools have requests, theirs.
     fn workload(&self) -> Result<Option<String>> {
         let open = self.sources.iter().position(|s| s.recording.head.clients.is_none());
         let most = || (0..self.sources.len()).max_by_key(|&i| self.sources[i].run.workload.len());
@@ -192,7 +192,7 @@ impl Calibration {
     }
 }
 
-/// Refuses a calibration whose experiment cannot run, and takes its files away.
+/// Refuses a calibration whose experiment cannot run, and removes its files.
 fn runs(folder: &Path) -> Result<()> {
     let file = folder.join(EXPERIMENT);
     Plan::load(&file, &[]).map(drop).map_err(|e| {
@@ -212,7 +212,7 @@ fn take_away(folder: &Path) {
     drop(std::fs::remove_dir_all(folder.join(TRACES)));
 }
 
-/// The keys of a table, one a line.
+/// The keys of a table, one per line.
 fn keys(workload: &WorkloadSpec) -> Result<String> {
     let table =
         toml::Table::try_from(workload).map_err(|e| Problem::failed(format!("the workload cannot be written: {e}")))?;
@@ -227,26 +227,26 @@ pub(crate) fn ready(folder: &Path, overwrite: bool) -> Result<()> {
     Ok(())
 }
 
-/// A calibration that was kept, as far as predictions need it.
+/// A calibration read from its folder, as far as predictions need it.
 #[derive(Debug)]
 pub struct Kept {
-    /// What steps cost.
+    /// The costs of steps.
     pub cost: Calibrated,
-    /// What drafts get right, request by request, where that is known.
+    /// Acceptance by request; `None` if it is not known.
     pub table: Option<TruthTable>,
-    /// The same by position in a round: P(accepted | reached).
+    /// Acceptance by position in a round: P(accepted | reached).
     pub rates: Vec<f64>,
     /// The engine's settings.
     pub engine: EngineConfig,
-    /// The files that it was made from: what a prediction may not be of.
+    /// The files from which it was made. It must not predict them.
     pub inputs: Vec<Input>,
-    /// What its profile warns of: that it was edited, or is not trusted.
+    /// Warnings of its profile, such as that it was edited or is not trusted.
     pub warnings: Vec<String>,
-    /// The server that was observed, where the calibration names it.
+    /// The observed server; `None` if the calibration does not name it.
     pub server: Option<Server>,
 }
 
-/// What is read back of `calibration.json`.
+/// The fields that are read from `calibration.json`.
 #[derive(Deserialize)]
 struct FoundBack {
     inputs: Vec<Input>,
@@ -281,36 +281,35 @@ fn bad(path: &Path, what: String) -> Box<Problem> {
     Problem::bad_input(format!("{}: {what}", path.display())).help("give a folder that `foretoken calibrate` wrote")
 }
 
-/// The run that started last; of runs that started at once the last one.
+/// The run that started last; among runs with equal start the last one.
 fn last(loads: &[ObservedLoad]) -> Option<&SeenRun> {
     loads.iter().flat_map(|load| &load.runs).max_by_key(|run| run.started_unix_us)
 }
 
-/// What a calibration knows, as far as advice depends on it.
+/// A calibration read from its folder, as far as advice needs it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Known {
-    /// The server that was observed.
+    /// The observed server; `None` if it is not known.
     pub server: Option<Server>,
-    /// The loads that were observed.
+    /// The observed loads.
     pub loads: Vec<ObservedLoad>,
     /// Draft lengths of the steps with times.
     pub lengths: Vec<u32>,
-    /// Are draft passes told apart from verification?
+    /// True if draft passes are separated from verification.
     pub separated: bool,
-    /// Steps that the costs are fitted to.
+    /// Number of steps to which the costs were fitted.
     pub steps: usize,
-    /// Positions of a round that were drafted.
+    /// Number of positions of a round that were drafted.
     pub positions: u32,
-    /// How far a run's steps are off in sum when they are predicted by the other runs, root of the mean square, as a
-    /// share.
+    /// Root mean square over runs of the error of a run's summed steps, predicted by the other runs, as a share.
     pub between_runs: f64,
 }
 
 impl Known {
-    /// Reads it from a calibration's folder.
+    /// Reads a calibration's folder.
     ///
     /// # Errors
-    /// It is none, or is damaged.
+    /// The folder holds no calibration, or it is damaged.
     pub fn read(folder: &Path) -> Result<Known> {
         let found = FoundBack::read(folder)?;
         let by_run = &found.held_out.by_run;
@@ -326,12 +325,12 @@ impl Known {
         })
     }
 
-    /// The run that was observed last: what the server does now, as far as is known.
+    /// The latest observed run.
     pub fn last_run(&self) -> Option<&SeenRun> {
         last(&self.loads)
     }
 
-    /// Why no advice can be given from it, and the draft length to observe next.
+    /// The reason why no advice can be given, and the draft length to observe next; `None` if advice can be given.
     pub fn cannot_say(&self) -> Option<(String, Option<u32>)> {
         let lengths: Vec<String> = self.lengths.iter().map(u32::to_string).collect();
         if self.steps == 0 {
@@ -354,7 +353,7 @@ impl Kept {
     /// Reads a calibration's folder.
     ///
     /// # Errors
-    /// It is none, is damaged, or has no costs.
+    /// The folder holds no calibration, or it is damaged or has no costs.
     pub fn read(folder: &Path) -> Result<Kept> {
         let found = FoundBack::read(folder)?;
         let profile = folder.join(PROFILE);
@@ -374,7 +373,7 @@ impl Kept {
         Ok(Kept { cost, table, rates, engine, inputs: found.inputs, server: found.server, warnings })
     }
 
-    /// Was the calibration made from this recording?
+    /// True if the calibration was made from this recording, given by its digest.
     pub fn is_made_from(&self, digest: &str) -> bool {
         self.inputs.iter().any(|input| input.blake3 == digest)
     }

@@ -1,10 +1,9 @@
-//! From observed runs to what a simulation needs (costs, acceptance, a trace), and back: what a server would have
-//! done, and what it should do.
+//! Fits a simulation to observed runs of a server (costs, acceptance, a trace), predicts other runs with it, and
+//! recommends what to draft.
 
 pub mod acceptance;
-pub mod against;
-pub mod baselines;
 pub mod calibration;
+pub mod compare_server;
 pub mod costs;
 pub mod fit;
 mod folder;
@@ -14,14 +13,14 @@ pub mod held_out;
 pub mod kept;
 pub mod live;
 pub mod loads;
-pub mod numbers;
 pub mod one_server;
 mod page;
 pub mod predict;
+mod predict_cell;
 pub mod recommend;
 pub mod replay;
+mod simple_predictions;
 pub mod source;
-mod spread;
 mod step_lengths;
 pub mod verdict;
 

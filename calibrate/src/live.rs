@@ -1,4 +1,4 @@
-//! A calibration to live runs: each pass was timed, so that there is a profile and nothing to tell apart.
+//! A calibration from live runs. Every pass was timed, so draft and target passes need not be separated.
 
 use crate::folder::put;
 use crate::held_out::HeldOutRun;
@@ -10,32 +10,32 @@ use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// What live runs say of costs.
+/// A calibration from live runs.
 #[derive(Debug)]
 pub struct LiveCalibration {
     /// The profile.
     pub profile: Calibrated,
-    /// What was found beside it.
+    /// The other results.
     pub found: LiveFound,
 }
 
-/// What `calibration.json` says of it.
+/// The content of `calibration.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LiveFound {
     /// Version of Foretoken.
     pub foretoken: String,
     /// The recordings.
     pub inputs: Vec<Input>,
-    /// Target passes, and draft passes.
+    /// Number of target passes and of draft passes.
     pub passes: (u64, u64),
-    /// Each run predicted by the runs of other cells; empty where all runs are of one cell.
+    /// The errors of each run, predicted by the runs of other cells; empty if all runs are of one cell.
     pub held_out: Vec<HeldOutRun>,
-    /// How far it may be trusted.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
 impl LiveCalibration {
-    /// Writes the folder. It must be new or empty, or hold a calibration.
+    /// Writes the folder, which must be new or empty or, with `overwrite`, hold a calibration.
     pub fn write(&self, folder: &Path, overwrite: bool) -> Result<()> {
         ready(folder, overwrite)?;
         put(folder, PROFILE, self.profile.to_toml())?;
@@ -48,7 +48,7 @@ impl LiveCalibration {
 /// Refuses to predict runs, given as (name, blake3) of their recordings, with a profile that was fitted to one of them.
 ///
 /// # Errors
-/// It was.
+/// The profile was fitted to one of the runs.
 pub fn not_of_its_own<'a>(
     profile: &Path,
     fitted_to: &[String],

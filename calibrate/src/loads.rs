@@ -1,4 +1,4 @@
-//! The loads that were observed: runs in which requests came in the same way are one load.
+//! The observed loads. Runs whose requests came in the same way have one load.
 
 use crate::calibration::Calibration;
 use crate::foreign::Foreign;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// A load that was observed.
+/// An observed load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ObservedLoad {
     /// `closed loop of 4`, `Poisson 3/s`, `log of k3, 2.9 requests/s`.
@@ -24,7 +24,7 @@ pub struct ObservedLoad {
     pub workload: WorkloadSpec,
 }
 
-/// An observed run, as far as advice depends on it.
+/// An observed run, as far as advice needs it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SeenRun {
     /// Its name in tables.
@@ -33,7 +33,8 @@ pub struct SeenRun {
     pub recording: String,
     /// The draft length of the server; `None` where the server drafted several lengths.
     pub k: Option<u32>,
-    /// The table by batch size that the run's experiment says the server drafts by, where it drafted several lengths.
+    /// The draft lengths by batch size that the run's experiment states; `None` if it states none or the server drafted
+    /// one length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<Vec<BatchRange>>,
     /// When it started, microseconds since 1970.
@@ -41,7 +42,7 @@ pub struct SeenRun {
 }
 
 impl ObservedLoad {
-    /// Did requests come by themselves?
+    /// True if arrivals are open, false for a closed loop.
     pub fn is_open(&self) -> bool {
         !matches!(self.workload.arrivals, ArrivalSpec::ClosedLoop(_))
     }
@@ -50,7 +51,7 @@ impl ObservedLoad {
 /// The folder of the traces.
 pub const TRACES: &str = "traces";
 
-/// Lengths of closed loops that are this near on average, as a share, are the same.
+/// Closed loops whose mean lengths differ by at most this share have one load.
 const NEAR: f64 = 0.05;
 
 impl Calibration {
@@ -72,7 +73,7 @@ impl Calibration {
         loads
     }
 
-    /// The load of a group of runs, behind its place in the order.
+    /// (place in the order, load) of a group of runs.
     fn load(&self, group: &[usize]) -> ((bool, f64), ObservedLoad) {
         let requests = |at: usize| self.sources[at].run.workload.len();
         // Of runs with as many requests the first.
@@ -96,7 +97,7 @@ impl Calibration {
         (place, ObservedLoad { name, runs, requests: requests(most), workload })
     }
 
-    /// Requests with instants in files of other tools.
+    /// Requests with arrival times in files of other tools.
     fn foreign_loads(&self) -> impl Iterator<Item = ((bool, f64), ObservedLoad)> {
         let timed = |file: &&Foreign| file.requests.len() > 1 && is_timed(file);
         (self.sources.len()..).zip(&self.foreign).filter(move |(_, file)| timed(file)).map(|(at, file)| {
@@ -110,8 +111,8 @@ impl Calibration {
         })
     }
 
-    /// The workload that asks what an observed run was asked, or what a file of another tool has. Without instants a
-    /// client asks one request after the other.
+    /// The workload with the requests of an observed run or of another tool's file. Without arrival times one client
+    /// sends one request after the other.
     pub fn workload_of(&self, at: usize) -> WorkloadSpec {
         let path = self.trace_path(at);
         let Some(seen) = self.sources.get(at) else {
@@ -124,8 +125,8 @@ impl Calibration {
         WorkloadSpec { priorities: self.priorities(seen), ..workload }
     }
 
-    /// The priorities that the run's experiment states, of the categories that were asked for. An engine that serves
-    /// by priority must have one.
+    /// The priorities that the run's experiment states for the requested categories. An engine that serves by priority
+    /// needs them.
     fn priorities(&self, source: &Source) -> BTreeMap<String, i32> {
         let asked = categories(&source.run.workload);
         let stated = source.stated.as_ref().map(|e| e.workload.priorities.clone()).unwrap_or_default();
@@ -136,7 +137,7 @@ impl Calibration {
         priorities
     }
 
-    /// Did a run state priorities of categories that its recording does not have?
+    /// True if a run states priorities for categories that its recording lacks.
     pub fn loses_priorities(&self) -> bool {
         let lost = |source: &Source| {
             let asked = categories(&source.run.workload);
@@ -150,7 +151,7 @@ impl Calibration {
         self.engine.scheduling_policy == foretoken_sim::SchedulingPolicy::Priority
     }
 
-    /// The traces of all runs and files: name of the file, and its text.
+    /// The traces of all runs and files, as (file name, text).
     pub fn traces(&self) -> Vec<(String, String)> {
         let mut all = Vec::new();
         for (at, source) in self.sources.iter().enumerate() {
@@ -172,7 +173,7 @@ impl Calibration {
         all
     }
 
-    /// The trace of a run or file, from the calibration's folder.
+    /// The path of the trace of a run or file, relative to the calibration's folder.
     pub fn trace_path(&self, at: usize) -> String {
         format!("{TRACES}/{}", self.trace_name(at))
     }
@@ -204,7 +205,7 @@ impl SeenRun {
     }
 }
 
-/// The requests of a trace, when they came in it.
+/// The requests of a trace with its arrival times.
 fn open(path: String) -> WorkloadSpec {
     WorkloadSpec {
         arrivals: ArrivalSpec::Trace(Box::new(TraceSpec::new(path))),
@@ -226,13 +227,13 @@ fn closed(clients: u32, path: String) -> WorkloadSpec {
     }
 }
 
-/// Does a file tell when each request came?
+/// True if a file has the arrival time of each request.
 fn is_timed(file: &Foreign) -> bool {
     file.requests.iter().all(|r| r.0.is_some())
 }
 
-/// Did requests come in the same way? Closed loops of as many clients with requests as long; the same plan; or the
-/// same stated workload.
+/// True if the requests of two runs came in the same way: closed loops with equally many clients and equally long
+/// requests, the same plan, or the same stated workload.
 fn same_load(a: &Source, b: &Source) -> bool {
     let heads = [a, b].map(|s| &s.recording.head);
     if heads[0].clients != heads[1].clients {
@@ -255,7 +256,7 @@ fn time_scale(experiment: &Experiment) -> f64 {
     experiment.observe.as_ref().map_or(1.0, |observe| observe.time_scale)
 }
 
-/// The rate that an experiment states: the rate of a Poisson process that nothing transforms.
+/// The rate that an experiment states: that of a Poisson process without transformations.
 fn stated_rate(experiment: &Experiment) -> Option<f64> {
     match &experiment.workload.arrivals {
         ArrivalSpec::Poisson(p) if experiment.workload.transform.is_empty() => Some(p.rate * time_scale(experiment)),
@@ -263,7 +264,7 @@ fn stated_rate(experiment: &Experiment) -> Option<f64> {
     }
 }
 
-/// Requests a second, from the first to the last; 0 where all come at once.
+/// Requests per second, from the first to the last; 0 if all come at once.
 pub fn mean_rate(w: &Workload) -> f64 {
     let span = match (w.arrival.first(), w.arrival.last()) {
         (Some(first), Some(last)) => last.saturating_sub(*first).as_s(),
@@ -272,8 +273,7 @@ pub fn mean_rate(w: &Workload) -> f64 {
     if span > 0.0 { (w.len() - 1) as f64 / span } else { 0.0 }
 }
 
-/// The name of a load: how requests come, and how many a second. `log` is the name of the log, where they come as one
-/// has them.
+/// The name of a load: the kind of arrivals and their rate. `log` is the name of the log from which arrivals are taken.
 pub fn name_of(arrivals: &ArrivalSpec, rate: f64, log: &str) -> String {
     let rate = short(rate);
     match arrivals {
@@ -303,7 +303,7 @@ pub fn short(x: f64) -> String {
     }
 }
 
-/// Loads of one name get the name of their first run beside it.
+/// Adds the name of the first run to loads with equal names.
 fn tell_apart(loads: &mut [ObservedLoad]) {
     let names: Vec<String> = loads.iter().map(|load| load.name.clone()).collect();
     for load in loads.iter_mut() {
@@ -330,7 +330,7 @@ fn category(w: &Workload, request: usize) -> String {
     w.categories.get(usize::from(w.category[request])).cloned().unwrap_or_else(|| "all".to_owned())
 }
 
-/// Requests as CSV: when they came, how long they are, and of which category.
+/// Requests as CSV: arrival time, lengths and category.
 fn trace(with_categories: bool, rows: impl Iterator<Item = (f64, u32, u32, Option<String>)>) -> String {
     let mut text = "t_s,input_tokens,output_tokens".to_owned();
     text.push_str(if with_categories { ",category\n" } else { "\n" });

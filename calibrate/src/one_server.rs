@@ -10,8 +10,8 @@ use foretoken_sim::Version;
 use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 
-/// Keys of `[engine]` that a server has whether it drafts or not. What the server says itself (its blocks, its lengths)
-/// stands before what its experiment says, and drafts have keys of their own.
+/// Keys of `[engine]` that do not depend on drafting. Values that the server itself reports (blocks, lengths) take
+/// precedence over the experiment's. Drafts have keys of their own.
 const SAME: [&str; 11] = [
     "max_num_seqs",
     "max_num_batched_tokens",
@@ -26,15 +26,15 @@ const SAME: [&str; 11] = [
     "watermark",
 ];
 
-/// What a calibration keeps of its server.
+/// The server of a calibration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Server {
-    /// Its address, without what may be secret in it.
+    /// Its address without secrets.
     #[serde(default)]
     pub url: String,
-    /// The model that was asked for.
+    /// The model that requests named.
     pub model: String,
-    /// Its version, where it says so.
+    /// Its version; `None` if it does not report one.
     pub version: Option<String>,
 }
 
@@ -50,7 +50,7 @@ impl Server {
     /// Refuses runs of another model or another release.
     ///
     /// # Errors
-    /// Names the first one, and both values.
+    /// A run has another model or release.
     pub fn check(&self, runs: &[Source]) -> Result<()> {
         for run in runs {
             let head = &run.recording.head;
@@ -73,7 +73,7 @@ impl Server {
 /// Refuses runs that do not belong to one server.
 ///
 /// # Errors
-/// Names two runs, what differs between them, and both values.
+/// Two runs differ in something that one server has once. The message names both runs and both values.
 pub fn check(sources: &[Source]) -> Result<()> {
     for fact in facts() {
         let mut known = sources.iter().filter_map(|s| Some((s, fact.of(s)?)));
@@ -90,10 +90,10 @@ pub fn check(sources: &[Source]) -> Result<()> {
     Ok(())
 }
 
-/// What a run says of something; `None` where it says nothing.
+/// A value that a run reports; `None` if it reports none.
 type Said = dyn Fn(&Source) -> Option<String>;
 
-/// Something that all runs of a server have in common.
+/// A value that all runs of one server share.
 struct Fact {
     name: &'static str,
     of: Box<Said>,
@@ -132,10 +132,10 @@ fn facts() -> Vec<Fact> {
     all
 }
 
-/// Refuses runs that did not come to their end.
+/// Refuses runs that did not finish.
 ///
 /// # Errors
-/// Names the first one, and how far it came.
+/// A run did not finish. The message says how far it came.
 pub fn check_whole(runs: &[Source]) -> Result<()> {
     let part = runs.iter().find(|run| run.recording.ending != Some(Ending::Done));
     part.map_or(Ok(()), |run| {
@@ -151,8 +151,8 @@ pub fn check_whole(runs: &[Source]) -> Result<()> {
     })
 }
 
-/// The release whose rules a calibration takes, and why in words: the server's own where its rules are known, else the
-/// experiment's.
+/// The release whose rules a calibration uses, with the reason as text: the server's own if its rules are known, else
+/// the experiment's.
 pub fn release(sources: &[Source]) -> (Version, String) {
     let server = sources.iter().find_map(|s| s.recording.head.server.version.as_deref());
     // It stands in a comment of the experiment: a line of its own would be a setting.
@@ -170,7 +170,7 @@ pub fn release(sources: &[Source]) -> (Version, String) {
     }
 }
 
-/// What is to be said where the release of the experiments is not the one that is taken, or is not known.
+/// A warning if the release of the experiments is not the one that is used, or is not known.
 pub fn release_doubt(sources: &[Source]) -> Option<String> {
     let (version, why) = release(sources);
     let server = sources.iter().find_map(|s| s.recording.head.server.version.as_deref())?;

@@ -1,5 +1,5 @@
-//! What a server would have done with the requests of an observed run: the same arrivals, prompts and lengths on a
-//! cost and an acceptance that are taken from elsewhere. Of the run itself nothing else is read.
+//! Predicts how a server serves the requests of an observed run: the same arrivals, prompts and lengths with costs and
+//! acceptance from elsewhere. Nothing else of the run is read.
 
 use crate::source::Source;
 use foretoken_policies::{Belief, Fixed, PolicyContext, PolicySpec};
@@ -12,12 +12,13 @@ use foretoken_traces::truth::TruthTable;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-/// What decides which drafts are right.
+/// The source of a prediction's acceptance.
 #[derive(Clone, Copy, Debug)]
 pub enum AcceptanceFrom<'a> {
-    /// A table of other runs, dealt out by category.
+    /// A truth table of other runs. Its requests are assigned by category.
     Table(&'a TruthTable),
-    /// What each request of this very run was seen to accept, with these rates where nothing was drafted.
+    /// The acceptance that was observed for each request of the run. These rates fill positions where nothing was
+    /// drafted.
     Own(&'a [f64]),
     /// A rate by position of a round.
     Rates(&'a [f64]),
@@ -25,20 +26,20 @@ pub enum AcceptanceFrom<'a> {
     None,
 }
 
-/// The world that a prediction is made in.
+/// The inputs of a prediction.
 #[derive(Clone, Copy, Debug)]
-pub struct World<'a> {
-    /// What steps cost.
+pub struct Prediction<'a> {
+    /// The costs of steps.
     pub cost: &'a Calibrated,
-    /// What drafts get right.
+    /// The source of acceptance.
     pub acceptance: AcceptanceFrom<'a>,
-    /// The engine.
+    /// The engine's settings.
     pub engine: &'a EngineConfig,
-    /// Decides how a table is dealt out.
+    /// Seed of the assignment of a truth table.
     pub seed: u64,
 }
 
-impl World<'_> {
+impl Prediction<'_> {
     /// Serves the requests of an observed run with a fixed draft length.
     pub fn serve(&self, source: &Source, k: u32) -> Result<Run> {
         let mut workload = source.run.workload.clone();
@@ -76,7 +77,7 @@ impl World<'_> {
 }
 
 impl AcceptanceFrom<'_> {
-    /// The source of it for the answers that a workload is made of, in its order. A table is dealt out elsewhere.
+    /// The acceptance source for the answers of a workload, in its order. A table is assigned elsewhere.
     pub(crate) fn of<'s>(self, answers: impl Iterator<Item = &'s Answer>, workload: &mut Workload) -> AcceptanceSpec {
         match self {
             AcceptanceFrom::None | AcceptanceFrom::Table(_) => spec(Rates::Constant { rate: 0.0 }),
@@ -94,7 +95,7 @@ fn spec(source: Rates) -> AcceptanceSpec {
     AcceptanceSpec { source, ..AcceptanceSpec::default() }
 }
 
-/// The policy of a fixed length; the plain engine where that is 0.
+/// The policy with a fixed draft length; the plain engine for 0.
 pub(crate) fn fixed(k: u32, config: &EngineConfig, cost: &Calibrated, seed: u64) -> Speculation {
     if k == 0 {
         return Speculation::Off;

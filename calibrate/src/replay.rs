@@ -1,12 +1,13 @@
-//! The schedule of an observed run, made again by our engine: not how long steps took, but what was in them.
+//! Makes the schedule of an observed run again with our engine. It compares the content of steps, not their times.
 //!
-//! Step n begins at n seconds, whatever it took. What each request accepts, round by round, is what the server said.
-//! No file says when a request got to the scheduler: it is placed between two steps of the log, and these places are
-//! the only free parameters, one a request. All else follows and is compared: the requests and tokens of every step,
-//! every round, every piece of an answer, and the step that ended it.
+//! Step n begins at n seconds. Each request accepts, round by round, what the server reported. No file says when a
+//! request reached the scheduler, so it is placed between two steps of the log. These places are the only free
+//! parameters, one per request. Everything else follows and is compared: the requests and tokens of every step, every
+//! round, every piece of an answer, and the step that ended it.
 
 use crate::predict::{AcceptanceFrom, fixed};
 use crate::source::Source;
+use foretoken_compare::server_runs::Replayed;
 use foretoken_profiler::Calibrated;
 use foretoken_recordings::request::Answer;
 use foretoken_recordings::step_log::LoggedStep;
@@ -19,38 +20,20 @@ use foretoken_sim::{
     AroundExecutor, Arrivals, Coefficients, ContextReads, Drafting, EngineConfig, Serving, Speculation, Time, Workload,
 };
 use foretoken_spec::problem::{Problem, Result};
-use serde::Serialize;
 use std::convert::Infallible;
 use std::sync::atomic::AtomicBool;
 
-/// What came of a replay.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Replayed {
-    /// The run.
-    pub run: String,
-    /// Steps of its log.
-    pub steps: usize,
-    /// Of these, with the same requests and tokens in ours, from the first on.
-    pub equal_steps: usize,
-    /// Requests, each with a place among the steps: the free parameters.
-    pub placed: usize,
-    /// Rounds that were compared.
-    pub rounds: usize,
-    /// Where it differs first; `None`: nowhere.
-    pub difference: Option<String>,
-}
-
-/// What is in a step: requests and tokens of prompts, requests and tokens of answers.
+/// The content of a step: (requests and tokens of prompts, requests and tokens of answers).
 type Content = (u32, u64, u32, u64);
 
 fn content(step: &LoggedStep) -> Content {
     (step.context_requests, step.context_tokens, step.generation_requests, step.generation_tokens)
 }
 
-/// Makes the schedule of a run again. `None`: it has no steps, or its answers are not known round by round.
+/// Makes the schedule of a run again. `None` if the run has no steps, or its answers are not known round by round.
 ///
 /// # Errors
-/// The engine does not take the settings.
+/// The engine does not accept the settings.
 pub fn replay(source: &Source, engine: &EngineConfig, cost: &Calibrated, k: u32) -> Result<Option<Replayed>> {
     let run = &source.run;
     let known = |a: &Answer| k == 0 || a.rounds_are_whole();
@@ -84,18 +67,18 @@ struct Replay<'a> {
     config: EngineConfig,
     cost: &'a Calibrated,
     k: u32,
-    /// The answers in the order in which the scheduler took them: that of their first tokens.
+    /// The answers in the scheduler's order, which is the order of their first tokens.
     order: Vec<usize>,
 }
 
-/// What our engine made.
+/// The schedule that our engine made.
 #[derive(Default)]
 struct Made {
     contents: Vec<Content>,
-    /// The step in which each request, in the scheduler's order, was there first, and its last one.
+    /// (first step, last step) of each request, in the scheduler's order.
     first: Vec<usize>,
     last: Vec<usize>,
-    /// Its rounds: tokens verified, accepted.
+    /// The rounds of each request: (verified tokens, accepted tokens).
     rounds: Vec<Vec<(u32, u32)>>,
 }
 
@@ -115,7 +98,8 @@ impl<'a> Replay<'a> {
         &self.source.run.answers[self.order[at]]
     }
 
-    /// Every request at the step that gave its first token: right for all whose prompts were run in one piece, at once.
+    /// Places every request at the step of its first token. This is right for all requests whose prompts ran in one
+    /// piece at once.
     fn first_places(&self) -> Vec<usize> {
         let first = |at: usize| self.answer(at).chunks.first().and_then(|c| step_of(self.steps(), c.0)).unwrap_or(0);
         (0..self.order.len()).map(first).collect()
@@ -167,7 +151,7 @@ impl<'a> Replay<'a> {
         Ok(serving.run(seen, policy).executor.made)
     }
 
-    /// Moves the request that explains the first difference by a step. `false`: none does.
+    /// Moves the request that explains the first difference by one step. Returns false if no request explains it.
     fn move_one(&self, at: usize, made: &Made, places: &mut [usize]) -> bool {
         let (log, ours) = (self.steps().get(at).map(|s| content(&s.logged)), made.contents.get(at).copied());
         let ((prompts, tokens, ..), (our_prompts, our_tokens, ..)) =
@@ -204,7 +188,7 @@ impl<'a> Replay<'a> {
         format!("step {at} (iteration {number} of the log): {log}; ours: {}", words(made.contents.get(at).copied()))
     }
 
-    /// Rounds compared, and the first difference among rounds, pieces and ends where every step was equal.
+    /// (number of compared rounds, first difference among rounds, pieces and ends), if every step was equal.
     fn compare(&self, made: &Made) -> (usize, Option<String>) {
         let mut compared = 0;
         for at in 0..self.order.len() {
@@ -238,7 +222,7 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// Rounds with what they accepted up to the answer's last token: drafts behind it are not seen.
+/// The rounds with the tokens accepted up to the answer's last token. Drafts after it are not visible.
 fn up_to_the_end(tokens: u32, rounds: impl Iterator<Item = (u32, u32)>) -> Vec<(u32, u32)> {
     // The first token is the prompt's; a round brings a token more than it accepted.
     let mut left = tokens.saturating_sub(1);
@@ -250,8 +234,8 @@ fn up_to_the_end(tokens: u32, rounds: impl Iterator<Item = (u32, u32)>) -> Vec<(
     rounds.map(cut).collect()
 }
 
-/// The first piece of an answer that no step of ours ends. A client that is slow finds the tokens of several steps in
-/// one piece.
+/// The first piece of an answer that ends within one of our steps. A slow client may find the tokens of several steps
+/// in one piece.
 fn pieces(answer: &Answer, rounds: &[(u32, u32)]) -> Option<String> {
     let all = answer.tokens();
     let ends: Vec<u32> = rounds
@@ -271,7 +255,7 @@ fn pieces(answer: &Answer, rounds: &[(u32, u32)]) -> Option<String> {
     None
 }
 
-/// Our engine on a clock on which step n begins at n seconds, and what it does.
+/// An executor whose step n begins at n seconds. It records what our engine does.
 struct Seen<'a> {
     clock: EventClock<'a>,
     made: Made,

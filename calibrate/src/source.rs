@@ -1,4 +1,4 @@
-//! What a calibration is made from: observed runs, each with the digest of its recording.
+//! The observed runs from which a calibration is made.
 
 use crate::step_lengths::step_lengths;
 use foretoken_recordings::Unread;
@@ -15,26 +15,26 @@ use std::path::{Path, PathBuf};
 /// An observed run.
 #[derive(Debug)]
 pub struct Source {
-    /// Its recording.
+    /// The path of its recording.
     pub path: PathBuf,
     /// BLAKE3 of the recording, in hexadecimal.
     pub digest: String,
     /// The recording.
     pub recording: Recording,
-    /// What it tells.
+    /// The run, rebuilt from the recording.
     pub run: ObservedRun,
-    /// Notes for its user.
+    /// Notes for the user.
     pub findings: Vec<String>,
-    /// The draft length that the server ran with; `None` where it chose several.
+    /// The draft length of the server; `None` if the server chose several lengths.
     pub k: Option<u32>,
-    /// The engine's settings, as the experiment of its results folder states them.
+    /// The engine's settings in the experiment of its results folder; `None` without an experiment.
     pub engine: Option<EngineConfig>,
-    /// The experiment of its results folder: the load, the priorities and the policy that it states.
+    /// The experiment of its results folder, with the load, the priorities and the policy; `None` without one.
     pub stated: Option<Experiment>,
 }
 
 impl Source {
-    /// Of a recording's file.
+    /// Reads an observed run from its recording.
     pub fn open(path: &Path) -> Result<Source> {
         let bytes = fs_err::read(path).map_err(|e| Problem::bad_input(e.to_string()))?;
         let recording = read_recording(path).map_err(unread)?;
@@ -47,7 +47,7 @@ impl Source {
         Ok(Source { path: path.to_path_buf(), digest, recording, run, findings, k, engine, stated })
     }
 
-    /// How it is called in tables: the folder that its recording lies in, or the file.
+    /// The run's name in tables: the folder of its recording, or the file.
     pub fn name(&self) -> String {
         let folder = self.path.parent().and_then(Path::parent);
         let name = folder.filter(|f| f.join(RECORDINGS).is_dir()).and_then(Path::file_name);
@@ -60,7 +60,7 @@ impl Source {
     }
 }
 
-/// The load of a run, in words: what its repeats share.
+/// The load of a run as text. Repeats have equal text.
 pub(crate) fn load(recording: &Recording) -> String {
     match recording.head.clients {
         Some(clients) => format!("closed {clients}"),
@@ -72,10 +72,10 @@ pub(crate) fn load(recording: &Recording) -> String {
     }
 }
 
-/// The observed runs that lie at these places: results folders of `observe`, or recordings.
+/// Opens the observed runs at these paths: results folders of `observe`, or recordings.
 ///
 /// # Errors
-/// Nothing is there, or it is damaged or something else.
+/// A path does not exist, or the file is damaged or no recording.
 pub fn open_all(paths: &[PathBuf]) -> Result<Vec<Source>> {
     let mut all: Vec<Source> = Vec::new();
     for path in paths {
@@ -92,7 +92,7 @@ pub fn open_all(paths: &[PathBuf]) -> Result<Vec<Source>> {
     Ok(all)
 }
 
-/// The recordings at a place, in order.
+/// The recordings at a path, sorted by name.
 fn recordings(path: &Path) -> Result<Vec<PathBuf>> {
     if path.is_file() {
         return Ok(vec![path.to_path_buf()]);
@@ -131,14 +131,14 @@ fn stated(recording: &Path) -> Option<Experiment> {
     Some(plan.variants.get(variant)?.experiment.clone())
 }
 
-/// An error of a reader as one of the program.
+/// Converts a reader's error to the program's error.
 pub fn unread(e: Unread) -> Box<Problem> {
     let hint = e.hint.clone();
     Problem::bad_input(e.to_string()).help(hint)
 }
 
-/// The draft length of a run, where all its rounds and all its steps had one: the last round of an answer may be
-/// shorter. Rounds alone do not tell of steps without drafts.
+/// The draft length of a run if all its rounds and all its steps have the same length. The last round of an answer may
+/// be shorter. Rounds alone do not show steps without drafts.
 fn draft_length(run: &ObservedRun) -> Option<u32> {
     let of_rounds = run.answers.iter().filter_map(|a| a.rounds.as_ref());
     let rounds: Vec<u32> =
@@ -151,7 +151,7 @@ fn draft_length(run: &ObservedRun) -> Option<u32> {
     }
 }
 
-/// The greatest of these lengths, where nearly all are the same; near the end of a context an engine drafts less.
+/// The longest of these lengths if nearly all are equal. Near the end of a context an engine drafts less.
 fn one_length(lengths: &[u32]) -> Option<u32> {
     let most = lengths.iter().max().copied().unwrap_or(0);
     let same = lengths.iter().filter(|&&k| k == most).count();

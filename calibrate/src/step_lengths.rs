@@ -1,14 +1,13 @@
-//! How many tokens were drafted for each request of a step, read from the step log: what a run with several draft
-//! lengths needs.
+//! The draft length of each step, from the step log. Runs with several draft lengths need it.
 
 use foretoken_recordings::run::ObservedRun;
 use foretoken_sim::MAX_SPEC_LEN;
 
-/// The draft length that each step of a run verified; `None` where nothing decoded.
+/// The draft length that each step of a run verified; `None` if no request decoded, or the log's counts are impossible.
 ///
-/// A step of `n` requests that decode schedules `n` tokens and their drafts, so that the log gives the mean length.
-/// Where that is not one of the lengths of the answers' rounds (requests of one step may have several), the next longer
-/// of these is taken: the longest draft decides how many passes there were.
+/// A step of `n` decoding requests schedules `n` tokens and their drafts, so the log gives the mean length. If the mean
+/// is no length of the answers' rounds (requests of one step may have several), the next longer of these lengths is
+/// used, because the longest draft decides the number of passes.
 pub fn step_lengths(run: &ObservedRun) -> Vec<Option<u32>> {
     let mut known: Vec<u32> = run
         .answers

@@ -1,40 +1,40 @@
-//! A server that keeps to a known law, as a recording: what tests calibrate on.
+//! Recordings of a server with known costs and acceptance, for tests.
 
 use foretoken_recordings::recording::{Asked, Ended, Ending, Event, Head, Recording, Server, Tokens};
 use foretoken_sim::{Luck, Stream, Time};
 use std::path::Path;
 
-/// The law.
+/// The costs and the acceptance of the server.
 #[derive(Clone, Copy, Debug)]
 pub struct Law {
     /// Seconds of a target pass without tokens.
     pub target_s: f64,
-    /// Seconds a token of it.
+    /// Seconds per token of a target pass.
     pub token_s: f64,
     /// Seconds of a draft pass.
     pub draft_s: f64,
     /// Seconds of the host between steps.
     pub host_s: f64,
-    /// P(right) of a draft, whatever was before.
+    /// Probability that a draft is right, independent of the others.
     pub rate: f64,
 }
 
 pub const LAW: Law = Law { target_s: 9e-3, token_s: 2e-4, draft_s: 3e-3, host_s: 1e-3, rate: 0.7 };
 
-/// How long a server drafts.
+/// The draft lengths of a server.
 #[derive(Clone, Copy, Debug)]
 pub enum Lengths {
-    /// Always as long.
+    /// One length.
     Fixed(u32),
-    /// `(requests, length)`: steps of up to that many requests draft that length; the first range that holds counts.
-    /// Behind a step without drafts the drafter runs once all the same, as on vLLM's first model runner.
+    /// Entries (requests, length): steps of up to `requests` requests draft `length` tokens; the first entry that fits
+    /// counts. After a step without drafts the drafter runs once, as on vLLM's first model runner.
     Table(&'static [(u32, u32)]),
-    /// The same on vLLM's second one, where a draft model makes all of its passes behind every step.
+    /// The same entries on vLLM's second model runner, where a draft model makes all of its passes after every step.
     TableOnV2(&'static [(u32, u32)]),
 }
 
 impl Lengths {
-    /// The draft length behind a step of `requests` requests, and its draft passes.
+    /// (draft length, draft passes) after a step of `requests` requests.
     fn behind(self, requests: u32) -> (u32, u32) {
         let of = |table: &[(u32, u32)]| table.iter().find(|r| requests <= r.0).map_or(0, |r| r.1);
         match self {
@@ -67,8 +67,8 @@ impl Law {
         self.serve(Lengths::Fixed(k), |_| clients, requests, seed)
     }
 
-    /// The same of a server that drafts by a table, whose clients become one more every ten requests, up to 8, and then
-    /// one again.
+    /// A closed loop on a server that drafts by a table. One client is added every ten requests, up to 8; then there is
+    /// one client again.
     pub fn rising(&self, lengths: Lengths, requests: u32, seed: u64) -> Recording {
         self.serve(lengths, |request| 1 + request / 10 % 8, requests, seed)
     }

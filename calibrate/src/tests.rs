@@ -1,11 +1,12 @@
 //! A server that keeps to a known law is calibrated, and predicted at loads that were not observed.
 
-use crate::against::compare;
 use crate::calibration::Calibration;
+use crate::compare_server::compare;
 use crate::kept::Kept;
-use crate::predict::{AcceptanceFrom, World};
+use crate::predict::{AcceptanceFrom, Prediction};
 use crate::source::{Source, open_all};
 use crate::synthetic::{LAW, Law, Lengths, keep};
+use foretoken_compare::numbers::{E2E, THROUGHPUT, TPOT};
 use std::path::Path;
 
 fn calibrated(folder: &Path, lengths: &[u32], law: &Law) -> (Calibration, Vec<Source>) {
@@ -44,11 +45,11 @@ fn a_length_that_nobody_saw_is_predicted_and_fitted_runs_are_told_apart() {
     let against = compare(&kept, &runs, &fitted).unwrap();
     assert_eq!(against.cells.iter().map(|c| (c.k, c.fitted)).collect::<Vec<_>>(), [(2, false), (3, true), (5, false)]);
     for cell in &against.cells {
-        for metric in ["throughput", "tpot mean", "e2e mean"] {
-            let row = cell.row(metric).unwrap();
-            assert!(row.error.abs() < 0.05, "K = {}: {row:?}", cell.k);
-            let parts = row.of_acceptance + row.of_cost + row.of_schedule;
-            assert!((parts - row.error).abs() < 1e-9, "the parts make up the error");
+        for quantity in [THROUGHPUT, TPOT, E2E] {
+            let predicted = cell.row(quantity).unwrap().predicted;
+            assert!(predicted.error.abs() < 0.05, "K = {}: {predicted:?}", cell.k);
+            let parts = predicted.of_acceptance + predicted.of_cost + predicted.of_schedule;
+            assert!((parts - predicted.error).abs() < 1e-9, "the parts make up the error");
         }
     }
     assert!(against.warnings.iter().any(|w| w.contains("beyond position 3")), "{:?}", against.warnings);
@@ -145,7 +146,7 @@ fn one_length_alone_has_no_free_pass() {
     let kept = Kept::read(&to.path().join("cal")).unwrap();
     let runs = open_all(&[11, 12].map(|seed| LAW.write(dir.path(), 3, 4, seed))).unwrap();
     let against = compare(&kept, &runs, &fitted).unwrap();
-    let off = against.cells[0].row("throughput").unwrap().error;
+    let off = against.cells[0].row(THROUGHPUT).unwrap().predicted.error;
     assert!(off.abs() < 0.05, "{off}");
 }
 
@@ -250,7 +251,7 @@ fn a_prediction_reads_what_was_asked_and_nothing_else() {
     c.write(&to.path().join("cal"), false).unwrap();
     let kept = Kept::read(&to.path().join("cal")).unwrap();
     let table = AcceptanceFrom::Table(kept.table.as_ref().unwrap());
-    let world = World { cost: &kept.cost, acceptance: table, engine: &kept.engine, seed: 1 };
+    let world = Prediction { cost: &kept.cost, acceptance: table, engine: &kept.engine, seed: 1 };
     let slow = Law { target_s: 30e-3, token_s: 1e-3, draft_s: 9e-3, host_s: 5e-3, rate: 0.2 };
     let [a, b] = [LAW.write(dir.path(), 2, 4, 9), slow.write(other.path(), 2, 4, 9)].map(|p| Source::open(&p).unwrap());
     assert_ne!(a.run.run.records.finish, b.run.run.records.finish);

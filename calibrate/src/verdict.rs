@@ -1,26 +1,26 @@
-//! How far a calibration may be trusted: a verdict, as `foretoken profile` gives one.
+//! The verdict on a calibration: how far its costs may be trusted.
 
 use crate::held_out::HeldOutRun;
 use foretoken_spec::problem::{Exit, Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Held-out steps may be off by this share. It is what `foretoken profile` allows its line, and a third of what a good
-/// draft length brings: costs that are further off decide wrongly. The sum of many steps is held to it, not each step:
-/// latencies and rates are sums.
+/// Largest trusted error of held-out steps, as a share. `foretoken profile` allows its line the same. A good draft
+/// length saves about three times as much, so larger errors lead to wrong decisions. The bound is on the sum of many
+/// steps, because latencies and rates are sums.
 pub const TRUSTED: f64 = 0.10;
 
-/// What is said of a calibration.
+/// The verdict on a calibration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// May it be trusted? `None`: nothing was held out to judge it by.
+    /// True if it may be trusted; `None` if nothing was held out to judge it by.
     pub trusted: Option<bool>,
-    /// What for, and how far; or why not.
+    /// The range for which it is trusted, or the reason why it is not.
     pub why: String,
 }
 
 impl Verdict {
-    /// Of live runs that were predicted by the runs of other cells.
+    /// The verdict on live runs that were predicted by the runs of other cells.
     pub fn of_live(runs: &[HeldOutRun]) -> Verdict {
         let parts = |r: &HeldOutRun| [("target", r.target), ("draft", r.draft)];
         let all = || runs.iter().flat_map(|r| parts(r).map(|(part, e)| Some((r, part, e?)))).flatten();
@@ -46,7 +46,7 @@ impl Verdict {
         Verdict { trusted: Some(true), why }
     }
 
-    /// In a line.
+    /// The verdict as one line of text.
     pub fn in_words(&self) -> String {
         match self.trusted {
             Some(true) => format!("trusted for {}", self.why),
@@ -69,18 +69,18 @@ impl Verdict {
         ))
     }
 
-    /// Why it is not to be trusted.
+    /// The reason for distrust as text; `None` if it is trusted.
     pub fn distrust(&self) -> Option<String> {
         (self.trusted != Some(true)).then(|| format!("the calibration is {}", self.in_words()))
     }
 }
 
-/// Is a number this near to what was measured? One that is no number is not.
+/// True if an error is within [`TRUSTED`]. NaN is not.
 pub(crate) fn within(error: f64) -> bool {
     error.abs() <= TRUSTED
 }
 
-/// A signed share in per cent.
+/// A share as a percentage with its sign.
 pub(crate) fn share(error: f64) -> String {
     format!("{:+.1} %", 100.0 * error)
 }

@@ -8,7 +8,7 @@ use foretoken_profiler::{
     CALIBRATED_VERSION, Calibrated, CalibratedModel, FitError, ProbedPass, Role, Served, ServedPass,
 };
 use foretoken_sim::latency::LatencySpec;
-use foretoken_sim::{Coefficients, ContextReads, Time};
+use foretoken_sim::{Coefficients, ContextReads, Pair, Time};
 use std::collections::BTreeSet;
 
 /// The cost of a draft that never ran.
@@ -21,8 +21,10 @@ pub struct Learned {
     pub target: Served,
     /// Passes of the draft.
     pub draft: Served,
-    /// (host time between the passes of a step, summed over steps, in seconds; number of steps).
-    host: (f64, u64),
+    /// Host time between the passes of a step, summed over steps, in seconds.
+    host_s: f64,
+    /// Number of steps.
+    steps: u64,
     /// The longest draft of each step, without repetitions.
     lengths: BTreeSet<u32>,
 }
@@ -47,7 +49,8 @@ impl Learned {
                 self.draft.add(served(Role::Draft, *pass, i == 0 && with_prompts));
             }
             self.target.add(served(Role::Target, of.target, !step.chunks.is_empty()));
-            self.host = (self.host.0 + of.host.as_s(), self.host.1 + 1);
+            self.host_s += of.host.as_s();
+            self.steps += 1;
             self.lengths.extend(step.rounds.iter().map(|r| r.drafted).max());
         }
     }
@@ -56,20 +59,21 @@ impl Learned {
     pub fn extend(&mut self, other: &Learned) {
         self.target.extend(&other.target);
         self.draft.extend(&other.draft);
-        self.host = (self.host.0 + other.host.0, self.host.1 + other.host.1);
+        self.host_s += other.host_s;
+        self.steps += other.steps;
         self.lengths.extend(&other.lengths);
     }
 
     /// Returns the number of steps of the runs.
     pub fn steps(&self) -> u64 {
-        self.host.1
+        self.steps
     }
 
-    /// Returns the costs of (target, draft) passes, with context counted once per request. A draft that never ran costs
-    /// nothing. `None` without a step.
-    pub fn costs(&self) -> Option<(LatencySpec, LatencySpec)> {
+    /// Returns the costs of passes, with context counted once per request. A draft that never ran costs nothing. `None`
+    /// without a step.
+    pub fn costs(&self) -> Option<Pair<LatencySpec>> {
         let spec = |served: &Served| served.table().map(LatencySpec::Measured);
-        Some((spec(&self.target)?, spec(&self.draft).unwrap_or(FREE)))
+        Some(Pair { target: spec(&self.target)?, draft: spec(&self.draft).unwrap_or(FREE) })
     }
 
     /// Makes a profile of the served passes. `device` is the name of the device, `probes` are the machine's probes,
@@ -100,7 +104,7 @@ impl Learned {
             server: device,
             distrust: None,
             warnings,
-            step_overhead_s: self.host.0 / self.host.1.max(1) as f64,
+            step_overhead_s: self.host_s / self.steps.max(1) as f64,
             noise_cv: self.target.noise_cv(),
             draft_lengths: self.lengths.iter().copied().collect(),
             separated: drafted,
@@ -119,12 +123,12 @@ pub mod testing {
 
     use crate::serve::tape::{End, Head, Tail, Tape, TapeEnding};
     use foretoken_sim::live::{Mark, MarkKind, Round, StepTrace};
-    use foretoken_sim::{Arrivals, Luck, PassShape, Stream, Time, Workload};
+    use foretoken_sim::{Arrivals, Luck, Pair, PassShape, Stream, Time, Workload};
 
-    /// Seconds of a (target, draft) pass of this shape.
-    pub fn law(shape: PassShape) -> (f64, f64) {
+    /// Seconds of a pass of this shape.
+    pub fn law(shape: PassShape) -> Pair<f64> {
         let (b, c) = (shape.batched as f64, shape.context as f64);
-        (2e-4 + 4e-5 * b + 1e-7 * c, 1e-5 + 5e-6 * b + 1e-8 * c)
+        Pair { target: 2e-4 + 4e-5 * b + 1e-7 * c, draft: 1e-5 + 5e-6 * b + 1e-8 * c }
     }
 
     /// A tape of `steps` steps of 1 to 8 requests with drafts of up to `drafts` tokens, on a machine `slower` times as
@@ -143,8 +147,8 @@ pub mod testing {
             let drafted = if drafts == 0 { 0 } else { luck.bits(3 * i + 2) % (drafts + 1) };
             let shape = |new: u64| PassShape { batched: n * new, context: n * context, pairs: n * new * context };
             let mut marks = vec![mark(MarkKind::Round, none, 0.0)];
-            marks.extend((1..=drafted).map(|d| mark(MarkKind::Draft(d as u32), shape(1), law(shape(1)).1)));
-            marks.push(mark(MarkKind::Verify, shape(1 + drafted), law(shape(1 + drafted)).0));
+            marks.extend((1..=drafted).map(|d| mark(MarkKind::Draft(d as u32), shape(1), law(shape(1)).draft)));
+            marks.push(mark(MarkKind::Verify, shape(1 + drafted), law(shape(1 + drafted)).target));
             let round = |request| Round {
                 request,
                 start: 1,
@@ -169,7 +173,7 @@ mod tests {
     use foretoken_sim::PassShape;
 
     #[test]
-    fn a_run_tells_what_passes_of_another_take() {
+    fn costs_learned_from_a_run_predict_its_law() {
         let mut learned = Learned::default();
         learned.add(&tape(1, 4000, 4, 1.0), |_, _| 1.0);
         assert_eq!(learned.steps(), 4000);
@@ -180,10 +184,10 @@ mod tests {
         let (target, draft) = (profile.target.cost.build(), profile.draft.cost.build());
         for (batched, context) in [(1, 50), (8, 2000), (20, 800), (40, 3000)] {
             let shape = PassShape { batched, context, pairs: batched * 100 };
-            let off = target.pass(shape).as_s() / law(shape).0 - 1.0;
+            let off = target.pass(shape).as_s() / law(shape).target - 1.0;
             assert!(off.abs() < 0.03, "{batched} {context}: {off}");
             if batched <= 8 {
-                let off = draft.pass(shape).as_s() / law(shape).1 - 1.0;
+                let off = draft.pass(shape).as_s() / law(shape).draft - 1.0;
                 assert!(off.abs() < 0.03, "draft, {batched} {context}: {off}");
             }
         }
@@ -191,20 +195,20 @@ mod tests {
     }
 
     #[test]
-    fn a_slower_machine_is_the_usual_one_at_its_pace() {
+    fn times_are_divided_by_the_pace() {
         let (mut usual, mut paced, mut slow) = (Learned::default(), Learned::default(), Learned::default());
         usual.add(&tape(1, 500, 2, 1.0), |_, _| 1.0);
         paced.add(&tape(1, 500, 2, 1.25), |_, _| 1.25);
         slow.add(&tape(1, 500, 2, 1.25), |_, _| 1.0);
         let at = |learned: &Learned| {
             let shape = PassShape { batched: 8, context: 1000, pairs: 8000 };
-            learned.costs().unwrap().0.build().pass(shape).as_s()
+            learned.costs().unwrap().target.build().pass(shape).as_s()
         };
         assert!((at(&paced) / at(&usual) - 1.0).abs() < 1e-6 && (at(&slow) / at(&usual) - 1.25).abs() < 1e-6);
     }
 
     #[test]
-    fn a_run_without_drafts_tells_nothing_of_them() {
+    fn a_run_without_drafts_has_a_free_draft_and_a_warning() {
         let mut learned = Learned::default();
         assert!(learned.costs().is_none() && learned.calibrated("a test".into(), vec![], vec![]).is_err());
         learned.add(&tape(1, 500, 0, 1.0), |_, _| 1.0);

@@ -81,6 +81,16 @@ impl Region {
     /// All regions, in the order of reports.
     pub const ALL: [Region; 4] = [Region::Decode, Region::Verify, Region::Wide, Region::Prefill];
 
+    /// The region of a pass of `batched` new tokens.
+    pub fn of_pass(kind: Kind, batched: u64) -> Region {
+        match kind {
+            Kind::Prefill => Region::Prefill,
+            _ if batched > SERVING_TOKENS => Region::Wide,
+            Kind::Decode => Region::Decode,
+            Kind::Verify => Region::Verify,
+        }
+    }
+
     /// The name in files and messages.
     pub fn name(self) -> &'static str {
         match self {
@@ -105,12 +115,7 @@ impl Shape {
 
     /// The region of the shape.
     pub fn region(&self) -> Region {
-        match self.kind {
-            Kind::Prefill => Region::Prefill,
-            _ if self.batched() > SERVING_TOKENS => Region::Wide,
-            Kind::Decode => Region::Decode,
-            Kind::Verify => Region::Verify,
-        }
+        Region::of_pass(self.kind, self.batched())
     }
 
     /// The pass as a latency model sees it, counted as the engine counts (`foretoken_sim::shape`). A chunk reads its

@@ -11,7 +11,7 @@ use foretoken_sim::config::BadConfig;
 use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::metrics::Slo;
 use foretoken_sim::{
-    AcceptanceSource, Arrivals, ContextReads, DraftKv, Drafting, Ending, EngineConfig, LatencyModel, PassShape,
+    AcceptanceSource, Arrivals, ContextReads, DraftKv, Drafting, Ending, EngineConfig, LatencyModel, Pair, PassShape,
     Patience, Run, SchedulingPolicy, Simulation, SpecPolicy, Speculation, Summary, Workload,
 };
 use foretoken_spec::document::Path;
@@ -250,14 +250,16 @@ impl Setting {
         self.workload = workload;
     }
 
-    /// The true costs of passes: (draft, target).
-    pub fn costs(&self) -> (&dyn LatencyModel, &dyn LatencyModel) {
-        (&*self.draft, &*self.target)
+    /// The true costs of passes.
+    pub fn costs(&self) -> Pair<&dyn LatencyModel> {
+        Pair { target: &*self.target, draft: &*self.draft }
     }
 
-    /// Replaces the true costs of (target, draft) passes. The policies' belief stays.
-    pub fn set_costs(&mut self, (target, draft): (&LatencySpec, &LatencySpec), reads: ContextReads) {
-        (self.target, self.draft, self.context_reads) = (target.build(), draft.build(), reads);
+    /// Replaces the true costs of passes. The policies' belief stays.
+    pub fn set_costs(&mut self, costs: Pair<&LatencySpec>, reads: ContextReads) {
+        self.target = costs.target.build();
+        self.draft = costs.draft.build();
+        self.context_reads = reads;
     }
 
     /// How the true verify pass reads context, how drafts are made, and the noise of a pass.

@@ -44,7 +44,13 @@ pub struct Tolerance {
     /// pass, the longest of the three means may be at most this share above the shortest. Otherwise the machine changed
     /// its speed, and the piece is left out of all numbers and of the verdict. Only probes decide.
     pub steady: f64,
+    /// Distance up to which repeated runs agree in a number. A bound on a number whose repeats do not agree is
+    /// undecided: neither kept nor broken.
+    pub repeats: f64,
 }
+
+/// The default of [`Tolerance::repeats`]: repeats within 5 % of each other agree.
+pub const REPEATS_AGREE: f64 = 0.05;
 
 impl Default for ValidateSpec {
     fn default() -> Self {
@@ -63,7 +69,7 @@ impl Default for ValidateSpec {
 
 impl Default for Tolerance {
     fn default() -> Self {
-        Tolerance { tpot: 0.1, e2e: 0.1, completed: 0.1, steady: 0.05 }
+        Tolerance { tpot: 0.1, e2e: 0.1, completed: 0.1, steady: 0.05, repeats: REPEATS_AGREE }
     }
 }
 
@@ -94,7 +100,8 @@ impl ValidateSpec {
             above_0(key, value)?;
         }
         let t = self.tolerance;
-        for (key, value) in [("tpot", t.tpot), ("e2e", t.e2e), ("completed", t.completed), ("steady", t.steady)] {
+        let all = [("tpot", t.tpot), ("e2e", t.e2e), ("completed", t.completed), ("steady", t.steady)];
+        for (key, value) in all.into_iter().chain([("repeats", t.repeats)]) {
             above_0(&format!("tolerance.{key}"), value)?;
         }
         match self.clients {

@@ -9,52 +9,52 @@ use super::starts::Start;
 use super::subject::Subject;
 use serde::Serialize;
 
-/// The answer.
+/// The answer to a question.
 #[derive(Clone, Debug, Serialize)]
 pub struct Advice {
-    /// Where its numbers come from.
+    /// The source of the numbers.
     pub source: &'static str,
-    /// What server or setting it is about.
+    /// The server or the setting.
     pub subject: Subject,
-    /// Whose settings were asked for.
+    /// The engine for which settings were asked.
     pub engine: Engine,
-    /// What was made best.
+    /// The number that was optimised.
     pub objective: Objective,
-    /// What the server runs now.
+    /// The server's policy now.
     pub now: Now,
-    /// What is advised.
+    /// The advice.
     pub verdict: Verdict,
-    /// What is held against what runs now; `None` where nothing keeps the limit.
+    /// The candidate that is compared with the server's policy; `None` if no candidate keeps the limit.
     pub best: Option<Best>,
     /// The best single length over all loads; 0 is plain decoding.
     pub single: Option<Best>,
-    /// What comes of the table by batch size over all loads.
+    /// The table by batch size over all loads.
     pub by_table: Option<Best>,
-    /// Is another single length the best at another load?
+    /// True if the best single length differs between loads.
     pub depends_on_load: bool,
-    /// The calibration's error between runs, as a share: what a gain must be beyond as well.
+    /// The calibration's error between runs, as a share. A gain must also exceed it.
     pub calibration_error: f64,
-    /// Each load.
+    /// The loads.
     pub at_loads: Vec<AtLoad>,
     /// The best length by batch size, with the drafter loaded: `[first, last, K]`.
     pub table: Vec<(u32, u32, u32)>,
     /// When drafting pays, by batch size: decode steps alone, against plain decoding without a drafter.
     pub break_even: Vec<BreakEven>,
-    /// What drafting brings as the load grows.
+    /// The gain of drafting as the load grows.
     pub loads: Option<Loads>,
-    /// What to start the engine with.
+    /// The file with which the engine is started.
     pub starts: Vec<Start>,
-    /// The argument of vLLM that says what is advised, to be pasted.
+    /// vLLM's command-line argument for the advice, to paste.
     pub paste: Option<String>,
-    /// What the argument still lacks.
+    /// What the user must add to the argument.
     pub lacks: Option<String>,
-    /// The command that shows on the server whether the advice holds.
+    /// The command that checks the advice on the server.
     pub confirm: Option<String>,
-    /// Notes for its user.
+    /// Notes for the user.
     pub warnings: Vec<String>,
 }
 
-/// A candidate, held against the best at each load.
+/// A candidate compared with the best candidate at each load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Best {
     /// Its label.
@@ -63,28 +63,28 @@ pub struct Best {
     pub name: String,
     /// Its longest draft.
     pub longest: u32,
-    /// Its cost over that of the best at the load where it does worst, less one.
+    /// Its cost over the best candidate's, minus 1, at the load where this is largest.
     pub worst_loss: f64,
-    /// That load.
+    /// The load where it is largest.
     pub worst_at: String,
 }
 
-/// What is advised.
+/// The advice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Run the best candidate.
     Change,
-    /// What runs now is as good as any candidate, as far as the data shows.
+    /// The server's policy is as good as any candidate, as far as the data shows.
     Stay,
     /// Do not speculate.
     DoNotSpeculate,
-    /// The data does not say: why, and what to observe next.
+    /// The data does not decide: the reason, and what to observe next.
     Unknown(String),
 }
 
 impl Advice {
-    /// That nothing can be said, and why.
+    /// An advice without an answer, with the reason.
     pub fn unknown(ask: &Question, why: String) -> Advice {
         Advice {
             source: "observed",

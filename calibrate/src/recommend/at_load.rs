@@ -1,4 +1,4 @@
-//! What comes of the candidates at one load.
+//! Simulates the candidates at one load.
 
 use super::candidates::{Candidate, best, compare, evaluate};
 use super::question::{AskedLoad, Question};
@@ -13,32 +13,32 @@ use foretoken_traces::ArrivalSpec;
 use serde::Serialize;
 use std::sync::atomic::AtomicBool;
 
-/// A load, and what comes of the candidates at it.
+/// A load, with the candidates' results at it.
 #[derive(Clone, Debug, Serialize)]
 pub struct AtLoad {
     /// `closed loop of 4`, `Poisson 3/s`, `log of k3, 2.9 requests/s`.
     pub load: String,
     /// The observed runs with this load.
     pub runs: Vec<String>,
-    /// Its requests, in the first seed.
+    /// Number of requests, in the first seed.
     pub requests: usize,
-    /// Do requests come by themselves?
+    /// True if arrivals are open, false for a closed loop.
     pub open: bool,
-    /// The best candidate; `None` where none keeps the limit.
+    /// The best candidate; `None` if no candidate keeps the limit.
     pub best: Option<String>,
     /// Its name.
     pub best_name: Option<String>,
-    /// What the best brings over what runs now.
+    /// Gain of the best candidate over the server's policy.
     pub gain: Option<Interval>,
     /// Accepted over drafted tokens, for the best.
     pub accepted: Option<f64>,
     /// The best single length.
     pub single: Option<u32>,
-    /// What the advised candidate brings over what runs now.
+    /// Gain of the advised candidate over the server's policy.
     pub advised_gain: Option<Interval>,
-    /// Every candidate falls behind the arrivals here: with the least cost, how far.
+    /// Present if every candidate falls behind the arrivals: the overload of the one with the least cost.
     pub overload: Option<Overload>,
-    /// What runs now falls behind the arrivals here.
+    /// True if the server's policy falls behind the arrivals.
     pub now_overload: Option<Overload>,
     /// All candidates, in the order tried.
     pub candidates: Vec<Candidate>,
@@ -48,7 +48,7 @@ impl AtLoad {
     /// Simulates the candidates at a load.
     ///
     /// # Errors
-    /// A candidate cannot be run; an interrupt.
+    /// A candidate cannot be simulated, or the user interrupts.
     pub fn of(
         ask: &Question,
         load: &AskedLoad,
@@ -85,12 +85,12 @@ impl AtLoad {
         })
     }
 
-    /// The cost of the best candidate, where one counts.
+    /// The cost of the best candidate; `None` if no candidate counts.
     pub fn least(&self) -> Option<f64> {
         self.candidates.iter().filter_map(|c| c.cost).min_by(f64::total_cmp)
     }
 
-    /// What is to be known of an overload, for a row.
+    /// The overload as text for a row; `None` without one.
     pub fn overloaded(&self) -> Option<String> {
         let words = |o: &Overload, who: &str| {
             let (came, served) = (short(o.offered_req_s), short(o.completed_req_s));
@@ -105,7 +105,7 @@ fn cost(c: &Candidate) -> f64 {
     c.cost.unwrap_or(f64::INFINITY)
 }
 
-/// The name of a load, its requests, and whether they come by themselves.
+/// (name of a load, number of requests, whether arrivals are open).
 fn described(load: &AskedLoad, plan: &Plan) -> Result<(String, usize, bool)> {
     let setting = Setting::new(&plan.variants[0], plan.seeds[0])?;
     let requests = setting.workload.len();

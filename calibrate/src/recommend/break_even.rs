@@ -1,30 +1,30 @@
-//! When drafting pays at a batch size: how much of what is drafted must be accepted, and how much is.
+//! When drafting pays at a batch size: the share of drafts that must be accepted, and the simulated share.
 
 use super::candidates::{Candidate, doubling};
 use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
-use foretoken_sim::PassShape;
+use foretoken_sim::{Pair, PassShape};
 use foretoken_spec::problem::Result;
 use serde::Serialize;
 
-/// At a batch size.
+/// The break-even of one batch size and draft length.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct BreakEven {
-    /// Requests, none of them with a prompt.
+    /// Number of decoding requests; there are no prompts.
     pub batch: u32,
     /// Draft length.
     pub k: u32,
-    /// Share of drafted tokens that must be accepted for a round to be worth its time: below 0 drafts cost nothing,
+    /// Share of drafted tokens that must be accepted for a round to be worth its time. Below 0 drafts cost nothing;
     /// above 1 they cannot pay.
     pub needs: f64,
-    /// Share that is; `None` where it was not simulated.
+    /// Simulated share of accepted tokens; `None` if it was not simulated.
     pub has: Option<f64>,
 }
 
-/// At 1, 2, 4, … requests up to as many as may run, with the context that a request has on average.
+/// The break-even at 1, 2, 4, … requests up to `max_num_seqs`, with the mean context of a request.
 pub fn at_batches(plan: &Plan, k: u32, candidates: &[Candidate]) -> Result<Vec<BreakEven>> {
     let setting = Setting::new(&plan.variants[0], plan.seeds[0])?;
-    let (draft, target) = setting.costs();
+    let Pair { target, draft } = setting.costs();
     let config = setting.engine(true);
     let w = &setting.workload;
     let n = w.len().max(1) as f64;

@@ -1,4 +1,4 @@
-//! What a server could run instead, and what comes of each on the calibrated server.
+//! The policies that a server could run, and their results on the calibrated server.
 
 use super::names::name_of;
 use super::question::{Engine, Goal, Objective, Question};
@@ -15,26 +15,26 @@ use serde::Serialize;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// A candidate and what came of it.
+/// A candidate with its results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Candidate {
     /// Its label.
     pub policy: String,
-    /// What advice calls it.
+    /// Its name in advice.
     pub name: String,
-    /// Longest draft that it makes; 0 is plain decoding.
+    /// Its longest draft; 0 is plain decoding.
     pub longest: u32,
-    /// Is it one fixed length?
+    /// True for one fixed length.
     pub fixed: bool,
-    /// Mean cost over seeds, where it counts on all.
+    /// Mean cost over seeds; `None` if it does not count on all.
     pub cost: Option<f64>,
-    /// Gain over what runs now: 1 − cost / cost now, seed by seed.
+    /// Gain over the server's policy: 1 − cost / cost now, seed by seed.
     pub gain: Option<Interval>,
     /// Accepted over drafted tokens.
     pub acceptance_rate: Option<f64>,
-    /// Did it fall behind the arrivals, in the first seed in which it did?
+    /// The overload in the first seed in which it fell behind the arrivals; `None` if it never did.
     pub overload: Option<Overload>,
-    /// What it is, with all parameters.
+    /// The policy with all parameters.
     #[serde(skip)]
     pub spec: PolicySpec,
     /// Costs by seed.
@@ -42,10 +42,10 @@ pub struct Candidate {
     pub costs: Vec<Option<f64>>,
 }
 
-/// Of candidates as good as the best within this share the one with the shorter drafts is taken.
+/// Among candidates within this share of the best cost, the one with the shortest drafts is taken.
 pub const TIE: f64 = 0.01;
 
-/// The candidates: every fixed length, and what the engine decides by itself.
+/// The candidates: every fixed length, and the engine's own adaptive policies.
 pub fn specs(plan: &Plan, ask: &Question, table: &[BatchRange]) -> Vec<PolicySpec> {
     let mut all = vec![preset("autoregressive")];
     all.extend((1..=ask.longest).map(|k| PolicySpec::Fixed(Fixed { k })));
@@ -69,8 +69,8 @@ pub fn specs(plan: &Plan, ask: &Question, table: &[BatchRange]) -> Vec<PolicySpe
     all
 }
 
-/// SGLang's adaptive policy with a slot for each range of the table: it moves between the range's length and its
-/// neighbours, as acceptance says.
+/// SGLang's adaptive policy with a slot for each range of the table. It moves between the range's length and the
+/// neighbouring lengths as acceptance changes.
 fn adaptive(table: &[BatchRange], longest: u32) -> SglangGen3 {
     let around = |k: u32| if k == 0 { vec![0] } else { ((k - 1).max(1)..=(k + 1).min(longest)).collect() };
     let slot = |&(batch_size, _, k): &BatchRange| Slot { batch_size, candidates: around(k), ..Slot::default() };
@@ -90,7 +90,7 @@ pub fn table(plan: Plan, file: &Path, interrupt: &AtomicBool) -> Result<Table> {
     Table::find(plan, file, &sizes, interrupt)
 }
 
-/// 1, 2, 4, … and the most.
+/// 1, 2, 4, … up to `most`, and `most` itself.
 pub fn doubling(most: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(1u32), |n| n.checked_mul(2)).take_while(move |&n| n < most).chain([most])
 }
@@ -151,7 +151,7 @@ fn longest_of(spec: &PolicySpec) -> u32 {
     }
 }
 
-/// Sets every candidate's gain over what runs now.
+/// Sets every candidate's gain over the server's policy.
 pub fn compare(all: &mut [Candidate], now: &PolicySpec) {
     let Some(now) = all.iter().find(|c| c.spec == *now).map(|c| c.costs.clone()) else { return };
     for c in all {
@@ -165,7 +165,8 @@ pub fn gain(before: &[Option<f64>], after: &[Option<f64>]) -> Option<Interval> {
     pairs.and_then(|gains| Interval::of(&gains))
 }
 
-/// The best: within [`TIE`] of the least cost, the one with the shortest drafts, and of these a fixed one.
+/// The index of the best candidate: among those within [`TIE`] of the least cost, the one with the shortest drafts, and
+/// a fixed length before others.
 pub fn best<'a>(all: impl Iterator<Item = &'a Candidate> + Clone) -> Option<&'a Candidate> {
     let least = all.clone().filter_map(|c| c.cost).fold(f64::INFINITY, f64::min);
     let as_good = all.filter(|c| c.cost.is_some_and(|cost| cost <= least * (1.0 + TIE)));

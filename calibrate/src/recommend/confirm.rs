@@ -1,4 +1,4 @@
-//! What to paste, and the command that shows on the server whether the advice holds.
+//! The argument to paste, and the command that checks the advice on the server.
 
 use super::question::{Engine, Question};
 use super::starts::Start;
@@ -8,7 +8,7 @@ use foretoken_run::plan::Plan;
 use foretoken_sim::config::DraftMethod;
 use std::path::Path;
 
-/// vLLM's name of the method: as given, or as the experiment's engine has it, where that is not its default.
+/// vLLM's name of the method: as given, or the experiment's if that is not the default.
 pub fn method(ask: &Question, plan: &Plan) -> Option<String> {
     let stated = match plan.variants[0].experiment.engine.method {
         DraftMethod::DraftModel => None,
@@ -26,7 +26,7 @@ pub fn method(ask: &Question, plan: &Plan) -> Option<String> {
 /// Methods without a draft model of their own.
 const WITHOUT_MODEL: [&str; 3] = ["mtp", "ngram", "suffix"];
 
-/// The argument of vLLM to be pasted, and what it still lacks.
+/// vLLM's argument to paste, and what the user must add to it.
 pub fn paste(ask: &Question, starts: &[Start]) -> (Option<String>, Option<String>) {
     let Some(start) = starts.first().filter(|_| ask.engine == Engine::Vllm) else { return (None, None) };
     let argument = format!("--speculative-config '{}'", start.text.trim());
@@ -44,8 +44,8 @@ pub fn paste(ask: &Question, starts: &[Start]) -> (Option<String>, Option<String
     (Some(argument), lacks.map(str::to_owned))
 }
 
-/// `foretoken observe` with a policy, on the server and with the experiment of the last of these runs; without runs,
-/// with the experiment that is asked about.
+/// The command `foretoken observe` with a policy, on the server and with the experiment of the latest run; without
+/// runs, with the experiment of the question.
 pub fn command(ask: &Question, spec: &PolicySpec, runs: &[SeenRun]) -> String {
     let known = ask.known.as_ref();
     let url = known.and_then(|k| k.server.as_ref()).map_or("http://HOST:PORT", |server| server.url.as_str());
@@ -73,7 +73,7 @@ fn scaled_bound(ask: &Question) -> &'static str {
     if scaled { " --set 'slo={}'" } else { "" }
 }
 
-/// A path as a shell takes it.
+/// A path quoted for a shell.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let fine = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);

@@ -1,9 +1,9 @@
 //! From the candidates at each load to one advice.
 //!
-//! A candidate's loss at a load is its cost over that of the best there, less one. What is advised has the least loss
-//! at the load where it does worst. Within 1 % of that a single length is taken, and of these the shortest. Loads at
-//! which every candidate falls behind the arrivals count only where there are no others: their latencies measure how
-//! long a run was.
+//! A candidate's loss at a load is its cost over the best candidate's, minus 1. The advised candidate has the smallest
+//! largest loss over the loads. Within 1 % of it a single length is taken, and among these the shortest. Loads at which
+//! every candidate falls behind the arrivals count only if there are no others, because their latencies measure the
+//! length of the run.
 
 use super::advice::{Best, Verdict};
 use super::at_load::AtLoad;
@@ -12,18 +12,18 @@ use super::question::Question;
 use foretoken_policies::PolicySpec;
 use foretoken_sim::metrics::Interval;
 
-/// What is decided.
+/// The decision.
 #[derive(Clone, Debug)]
 pub struct Decision {
-    /// The index of what is held against what runs now.
+    /// The index of the candidate that is compared with the server's policy.
     pub best: Option<usize>,
     /// The index of the best single length.
     pub single: Option<usize>,
     /// The index of the table by batch size.
     pub by_table: Option<usize>,
-    /// Is another single length the best at another load?
+    /// True if the best single length differs between loads.
     pub depends_on_load: bool,
-    /// What is advised.
+    /// The advice.
     pub verdict: Verdict,
 }
 
@@ -33,7 +33,7 @@ pub fn decisive(all: &[AtLoad]) -> Vec<&AtLoad> {
     if carried.is_empty() { all.iter().collect() } else { carried }
 }
 
-/// A candidate held against the best at each load; `None` where it does not count at one of them.
+/// A candidate compared with the best candidate at each load; `None` if it does not count at one of them.
 pub fn held(loads: &[&AtLoad], at: usize) -> Option<Best> {
     let candidate = &loads[0].candidates[at];
     let loss = |load: &&AtLoad| Some((load.candidates[at].cost? / load.least()? - 1.0, load.load.clone()));
@@ -43,7 +43,7 @@ pub fn held(loads: &[&AtLoad], at: usize) -> Option<Best> {
     Some(Best { policy, name, longest: candidate.longest, worst_loss, worst_at })
 }
 
-/// Decides. `error` is the calibration's.
+/// Decides. `error` is the calibration's error between runs, as a share.
 pub fn decide(ask: &Question, all: &[AtLoad], error: f64) -> Decision {
     let loads = decisive(all);
     let candidates = &loads[0].candidates;
@@ -94,7 +94,7 @@ fn verdict(ask: &Question, loads: &[&AtLoad], best: Option<usize>, error: f64) -
     }
 }
 
-/// What a candidate brings over another at a load.
+/// Gain of a candidate over another at a load.
 pub fn gain_over(load: &AtLoad, before: usize, after: usize) -> Option<Interval> {
     gain(&load.candidates[before].costs, &load.candidates[after].costs)
 }

@@ -1,4 +1,4 @@
-//! The folder of a recommendation: the answer as JSON and as a page with its figure, and what to start the engine with.
+//! The folder of a recommendation: the answer as JSON, a page with its figure, and the engine's file.
 
 use super::advice::Advice;
 use super::page;
@@ -13,18 +13,18 @@ pub const PAGE: &str = "recommendation.html";
 const FIGURE: &str = "gain-over-load.svg";
 const OURS: [&str; 6] = [ADVICE, PAGE, FIGURE, "speculative_config.json", "adaptive_spec.json", "dspark-sps.json"];
 
-/// May the folder be written to? To be asked before anything is simulated.
+/// Checks that the folder may be written to, before anything is simulated.
 ///
 /// # Errors
-/// It holds something else, or a recommendation that is not to be replaced.
+/// The folder holds something else, or a recommendation and `overwrite` is false.
 pub fn check(folder: &Path, overwrite: bool) -> Result<()> {
     check_free(folder, ADVICE, "a recommendation", overwrite)
 }
 
-/// Writes the folder. It must be new or empty, or hold a recommendation, which `overwrite` replaces.
+/// Writes the folder, which must be new or empty, or hold a recommendation, which `overwrite` replaces.
 ///
 /// # Errors
-/// It holds something else, or cannot be written.
+/// The folder holds something else, or cannot be written.
 pub fn write(advice: &Advice, folder: &Path, overwrite: bool) -> Result<()> {
     check(folder, overwrite)?;
     make(folder)?;

@@ -1,4 +1,4 @@
-//! What drafting brings as the load grows, and where it stops to.
+//! The gain of drafting as the load grows, and the load above which it stops to pay.
 
 use super::candidates::gain;
 use super::names::name_of;
@@ -16,44 +16,45 @@ use foretoken_traces::{ArrivalSpec, Transform, WorkloadSpec};
 use serde::Serialize;
 use std::sync::atomic::AtomicBool;
 
-/// What drafting and plain decoding bring, load by load.
+/// The gains of drafting and of plain decoding, load by load.
 #[derive(Clone, Debug, Serialize)]
 pub struct Loads {
-    /// The name of what drafts.
+    /// The name of the drafting candidate.
     pub drafting: String,
-    /// The name of what runs now.
+    /// The name of the server's policy.
     pub now: String,
-    /// How requests come, in words.
+    /// The kind of arrivals as text.
     pub requests: String,
-    /// Requests a second that plain decoding sustains with as many at once as the engine runs.
+    /// Requests per second that plain decoding sustains with a full engine.
     pub service_req_s: f64,
     /// The loads, ascending.
     pub points: Vec<Load>,
-    /// The load above which drafting stops to pay against plain decoding, requests a second, where that was met.
+    /// The load in requests per second above which drafting stops to pay against plain decoding; `None` if it was not
+    /// met.
     pub stops_at: Option<f64>,
 }
 
 /// A load. Gains are 1 − mean E2E / mean E2E of the other.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Load {
-    /// Requests a second.
+    /// Requests per second.
     pub rate: f64,
-    /// Drafting over plain decoding.
+    /// Gain of drafting over plain decoding.
     pub pays: Option<Interval>,
-    /// Drafting over what runs now; `None` where that is what runs.
+    /// Gain of drafting over the server's policy; `None` if the server drafts so.
     pub gain: Option<Interval>,
-    /// Plain decoding over what runs now; `None` where that is what runs.
+    /// Gain of plain decoding over the server's policy; `None` if the server decodes plainly.
     pub plain: Option<Interval>,
 }
 
-/// Loads that are tried, as shares of the rate that plain decoding sustains.
+/// The simulated loads, as shares of the rate that plain decoding sustains.
 const SHARES: [f64; 8] = [0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0];
 
-/// Simulates drafting, plain decoding and what runs now at several rates. Requests that come by themselves come as
-/// they do, faster or slower; the requests of a closed loop come as a Poisson process.
+/// Simulates drafting, plain decoding and the server's policy at several rates. Open arrivals are made faster or
+/// slower; the requests of a closed loop come as a Poisson process.
 ///
 /// # Errors
-/// A load cannot be simulated; an interrupt.
+/// A load cannot be simulated, or the user interrupts.
 pub fn sweep(ask: &Question, load: &AskedLoad, drafting: &PolicySpec, interrupt: &AtomicBool) -> Result<Loads> {
     let plain = with_defaults("autoregressive").expect("the registry has the baseline");
     let mut plan = ask.plan(load)?;
@@ -105,7 +106,7 @@ pub fn sweep(ask: &Question, load: &AskedLoad, drafting: &PolicySpec, interrupt:
     Ok(Loads { drafting, now, requests, service_req_s, stops_at: stops_at(&points), points })
 }
 
-/// A workload at another rate. `own` is its own, 0 where it has none.
+/// A workload at another rate. `own` is its own rate; 0 if it has none.
 fn at_rate(workload: &WorkloadSpec, own: f64, rate: f64, requests: u32) -> WorkloadSpec {
     let mut other = workload.clone();
     match &mut other.arrivals {
@@ -120,7 +121,7 @@ fn at_rate(workload: &WorkloadSpec, own: f64, rate: f64, requests: u32) -> Workl
     other
 }
 
-/// The load at which the gain falls through zero for good, on the line between its neighbours.
+/// The load above which the gain stays below zero, interpolated between its neighbours.
 fn stops_at(loads: &[Load]) -> Option<f64> {
     let points: Vec<(f64, f64)> = loads.iter().filter_map(|l| Some((l.rate, l.pays?.mean))).collect();
     let last = points.iter().rposition(|p| p.1 > 0.0)?;

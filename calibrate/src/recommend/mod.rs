@@ -1,10 +1,9 @@
-//! What a server should do with its traffic: the best fixed length, the best table by batch size, the best policy
-//! that its engine has, what they would bring over what it does now at each load, and how sure that is.
+//! Recommends a policy for a server and its traffic: the best fixed length, the best table by batch size, the best
+//! policy of its engine, their gains at each load, and how certain they are.
 //!
-//! Candidates are simulated with the same requests and the same luck, seed by seed, at each load that was observed,
-//! or at the one that an experiment states. Of candidates within 1 % of the best the one with the shorter drafts is
-//! taken. A change is advised where its gain is above zero by more than the interval over seeds and the calibration's
-//! own error between runs together.
+//! Candidates are simulated with the same requests and the same luck, seed by seed, at each observed load or at the
+//! load of an experiment. Among candidates within 1 % of the best the one with the shortest drafts is taken. A change
+//! is advised if its gain exceeds the interval over seeds and the calibration's own error between runs together.
 
 mod advice;
 mod at_load;
@@ -43,7 +42,7 @@ use std::sync::atomic::AtomicBool;
 /// Answers a question.
 ///
 /// # Errors
-/// The experiment cannot be loaded or a candidate run; an interrupt.
+/// The experiment cannot be loaded, a candidate cannot be simulated, or the user interrupts.
 pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
     if let Some((why, next)) = ask.known.as_ref().and_then(Known::cannot_say) {
         let runs: Vec<SeenRun> = ask.loads().iter().flat_map(AskedLoad::runs).cloned().collect();
@@ -127,7 +126,7 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
     Ok(advice)
 }
 
-/// The load that stands for all: the first whose requests came by themselves, or the one with most requests.
+/// The index of the representative load: the first with open arrivals, or the one with most requests.
 fn typical(asked: &[AskedLoad]) -> usize {
     let seen = |load: &AskedLoad| match load {
         AskedLoad::Observed(seen) => Some((seen.is_open(), seen.requests)),

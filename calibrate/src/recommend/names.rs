@@ -1,8 +1,8 @@
-//! Policies as advice calls them.
+//! Names of policies in advice.
 
 use foretoken_policies::{BatchRange, PolicySpec};
 
-/// `plain decoding`, `K = 3`, `table by batch size`; others by their label.
+/// The name of a policy: `plain decoding`, `K = 3`, `table by batch size`; its label for others.
 pub fn name_of(spec: &PolicySpec) -> String {
     match spec {
         PolicySpec::Autoregressive(_) => "plain decoding".into(),
@@ -13,7 +13,7 @@ pub fn name_of(spec: &PolicySpec) -> String {
     }
 }
 
-/// `1 to 3: K = 5; 4 to 8: K = 2`.
+/// A table by batch size as text, such as `1 to 3: K = 5; 4 to 8: K = 2`.
 pub fn table_in_words(ranges: &[BatchRange]) -> String {
     let words: Vec<String> = ranges
         .iter()

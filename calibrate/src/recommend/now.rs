@@ -1,4 +1,4 @@
-//! What the server runs now: what advice is held against, and how that is known.
+//! The server's policy now, with which advice is compared, and its source.
 
 use super::names::name_of;
 use crate::kept::Known;
@@ -6,7 +6,7 @@ use foretoken_policies::{Fixed, PolicySpec, VllmDynamic};
 use foretoken_run::load::with_defaults;
 use serde::Serialize;
 
-/// What the server runs now.
+/// The server's policy now.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Now {
     /// The policy.
@@ -14,7 +14,7 @@ pub struct Now {
     pub spec: PolicySpec,
     /// Its name.
     pub name: String,
-    /// How that is known.
+    /// The source of this knowledge, as text.
     pub why: String,
 }
 
@@ -29,7 +29,7 @@ impl Now {
         Now::of(fixed(k), why)
     }
 
-    /// What the run did that was observed last. Where other runs did something else, that is said.
+    /// The policy of the latest observed run, with a note if other runs had another.
     pub fn observed(known: &Known) -> Now {
         let Some(run) = known.last_run() else {
             return Now::fixed(0, "no observed run says what the server drafts, so plain decoding is taken");
@@ -59,7 +59,7 @@ impl Now {
         Now::of(spec, format!("as in {}, the run that was observed last{doubt}{others}", run.name))
     }
 
-    /// Its length, where it is one fixed length.
+    /// Its length; `None` if it is not one fixed length.
     pub fn k(&self) -> Option<u32> {
         match &self.spec {
             PolicySpec::Autoregressive(_) => Some(0),

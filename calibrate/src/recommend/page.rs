@@ -1,4 +1,4 @@
-//! A recommendation as a page. It says what the terminal says.
+//! A recommendation as a page, with the content of the terminal's text.
 
 use super::advice::{Advice, Verdict};
 use super::at_load::AtLoad;
@@ -8,7 +8,7 @@ use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
 use foretoken_report::{GainAt, gain_figure};
 use foretoken_sim::metrics::Interval;
 
-/// The page.
+/// Makes the page.
 pub fn page(a: &Advice) -> Page {
     let mut lead = vec![Part::Headline(format!("{} {}", a.headline(), a.holds()))];
     lead.push(Part::Text(format!("{}.", a.now_in_words())));
@@ -149,7 +149,7 @@ fn tried(at: &AtLoad) -> Table {
     table
 }
 
-/// The gain over load, against what runs now.
+/// The figure of the gain over load, compared with the server's policy.
 pub fn figure(a: &Advice) -> Option<String> {
     let loads = a.loads.as_ref()?;
     let points = |of: fn(&super::loads::Load) -> Option<Interval>| -> Vec<GainAt> {

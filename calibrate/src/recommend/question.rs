@@ -1,4 +1,4 @@
-//! What is asked: whose settings, what is to be made best, and of which experiment.
+//! A question: the engine, the number to optimise, and the experiment.
 
 use super::now::Now;
 use crate::kept::Known;
@@ -11,37 +11,37 @@ use foretoken_traces::{ArrivalSpec, LengthSpec, WorkloadSpec};
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Whose settings are asked for.
+/// The engine for which settings are asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
-    /// vLLM: fixed lengths and a table by batch size, both of which it takes.
+    /// vLLM: fixed lengths and a table by batch size.
     #[default]
     Vllm,
     /// SGLang: fixed lengths and its own adaptive policy.
     Sglang,
 }
 
-/// What is asked.
+/// A question.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The experiment: as `calibrate` wrote it, or any other on one setting.
+    /// The experiment: written by `calibrate`, or any other with one setting.
     pub file: PathBuf,
-    /// Values that are replaced in it.
+    /// Replaced values of the experiment.
     pub sets: Vec<String>,
-    /// Whose settings are asked for.
+    /// The engine for which settings are asked.
     pub engine: Engine,
-    /// What is to be made best.
+    /// The number to optimise, with its limit.
     pub objective: Objective,
-    /// Longest draft that is tried.
+    /// Longest simulated draft.
     pub longest: u32,
-    /// What the server runs now.
+    /// The server's policy now; `None` if it is not known.
     pub now: Now,
-    /// vLLM's method, such as `draft_model`, for the file to start it with.
+    /// vLLM's method for its file, such as `draft_model`.
     pub method: Option<String>,
-    /// The draft model, likewise.
+    /// The draft model for vLLM's file.
     pub model: Option<String>,
-    /// What the calibration knows. `None`: there is no calibration, and the experiment is taken at its word.
+    /// The calibration's data. `None` without a calibration: the experiment is used as it stands.
     pub known: Option<Known>,
 }
 
@@ -50,15 +50,15 @@ pub struct Question {
 pub enum AskedLoad {
     /// The load that the experiment states.
     Own,
-    /// A load that was observed.
+    /// An observed load.
     Observed(Box<ObservedLoad>),
-    /// As many requests at once as the engine runs.
+    /// A closed loop with as many clients as the engine runs requests.
     Full,
 }
 
 impl Question {
-    /// The loads that advice is for: those that were observed, or the one that the experiment states. Who sets a key
-    /// of the workload asks for that load.
+    /// The loads for which advice is given: the observed ones, or the experiment's. If a key of the workload is
+    /// replaced, the experiment's load is used.
     pub fn loads(&self) -> Vec<AskedLoad> {
         let sets_load = self.sets.iter().any(|set| set.trim_start().starts_with("workload"));
         let observed = self.known.as_ref().map_or(&[][..], |known| &known.loads);
@@ -69,8 +69,7 @@ impl Question {
         }
     }
 
-    /// The experiment with a load. Its own policies are no part of the question, and neither is its own limit on
-    /// drafts.
+    /// The experiment with a load, without its own policies and without its own limit on drafts.
     pub fn plan(&self, load: &AskedLoad) -> Result<Plan> {
         let plan = Plan::load(&self.file, &self.sets)?;
         one_setting(&plan, &self.file)?;
@@ -97,7 +96,7 @@ impl Question {
 }
 
 impl AskedLoad {
-    /// The runs that had it.
+    /// The observed runs with this load.
     pub fn runs(&self) -> &[SeenRun] {
         match self {
             AskedLoad::Observed(load) => &load.runs,
@@ -112,11 +111,11 @@ fn inline(workload: &WorkloadSpec) -> Result<String> {
     value.map(|v| v.to_string()).map_err(|e| Problem::failed(format!("the workload cannot be written: {e}")))
 }
 
-/// Requests that each client of a full engine sends at least, so that filling and draining are a small part.
+/// Fewest requests of each client of a full engine, so that filling and draining are a small part.
 const ROUNDS: usize = 8;
 
-/// Puts a closed loop of as many clients as the engine runs in the place of a variant's arrivals. `requests` are its
-/// own.
+/// Replaces a variant's arrivals with a closed loop of as many clients as the engine runs requests. `requests` is the
+/// variant's own number.
 pub fn fill(variant: &mut Variant, requests: &Workload) {
     let clients = variant.experiment.engine.max_num_seqs;
     without_instants(&mut variant.experiment.workload);
@@ -125,7 +124,8 @@ pub fn fill(variant: &mut Variant, requests: &Workload) {
     workload.requests = Some(requests.len().max(ROUNDS * clients as usize) as u32);
 }
 
-/// Takes the instants out of a workload: a log lends its lengths, and what changes instants or cuts them is left out.
+/// Removes arrival times from a workload. A log's lengths stay; transformations that change times or cut requests are
+/// left out.
 pub fn without_instants(workload: &mut WorkloadSpec) {
     if let (None, ArrivalSpec::Trace(trace)) = (&workload.lengths, &workload.arrivals) {
         workload.lengths = Some(LengthSpec::Trace(trace.clone()));
@@ -134,7 +134,7 @@ pub fn without_instants(workload: &mut WorkloadSpec) {
     workload.duration_s = None;
 }
 
-/// Advice is for one setting of the engine and its hardware.
+/// Checks that the plan has one setting of the engine and its hardware.
 fn one_setting(plan: &Plan, file: &std::path::Path) -> Result<()> {
     if plan.variants.len() == 1 {
         return Ok(());
@@ -156,29 +156,29 @@ fn one_setting(plan: &Plan, file: &std::path::Path) -> Result<()> {
     Err(Problem::bad_input(what).help(format!("choose a value of each, for example {}", sets.join(" "))))
 }
 
-/// What is to be made best.
+/// The number to optimise, with its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Objective {
-    /// The number.
+    /// The number to optimise.
     pub of: Goal,
-    /// What counts at all: runs whose 99th percentile of TPOT is within this, seconds.
+    /// Largest 99th percentile of TPOT of a run that counts, in seconds; `None` without a limit.
     pub p99_tpot_s: Option<f64>,
 }
 
-/// The number that is to be made best.
+/// The number to optimise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Goal {
     /// The least mean end-to-end latency.
     MeanE2e,
-    /// The most output tokens a second, with as many requests at once as the engine runs.
+    /// The most output tokens per second, with a full engine.
     Throughput,
     /// The largest share of requests that keep the experiment's bounds.
     Slo,
 }
 
 impl Objective {
-    /// Cost of a run, the less the better; `None` where it does not count.
+    /// The cost of a run, to be minimised; `None` if the run does not count.
     pub fn cost(self, s: &Summary) -> Option<f64> {
         if let Some(limit) = self.p99_tpot_s {
             s.tpot.filter(|q| q.p99 <= limit)?;
@@ -191,7 +191,7 @@ impl Objective {
         }
     }
 
-    /// What its cost is, in words.
+    /// The cost's name as text.
     pub fn in_words(self) -> String {
         let of = match self.of {
             Goal::MeanE2e => "mean E2E",

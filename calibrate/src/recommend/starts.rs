@@ -1,11 +1,11 @@
-//! What to start an engine with, in its own words.
+//! The files with which an engine is started, in the engine's format.
 
 use super::candidates::{Candidate, doubling};
 use super::question::{Engine, Question};
 use foretoken_policies::{PolicySpec, to_sglang_json, to_vllm_speculative_config};
 use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
-use foretoken_sim::{Drafting, PassShape};
+use foretoken_sim::{Drafting, Pair, PassShape};
 use foretoken_spec::problem::{Problem, Result};
 use serde::Serialize;
 use serde_json::json;
@@ -15,15 +15,15 @@ use serde_json::json;
 pub struct Start {
     /// Its name.
     pub file: String,
-    /// How it is given to the engine.
+    /// How the engine gets it.
     pub used: String,
-    /// Its bytes.
+    /// Its content.
     #[serde(skip)]
     pub text: String,
 }
 
-/// The files. For vLLM: `speculative_config.json` of what is advised, unless that is not to draft. For SGLang:
-/// `adaptive_spec.json`, and the step times that DSpark plans with. `method` and `model` are written where given.
+/// The file for the advice. For vLLM: `speculative_config.json`, unless the advice is not to draft. For SGLang:
+/// `adaptive_spec.json`, and the step times that DSpark plans with. `method` and `model` are included if given.
 pub fn starts(plan: &Plan, ask: &Question, advised: Option<&Candidate>, all: &[Candidate]) -> Result<Vec<Start>> {
     match ask.engine {
         Engine::Vllm => Ok(advised.map(|b| vllm(ask, b)).transpose()?.flatten().into_iter().collect()),
@@ -68,13 +68,13 @@ fn vllm(ask: &Question, advised: &Candidate) -> Result<Option<Start>> {
     }))
 }
 
-/// Whole steps a second by tokens verified, for DSpark's plan of "expected tokens times steps a second". SGLang reads
-/// the form (0.5.23, `speculative/dspark_components/dspark_sps.py`): each entry holds up to the next. A step of n
-/// tokens has as many requests as blocks of the longest draft and one token fit into n. It drafts for them, verifies
-/// n tokens over contexts of the mean length, and has the host's share.
+/// Steps per second by verified tokens, for DSpark's plan of "expected tokens times steps a second". The format is
+/// SGLang's (0.5.23, `speculative/dspark_components/dspark_sps.py`): each entry is valid up to the next. A step of n
+/// tokens has as many requests as blocks of the longest draft and one token fit into n. It drafts for them, verifies n
+/// tokens over contexts of the mean length, and includes the host's time.
 fn step_times(plan: &Plan) -> Result<String> {
     let setting = Setting::new(&plan.variants[0], plan.seeds[0])?;
-    let (draft, target) = setting.costs();
+    let Pair { target, draft } = setting.costs();
     let (_, drafting, _) = setting.reads();
     let config = setting.engine(true);
     let block = config.max_draft_len + 1;

@@ -1,18 +1,18 @@
-//! What advice is about: the server that was observed, or the models and hardware of an experiment.
+//! The subject of advice: the observed server, or the models and hardware of an experiment.
 
 use super::question::Question;
 use foretoken_run::plan::Plan;
 use foretoken_sim::latency::LatencySpec;
 use serde::Serialize;
 
-/// What advice is about.
+/// The subject of advice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Subject {
-    /// The server's address, without what may be secret in it; `None` where no server was observed.
+    /// The server's address without secrets; `None` if no server was observed.
     pub url: Option<String>,
-    /// Server or setting, in words.
+    /// Server or setting as text.
     pub name: String,
-    /// Number of seeds; 0 where nothing was simulated.
+    /// Number of seeds; 0 if nothing was simulated.
     pub seeds: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The answer in sentences.
+//! The answer as text.
 
 use super::advice::{Advice, Verdict};
 use super::at_load::AtLoad;
@@ -7,9 +7,9 @@ use super::names::table_in_words;
 use foretoken_sim::metrics::Interval;
 use std::fmt::Write;
 
-/// What the break-even leaves out.
+/// What the break-even does not include.
 pub const DECODE_STEPS_ALONE: &str = "decode steps alone, against plain decoding without a loaded drafter";
-/// What lengths by batch size are held against.
+/// What lengths by batch size are compared with.
 pub const DRAFTER_LOADED: &str = "the drafter loaded, so that its passes over prompts cost at K = 0 as well";
 
 pub(super) fn percent(x: f64) -> String {
@@ -23,7 +23,7 @@ pub(super) fn gain(g: Interval) -> String {
 }
 
 impl Advice {
-    /// What is advised, in one sentence or two.
+    /// The advice in one or two sentences.
     pub fn headline(&self) -> String {
         let of = self.objective.in_words();
         let best = self.best.as_ref().map_or("", |best| best.name.as_str());
@@ -65,7 +65,7 @@ impl Advice {
         format!("{}{advice}{depends}", self.overloaded())
     }
 
-    /// Said first of loads that no candidate carries.
+    /// The beginning of sentences about loads that no candidate can serve.
     fn overloaded(&self) -> String {
         let beyond: Vec<&AtLoad> = self.at_loads.iter().filter(|at| at.overload.is_some()).collect();
         if beyond.is_empty() {
@@ -84,7 +84,7 @@ impl Advice {
         }
     }
 
-    /// What the best brings at the loads that decide: at one, or from where it brings least to where it brings most.
+    /// The gain of the best candidate at the deciding loads: at one load, or from the smallest to the largest gain.
     fn gains(&self) -> String {
         let carried = |at: &&AtLoad| at.overload.is_none();
         let all = || self.at_loads.iter().filter_map(|at| Some((at.advised_gain?, at)));
@@ -114,7 +114,7 @@ impl Advice {
         }
     }
 
-    /// For what the advice holds: loads, server or setting, seeds, requests.
+    /// The range of the advice: loads, server or setting, seeds, requests.
     pub fn holds(&self) -> String {
         if self.at_loads.is_empty() {
             return format!("For {}.", self.subject.name);
@@ -135,12 +135,12 @@ impl Advice {
         )
     }
 
-    /// What runs now, and how that is known.
+    /// The server's policy now and its source.
     pub fn now_in_words(&self) -> String {
         format!("now: {} ({})", self.now.name, self.now.why)
     }
 
-    /// What is advised, first; then why.
+    /// The whole answer: first the advice, then the reasons.
     pub fn in_words(&self) -> String {
         let mut text = format!("{}\n{}\n", self.headline(), self.holds());
         let mut line = |words: String| writeln!(text, "{words}").expect("a string grows");
@@ -162,7 +162,7 @@ impl Advice {
         text
     }
 
-    /// One row a load.
+    /// A table with one row per load.
     fn rows(&self) -> String {
         let mut table = comfy_table::Table::new();
         table.load_style(comfy_table::presets::NOTHING);
@@ -186,14 +186,14 @@ impl Advice {
         table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
     }
 
-    /// The name of what is advised, where another candidate is the best at some load.
+    /// The name of the advised candidate if another candidate is the best at some load; else `None`.
     pub(super) fn other_than_the_best(&self) -> Option<&str> {
         let advised = self.best.as_ref()?;
         let best_everywhere = self.at_loads.iter().all(|at| at.best.as_ref() == Some(&advised.policy));
         (!best_everywhere).then_some(advised.name.as_str())
     }
 
-    /// What single length and table lose to the best at the load where each does worst.
+    /// The largest losses of the single length and of the table against the best.
     pub fn losses(&self) -> Option<String> {
         if self.at_loads.len() < 2 {
             return None;
@@ -206,7 +206,7 @@ impl Advice {
         Some(format!("at its worst load, against the best there: {}", words.join("; ")))
     }
 
-    /// Up to which load drafting pays.
+    /// The load up to which drafting pays.
     pub fn stops(&self) -> Option<String> {
         let loads = self.loads.as_ref()?;
         let pays = loads.points.iter().any(|l| l.pays.is_some_and(|g| g.mean > 0.0));
@@ -219,7 +219,7 @@ impl Advice {
     }
 }
 
-/// `at batch 8 K = 3 needs 61 % accepted, has 68 %`.
+/// The break-even as text, such as `at batch 8 K = 3 needs 61 % accepted, has 68 %`.
 pub fn pays(b: &BreakEven) -> String {
     let BreakEven { batch, k, needs, has } = *b;
     let has = has.map_or(String::new(), |has| format!(", has {:.0} %", 100.0 * has));

@@ -10,6 +10,7 @@ use foretoken_live::learned::Learned;
 use foretoken_live::validate::{Recording, Runs, Tapes, paces, usual_of, usual_passes};
 use foretoken_profiler::ProbedPass;
 use foretoken_run::cells::{Manifest, TAPES, digest};
+use foretoken_sim::Pair;
 use foretoken_sim::latency::LatencySpec;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::PathBuf;
@@ -94,14 +95,14 @@ fn held_out(run: &Run, all: &[Run]) -> HeldOutRun {
     let mut others = Learned::default();
     all.iter().filter(|other| other.cell != run.cell).for_each(|other| others.extend(&other.learned));
     let costs = others.costs();
-    let off = |of: fn(&(LatencySpec, LatencySpec)) -> &LatencySpec, served: &foretoken_profiler::Served| {
-        served.error(&*of(costs.as_ref()?).build())
+    let off = |cost: fn(&Pair<LatencySpec>) -> &LatencySpec, served: &foretoken_profiler::Served| {
+        served.error(&*cost(costs.as_ref()?).build())
     };
     HeldOutRun {
         policy: run.policy.clone(),
         tape: run.input.path.clone(),
-        target: off(|costs| &costs.0, &run.learned.target),
-        draft: off(|costs| &costs.1, &run.learned.draft).filter(|_| !others.draft.is_empty()),
+        target: off(|costs| &costs.target, &run.learned.target),
+        draft: off(|costs| &costs.draft, &run.learned.draft).filter(|_| !others.draft.is_empty()),
     }
 }
 

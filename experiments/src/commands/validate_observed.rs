@@ -2,7 +2,7 @@
 
 use super::print;
 use crate::cli::{Format, ValidateArgs};
-use foretoken_calibrate::against::compare;
+use foretoken_calibrate::compare_server::{compare, write};
 use foretoken_calibrate::kept::Kept;
 use foretoken_calibrate::one_server::check_whole;
 use foretoken_calibrate::source::{Source, open_all};
@@ -19,23 +19,26 @@ pub fn run(args: &ValidateArgs) -> Result<()> {
     let fitted = fitted(&kept);
     if fitted.is_empty() {
         eprintln!(
-            "warning: the runs that the calibration was made from are not where they were: nothing can be interpolated between them"
+            "warning: the recordings that the calibration was made from do not exist any more, so nothing is \
+             interpolated between them"
         );
     }
-    let against = compare(&kept, &runs, &fitted)?;
-    args.output.as_deref().map(|folder| against.write(folder)).transpose()?;
+    let comparison = compare(&kept, &runs, &fitted)?;
+    args.output.as_deref().map(|folder| write(&comparison, folder)).transpose()?;
     match args.format {
-        Format::Table => print(&against.in_words())?,
-        Format::Json => print(&against.to_json())?,
+        Format::Table => print(&comparison.in_words())?,
+        Format::Json => print(&comparison.to_json())?,
     }
-    against.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
+    comparison.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
     let negative = |message: &str| Problem::new(Exit::Negative, message.to_owned());
-    match against.holds() {
+    match comparison.holds() {
         Some(true) => Ok(()),
-        Some(false) => Err(negative("not every decided run that was held out is predicted within its bounds")
+        Some(false) => Err(negative("not every decided number of the held-out runs is predicted within its bound")
             .help("bounds: 5 % of throughput, TPOT and E2E, 10 % of TTFT, where repeats lie within 5 % of each other")),
-        None => Err(negative("nothing is decided: no run that was held out has repeats within 5 % of each other")
-            .help("observe the same loads again, on a machine on which nothing else runs, and name all repeats")),
+        None => {
+            Err(negative("nothing is decided: no number of the held-out runs has repeats within 5 % of each other")
+                .help("observe the same loads again, on a machine on which nothing else runs, and name all repeats"))
+        }
     }
 }
 

@@ -1,15 +1,14 @@
 //! Runs one cell on the device: one policy with one seed.
 
-use super::host::HostTimes;
-use super::machine::{Job, Machine};
+use super::machine::{Job, Machine, Served};
 use super::monitor::Monitor;
 use super::recorder::LiveRecorder;
 use super::tape::{Head, Tail, TapeEnding};
-use foretoken_kernels::executor::CannotServe;
+use foretoken_compare::live_runs::HostTimes;
 use foretoken_policies::PolicySpec;
 use foretoken_run::setting::Setting;
 use foretoken_run::workload::first;
-use foretoken_sim::{AcceptanceSource, Arrivals, Ending, Outcome, Run, Serving, Time};
+use foretoken_sim::{AcceptanceSource, Arrivals, Ending, Outcome, Run, Serving, Time, Workload};
 use foretoken_spec::live::LiveAcceptance;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
@@ -19,7 +18,7 @@ use std::sync::atomic::AtomicBool;
 pub struct Bench<'a> {
     /// The device with both models, which serves.
     pub machine: &'a mut dyn Machine,
-    /// The world: workload, engine, the policies' belief.
+    /// The setting: workload, engine, the policies' belief.
     pub setting: &'a Setting,
     /// What decides which drafts are accepted.
     pub acceptance: LiveAcceptance,
@@ -45,7 +44,10 @@ pub struct Recorded {
 
 impl Bench<'_> {
     /// Serves the workload with a policy and records it in the file `tape`. `slo_tpot_s` is the TPOT bound that the
-    /// policy sees. `which` is the run's place in the plan, for the terminal.
+    /// policy sees, in seconds. `which` is the run's place in the plan, for the terminal.
+    ///
+    /// # Errors
+    /// The device cannot serve the policy, or the tape cannot be written.
     pub fn record(
         &mut self,
         spec: &PolicySpec,
@@ -55,8 +57,7 @@ impl Bench<'_> {
         which: &str,
     ) -> Result<Recorded> {
         let (setting, label) = (self.setting, spec.label());
-        let policy = setting.policy(spec);
-        let config = setting.engine(policy.is_some());
+        let config = setting.engine(setting.policy(spec).is_some());
         let device = self.machine.name().to_owned();
         let head = Head {
             max_model_len: config.max_model_len,
@@ -65,24 +66,8 @@ impl Bench<'_> {
             ..Head::new(label.clone(), self.seed, device, setting.arrivals(), &setting.workload)
         };
         let mut recorder = LiveRecorder::create(tape, &head, Monitor::new(&label, which))?;
-        let serving = Serving {
-            workload: &setting.workload,
-            arrivals: setting.arrivals(),
-            config,
-            slo_tpot_s,
-            keep_steps: setting.keeps_steps(),
-            interrupt: self.interrupt,
-        };
-        let served = self.machine.serve(Job {
-            serving,
-            policy,
-            prompts: self.prompts,
-            acceptance: self.acceptance,
-            declared: self.declared,
-            seed: self.seed,
-            recorder: &mut recorder,
-        });
-        let served = served.map_err(|e| cannot(&label, &e))?;
+        let requests = Requests { workload: &setting.workload, arrivals: setting.arrivals(), slo_tpot_s };
+        let served = self.serve(spec, requests, setting.keeps_steps(), &mut recorder)?;
         let ending = match (served.error, served.run.ending) {
             (Some(error), _) => TapeEnding::Failed(error),
             (None, Ending::Done) => TapeEnding::Done,
@@ -97,6 +82,9 @@ impl Bench<'_> {
 
     /// Serves the first requests in a closed loop, so that caches are warm and the clock rate has risen. The run is
     /// recorded in the file `tape`, as later runs are, so that recording has its usual cost.
+    ///
+    /// # Errors
+    /// The device fails or cannot serve the policy, or the tape cannot be written.
     pub fn warm_up(&mut self, spec: &PolicySpec, requests: u32, tape: &Path) -> Result<Warm> {
         self.machine.warm_up().map_err(|e| Problem::failed(format!("warming up: {e}")))?;
         let (setting, label) = (self.setting, spec.label());
@@ -104,20 +92,39 @@ impl Bench<'_> {
         if workload.is_empty() {
             return Ok(Warm::default());
         }
-        let policy = setting.policy(spec);
-        let config = setting.engine(policy.is_some());
+        let config = setting.engine(setting.policy(spec).is_some());
         let arrivals = Arrivals::Closed { clients: config.max_num_seqs };
         let head = Head {
             warming_up: true,
             ..Head::new(label.clone(), self.seed, self.machine.name().to_owned(), arrivals, &workload)
         };
         let mut recorder = LiveRecorder::create(tape, &head, Monitor::new(&label, "[warming up]"))?;
+        let requests = Requests { workload: &workload, arrivals, slo_tpot_s: f64::INFINITY };
+        let served = self.serve(spec, requests, false, &mut recorder)?;
+        let host = recorder.finish(&Tail { ending: TapeEnding::Done, rejected: vec![] })?;
+        if let Some(error) = served.error {
+            return Err(Problem::failed(format!("{label}, while warming up: {error}")));
+        }
+        let last = served.run.records.finish.iter().filter(|&&t| t != Time::MAX).max().copied().unwrap_or_default();
+        let rate = if last > Time::ZERO { workload.len() as f64 / last.as_s() } else { 0.0 };
+        Ok(Warm { overhead_s: host.overhead_s.unwrap_or(0.0), rate })
+    }
+
+    /// Serves these requests with a policy.
+    fn serve(
+        &mut self,
+        spec: &PolicySpec,
+        requests: Requests,
+        keep_steps: bool,
+        recorder: &mut LiveRecorder,
+    ) -> Result<Served> {
+        let policy = self.setting.policy(spec);
         let serving = Serving {
-            workload: &workload,
-            arrivals,
-            config,
-            slo_tpot_s: f64::INFINITY,
-            keep_steps: false,
+            workload: requests.workload,
+            arrivals: requests.arrivals,
+            config: self.setting.engine(policy.is_some()),
+            slo_tpot_s: requests.slo_tpot_s,
+            keep_steps,
             interrupt: self.interrupt,
         };
         let served = self.machine.serve(Job {
@@ -127,17 +134,19 @@ impl Bench<'_> {
             acceptance: self.acceptance,
             declared: self.declared,
             seed: self.seed,
-            recorder: &mut recorder,
+            recorder,
         });
-        let served = served.map_err(|e| cannot(&label, &e))?;
-        let host = recorder.finish(&Tail { ending: TapeEnding::Done, rejected: vec![] })?;
-        if let Some(error) = served.error {
-            return Err(Problem::failed(format!("{label}, while warming up: {error}")));
-        }
-        let last = served.run.records.finish.iter().filter(|&&t| t != Time::MAX).max().copied().unwrap_or_default();
-        let rate = if last > Time::ZERO { workload.len() as f64 / last.as_s() } else { 0.0 };
-        Ok(Warm { overhead_s: host.overhead_s.unwrap_or(0.0), rate })
+        served.map_err(|e| Problem::bad_input(format!("`{}` cannot run live: {e}", spec.label())))
     }
+}
+
+/// The requests of a run.
+#[derive(Clone, Copy)]
+struct Requests<'a> {
+    workload: &'a Workload,
+    arrivals: Arrivals,
+    /// The TPOT bound that the policy sees, in seconds; infinite without one.
+    slo_tpot_s: f64,
 }
 
 /// The measurements from warming up, which the run needs.
@@ -147,10 +156,6 @@ pub struct Warm {
     pub overhead_s: f64,
     /// Requests per second.
     pub rate: f64,
-}
-
-fn cannot(label: &str, error: &CannotServe) -> Box<Problem> {
-    Problem::bad_input(format!("`{label}` cannot run live: {error}"))
 }
 
 /// The name of a cell's tape in the results folder.
@@ -171,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tapes_name_says_whose_it_is() {
+    fn the_name_of_a_tape_gives_its_cell() {
         assert_eq!(cell_of_tape(&tape_name(1, 20, 3)), Some((1, 20, 3)));
         for other in ["p0-closed-1.tape", "v1-s2-p3.tape.bak", "v1-s2.tape", "v01-s2-p3.tape"] {
             assert_eq!(cell_of_tape(other), None, "{other}");

@@ -7,7 +7,7 @@
 mod cell;
 #[cfg(test)]
 mod faults_tests;
-mod host;
+mod host_clock;
 mod machine;
 mod monitor;
 mod prompts;
@@ -18,7 +18,7 @@ pub mod tape;
 mod timed;
 
 pub use cell::{Bench, Recorded, Warm, cell_of_tape};
-pub use host::{HostClock, HostTimes};
+pub use host_clock::HostClock;
 pub use machine::{Job, Machine, Models, Served, open};
 pub use prompts::prompts;
 pub use refuse::check;

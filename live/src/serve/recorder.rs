@@ -1,8 +1,9 @@
 //! Receives a run's steps: writes the tape, updates the terminal's line, and counts host time.
 
-use super::host::{HostClock, HostTimes};
+use super::host_clock::HostClock;
 use super::monitor::Monitor;
 use super::tape::{Head, Tail, TapeWriter};
+use foretoken_compare::live_runs::HostTimes;
 use foretoken_sim::live::{Recorder, StepTrace};
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};

@@ -1,11 +1,11 @@
 //! Runs all cells of a plan on the device, one after the other, and stores each when it ends.
 
 use super::cell::{Bench, Recorded, tape_name};
-use super::host::HostTimes;
 use super::machine::{Machine, Models, open};
 use super::prompts::prompts;
 use super::refuse;
 use super::tape::TapeEnding;
+use foretoken_compare::live_runs::HostTimes;
 use foretoken_run::cells::TAPES;
 use foretoken_run::cells::{CellId, Folder, Speed, Store, Stored};
 use foretoken_run::plan::Plan;
@@ -204,8 +204,8 @@ impl Runner<'_> {
 
 /// The last instant in the records of a partial run.
 fn seen(r: &RequestRecords) -> Time {
-    let told = [&r.first_scheduled, &r.first_token, &r.finish].into_iter().flatten();
-    told.filter(|at| **at != Time::MAX).max().copied().unwrap_or_default()
+    let times = [&r.first_scheduled, &r.first_token, &r.finish].into_iter().flatten();
+    times.filter(|at| **at != Time::MAX).max().copied().unwrap_or_default()
 }
 
 fn interrupted(when: &str) -> Box<Problem> {

@@ -3,17 +3,21 @@
 //! is predicted here.
 
 use super::piece::{Measuring, Pieces};
+use super::piece_requests::no_arrivals;
 use super::probe::probed;
 use super::runs::{Load, RunEntry, Runs};
-use super::stretch::no_arrivals;
 use foretoken_profiler::median;
+use foretoken_run::plan::Plan;
 use foretoken_sim::{Arrivals, Workload};
-use foretoken_spec::problem::Result;
+use foretoken_spec::problem::{Problem, Result};
 
 impl Measuring<'_> {
     /// Makes all pieces. The closed loops come first in the first round, because the other loads are set by their
     /// service rates. Every other round goes backwards, so that no cell is always early. After each piece a part of the
     /// profile is measured.
+    ///
+    /// # Errors
+    /// The workload does not fit the loads, the device or a file fails, or the user interrupts.
     pub fn run(self) -> Result<Runs> {
         if self.setting.arrivals() != Arrivals::Open {
             return Err(no_arrivals());
@@ -66,4 +70,17 @@ fn usual_context(workload: &Workload) -> u32 {
         workload.prompt_len.iter().zip(&workload.output_len).map(|(p, o)| f64::from(*p) + f64::from(*o) / 2.0);
     // An empty workload is refused before.
     median(halfway.collect()) as u32
+}
+
+/// Refuses several settings: each would be a validation of its own.
+///
+/// # Errors
+/// The plan has several settings or seeds.
+pub fn check_one_setting(plan: &Plan) -> Result<()> {
+    let (settings, seeds) = (plan.variants.len(), plan.seeds.len());
+    if (settings, seeds) == (1, 1) {
+        return Ok(());
+    }
+    let message = format!("{}: {settings} settings and {seeds} seeds, and one is validated at a time", plan.name);
+    Err(Problem::bad_input(message).help("choose one: --set 'seeds=[1]', and a single value for what is swept"))
 }

@@ -1,43 +1,33 @@
 //! Measures the simulator's errors: a device's runs are replayed on the event clock, and every number is compared.
 //!
-//! [`Measuring`] makes the live runs in pieces ([`piece`]), between probes of the machine ([`probe`]), and [`runs`]
-//! lists them. [`report`] compares twice: with the recorded acceptance, where the token flow must be the same and only
-//! times differ, and with the modelled one. A piece in which the machine changed its speed is in no number. A run must
-//! never be predicted with measurements of that run.
+//! [`run_and_compare`] does all of it. [`Measuring`] makes the live runs in pieces ([`piece`]), between probes of the
+//! machine ([`probe`]), and [`runs`] lists them. [`compare_runs`] simulates each piece twice: with the recorded
+//! acceptance, where the token flow must be the same and only times differ, and with the modelled one. The numbers,
+//! bounds and pages are in `foretoken-compare`. A piece in which the machine changed its speed is in no number. A run
+//! must never be predicted with measurements of that run.
 
-mod beside;
-mod compare;
-mod drift;
-mod flow;
-mod gather;
-mod later;
-mod maths;
+mod compare_runs;
+mod costs_of_other_cells;
+mod machine_speed;
 mod measure;
-mod numbers;
-mod others;
-mod pace;
-mod page;
 mod piece;
+mod piece_requests;
 mod probe;
-mod rank;
-mod regions;
-mod repeats;
-mod report;
+mod profile_slices;
+mod read_tapes;
+mod run_and_compare;
 mod runs;
-mod simulate;
-mod slices;
-mod standing;
-mod stretch;
-mod table;
-mod tapes;
-mod verdict;
-mod watch;
+mod shifted_acceptance;
+mod simulated_piece;
+mod timed_passes;
+mod trace_recorder;
 
-pub use pace::{paces, usual_of, usual_passes};
-pub use page::page;
+pub use compare_runs::{Compared, PassCosts};
+pub use machine_speed::{paces, usual_of, usual_passes};
 pub use piece::{Measuring, first_slice};
-pub use report::{Compared, PassCosts, Validation};
+pub use profile_slices::Slices;
+pub use read_tapes::{Recording, Tapes};
+pub use run_and_compare::{
+    BELIEF, Comparing, GivenProfile, OUTCOME, Outcome, PROFILE, Request, compare_folder, run_and_compare,
+};
 pub use runs::Runs;
-pub use slices::Slices;
-pub use table::render;
-pub use tapes::{Recording, Tapes};

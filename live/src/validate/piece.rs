@@ -1,14 +1,15 @@
 //! Makes one piece of a cell on the device: a probe, the run, a probe, the run again, a probe; then measures a part of
 //! the profile.
 
-use super::later::Later;
-use super::numbers::service_rate;
+use super::piece_requests::{PieceRequests, arriving, counted};
 use super::probe::probe;
+use super::profile_slices::Slices;
 use super::runs::{Load, PARTS, Piece, RunEntry, Runs};
-use super::slices::Slices;
-use super::stretch::{Stretch, arriving, counted};
-use crate::serve::tape::{TapeEnding, Told, read_tape};
+use super::shifted_acceptance::ShiftedAcceptance;
+use crate::serve::tape::{TapeEnding, read_tape};
 use crate::serve::{Bench, Recorded, Timed, Warm};
+use foretoken_compare::live_runs::Records;
+use foretoken_compare::service_rate::service_rate;
 use foretoken_policies::PolicySpec;
 use foretoken_profiler::Until;
 use foretoken_run::cells::Folder;
@@ -32,7 +33,7 @@ pub struct Measuring<'a> {
     pub spec: &'a ValidateSpec,
     /// The policies, the baseline first.
     pub policies: &'a [PolicySpec],
-    /// The world with the whole workload.
+    /// The setting with the whole workload.
     pub setting: Setting,
     /// The prompts of all requests.
     pub prompts: Vec<Vec<u32>>,
@@ -54,7 +55,7 @@ pub fn first_slice(spec: &ValidateSpec) -> f64 {
 pub struct Pieces<'a> {
     /// The pieces made so far.
     pub runs: Runs,
-    of: Measuring<'a>,
+    measuring: Measuring<'a>,
     /// The whole workload.
     own: Workload,
     /// The SLO bounds that the baseline's first open run has set.
@@ -65,21 +66,24 @@ pub struct Pieces<'a> {
 
 impl<'a> Pieces<'a> {
     /// Starts with no piece made, of `all`.
-    pub fn new(of: Measuring<'a>, own: Workload, runs: Runs, all: usize) -> Pieces<'a> {
-        Pieces { runs, of, own, bound: None, made: 0, all }
+    pub fn new(measuring: Measuring<'a>, own: Workload, runs: Runs, all: usize) -> Pieces<'a> {
+        Pieces { runs, measuring, own, bound: None, made: 0, all }
     }
 
     /// Makes the next piece of cell `at`, and measures a part of the profile.
+    ///
+    /// # Errors
+    /// The device or a file fails, the workload has too few requests, or the user interrupts.
     pub fn make(&mut self, at: usize) -> Result<()> {
         self.piece(at)?;
         self.made += 1;
-        let first = first_slice(self.of.spec);
+        let first = first_slice(self.measuring.spec);
         let until = match self.made < self.all {
             true => Until::Share(first + (1.0 - first) * self.made as f64 / self.all as f64),
             false => Until::Spent,
         };
-        match &mut self.of.slices {
-            Some(slices) => slices.go_on(self.of.machine, until, self.of.interrupt),
+        match &mut self.measuring.slices {
+            Some(slices) => slices.go_on(self.measuring.machine, until, self.measuring.interrupt),
             None => Ok(()),
         }
     }
@@ -90,24 +94,24 @@ impl<'a> Pieces<'a> {
         pieces.push(Piece::default());
         let place = if let Load::Closed(_) = load { "closed".to_owned() } else { at.to_string() };
         let name = |part: usize| format!("p{policy}-{place}-{nth}-{part}.tape");
-        let mut path = self.keep(at, name(0))?;
+        let mut path = self.list_tape(at, name(0))?;
         let warm = self.warm_up(policy, load, &path)?;
-        let stretch = self.stretch(policy, load, nth, warm)?;
-        self.runs.entries[at].pieces[nth].first = stretch.first;
-        self.probe(at)?;
+        let requests = self.requests(policy, load, nth, warm)?;
+        self.runs.entries[at].pieces[nth].first = requests.first;
+        self.probe_cell(at)?;
         for part in 0..PARTS {
             if part > 0 {
-                path = self.keep(at, name(part))?;
+                path = self.list_tape(at, name(part))?;
             }
-            self.live(policy, load, &stretch, warm, &path)?;
-            self.probe(at)?;
+            self.live(policy, load, &requests, warm, &path)?;
+            self.probe_cell(at)?;
         }
-        self.list()
+        self.write_list()
     }
 
     /// Serves the first requests of the workload, once per piece, so that both live runs meet an equally warm machine.
     fn warm_up(&mut self, policy: usize, load: Load, tape: &Path) -> Result<Warm> {
-        let Measuring { machine, live, policies, setting, prompts, interrupt, .. } = &mut self.of;
+        let Measuring { machine, live, policies, setting, prompts, interrupt, .. } = &mut self.measuring;
         let requests = match load {
             Load::Closed(clients) => live.warm_up_requests.max(2 * clients),
             _ => live.warm_up_requests,
@@ -118,8 +122,8 @@ impl<'a> Pieces<'a> {
     }
 
     /// The requests of a cell's `nth` piece.
-    fn stretch(&self, policy: usize, load: Load, nth: usize, warm: Warm) -> Result<Stretch> {
-        let (spec, rates) = (self.of.spec, &self.runs.rates);
+    fn requests(&self, policy: usize, load: Load, nth: usize, warm: Warm) -> Result<PieceRequests> {
+        let (spec, rates) = (self.measuring.spec, &self.runs.rates);
         match load {
             Load::Closed(clients) => {
                 let wanted = (warm.rate * spec.service_s).ceil() as usize;
@@ -132,18 +136,18 @@ impl<'a> Pieces<'a> {
     }
 
     /// Makes one live run of these requests.
-    fn live(&mut self, policy: usize, load: Load, stretch: &Stretch, warm: Warm, tape: &Path) -> Result<()> {
+    fn live(&mut self, policy: usize, load: Load, requests: &PieceRequests, warm: Warm, tape: &Path) -> Result<()> {
         let which = format!("[piece {} of {}]", self.made + 1, self.all);
-        let Measuring { machine, live, policies, setting, prompts, interrupt, .. } = &mut self.of;
-        let (spec, from) = (&policies[policy], stretch.first as usize);
-        setting.set_workload(stretch.workload.clone());
+        let Measuring { machine, live, policies, setting, prompts, interrupt, .. } = &mut self.measuring;
+        let (spec, from) = (&policies[policy], requests.first as usize);
+        setting.set_workload(requests.workload.clone());
         let (arrivals, shown) = match load {
             Load::Closed(clients) => (Arrivals::Closed { clients }, None),
             _ => (Arrivals::Open, self.bound.and_then(|s| s.tpot_s)),
         };
         setting.set_arrivals(arrivals);
-        let asked = prompts[from..from + stretch.workload.len()].to_vec();
-        let declared = Later { of: setting.acceptance(), first: stretch.first };
+        let asked = prompts[from..from + requests.workload.len()].to_vec();
+        let declared = ShiftedAcceptance { whole: setting.acceptance(), first: requests.first };
         let recorded = bench(*machine, live, setting, &declared, &asked, interrupt).record(
             spec,
             shown.unwrap_or(f64::INFINITY),
@@ -153,18 +157,18 @@ impl<'a> Pieces<'a> {
         )?;
         let file = tape.file_name().unwrap_or_default().to_string_lossy();
         // From now on the recording must not change.
-        self.of.folder.enter(&[&format!("{TAPES}/{file}")])?;
+        self.measuring.folder.enter(&[&format!("{TAPES}/{file}")])?;
         let recorded = whole(spec, recorded)?;
         if arrivals == Arrivals::Open {
             // The baseline's first open run sets the bound that all other runs see, as in an experiment.
-            let p90 = || self.of.setting.summary(&recorded.run, Slo::default()).tpot.map(|q| q.p90);
-            self.bound.get_or_insert_with(|| self.of.setting.slo(p90()));
+            let p90 = || self.measuring.setting.summary(&recorded.run, Slo::default()).tpot.map(|q| q.p90);
+            self.bound.get_or_insert_with(|| self.measuring.setting.slo(p90()));
         }
         Ok(())
     }
 
-    fn probe(&mut self, at: usize) -> Result<()> {
-        let found = probe(self.of.machine, &self.runs.probed)
+    fn probe_cell(&mut self, at: usize) -> Result<()> {
+        let found = probe(self.measuring.machine, &self.runs.probed)
             .map_err(|e| Problem::failed(format!("a pass that is probed failed: {e}")))?;
         let pieces = &mut self.runs.entries[at].pieces;
         pieces.last_mut().expect("a piece is being made").probes.push(found);
@@ -172,17 +176,20 @@ impl<'a> Pieces<'a> {
     }
 
     /// Computes each policy's service rate from its closed loops, in requests per second. Loads are set from it.
+    ///
+    /// # Errors
+    /// A tape cannot be read, or a closed loop is too short.
     pub fn know_rates(&mut self) -> Result<()> {
         let rate = |entry: &RunEntry| {
             let Load::Closed(clients) = entry.load else { unreachable!("closed loops only") };
-            let told = |name: &String| {
-                let path = self.of.folder.path().join(TAPES).join(name);
+            let records = |name: &String| {
+                let path = self.measuring.folder.path().join(TAPES).join(name);
                 let tape = read_tape(&path).map_err(|e| Problem::failed(format!("{}: {e}", path.display())))?;
-                Ok(tape.told())
+                Ok(tape.records())
             };
-            let told = entry.tapes().map(told).collect::<Result<Vec<Told>>>()?;
-            service_rate(told.iter().map(|t| &t.records), clients).ok_or_else(|| {
-                let label = self.of.policies[entry.policy].label();
+            let records = entry.tapes().map(records).collect::<Result<Vec<Records>>>()?;
+            service_rate(records.iter().map(|r| &r.requests), clients).ok_or_else(|| {
+                let label = self.measuring.policies[entry.policy].label();
                 let message = format!("{label}: a closed loop of {clients} clients is too short to measure a rate");
                 Problem::bad_input(message)
                     .help("raise validate.service_s or workload.requests, or lower validate.clients")
@@ -193,18 +200,18 @@ impl<'a> Pieces<'a> {
     }
 
     /// Adds a recording to the list before it is made, so that a killed process leaves it in the list.
-    fn keep(&mut self, at: usize, name: String) -> Result<PathBuf> {
-        if self.of.interrupt.load(Ordering::Relaxed) {
+    fn list_tape(&mut self, at: usize, name: String) -> Result<PathBuf> {
+        if self.measuring.interrupt.load(Ordering::Relaxed) {
             return Err(interrupted());
         }
-        let path = self.of.folder.path().join(TAPES).join(&name);
+        let path = self.measuring.folder.path().join(TAPES).join(&name);
         self.runs.entries[at].pieces.last_mut().expect("a piece is being made").tapes.push(name);
-        self.list()?;
+        self.write_list()?;
         Ok(path)
     }
 
-    fn list(&self) -> Result<()> {
-        self.of.folder.write(RUNS_JSON, self.runs.to_json().as_bytes())
+    fn write_list(&self) -> Result<()> {
+        self.measuring.folder.write(RUNS_JSON, self.runs.to_json().as_bytes())
     }
 }
 
@@ -230,8 +237,10 @@ fn whole(spec: &PolicySpec, recorded: Recorded) -> Result<Recorded> {
 }
 
 fn interrupted() -> Box<Problem> {
-    Problem::new(Exit::Interrupted, "interrupted: the recordings made so far are kept, and nothing was compared")
-        .help("`foretoken validate DIR` compares what is there; a validation itself is made in one go: start again with --overwrite")
+    Problem::new(Exit::Interrupted, "interrupted: the recordings made so far are kept, and nothing was compared").help(
+        "`foretoken validate DIR` compares these recordings; an interrupted validation cannot be continued: start \
+             again with --overwrite",
+    )
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! A validation on a machine with prescribed speeds: the order of its runs, and which pieces count.
 
-use super::super::runs::Standing;
 use super::*;
 use crate::profiling::{Asked, Limits};
 use crate::serve::tape::read_tape;
 use crate::serve::{Failed, Machine, Models, check, open_timed, prompts};
-use crate::validate::{Compared, Tapes, Validation, page, render};
+use crate::validate::{Compared, Tapes};
+use foretoken_compare::live_runs::{Standing, Validation, page, render};
 use foretoken_kernels::executor::CannotServe;
 use foretoken_profiler::{Density, Passes, Role, Setup, Shape};
 use foretoken_run::cells::{Manifest, Mode};
@@ -50,14 +50,14 @@ profile_s = 0.5
 "#;
 
 /// A machine on which passes take 1 ms, times a prescribed factor for each call of `time`.
-struct Told {
+struct Prescribed {
     inner: Box<dyn Timed>,
     /// The factor of the nth call; 1 for later calls.
     factors: Vec<f64>,
     asked: usize,
 }
 
-impl Machine for Told {
+impl Machine for Prescribed {
     fn name(&self) -> &str {
         self.inner.name()
     }
@@ -71,7 +71,7 @@ impl Machine for Told {
     }
 }
 
-impl Timed for Told {
+impl Timed for Prescribed {
     fn setup(&self) -> &Setup {
         self.inner.setup()
     }
@@ -108,7 +108,7 @@ fn validated(factors: &[f64]) -> (Runs, Validation, String) {
     let room = check(&plan, variant, &setting, &live, &models).unwrap();
     let asked = Asked { limits: Limits::default(), density: Density::Quick, budget_s: 0.5, seed: 1 };
     let inner = open_timed(&live, &models, room, &asked).unwrap();
-    let mut machine = Told { inner, factors: factors.to_vec(), asked: 0 };
+    let mut machine = Prescribed { inner, factors: factors.to_vec(), asked: 0 };
     let prompts = prompts(&live.prompts, &mut setting.workload, 1, &models).unwrap();
     let (folder, _) = Folder::open(dir.path().join("out"), &plan, Mode::Fresh).unwrap();
     std::fs::create_dir(folder.path().join(TAPES)).unwrap();
@@ -134,7 +134,7 @@ fn validated(factors: &[f64]) -> (Runs, Validation, String) {
     manifest.complete = true;
     let tapes = Tapes { folder: folder.path(), manifest: &manifest, intact: false };
     let compared =
-        Compared { plan: &plan, tapes, runs: &runs, profile: None, costs: "as told".into(), caveats: vec![] };
+        Compared { plan: &plan, tapes, runs: &runs, profile: None, costs: "of the test".into(), caveats: vec![] };
     let (validation, drawn) = compared.validation().unwrap();
     let page = page(&validation, drawn).html();
     (runs, validation, page)
@@ -157,7 +157,7 @@ fn cells_take_turns_and_a_piece_is_two_runs_of_the_same_requests() {
     assert_eq!((validation.counted, validation.undecided.len()), ((12, 12), 0));
     assert!(validation.steady() && validation.decided() && validation.caveats.is_empty());
     for cell in &validation.cells {
-        let per_piece = |row: &str| cell.row(row).map(|r| r.live.len());
+        let per_piece = |row: &str| cell.row(row).map(|r| r.observed.len());
         assert_eq!(per_piece("TPOT, mean"), Some(2), "live, and live again");
         // The flow is of all pieces, not only of the first.
         assert_eq!((cell.replay_parted.as_deref(), cell.flow.other_acceptance), (None, 0));
@@ -174,7 +174,7 @@ fn cells_take_turns_and_a_piece_is_two_runs_of_the_same_requests() {
 
 /// The second piece of the second closed loop is left out; the cell's other pieces count.
 #[test]
-fn a_piece_in_which_the_machine_changed_is_in_no_number() {
+fn a_piece_in_which_the_machine_changed_is_left_out() {
     let steady = vec![1.0; ROUND];
     // The second round goes backwards, so its last cell but one is the second.
     let second = ROUND + 2 * 3;
@@ -222,7 +222,7 @@ fn a_cell_without_a_steady_piece_is_not_decided_and_the_others_are() {
 }
 
 #[test]
-fn where_no_piece_is_steady_nothing_is_decided_and_that_is_said() {
+fn without_a_steady_piece_nothing_is_decided() {
     let busy: Vec<f64> = (0..3 * ROUND).map(|n| if n % 2 == 0 { 1.0 } else { 1.5 }).collect();
     let (_, validation, page) = validated(&busy);
     assert_eq!((validation.counted, validation.cells.len(), validation.undecided.len()), ((0, 12), 0, 4));

@@ -79,6 +79,9 @@ pub fn probed(setup: &Setup, requests: u32, context: u32, prompt: u32) -> Vec<Pr
 }
 
 /// Times the passes `probed` on a machine.
+///
+/// # Errors
+/// A pass failed.
 pub fn probe(machine: &mut dyn Timed, probed: &[Probed]) -> Result<Probe, Failed> {
     let mut found = Ok(Probe { seconds: Vec::new() });
     machine.time(&mut |passes| found = timed(passes, probed));
@@ -146,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pass_that_changed_most_decides() {
+    fn the_spread_is_of_the_pass_that_changed_most() {
         let spread_of = |seconds: &[[f64; 2]]| spread(&probes(seconds)).map(|s| (s * 1e6).round() / 1e6);
         assert_eq!(spread_of(&[[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]), Some(0.0));
         assert_eq!(spread_of(&[[1.0, 2.0], [1.04, 2.0], [1.02, 2.2]]), Some(0.1));
@@ -192,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_probed_is_near_what_is_served_and_fits() {
+    fn probed_passes_are_the_nearest_shapes_that_fit() {
         let all = probed(&setup(), 8, 200, 150);
         let said: Vec<String> = all.iter().map(ToString::to_string).collect();
         let (decodes, verify) = (["target 1 x 1 at 256", "target 8 x 1 at 256"], "target 8 x 4 at 64");

@@ -2,6 +2,7 @@
 
 use super::probe::{PROBES, Probe, Probed, spread};
 use crate::serve::cell_of_tape;
+use foretoken_compare::live_runs::Standing;
 use foretoken_intact::seal::{self, Syntax};
 use foretoken_run::cells::{AGAIN, Manifest, RUNS_JSON, TAPES};
 use foretoken_spec::problem::{Problem, Result};
@@ -38,18 +39,6 @@ pub struct Piece {
     pub tapes: Vec<String>,
     /// The probes before, between and after the runs; empty if nothing is probed.
     pub probes: Vec<Probe>,
-}
-
-/// Whether a piece counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Standing {
-    /// It counts: its probes agree, or nothing was probed.
-    Counts,
-    /// The machine changed its speed during the piece.
-    Changed,
-    /// The piece was not finished.
-    Unended,
 }
 
 /// The load of a run.
@@ -121,6 +110,9 @@ impl Runs {
     }
 
     /// The runs of a folder: a validation's own list, or one run per tape.
+    ///
+    /// # Errors
+    /// The list is damaged or of another version, or the folder has no tape.
     pub fn of(folder: &Path) -> Result<Runs> {
         let list = folder.join(RUNS_JSON);
         if list.exists() {
@@ -158,7 +150,10 @@ impl Runs {
         serde_json::from_value(value).map_err(|e| bad(&e))
     }
 
-    /// Returns an error if a tape that the folder has finished is missing from the list.
+    /// Checks that the list has every tape that the folder has finished.
+    ///
+    /// # Errors
+    /// A tape is missing from the list.
     pub fn check(&self, folder: &Path, manifest: &Manifest) -> Result<()> {
         let known = |name: &str| self.entries.iter().flat_map(RunEntry::tapes).any(|tape| tape == name);
         let finished = manifest.files.keys().filter_map(|name| name.strip_prefix(TAPES)?.strip_prefix('/'));
@@ -190,7 +185,7 @@ mod tests {
     use foretoken_profiler::{Kind, Role, Shape};
 
     #[test]
-    fn a_live_folder_has_a_run_a_tape_and_nothing_else() {
+    fn each_tape_of_a_live_folder_is_a_run() {
         let dir = tempfile::tempdir().unwrap();
         assert!(Runs::of(dir.path()).unwrap_err().message().contains("holds no recording"));
         std::fs::create_dir(dir.path().join(TAPES)).unwrap();

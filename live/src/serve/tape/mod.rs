@@ -2,12 +2,13 @@
 
 mod facts;
 mod file;
-mod retell;
+mod rebuild;
 
 pub use facts::{Pass, passes, span};
 pub use file::{TapeError, TapeWriter, read_intact, read_tape};
-pub use retell::{Told, retell};
+pub use rebuild::rebuild_records;
 
+use foretoken_compare::live_runs::Records;
 use foretoken_intact::frames::{Cut, Damage};
 use foretoken_sim::live::StepTrace;
 use foretoken_sim::{Arrivals, Time, Workload};
@@ -137,7 +138,7 @@ impl Tape {
     }
 
     /// Rebuilds the records of each request and each step.
-    pub fn told(&self) -> Told {
-        retell(&self.head, &self.steps, self.tail())
+    pub fn records(&self) -> Records {
+        rebuild_records(&self.head, &self.steps, self.tail())
     }
 }

@@ -1,0 +1,62 @@
+//! Compares observed runs of a server with what a calibration predicts of them.
+//!
+//! The error of each number is split into three parts. For this a run is predicted again with its own acceptance, and
+//! with its own acceptance and costs. Two simple predictions stand beside the simulation.
+
+use crate::folder::{make, put};
+use crate::kept::Kept;
+use crate::predict_cell::predict_cell;
+use crate::replay::replay;
+use crate::source::{Source, load};
+use foretoken_compare::server_runs::ServerComparison;
+use foretoken_spec::problem::Result;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Compares observed runs with what a calibration predicts of them. `fitted` are the runs that the calibration was
+/// made from, as far as their recordings still exist. The simple predictions are made from them.
+///
+/// # Errors
+/// The engine does not accept the calibration's settings.
+pub fn compare(kept: &Kept, runs: &[Source], fitted: &[Source]) -> Result<ServerComparison> {
+    let mut by_cell: BTreeMap<(String, u32), Vec<&Source>> = BTreeMap::new();
+    let mut warnings = kept.warnings.clone();
+    for run in runs {
+        let Some(k) = run.k else {
+            warnings.push(format!("{}: it drafted several lengths, which no fixed length predicts", run.name()));
+            continue;
+        };
+        if !kept.cost.separated && !kept.cost.draft_lengths.contains(&k) {
+            warnings.push(format!("{}: K = {k} cannot be predicted from a calibration at one K", run.name()));
+            continue;
+        }
+        by_cell.entry((load(&run.recording), k)).or_default().push(run);
+    }
+    let (mut cells, mut replayed) = (Vec::new(), Vec::new());
+    for ((load, k), repeats) in by_cell {
+        for source in &repeats {
+            replayed.extend(replay(source, source.engine.as_ref().unwrap_or(&kept.engine), &kept.cost, k)?);
+        }
+        cells.extend(predict_cell(kept, fitted, load, k, &repeats)?);
+    }
+    let deepest = kept.table.as_ref().and_then(|t| t.header.observed.as_ref()).map_or(0, |o| o.seen as u32);
+    if cells.iter().any(|c| c.k > deepest) && deepest > 0 {
+        warnings.push(format!("acceptance beyond position {deepest} of a round is extrapolated"));
+    }
+    Ok(ServerComparison::new(cells, replayed, warnings))
+}
+
+/// Writes `validation.json`, `validation.txt`, `validation.html` and `predicted.svg` into a folder. Replaces existing
+/// files.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn write(comparison: &ServerComparison, folder: &Path) -> Result<()> {
+    make(folder)?;
+    put(folder, "validation.json", comparison.to_json())?;
+    put(folder, "validation.txt", comparison.in_words())?;
+    if let Some(svg) = comparison.figure() {
+        put(folder, "predicted.svg", svg)?;
+    }
+    put(folder, "validation.html", comparison.page().html())
+}

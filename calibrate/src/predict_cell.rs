@@ -1,0 +1,110 @@
+//! Predicts one cell, that is, one draft length at one load, for each of its observed repeats.
+
+use crate::costs::rows;
+use crate::fit::CostFit;
+use crate::kept::Kept;
+use crate::predict::{AcceptanceFrom, Prediction};
+use crate::simple_predictions::{by_formula, interpolated};
+use crate::source::Source;
+use foretoken_compare::numbers::{Numbers, RunRecords};
+use foretoken_compare::over_time::in_flight_error;
+use foretoken_compare::server_runs::{Cell, PredictedNumbers};
+use foretoken_profiler::{Calibrated, median};
+use foretoken_sim::Run;
+use foretoken_spec::problem::Result;
+
+/// A prediction is the mean over this many draws of the calibrated acceptance.
+const DRAWS: u64 = 5;
+
+/// The numbers of a run, with the accepted drafts per round.
+#[derive(Clone, Copy)]
+struct RunNumbers {
+    numbers: Numbers,
+    /// `None` if nothing was drafted.
+    accepted: Option<f64>,
+}
+
+/// Compares the repeats of a cell with their predictions. `None` if no repeat finished a request of several tokens.
+pub(crate) fn predict_cell(
+    kept: &Kept,
+    fitted: &[Source],
+    load: String,
+    k: u32,
+    repeats: &[&Source],
+) -> Result<Option<Cell>> {
+    let calibrated = match (&kept.table, k) {
+        (_, 0) => AcceptanceFrom::None,
+        (Some(table), _) => AcceptanceFrom::Table(table),
+        (None, _) => AcceptanceFrom::Rates(&kept.rates),
+    };
+    let own = if k == 0 { AcceptanceFrom::None } else { AcceptanceFrom::Own(&kept.rates) };
+    let mut all = PredictedNumbers::default();
+    let (mut accepted_observed, mut accepted_predicted, mut in_flight) = (Vec::new(), Vec::new(), Vec::new());
+    for source in repeats {
+        let Some(observed) = numbers(&source.run.run) else { continue };
+        let own_cost = own_cost(source, kept);
+        let with = |cost, acceptance| Prediction { cost, acceptance, engine: &kept.engine, seed: 1 };
+        let predicted = mean(&with(&kept.cost, calibrated), source, k)?;
+        let own_acceptance = mean(&with(&kept.cost, own), source, k)?;
+        let own_both = mean(&with(&own_cost, own), source, k)?;
+        let (Some(predicted), Some(own_acceptance), Some(own_both)) = (predicted, own_acceptance, own_both) else {
+            continue;
+        };
+        let run = with(&kept.cost, calibrated).serve(source, k)?;
+        in_flight.extend(in_flight_error(&source.run.run.records, &run.records));
+        accepted_observed.extend(observed.accepted);
+        accepted_predicted.extend(predicted.accepted);
+        all.observed.push(observed.numbers);
+        all.calibrated.push(predicted.numbers);
+        all.own_acceptance.push(own_acceptance.numbers);
+        all.own_acceptance_and_cost.push(own_both.numbers);
+        all.interpolated.extend(interpolated(source, k, fitted, kept));
+        all.formula.extend(by_formula(source, k, kept));
+    }
+    if all.observed.is_empty() {
+        return Ok(None);
+    }
+    let middle = |values: Vec<f64>| (!values.is_empty()).then(|| median(values));
+    let made_from = repeats.iter().any(|s| kept.is_made_from(&s.digest));
+    let cell = Cell::new(k, load, all.observed.len(), made_from, all.rows());
+    Ok(Some(Cell {
+        accepted: (middle(accepted_observed), middle(accepted_predicted)),
+        in_flight: (!in_flight.is_empty()).then(|| in_flight.iter().sum::<f64>() / in_flight.len() as f64),
+        ..cell
+    }))
+}
+
+/// The numbers of a run; `None` if no request of several tokens finished.
+fn numbers(run: &Run) -> Option<RunNumbers> {
+    let rounds = run.totals.rounds();
+    let accepted = (rounds > 0).then(|| run.totals.accepted() as f64 / rounds as f64);
+    let numbers = Numbers::of(&[RunRecords::requests_only(&run.records)]);
+    numbers.tpot.is_some().then_some(RunNumbers { numbers, accepted })
+}
+
+/// The mean over several draws of acceptance; `None` if no draw has numbers.
+fn mean(prediction: &Prediction, source: &Source, k: u32) -> Result<Option<RunNumbers>> {
+    let (mut all, mut accepted) = (Vec::new(), Vec::new());
+    for seed in 1..=DRAWS {
+        if let Some(one) = numbers(&Prediction { seed, ..*prediction }.serve(source, k)?) {
+            all.push(one.numbers);
+            accepted.extend(one.accepted);
+        }
+    }
+    let accepted = (!accepted.is_empty()).then(|| accepted.iter().sum::<f64>() / accepted.len() as f64);
+    Ok((!all.is_empty()).then(|| RunNumbers { numbers: Numbers::mean(&all), accepted }))
+}
+
+/// The calibrated costs with the costs of a run's own steps in their place. At one draft length draft passes are not
+/// separated from verification, and need not be.
+fn own_cost(source: &Source, kept: &Kept) -> Calibrated {
+    let rows = rows(std::slice::from_ref(source), &kept.engine);
+    let mut own = kept.cost.clone();
+    if !rows.is_empty() {
+        let fit = CostFit::together(&rows);
+        own.target.cost = fit.target();
+        own.draft.cost = fit.draft_model();
+        own.step_overhead_s = fit.host_s;
+    }
+    own
+}

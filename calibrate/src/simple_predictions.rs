@@ -1,0 +1,96 @@
+//! Two simple predictions from the same inputs as the simulation: a line between two draft lengths, and a formula.
+
+use crate::kept::Kept;
+use crate::source::Source;
+use foretoken_compare::fluid::{CurvePoint, Fluid, line_through, tokens_a_round};
+use foretoken_compare::numbers::{Numbers, RunRecords};
+use foretoken_sim::PassShape;
+use foretoken_traces::truth::NOT_DRAFTED;
+
+/// The mean latencies of closed loops of one size, in seconds.
+#[derive(Clone, Copy)]
+struct LoopLatencies {
+    /// Requests in flight, which is the number of clients.
+    clients: f64,
+    ttft: f64,
+    tpot: f64,
+}
+
+/// Predicts `source` by lines between the observed closed loops of the shortest and of the longest fitted draft length.
+/// `None` without closed loops of two lengths.
+pub(crate) fn interpolated(source: &Source, k: u32, fitted: &[Source], kept: &Kept) -> Option<Numbers> {
+    let lengths: Vec<u32> = fitted.iter().filter_map(|s| s.k).collect();
+    let (shortest, longest) = (*lengths.iter().min()?, *lengths.iter().max()?);
+    let (low, high) = (closed_loops(fitted, shortest), closed_loops(fitted, longest));
+    if shortest == longest || low.is_empty() || high.is_empty() {
+        return None;
+    }
+    let at = |read: fn(&LoopLatencies) -> f64, clients: f64| {
+        let value = |loops: &[LoopLatencies]| {
+            let points: Vec<CurvePoint> = loops.iter().map(|l| CurvePoint { x: l.clients, y: read(l) }).collect();
+            line_through(&points, clients)
+        };
+        let ends = [(shortest, value(&low)), (longest, value(&high))].map(|(k, y)| CurvePoint { x: f64::from(k), y });
+        line_through(&ends, f64::from(k)).max(1e-6)
+    };
+    serve(source, kept, &|n, _| at(|l| l.ttft, n), &|n| at(|l| l.tpot, n))
+}
+
+/// The observed closed loops with draft length `k`, in the order of their clients. Repeats of a loop are joined by
+/// their median.
+fn closed_loops(fitted: &[Source], k: u32) -> Vec<LoopLatencies> {
+    let mut loops: Vec<(u32, Vec<Numbers>)> = Vec::new();
+    for source in fitted.iter().filter(|s| s.k == Some(k)) {
+        let Some(clients) = source.recording.head.clients else { continue };
+        let numbers = Numbers::of(&[RunRecords::requests_only(&source.run.run.records)]);
+        match loops.iter_mut().find(|(same, _)| *same == clients) {
+            Some((_, all)) => all.push(numbers),
+            None => loops.push((clients, vec![numbers])),
+        }
+    }
+    loops.sort_by_key(|(clients, _)| *clients);
+    let joined = |(clients, all): &(u32, Vec<Numbers>)| {
+        let known: Vec<Numbers> = all.iter().copied().filter(|n| n.tpot.is_some()).collect();
+        let median = Numbers::median(&known);
+        Some(LoopLatencies { clients: f64::from(*clients), ttft: median.ttft?.mean, tpot: median.tpot?.mean })
+    };
+    loops.iter().filter_map(joined).collect()
+}
+
+/// Predicts `source` by the closed formula: (1 − a^(k+1)) / (1 − a) tokens in the fitted time of a step.
+pub(crate) fn by_formula(source: &Source, k: u32, kept: &Kept) -> Option<Numbers> {
+    let a = one_rate(kept);
+    let (target, draft) = (kept.cost.target.cost.build(), kept.cost.draft.cost.build());
+    let shape = |tokens: f64| PassShape { batched: tokens.round() as u64, ..PassShape::default() };
+    let step = |n: f64, prompt: f64| {
+        let verified = n * f64::from(k + 1);
+        let mut seconds = target.pass(shape(verified + prompt)).as_s() + kept.cost.step_overhead_s;
+        if k > 0 {
+            seconds += draft.pass(shape(verified + prompt + n)).as_s() + f64::from(k - 1) * draft.pass(shape(n)).as_s();
+        }
+        seconds
+    };
+    let tpot = |n: f64| step(n.max(1.0), 0.0) / tokens_a_round(a, k);
+    let ttft = |n: f64, prompt: u32| step((n - 1.0).max(0.0), f64::from(prompt)) + step(n, 0.0) / 2.0;
+    serve(source, kept, &ttft, &tpot)
+}
+
+/// The formula has one acceptance rate for all positions: the observed share over all positions that were reached.
+fn one_rate(kept: &Kept) -> f64 {
+    let Some(table) = &kept.table else { return kept.rates.first().copied().unwrap_or(0.0) };
+    let known = table.outputs.iter().flat_map(|o| &o.ranks).filter(|rank| **rank != NOT_DRAFTED);
+    let (mut right, mut all) = (0u64, 0u64);
+    known.for_each(|rank| {
+        right += u64::from(*rank == 1);
+        all += 1;
+    });
+    if all > 0 { right as f64 / all as f64 } else { 0.0 }
+}
+
+/// Serves the requests of `source` on a fluid with these latencies.
+fn serve(source: &Source, kept: &Kept, ttft: &dyn Fn(f64, u32) -> f64, tpot: &dyn Fn(f64) -> f64) -> Option<Numbers> {
+    let fluid = Fluid { ttft, tpot, most: kept.engine.max_num_seqs as usize };
+    let records = fluid.serve(&source.run.workload, source.recording.head.clients);
+    let numbers = Numbers::of(&[RunRecords::requests_only(&records)]);
+    numbers.tpot.is_some().then_some(numbers)
+}

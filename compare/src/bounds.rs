@@ -1,0 +1,119 @@
+//! Bounds on errors. Every bound is a line of the verdict. Nothing is averaged away.
+
+use crate::row::Row;
+use serde::Serialize;
+
+/// Whether a bound is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The error is within the bound.
+    Kept,
+    /// The error is beyond the bound.
+    Broken,
+    /// The number was observed once, or its repeats do not agree: the bound says nothing.
+    Undecided,
+}
+
+/// A bound, and whether it is kept.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Check {
+    /// What has the bound, as text.
+    pub what: String,
+    /// The error without sign as a share, or a count that must be 0.
+    pub value: f64,
+    /// The greatest allowed value.
+    pub bound: f64,
+    /// Whether the bound is kept.
+    pub verdict: Verdict,
+    /// A note for the reader.
+    pub note: String,
+}
+
+impl Check {
+    /// The bound on the error of a number. `tolerance` is the distance up to which its repeats agree.
+    pub fn of_error<P>(what: String, row: &Row<P>, error: f64, bound: f64, tolerance: f64) -> Check {
+        let note = match row.spread {
+            Some(spread) => format!("repeats are {:.1} % apart", spread * 100.0),
+            None => "observed once".to_owned(),
+        };
+        Check { what, value: error.abs(), bound, verdict: verdict(error.abs(), bound, row.decided(tolerance)), note }
+    }
+
+    /// The bound on a count that must be 0. `decided` is false if the count says nothing.
+    pub fn of_count(what: String, count: u64, decided: bool, note: String) -> Check {
+        let value = count as f64;
+        Check { what, value, bound: 0.0, verdict: verdict(value, 0.0, decided), note }
+    }
+}
+
+fn verdict(value: f64, bound: f64, decided: bool) -> Verdict {
+    match decided {
+        false => Verdict::Undecided,
+        true if value <= bound => Verdict::Kept,
+        true => Verdict::Broken,
+    }
+}
+
+/// How many bounds have each verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Number of bounds that are kept.
+    pub kept: usize,
+    /// Number of bounds that are broken.
+    pub broken: usize,
+    /// Number of bounds that are not decided.
+    pub undecided: usize,
+}
+
+impl Tally {
+    /// Counts the verdicts of these bounds.
+    pub fn of<'a>(checks: impl IntoIterator<Item = &'a Check>) -> Tally {
+        checks.into_iter().fold(Tally::default(), |mut tally, check| {
+            match check.verdict {
+                Verdict::Kept => tally.kept += 1,
+                Verdict::Broken => tally.broken += 1,
+                Verdict::Undecided => tally.undecided += 1,
+            }
+            tally
+        })
+    }
+
+    /// Number of bounds that are decided.
+    pub fn decided(self) -> usize {
+        self.kept + self.broken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::numbers::Unit;
+
+    fn check(observed: &[f64], error: f64) -> Verdict {
+        let row = Row::new("x", Unit::Seconds, observed.to_vec(), |_| ());
+        Check::of_error("x".into(), &row, error, 0.1, 0.05).verdict
+    }
+
+    #[test]
+    fn an_error_is_judged_where_repeats_agree() {
+        assert_eq!(check(&[1.0, 1.0], -0.05), Verdict::Kept);
+        assert_eq!(check(&[1.0, 1.0], -0.15), Verdict::Broken);
+        // An error that is no number is not within a bound.
+        assert_eq!(check(&[1.0, 1.0], f64::NAN), Verdict::Broken);
+    }
+
+    #[test]
+    fn a_number_whose_repeats_differ_decides_nothing() {
+        assert_eq!(check(&[1.0, 1.2], 0.0), Verdict::Undecided);
+        assert_eq!(check(&[1.0], 0.5), Verdict::Undecided);
+    }
+
+    #[test]
+    fn verdicts_are_counted() {
+        let count = |n, decided| Check::of_count("x".into(), n, decided, String::new());
+        let tally = Tally::of(&[count(0, true), count(1, true), count(0, true), count(1, false)]);
+        assert_eq!(tally, Tally { kept: 2, broken: 1, undecided: 1 });
+        assert_eq!(tally.decided(), 3);
+    }
+}

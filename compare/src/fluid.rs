@@ -1,0 +1,163 @@
+//! Two simple predictions of a server, without a simulation of its engine. A simulation must be better than these.
+//!
+//! Both see the server as a fluid: each of n requests that are served together gets its first token after TTFT(n)
+//! seconds and then a token every TPOT(n) seconds. They differ in the source of TPOT. One draws a line in K through
+//! closed loops that were observed at two draft lengths ([`line_through`]). The other divides the fitted time of a step
+//! by the tokens of a round ([`tokens_a_round`]).
+
+use foretoken_sim::{Outcome, RequestRecords, Time, Workload};
+
+/// A server that serves each request at a constant speed.
+pub struct Fluid<'a> {
+    /// Seconds to the first token, given the requests in flight and the tokens of the prompt.
+    pub ttft: &'a dyn Fn(f64, u32) -> f64,
+    /// Seconds per token after the first, given the requests in flight.
+    pub tpot: &'a dyn Fn(f64) -> f64,
+    /// Most requests that are served at once. Other requests wait.
+    pub most: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Active {
+    request: usize,
+    /// Seconds until the first token; 0 afterwards.
+    first: f64,
+    /// Tokens after the first that are still missing.
+    left: f64,
+}
+
+impl Fluid<'_> {
+    /// Serves a workload: a closed loop of `clients` clients, or its own arrivals if that is `None`.
+    pub fn serve(&self, workload: &Workload, clients: Option<u32>) -> RequestRecords {
+        let n = workload.len();
+        let mut r = RequestRecords::new(n);
+        let (mut now, mut next) = (0.0f64, 0usize);
+        let mut waiting: std::collections::VecDeque<usize> = Default::default();
+        let mut active: Vec<Active> = Vec::new();
+        let due = |i: usize| workload.arrival[i].as_s();
+        loop {
+            let in_flight = active.len() + waiting.len();
+            let may = |next: usize, now: f64| match clients {
+                Some(clients) => in_flight < clients as usize,
+                None => due(next) <= now,
+            };
+            if next < n && may(next, now) {
+                r.arrival[next] = Time::from_s(if clients.is_some() { now } else { due(next) });
+                waiting.push_back(next);
+                next += 1;
+                continue;
+            }
+            if active.len() < self.most
+                && let Some(request) = waiting.pop_front()
+            {
+                let served = active.len() as f64 + 1.0;
+                r.first_scheduled[request] = Time::from_s(now);
+                let first = (self.ttft)(served, workload.prompt_len[request]);
+                active.push(Active { request, first, left: f64::from(workload.output_len[request]) - 1.0 });
+                continue;
+            }
+            let tpot = (self.tpot)(active.len() as f64);
+            let event = |a: &Active| if a.first > 0.0 { a.first } else { a.left * tpot };
+            let soonest = active.iter().map(event).fold(f64::INFINITY, f64::min);
+            let arrival = if next < n && clients.is_none() { due(next) - now } else { f64::INFINITY };
+            let step = soonest.min(arrival.max(0.0));
+            if !step.is_finite() {
+                return r;
+            }
+            now += step;
+            advance(&mut active, step, tpot, now, workload, &mut r);
+        }
+    }
+}
+
+/// Serves all active requests for `step` seconds, which end at `now`.
+fn advance(active: &mut Vec<Active>, step: f64, tpot: f64, now: f64, workload: &Workload, r: &mut RequestRecords) {
+    const NONE: f64 = 1e-9;
+    for a in active.iter_mut() {
+        match a.first > 0.0 {
+            true => {
+                a.first -= step;
+                if a.first <= NONE {
+                    a.first = 0.0;
+                    r.first_token[a.request] = Time::from_s(now);
+                }
+            }
+            false => a.left -= step / tpot,
+        }
+    }
+    active.retain(|a| {
+        let done = a.first == 0.0 && a.left <= NONE;
+        if done {
+            r.finish[a.request] = Time::from_s(now);
+            r.emitted[a.request] = workload.output_len[a.request];
+            r.outcome[a.request] = Outcome::Finished;
+        }
+        !done
+    });
+}
+
+/// Mean tokens of a round of `k` drafts if each is right with probability `a`, independent of the others:
+/// (1 − a^(k+1)) / (1 − a) (Leviathan et al., 2023).
+pub fn tokens_a_round(a: f64, k: u32) -> f64 {
+    if a >= 1.0 { f64::from(k + 1) } else { (1.0 - a.powi(k as i32 + 1)) / (1.0 - a) }
+}
+
+/// A point of a curve.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CurvePoint {
+    /// The argument. Points are in its order.
+    pub x: f64,
+    /// The value.
+    pub y: f64,
+}
+
+/// The value at `x` of the line through `points`, extended beyond its ends. One point gives a constant, no point NaN.
+pub fn line_through(points: &[CurvePoint], x: f64) -> f64 {
+    match points {
+        [] => f64::NAN,
+        [only] => only.y,
+        _ => {
+            let right = points.partition_point(|p| p.x < x).clamp(1, points.len() - 1);
+            let (a, b) = (points[right - 1], points[right]);
+            if b.x > a.x { a.y + (b.y - a.y) * (x - a.x) / (b.x - a.x) } else { a.y }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foretoken_sim::Request;
+
+    #[test]
+    fn a_fluid_serves_as_worked_out_by_hand() {
+        let w: Workload =
+            [Request::new(Time::ZERO, 10, 11), Request::new(Time::from_s(1.0), 10, 11)].into_iter().collect();
+        // A second to the first token; a token every 0.1 s alone, every 0.2 s together.
+        let fluid = Fluid { ttft: &|_, _| 1.0, tpot: &|n| 0.1 * n, most: 8 };
+        let r = fluid.serve(&w, None);
+        // From its second token on, the first request shares the server with the other's prompt: 0.2 s a token.
+        assert_eq!((r.first_token[0].as_s(), r.first_token[1].as_s()), (1.0, 2.0));
+        // It has 10 − 5 tokens left at 2 s and ends at 3 s; the other has 10 − 5 left then, alone: 3.5 s.
+        assert!((r.finish[0].as_s() - 3.0).abs() < 1e-9, "{:?}", r.finish);
+        assert!((r.finish[1].as_s() - 3.5).abs() < 1e-9, "{:?}", r.finish);
+        // One client: one after the other, each alone.
+        let r = fluid.serve(&w, Some(1));
+        assert!((r.finish[0].as_s() - 2.0).abs() < 1e-9 && (r.finish[1].as_s() - 4.0).abs() < 1e-9);
+        assert_eq!(r.arrival[1].as_s(), r.finish[0].as_s());
+    }
+
+    #[test]
+    fn a_round_has_one_token_and_the_accepted_drafts() {
+        assert_eq!(tokens_a_round(0.5, 1), 1.5);
+        assert_eq!(tokens_a_round(1.0, 3), 4.0);
+        assert_eq!(tokens_a_round(0.0, 3), 1.0);
+    }
+
+    #[test]
+    fn a_line_goes_on_beyond_its_ends() {
+        let points = [(0.0, 1.0), (2.0, 5.0), (4.0, 6.0)].map(|(x, y)| CurvePoint { x, y });
+        assert_eq!([-1.0, 1.0, 3.0, 6.0].map(|x| line_through(&points, x)), [-1.0, 3.0, 5.5, 7.0]);
+        assert_eq!(line_through(&points[..1], 9.0), 1.0);
+    }
+}

@@ -1,0 +1,73 @@
+//! Latencies of finished requests, and distances between their distributions.
+
+use foretoken_sim::RequestRecords;
+
+/// Latencies of finished requests in seconds, in the order of arrival. Outputs of one token have no TPOT.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Latencies {
+    /// Times to first token.
+    pub ttft: Vec<f64>,
+    /// Times per output token after the first.
+    pub tpot: Vec<f64>,
+    /// End-to-end latencies.
+    pub e2e: Vec<f64>,
+}
+
+impl Latencies {
+    /// The latencies of several runs, pooled.
+    pub fn of<'a>(runs: impl IntoIterator<Item = &'a RequestRecords>) -> Latencies {
+        let mut pooled = Latencies::default();
+        for r in runs {
+            let done = || (0..r.len()).filter(|&i| r.finished(i));
+            pooled.ttft.extend(done().map(|i| r.ttft_s(i)));
+            pooled.tpot.extend(done().filter_map(|i| r.tpot_s(i)));
+            pooled.e2e.extend(done().map(|i| r.e2e_s(i)));
+        }
+        pooled
+    }
+
+    /// The three lists in the order TTFT, TPOT, E2E.
+    pub fn into_array(self) -> [Vec<f64>; 3] {
+        [self.ttft, self.tpot, self.e2e]
+    }
+
+    /// The largest distance between the distributions of two runs, for TTFT, TPOT and E2E.
+    pub fn distances(&self, other: &Latencies) -> [Option<f64>; 3] {
+        let distance = |a: &[f64], b: &[f64]| cdf_distance(&mut a.to_vec(), &mut b.to_vec());
+        [distance(&self.ttft, &other.ttft), distance(&self.tpot, &other.tpot), distance(&self.e2e, &other.e2e)]
+    }
+}
+
+/// The largest distance between two empirical distribution functions (Kolmogorov–Smirnov), in [0, 1]. `None` if a
+/// sample is empty. Sorts both.
+fn cdf_distance(a: &mut [f64], b: &mut [f64]) -> Option<f64> {
+    if a.is_empty() || b.is_empty() {
+        return None;
+    }
+    a.sort_unstable_by(f64::total_cmp);
+    b.sort_unstable_by(f64::total_cmp);
+    let (mut i, mut j, mut most) = (0, 0, 0.0f64);
+    while i < a.len() && j < b.len() {
+        // Both functions pass all their samples at this value before they are compared.
+        let value = a[i].min(b[j]);
+        i += a[i..].iter().take_while(|&&x| x <= value).count();
+        j += b[j..].iter().take_while(|&&x| x <= value).count();
+        most = most.max((i as f64 / a.len() as f64 - j as f64 / b.len() as f64).abs());
+    }
+    Some(most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_distance_of_distributions_is_the_largest_gap() {
+        assert_eq!(cdf_distance(&mut [1.0, 2.0, 3.0], &mut [3.0, 1.0, 2.0]), Some(0.0));
+        assert_eq!(cdf_distance(&mut [1.0, 2.0], &mut [5.0, 6.0]), Some(1.0));
+        // At 2: 2 of 4 against 1 of 2. At 1: 1 of 4 against 1 of 2.
+        assert_eq!(cdf_distance(&mut [1.0, 2.0, 3.0, 4.0], &mut [1.0, 3.5]), Some(0.25));
+        assert_eq!(cdf_distance(&mut [2.0, 2.0, 2.0], &mut [2.0]), Some(0.0));
+        assert_eq!(cdf_distance(&mut [], &mut [1.0]), None);
+    }
+}

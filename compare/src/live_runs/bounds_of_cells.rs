@@ -1,0 +1,138 @@
+//! The bounds of a validation: exact token flow, errors of times, and the order of policies.
+
+use super::cell::CellReport;
+use crate::bounds::Check;
+use crate::numbers::{COMPLETED, E2E, TPOT};
+use crate::rankings::Ranked;
+use foretoken_spec::validate::Tolerance;
+
+/// Share of the service rate above which a policy's queues amplify small errors of step times. E2E is then reported
+/// with its sensitivity and has no bound.
+pub const QUEUES: f64 = 0.8 + 1e-9;
+
+/// All bounds of these cells and rankings.
+pub fn checks(cells: &[CellReport], rankings: &[Ranked], tolerance: &Tolerance) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for cell in cells {
+        checks.extend(flow_checks(cell));
+        checks.extend(bounded(cell, tolerance).into_iter().filter_map(|(quantity, bound)| {
+            let row = cell.row(quantity)?;
+            let what = format!("{}, {}: {quantity}", cell.policy, cell.load);
+            Some(Check::of_error(what, row, row.predicted.recorded_error?, bound, tolerance.repeats))
+        }));
+    }
+    checks.extend(rankings.iter().map(|r| {
+        let what = format!("ranking by {}: pairs in the opposite order", r.by);
+        let note = format!("differences up to {:.1} % are ties", r.noise * 100.0);
+        Check::of_count(what, r.pairs.disagree.into(), r.repeated, note)
+    }));
+    checks
+}
+
+/// The numbers of a cell that have bounds, with their bounds.
+fn bounded(cell: &CellReport, tolerance: &Tolerance) -> [(&'static str, f64); 2] {
+    let amplified = cell.share.is_some_and(|s| s > QUEUES) || cell.overload.is_some();
+    let second = if amplified { (COMPLETED, tolerance.completed) } else { (E2E, tolerance.e2e) };
+    [(TPOT, tolerance.tpot), second]
+}
+
+/// Values that do not depend on time must be exact, and one run decides them.
+fn flow_checks(cell: &CellReport) -> [Check; 2] {
+    let exact = |what: &str, count: u64, note: &str| {
+        Check::of_count(format!("{}, {}: {what}", cell.policy, cell.load), count, true, note.to_owned())
+    };
+    let parted = cell.replay_parted.as_deref();
+    [
+        exact("rounds decided alike with other tokens accepted", cell.flow.other_acceptance, ""),
+        exact("replay on recorded times leaves the recording", u64::from(parted.is_some()), parted.unwrap_or("")),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::simulated::{PolicyValue, Simulated};
+    use super::*;
+    use crate::bounds::Verdict;
+    use crate::numbers::Unit;
+    use crate::rankings::rank;
+    use crate::token_flow::TokenFlow;
+
+    /// A cell with these errors whose two live runs are `apart`.
+    fn cell(share: f64, apart: f64, [tpot, e2e, completed]: [f64; 3]) -> CellReport {
+        let rows = [(TPOT, tpot), (E2E, e2e), (COMPLETED, completed)].map(|(name, error)| {
+            let simulated = Simulated { recorded: Some(1.0 + error), ..Simulated::default() };
+            simulated.row(name, Unit::Seconds, vec![1.0 - apart / 2.0, 1.0 + apart / 2.0])
+        });
+        CellReport {
+            policy: "fixed-3".into(),
+            load: format!("{share}"),
+            share: Some(share),
+            pieces: vec![],
+            requests: 10,
+            parts: vec![],
+            replay_parted: None,
+            flow: TokenFlow::default(),
+            missed: Default::default(),
+            rows: rows.to_vec(),
+            distances: [None; 3],
+            live_distances: None,
+            curves: [None; 2],
+            live_curves: None,
+            learned_regions: vec![],
+            regions: vec![],
+            e2e_sensitivity: None,
+            overload: None,
+            overhead_s: 0.0,
+            host: Default::default(),
+        }
+    }
+
+    fn with_verdict(verdict: Verdict, cells: &[CellReport]) -> Vec<String> {
+        let checks = checks(cells, &[], &Tolerance::default());
+        checks.into_iter().filter(|c| c.verdict == verdict).map(|c| c.what).collect()
+    }
+
+    fn broken(cells: &[CellReport]) -> Vec<String> {
+        with_verdict(Verdict::Broken, cells)
+    }
+
+    #[test]
+    fn e2e_is_bounded_up_to_its_share_of_the_service_rate() {
+        assert!(broken(&[cell(0.8, 0.0, [0.05, -0.09, 0.5])]).is_empty());
+        assert_eq!(broken(&[cell(0.8, 0.0, [0.05, 0.12, 0.0])]), ["fixed-3, 0.8: E2E, mean"]);
+    }
+
+    #[test]
+    fn throughput_is_bounded_above_the_service_rate() {
+        assert!(broken(&[cell(1.2, 0.0, [0.05, 0.9, 0.02])]).is_empty());
+        assert_eq!(broken(&[cell(1.2, 0.0, [-0.11, 0.9, 0.12])]).len(), 2);
+    }
+
+    #[test]
+    fn other_tokens_are_broken_whatever_the_repeats_say() {
+        let mut wrong = cell(0.5, 0.2, [0.0; 3]);
+        wrong.flow.other_acceptance = 1;
+        wrong.replay_parted = Some("step 3".into());
+        assert_eq!(broken(&[wrong]).len(), 2);
+    }
+
+    #[test]
+    fn repeats_that_differ_decide_no_time() {
+        let cells = [cell(0.5, 0.06, [0.0, 0.3, 0.0])];
+        assert_eq!(with_verdict(Verdict::Undecided, &cells), ["fixed-3, 0.5: TPOT, mean", "fixed-3, 0.5: E2E, mean"]);
+        assert!(broken(&cells).is_empty());
+    }
+
+    #[test]
+    fn a_ranking_of_runs_without_repeats_is_undecided() {
+        let value = |name: &str, live: &[f64], simulated: f64| {
+            let predicted = Simulated { recorded: Some(simulated), ..Simulated::default() };
+            PolicyValue { policy: name.to_owned(), rate: predicted.row("x", Unit::Plain, live.to_vec()) }
+        };
+        let once = rank("x", &[value("a", &[1.0], 3.0), value("b", &[2.0], 1.0)]).unwrap();
+        let twice = rank("x", &[value("a", &[1.0, 1.0], 3.0), value("b", &[2.0, 2.0], 1.0)]).unwrap();
+        let verdicts: Vec<Verdict> =
+            checks(&[], &[once, twice], &Tolerance::default()).iter().map(|c| c.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Undecided, Verdict::Broken]);
+    }
+}

@@ -1,0 +1,287 @@
+//! One policy at one load: the live runs of the pieces that count, compared with their simulations.
+
+use super::host_times::HostTimes;
+use super::piece_report::{PartialRun, PieceReport};
+use super::simulated::{LiveRow, Simulated};
+use crate::latencies::Latencies;
+use crate::numbers::{Numbers, QUANTITIES, Quantity, RunRecords};
+use crate::over_time::Curves;
+use crate::pass_errors::PassErrors;
+use crate::token_flow::TokenFlow;
+use foretoken_report::ValidatedRun;
+use foretoken_sim::metrics::{Overload, Slo};
+use foretoken_sim::{RequestRecords, StepRecord, Time};
+use serde::Serialize;
+
+/// The records of a live run, or of its simulation.
+pub struct Records {
+    /// One record per request. Preempted requests have prompts that were computed again.
+    pub requests: RequestRecords,
+    /// One record per step, without KV blocks, which no executor sees.
+    pub steps: Vec<StepRecord>,
+}
+
+/// How often a simulation needed acceptance data that the recording lacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Missed {
+    /// Acceptance bits taken from another round of the recording.
+    pub other_round: u64,
+    /// Acceptance bits that no round revealed; taken from the model.
+    pub invented: u64,
+    /// Confidences and similar values that no round revealed; taken from the model.
+    pub looks: u64,
+}
+
+impl Missed {
+    /// The sums over several pieces.
+    fn joined(pieces: impl IntoIterator<Item = Missed>) -> Missed {
+        pieces.into_iter().fold(Missed::default(), |sum, one| Missed {
+            other_round: sum.other_round + one.other_round,
+            invented: sum.invented + one.invented,
+            looks: sum.looks + one.looks,
+        })
+    }
+}
+
+/// The runs of a piece. Both of its live runs serve the same requests at the same instants, so the piece is simulated
+/// once, from the first.
+pub struct PieceRuns {
+    /// The records of the first live run and of its repeat.
+    pub live: Vec<Records>,
+    /// Simulation with the acceptance that the first live run revealed.
+    pub recorded: Records,
+    /// Simulation with the experiment's acceptance.
+    pub modelled: Records,
+    /// As `recorded`, with passes 3 % longer, to see how a small error of their times changes latencies.
+    pub nudged: Records,
+    /// As `recorded`, with costs learned from the other cells' live runs; `None` without such costs.
+    pub learned: Option<Records>,
+    /// Token flow of `recorded` compared with the live run's.
+    pub flow: TokenFlow,
+    /// Acceptance data that the recording lacks.
+    pub missed: Missed,
+    /// Where a replay of the first live run on its own times first differed; `None` if every decision and token was the
+    /// same.
+    pub replay_parted: Option<String>,
+    /// Present if the first live run fell behind its arrivals.
+    pub overload: Option<Overload>,
+    /// The SLO bounds of the requests.
+    pub slo: Slo,
+    /// TPOT limits of single requests, in seconds.
+    pub own_tpot_s: Vec<f64>,
+}
+
+/// Time of a step's passes, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StepTimes {
+    /// The measured time.
+    pub measured_s: f64,
+    /// The predicted time.
+    pub predicted_s: f64,
+}
+
+/// The comparison of one policy at one load.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CellReport {
+    /// The policy's label.
+    pub policy: String,
+    /// The load as text.
+    pub load: String,
+    /// The load as a share of the policy's own service rate, if it was set so.
+    pub share: Option<f64>,
+    /// All of its pieces. The numbers are from those that count.
+    pub pieces: Vec<PieceReport>,
+    /// Number of requests sent, counted in the first live runs only.
+    pub requests: u64,
+    /// For each live run that is not whole: how much of it was compared.
+    pub parts: Vec<PartialRun>,
+    /// Where a replay of a first live run on its own times first differed; `None` if every decision and token was the
+    /// same.
+    pub replay_parted: Option<String>,
+    /// Token flow with recorded acceptance compared with the live one.
+    pub flow: TokenFlow,
+    /// Acceptance data that the recordings lack.
+    pub missed: Missed,
+    /// The numbers that are compared. A repeat of a number is pooled over all pieces.
+    pub rows: Vec<LiveRow>,
+    /// Largest distance between the distributions of (TTFT, TPOT, E2E): recorded against live.
+    pub distances: [Option<f64>; 3],
+    /// The same distances between the two live runs.
+    pub live_distances: Option<[Option<f64>; 3]>,
+    /// Errors of (batch size, draft length) over time: recorded against live.
+    pub curves: [Option<f64>; 2],
+    /// The same errors between the two live runs.
+    pub live_curves: Option<[Option<f64>; 2]>,
+    /// Errors of single passes, by kind of pass.
+    pub regions: Vec<PassErrors>,
+    /// The same, predicted with costs learned from the other cells' live runs; empty without them.
+    pub learned_regions: Vec<PassErrors>,
+    /// Relative change of mean E2E if all passes take 3 % longer.
+    pub e2e_sensitivity: Option<f64>,
+    /// Present if the live runs of more than half of the pieces fell behind their arrivals: the first of these
+    /// overloads.
+    pub overload: Option<Overload>,
+    /// Mean host time between steps used in the simulations, in seconds.
+    pub overhead_s: f64,
+    /// Host times of the first live run.
+    pub host: HostTimes,
+}
+
+/// The data of one cell from which its report is made.
+pub struct CellRuns {
+    /// The policy's label.
+    pub policy: String,
+    /// The load as text.
+    pub load: String,
+    /// The load as a share of the policy's own service rate, if it was set so.
+    pub share: Option<f64>,
+    /// All of its pieces.
+    pub pieces: Vec<PieceReport>,
+    /// The runs of the pieces that count; at least one.
+    pub counted: Vec<PieceRuns>,
+    /// For each tape of these pieces that is not whole: how much of it there is.
+    pub parts: Vec<PartialRun>,
+    /// Errors of single passes, by kind of pass.
+    pub pass_errors: Vec<PassErrors>,
+    /// Times of the passes of each step.
+    pub step_times: Vec<StepTimes>,
+    /// Errors by kind of pass with costs learned from the other cells' live runs.
+    pub learned_pass_errors: Vec<PassErrors>,
+    /// Number of requests sent, counted in the first live runs only.
+    pub requests: u64,
+    /// Mean host time between steps used in the simulations, in seconds.
+    pub overhead_s: f64,
+    /// Host times of the first live run.
+    pub host: HostTimes,
+}
+
+impl CellRuns {
+    /// Computes the cell's numbers and errors.
+    pub fn report(&self) -> CellReport {
+        let latencies: Vec<Latencies> = (0..self.repeats()).map(|n| self.live_latencies(n)).collect();
+        let simulated = self.simulated_latencies(|p| &p.recorded);
+        let live_curves: Vec<Curves> = (0..self.repeats()).map(|n| self.curves(self.live(n))).collect();
+        let curves = self.curves(self.counted.iter().map(|p| &p.recorded));
+        let overloads: Vec<Overload> = self.counted.iter().filter_map(|p| p.overload).collect();
+        CellReport {
+            policy: self.policy.clone(),
+            load: self.load.clone(),
+            share: self.share,
+            pieces: self.pieces.clone(),
+            requests: self.requests,
+            parts: self.parts.clone(),
+            replay_parted: self.counted.iter().find_map(|p| p.replay_parted.clone()),
+            flow: TokenFlow::joined(self.counted.iter().map(|p| p.flow.clone())),
+            missed: Missed::joined(self.counted.iter().map(|p| p.missed)),
+            rows: self.rows(),
+            distances: simulated.distances(&latencies[0]),
+            live_distances: latencies.get(1).map(|again| again.distances(&latencies[0])),
+            curves: curves.error(&live_curves[0]),
+            live_curves: live_curves.get(1).map(|again| again.error(&live_curves[0])),
+            regions: self.pass_errors.clone(),
+            learned_regions: self.learned_pass_errors.clone(),
+            e2e_sensitivity: self.e2e_sensitivity(),
+            overload: overloads.first().copied().filter(|_| 2 * overloads.len() > self.counted.len()),
+            overhead_s: self.overhead_s,
+            host: self.host,
+        }
+    }
+
+    /// The run for the figures.
+    pub fn figure_data(&self) -> ValidatedRun {
+        let live = |n: usize| if n < self.repeats() { self.live_latencies(n) } else { Latencies::default() };
+        let simulated = [self.simulated_latencies(|p| &p.recorded), self.simulated_latencies(|p| &p.modelled)];
+        let [recorded, modelled] = simulated;
+        let live_curves = [0, 1].map(|n| (n < self.repeats()).then(|| self.curves(self.live(n))));
+        let recorded_curves = self.curves(self.counted.iter().map(|p| &p.recorded));
+        let series = |read: fn(&Curves) -> &Vec<f64>| {
+            let [first, again] = live_curves.each_ref().map(|c| c.as_ref().map(read).cloned().unwrap_or_default());
+            [first, again, read(&recorded_curves).clone(), Vec::new()]
+        };
+        let both = |p: &PieceRuns| both_finished(&p.live[0].requests, &p.recorded.requests);
+        ValidatedRun {
+            title: format!("{}, {}", self.policy, self.load),
+            latencies: [live(0), live(1), recorded, modelled].map(Latencies::into_array),
+            requests: self.counted.iter().flat_map(both).collect(),
+            steps: self.step_times.iter().map(|t| (t.measured_s, t.predicted_s)).collect(),
+            end_s: self.end().map_or(0.0, Time::as_s),
+            batch_size: series(|c| &c.batch_size),
+            draft_len: series(|c| &c.draft_len),
+        }
+    }
+
+    /// Number of live runs of a piece.
+    fn repeats(&self) -> usize {
+        self.counted.iter().map(|p| p.live.len()).max().unwrap_or(0)
+    }
+
+    /// The live runs: the first ones for `n` = 0, their repeats for 1.
+    fn live(&self, n: usize) -> impl Iterator<Item = &Records> {
+        self.counted.iter().filter_map(move |p| p.live.get(n))
+    }
+
+    fn live_latencies(&self, n: usize) -> Latencies {
+        Latencies::of(self.live(n).map(|r| &r.requests))
+    }
+
+    fn simulated_latencies(&self, run: fn(&PieceRuns) -> &Records) -> Latencies {
+        Latencies::of(self.counted.iter().map(|p| &run(p).requests))
+    }
+
+    /// The numbers of the runs that `run` selects, one per piece, pooled.
+    fn pooled<'a>(&'a self, run: impl Fn(&'a PieceRuns) -> Option<&'a Records>) -> Numbers {
+        let records = |p: &'a PieceRuns| {
+            let Records { requests, steps } = run(p)?;
+            Some(RunRecords { requests, steps, slo: p.slo, own_tpot_s: &p.own_tpot_s })
+        };
+        Numbers::of(&self.counted.iter().filter_map(records).collect::<Vec<_>>())
+    }
+
+    fn rows(&self) -> Vec<LiveRow> {
+        let live: Vec<Numbers> = (0..self.repeats()).map(|n| self.pooled(move |p| p.live.get(n))).collect();
+        let recorded = self.pooled(|p| Some(&p.recorded));
+        let modelled = self.pooled(|p| Some(&p.modelled));
+        let learned = self.pooled(|p| p.learned.as_ref());
+        let row = |&Quantity { name, unit, read }: &Quantity| {
+            let live = live.iter().map(read).collect::<Option<Vec<f64>>>()?;
+            let simulated = Simulated {
+                recorded: read(&recorded),
+                modelled: read(&modelled),
+                learned: read(&learned),
+                ..Simulated::default()
+            };
+            Some(simulated.row(name, unit, live))
+        };
+        QUANTITIES.iter().filter_map(row).collect()
+    }
+
+    fn e2e_sensitivity(&self) -> Option<f64> {
+        let usual = self.pooled(|p| Some(&p.recorded)).e2e?.mean;
+        let slow = self.pooled(|p| Some(&p.nudged)).e2e?.mean;
+        Some(slow / usual - 1.0)
+    }
+
+    /// The end of the last step of all live runs and of the simulations with recorded acceptance.
+    fn end(&self) -> Option<Time> {
+        let runs = self.counted.iter().flat_map(|p| p.live.iter().chain([&p.recorded]));
+        runs.filter_map(|r| r.steps.last()).map(|s| s.end).max()
+    }
+
+    fn curves<'a>(&self, runs: impl Iterator<Item = &'a Records>) -> Curves {
+        let steps: Vec<&[StepRecord]> = runs.map(|r| r.steps.as_slice()).collect();
+        Curves::of(&steps, self.end().unwrap_or(Time(1)))
+    }
+}
+
+/// (live, simulated) end-to-end latencies in seconds, of the requests that finished in both runs.
+fn both_finished(live: &RequestRecords, simulated: &RequestRecords) -> Vec<(f64, f64)> {
+    let both = (0..live.len()).filter(|&i| live.finished(i) && simulated.finished(i));
+    both.map(|i| (live.e2e_s(i), simulated.e2e_s(i))).collect()
+}
+
+impl CellReport {
+    /// Finds the row with this name.
+    pub fn row(&self, quantity: &str) -> Option<&LiveRow> {
+        self.rows.iter().find(|r| r.quantity == quantity)
+    }
+}

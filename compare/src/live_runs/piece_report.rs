@@ -1,0 +1,128 @@
+//! The pieces of a cell: which of them count, the machine's speed during them, and tapes that are not whole.
+
+use crate::format::{percent, signed};
+use serde::{Deserialize, Serialize};
+
+/// Whether a piece counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    /// It counts: its probes agree, or nothing was probed.
+    Counts,
+    /// The machine changed its speed during the piece.
+    Changed,
+    /// The piece was not finished.
+    Unended,
+}
+
+/// The report of one piece.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PieceReport {
+    /// Names of the piece's tapes.
+    pub tapes: Vec<String>,
+    /// Whether the piece is part of the validation's numbers, or why not.
+    pub standing: Standing,
+    /// Relative difference between its probes; absent if not all of them were made.
+    pub spread: Option<f64>,
+    /// Relative change of pass times against the typical probe of the whole run; absent without probes.
+    pub drift: Option<f64>,
+}
+
+/// The range of the machine's speed over several pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SpeedRange {
+    /// Drift of the piece with the shortest passes.
+    pub smallest: f64,
+    /// Drift of the piece with the longest passes.
+    pub largest: f64,
+}
+
+impl SpeedRange {
+    /// The range over pieces; `None` if none of them was probed.
+    pub fn over<'a>(pieces: impl IntoIterator<Item = &'a PieceReport>) -> Option<SpeedRange> {
+        let drifts = pieces.into_iter().filter_map(|p| p.drift);
+        drifts.fold(None, |range: Option<SpeedRange>, d| {
+            let SpeedRange { smallest, largest } = range.unwrap_or(SpeedRange { smallest: d, largest: d });
+            Some(SpeedRange { smallest: smallest.min(d), largest: largest.max(d) })
+        })
+    }
+}
+
+impl std::fmt::Display for SpeedRange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "from {} to {} of the typical probe", signed(self.smallest), signed(self.largest))
+    }
+}
+
+/// A cell without a piece that counts.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Undecided {
+    /// The policy's label.
+    pub policy: String,
+    /// The load as text.
+    pub load: String,
+    /// The load as a share of the policy's own service rate, if it was set so.
+    pub share: Option<f64>,
+    /// The cell's pieces.
+    pub pieces: Vec<PieceReport>,
+}
+
+impl Undecided {
+    /// The reason why nothing is decided, as text.
+    pub fn why(&self) -> String {
+        let n = self.pieces.len();
+        match self.pieces.iter().any(|p| p.standing == Standing::Changed) {
+            true => format!("not decided: the machine changed its speed in all {n} pieces"),
+            false => "not decided: no piece of it was ended".to_owned(),
+        }
+    }
+}
+
+/// The pieces of a cell as text; `None` if nothing was probed.
+pub fn words(pieces: &[PieceReport]) -> Option<String> {
+    let range = SpeedRange::over(pieces)?;
+    let left_out = |(n, p): (usize, &PieceReport)| match p.standing {
+        Standing::Counts => None,
+        Standing::Changed => Some(format!("number {}, whose probes are {} apart", n + 1, percent(p.spread?))),
+        Standing::Unended => Some(format!("number {}, which was not ended", n + 1)),
+    };
+    let out: Vec<String> = pieces.iter().enumerate().filter_map(left_out).collect();
+    let left = if out.is_empty() { String::new() } else { format!("; left out: {}", out.join(", ")) };
+    let counted = pieces.iter().filter(|p| p.standing == Standing::Counts).count();
+    Some(format!("{counted} of {} pieces count{left}; passes {range}", pieces.len()))
+}
+
+/// How much there is of a partial live run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PartialRun {
+    /// The tape's name.
+    pub tape: String,
+    /// Number of requests that have ended.
+    pub ended: u64,
+    /// Number of requests of the run.
+    pub requests: u64,
+    /// Seconds of the run in the tape.
+    pub seconds: f64,
+    /// The reason why it is partial.
+    pub why: String,
+}
+
+impl std::fmt::Display for PartialRun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let PartialRun { tape, ended, requests, seconds, why } = self;
+        write!(f, "{ended} of {requests} requests ended in the {seconds:.2} s that {tape} holds ({why})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_range_is_from_the_shortest_to_the_longest() {
+        let piece = |drift| PieceReport { tapes: vec![], standing: Standing::Counts, spread: None, drift };
+        let range = SpeedRange::over(&[0.02, -0.01, 0.005].map(|d| piece(Some(d)))).unwrap();
+        assert_eq!((range.smallest, range.largest), (-0.01, 0.02));
+        assert_eq!(SpeedRange::over(&[piece(None)]), None);
+    }
+}

@@ -1,0 +1,54 @@
+//! Compares policies with each other: their service rates, and their speedups over the baseline.
+
+use super::cell::{CellReport, PieceRuns, Records};
+use super::simulated::{PolicyValue, Simulated};
+use crate::numbers::{E2E, Unit};
+use crate::rankings::{Ranked, rank};
+use crate::service_rate::service_rate;
+
+/// Speedup of each policy over the baseline: mean E2E of the baseline over the policy's mean E2E. All cells have the
+/// same load. A policy without mean E2E is left out.
+pub fn speedups(baseline: &CellReport, cells: &[&CellReport]) -> Vec<PolicyValue> {
+    let Some(base) = baseline.row(E2E) else { return Vec::new() };
+    let speedup = |cell: &&CellReport| {
+        let own = cell.row(E2E)?;
+        let live = base.observed.iter().zip(&own.observed).map(|(b, o)| b / o).collect();
+        let ratio = |value: fn(&Simulated) -> Option<f64>| {
+            value(&base.predicted).zip(value(&own.predicted)).map(|(b, o)| b / o)
+        };
+        let simulated = Simulated {
+            recorded: ratio(|s| s.recorded),
+            modelled: ratio(|s| s.modelled),
+            learned: ratio(|s| s.learned),
+            ..Simulated::default()
+        };
+        Some(PolicyValue { policy: cell.policy.clone(), rate: simulated.row("speedup", Unit::Plain, live) })
+    };
+    cells.iter().filter_map(speedup).collect()
+}
+
+/// The service rate of a closed loop's pieces, live and simulated. `None` if a live rate cannot be measured.
+pub fn service(policy: &str, pieces: &[PieceRuns], clients: u32) -> Option<PolicyValue> {
+    let pooled = |runs: &mut dyn Iterator<Item = &Records>| service_rate(runs.map(|r| &r.requests), clients);
+    let repeats = pieces.iter().map(|p| p.live.len()).max()?;
+    let live = |n: usize| pooled(&mut pieces.iter().filter_map(|p| p.live.get(n)));
+    let live = (0..repeats).map(live).collect::<Option<Vec<f64>>>()?;
+    let simulated = Simulated {
+        recorded: pooled(&mut pieces.iter().map(|p| &p.recorded)),
+        modelled: pooled(&mut pieces.iter().map(|p| &p.modelled)),
+        learned: pooled(&mut pieces.iter().filter_map(|p| p.learned.as_ref())),
+        ..Simulated::default()
+    };
+    Some(PolicyValue { policy: policy.to_owned(), rate: simulated.row("service rate", Unit::Plain, live) })
+}
+
+/// Ranks the policies by service rate, and by speedup within each group. A group is named by its seed and its swept
+/// values; the name is empty if there is one group.
+pub fn rankings(service: &[PolicyValue], speedups: &[(String, Vec<PolicyValue>)]) -> Vec<Ranked> {
+    let ranked = |by: &str, values: &[PolicyValue]| if values.len() > 1 { rank(by, values) } else { None };
+    let by_speedup = speedups.iter().filter_map(|(group, values)| {
+        let comma = if group.is_empty() { "" } else { ", " };
+        ranked(&format!("speedup at the common load{comma}{group}"), values)
+    });
+    ranked("service rate", service).into_iter().chain(by_speedup).collect()
+}

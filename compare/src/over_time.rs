@@ -1,0 +1,118 @@
+//! Batch size, draft length and requests in flight over time, and the errors of these curves.
+
+use foretoken_sim::{RequestRecords, StepRecord, Time};
+
+/// Number of bins or instants of a curve.
+const BINS: usize = 40;
+
+/// Decode batch size and draft length over time, in equal bins.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curves {
+    /// Mean decode batch size of each bin; idle time counts as 0.
+    pub batch_size: Vec<f64>,
+    /// Mean draft tokens per request and step, of each bin.
+    pub draft_len: Vec<f64>,
+}
+
+impl Curves {
+    /// The mean of several runs' curves, up to `end`.
+    pub fn of(runs: &[&[StepRecord]], end: Time) -> Curves {
+        #[derive(Clone, Default)]
+        struct Bin {
+            batch_size: f64,
+            drafted: f64,
+            request_steps: f64,
+        }
+        let width = (end.0 / BINS as u64).max(1);
+        let mut bins = vec![Bin::default(); BINS];
+        for s in runs.iter().copied().flatten() {
+            let bin = &mut bins[((s.end.0 / width) as usize).min(BINS - 1)];
+            bin.batch_size += f64::from(s.batch_size) * (s.end - s.start).as_s() / Time(width).as_s();
+            bin.drafted += f64::from(s.drafted);
+            bin.request_steps += f64::from(s.batch_size);
+        }
+        let n = runs.len().max(1) as f64;
+        let draft_len = |b: &Bin| if b.request_steps > 0.0 { b.drafted / b.request_steps } else { 0.0 };
+        Curves {
+            batch_size: bins.iter().map(|b| b.batch_size / n).collect(),
+            draft_len: bins.iter().map(draft_len).collect(),
+        }
+    }
+
+    /// Errors of the curves against `other`, relative to its mean: batch size, then draft length.
+    pub fn error(&self, other: &Curves) -> [Option<f64>; 2] {
+        [curve_error(&self.batch_size, &other.batch_size), curve_error(&self.draft_len, &other.draft_len)]
+    }
+}
+
+/// Mean absolute difference of two series over the mean of the second, bin by bin. `None` if there is no bin or the
+/// second series is zero throughout.
+fn curve_error(a: &[f64], b: &[f64]) -> Option<f64> {
+    let n = a.len().max(b.len());
+    let value = |s: &[f64], i: usize| s.get(i).copied().unwrap_or(0.0);
+    let apart: f64 = (0..n).map(|i| (value(a, i) - value(b, i)).abs()).sum();
+    let size: f64 = b.iter().sum();
+    (n > 0 && size > 0.0).then(|| apart / size)
+}
+
+/// Mean absolute difference between the numbers of requests in flight, relative to the observed mean. Both runs are
+/// read at the same instants after their first arrival. `None` if no observed request finished.
+pub fn in_flight_error(observed: &RequestRecords, predicted: &RequestRecords) -> Option<f64> {
+    let (a, b) = (in_flight(observed), in_flight(predicted));
+    let end = a.iter().map(|s| s.to_s).fold(0.0, f64::max);
+    let count = |spans: &[Span], t: f64| spans.iter().filter(|s| s.from_s <= t && t < s.to_s).count() as f64;
+    let instants: Vec<f64> = (0..BINS).map(|i| end * (i as f64 + 0.5) / BINS as f64).collect();
+    let mean = instants.iter().map(|&t| count(&a, t)).sum::<f64>() / BINS as f64;
+    let apart = instants.iter().map(|&t| (count(&a, t) - count(&b, t)).abs()).sum::<f64>() / BINS as f64;
+    (mean > 0.0).then(|| apart / mean)
+}
+
+/// The time during which a request was in flight, in seconds after the run's first arrival.
+struct Span {
+    from_s: f64,
+    to_s: f64,
+}
+
+/// The spans of the finished requests.
+fn in_flight(r: &RequestRecords) -> Vec<Span> {
+    let first = r.arrival.iter().min().map_or(0.0, |t| t.as_s());
+    let span = |i: usize| Span { from_s: r.arrival[i].as_s() - first, to_s: r.finish[i].as_s() - first };
+    (0..r.len()).filter(|&i| r.finished(i)).map(span).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps() -> Vec<StepRecord> {
+        let step = |start: f64, end: f64, batch_size| StepRecord {
+            start: Time::from_s(start),
+            end: Time::from_s(end),
+            batch_size,
+            drafted: 3 * batch_size,
+            ..StepRecord::default()
+        };
+        vec![step(0.0, 1.0, 2), step(1.0, 4.0, 4)]
+    }
+
+    #[test]
+    fn curves_of_different_length_differ_where_one_has_ended() {
+        assert_eq!(curve_error(&[1.0, 2.0], &[1.0, 2.0]), Some(0.0));
+        assert_eq!(curve_error(&[1.0], &[1.0, 1.0]), Some(0.5));
+        assert_eq!(curve_error(&[2.0, 2.0], &[1.0, 1.0]), Some(1.0));
+        assert_eq!(curve_error(&[], &[]), None);
+    }
+
+    #[test]
+    fn idle_time_counts_in_the_batch_curve() {
+        let curves = Curves::of(&[&steps()], Time::from_s(8.0));
+        assert!((curves.batch_size.iter().sum::<f64>() / BINS as f64 - 14.0 / 8.0).abs() < 1e-9);
+        assert_eq!(curves.error(&curves), [Some(0.0), Some(0.0)]);
+    }
+
+    #[test]
+    fn the_mean_of_two_equal_runs_is_the_run() {
+        let (one, end) = (steps(), Time::from_s(8.0));
+        assert_eq!(Curves::of(&[&one], end), Curves::of(&[&one, &one], end));
+    }
+}

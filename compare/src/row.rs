@@ -1,0 +1,65 @@
+//! One number, observed in repeated runs and predicted.
+
+use crate::numbers::Unit;
+use crate::spread::{relative_window, window};
+use foretoken_profiler::median;
+use serde::Serialize;
+
+/// A number with its predictions `P`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row<P> {
+    /// The number's name.
+    pub quantity: String,
+    /// The number's unit, which decides how errors and spreads are computed.
+    pub unit: Unit,
+    /// The observed value of each repeat.
+    pub observed: Vec<f64>,
+    /// Distance between the repeats ([`window`]), relative to their median; of shares the difference. No prediction can
+    /// be expected to be closer. `None` without a repeat.
+    pub spread: Option<f64>,
+    /// The predictions and their errors.
+    #[serde(flatten)]
+    pub predicted: P,
+}
+
+impl<P> Row<P> {
+    /// A row of observed values. `predict` gets the reference for errors, which is the median of these values.
+    pub fn new(quantity: &str, unit: Unit, observed: Vec<f64>, predict: impl FnOnce(f64) -> P) -> Row<P> {
+        let spread = match unit {
+            Unit::Share => window(observed.clone()),
+            Unit::Seconds | Unit::Plain => relative_window(&observed),
+        };
+        let predicted = predict(median(observed.clone()));
+        Row { quantity: quantity.to_owned(), unit, observed, spread, predicted }
+    }
+
+    /// The value with which predictions are compared: the median of the repeats. With two repeats this is their mean.
+    pub fn reference(&self) -> f64 {
+        median(self.observed.clone())
+    }
+
+    /// True if the number was observed at least twice and its repeats agree within `tolerance`.
+    pub fn decided(&self, tolerance: f64) -> bool {
+        self.spread.is_some_and(|spread| spread <= tolerance)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_decided_if_its_repeats_agree() {
+        let row = |unit, observed: &[f64]| Row::new("x", unit, observed.to_vec(), |_| ());
+        assert!(row(Unit::Seconds, &[1.0, 1.04]).decided(0.05));
+        assert!(!row(Unit::Seconds, &[1.0, 1.06]).decided(0.05));
+        assert!(!row(Unit::Seconds, &[1.0]).decided(0.05));
+        assert!(row(Unit::Share, &[0.10, 0.14]).decided(0.05));
+    }
+
+    #[test]
+    fn errors_are_against_the_median_of_the_repeats() {
+        let row = Row::new("x", Unit::Plain, vec![0.9, 1.3, 1.1], |reference| reference);
+        assert_eq!((row.predicted, row.reference()), (1.1, 1.1));
+    }
+}

@@ -1,0 +1,90 @@
+//! The order of the draft lengths at a load by mean E2E, as observed and as predicted.
+
+use super::cell::Cell;
+use crate::numbers::E2E;
+use serde::Serialize;
+
+/// The draft lengths at a load, by mean E2E.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LengthOrder {
+    /// The load.
+    pub load: String,
+    /// Draft lengths, the fastest first, as observed.
+    pub observed: Vec<u32>,
+    /// Draft lengths, the fastest first, as predicted.
+    pub predicted: Vec<u32>,
+    /// Number of pairs of lengths that differ by more than their repeats.
+    pub told_apart: usize,
+    /// Number of these pairs that are predicted in the observed order.
+    pub kept: usize,
+}
+
+/// Mean E2E of a draft length.
+#[derive(Clone, Copy)]
+struct Length {
+    k: u32,
+    observed: f64,
+    predicted: f64,
+    /// Distance between the repeats, relative to their median.
+    spread: f64,
+}
+
+/// The order at every load with several lengths whose mean E2E is decided. Cells of one load are neighbours.
+pub fn orders(cells: &[Cell]) -> Vec<LengthOrder> {
+    let mut loads: Vec<&str> = cells.iter().map(|c| c.load.as_str()).collect();
+    loads.dedup();
+    let length = |c: &Cell| {
+        let row = c.row(E2E)?;
+        Some(Length { k: c.k, observed: row.reference(), predicted: row.predicted.predicted, spread: row.spread? })
+    };
+    let lengths = |load: &str| -> Vec<Length> {
+        cells.iter().filter(|c| c.load == load && c.decided(E2E)).filter_map(length).collect()
+    };
+    loads.into_iter().filter_map(|load| order(load, &lengths(load))).collect()
+}
+
+fn order(load: &str, lengths: &[Length]) -> Option<LengthOrder> {
+    if lengths.len() < 2 {
+        return None;
+    }
+    let sorted = |value: fn(&Length) -> f64| {
+        let mut sorted = lengths.to_vec();
+        sorted.sort_by(|a, b| value(a).total_cmp(&value(b)));
+        sorted.iter().map(|length| length.k).collect()
+    };
+    let (mut told_apart, mut kept) = (0, 0);
+    for (i, a) in lengths.iter().enumerate() {
+        for b in &lengths[..i] {
+            if (a.observed - b.observed).abs() > a.spread.max(b.spread) * a.observed.min(b.observed) {
+                told_apart += 1;
+                kept += usize::from((a.observed < b.observed) == (a.predicted < b.predicted));
+            }
+        }
+    }
+    let (observed, predicted) = (sorted(|l| l.observed), sorted(|l| l.predicted));
+    Some(LengthOrder { load: load.to_owned(), observed, predicted, told_apart, kept })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lengths() -> Vec<Length> {
+        [(0, 10.0, 10.1, 0.02), (1, 8.0, 8.2, 0.02), (2, 8.1, 8.0, 0.03), (3, 9.0, 10.3, 0.01)]
+            .map(|(k, observed, predicted, spread)| Length { k, observed, predicted, spread })
+            .to_vec()
+    }
+
+    #[test]
+    fn pairs_within_the_noise_do_not_count() {
+        let o = order("closed 4", &lengths()).unwrap();
+        assert_eq!((o.observed, o.predicted), (vec![1, 2, 3, 0], vec![2, 1, 0, 3]));
+        // 1 and 2 are not told apart; 0 and 3 are, and predicted the other way round.
+        assert_eq!((o.told_apart, o.kept), (5, 4));
+    }
+
+    #[test]
+    fn one_length_has_no_order() {
+        assert_eq!(order("closed 1", &lengths()[..1]), None);
+    }
+}

@@ -1,0 +1,357 @@
+//! Compares the live runs of a folder with their simulations. Works on recordings alone.
+
+use super::costs_of_other_cells::CostsOfOtherCells;
+use super::machine_speed::{Pace, drift, paces, typical, usual_of};
+use super::probe::spread;
+use super::read_tapes::{CellTapes, TapeReader, Tapes};
+use super::runs::{Load, Piece, RunEntry, Runs};
+use super::simulated_piece::{Replay, requests_of, simulate_piece};
+use super::timed_passes::{PredictedPasses, predict_passes};
+use crate::serve::HostClock;
+use crate::serve::tape::{Head, Tape};
+use foretoken_compare::live_runs::{
+    CellReport, CellRuns, HostTimes, LoadName, PieceReport, PolicyValue, SCHEMA_VERSION, SpeedRange, Standing,
+    Undecided, Validation, checks, rankings, repeats, service, speedups,
+};
+use foretoken_compare::pass_errors::over_cells;
+use foretoken_compare::token_flow;
+use foretoken_profiler::ProbedPass;
+use foretoken_report::ValidatedRun;
+use foretoken_run::plan::Plan;
+use foretoken_run::setting::Setting;
+use foretoken_sim::latency::LatencySpec;
+use foretoken_sim::metrics::Slo;
+use foretoken_sim::{ContextReads, Pair};
+use foretoken_spec::problem::{Problem, Result};
+use foretoken_spec::validate::ValidateSpec;
+
+/// The costs of passes, from any kind of profile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PassCosts {
+    /// Costs of the passes of each model.
+    pub models: Pair<LatencySpec>,
+    /// How the target's costs count the context of a verify pass.
+    pub reads: ContextReads,
+    /// Probes of the machine of these costs; empty if it is the machine of the runs.
+    pub probes: Vec<ProbedPass>,
+}
+
+/// The input of a comparison.
+pub struct Compared<'a> {
+    /// The experiment, the baseline first.
+    pub plan: &'a Plan,
+    /// The tapes of the runs.
+    pub tapes: Tapes<'a>,
+    /// The list of the runs.
+    pub runs: &'a Runs,
+    /// Costs that replace the experiment's in predictions, if given.
+    pub profile: Option<&'a PassCosts>,
+    /// The source of the predicting costs, as text.
+    pub costs: String,
+    /// Sentences that limit the verdict, beside partial runs.
+    pub caveats: Vec<String>,
+}
+
+impl Compared<'_> {
+    /// Compares every run. Returns the validation, and the runs for the figures.
+    ///
+    /// # Errors
+    /// A tape is missing or damaged, no tape holds a step, or the tapes do not belong to the experiment.
+    pub fn validation(&self) -> Result<(Validation, Vec<ValidatedRun>)> {
+        let spec = self.plan.variants[0].experiment.validate.clone().unwrap_or_default();
+        let Found { cells: found, undecided, figures, device, mut notes } = self.compare_cells(&spec)?;
+        let changed = |u: &Undecided| u.pieces.iter().any(|p| p.standing == Standing::Changed);
+        if found.is_empty() && !undecided.iter().any(changed) {
+            return Err(Problem::bad_input(format!("{}: no recording holds a step", self.tapes.folder.display()))
+                .help("the runs ended before their first step, or within their first piece: run it again"));
+        }
+        if self.runs.probed.is_empty() {
+            notes.push("the machine was not probed: `foretoken validate FILE.toml` does it".into());
+        }
+        let service: Vec<PolicyValue> = found.iter().filter_map(|f| f.rate.clone()).collect();
+        let speedups = self.speedups(&found, &spec);
+        let rankings = rankings(&service, &speedups);
+        let cells: Vec<CellReport> = found.into_iter().map(|f| f.report).collect();
+        let caveats = not_decided(&cells, &undecided).into_iter().chain(self.partial(&cells));
+        let caveats = caveats.chain(self.caveats.iter().cloned()).collect();
+        let pieces = || cells.iter().map(|c| &c.pieces).chain(undecided.iter().map(|u| &u.pieces)).flatten();
+        let counts = pieces().filter(|p| p.standing == Standing::Counts).count();
+        let loads: Vec<LoadName> =
+            spec.loads.iter().map(|&share| LoadName { share, name: Load::Own(share).to_string() }).collect();
+        let validation = Validation {
+            caveats,
+            schema_version: SCHEMA_VERSION,
+            name: self.plan.name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            device,
+            costs: self.costs.clone(),
+            rule: self.rule(spec.tolerance.steady),
+            counted: (counts as u64, pieces().count() as u64),
+            drift: SpeedRange::over(pieces()),
+            repeats: repeats(&cells, &undecided, &loads, spec.tolerance.repeats),
+            regions: over_cells(cells.iter().map(|c| c.regions.as_slice())),
+            learned_regions: over_cells(cells.iter().map(|c| c.learned_regions.as_slice())),
+            service,
+            speedups: speedups.into_iter().flat_map(|(_, values)| values).collect(),
+            checks: checks(&cells, &rankings, &spec.tolerance),
+            rankings,
+            cells,
+            undecided,
+            notes,
+        };
+        Ok((validation, figures))
+    }
+
+    /// Simulates and compares each cell.
+    fn compare_cells(&self, spec: &ValidateSpec) -> Result<Found<'_>> {
+        let mut found = Found::default();
+        let typical = typical(self.runs.probes());
+        let report = |piece: &Piece| PieceReport {
+            tapes: piece.tapes.clone(),
+            standing: self.runs.standing(piece, spec.tolerance.steady),
+            spread: spread(&piece.probes),
+            drift: drift(&piece.probes, &typical),
+        };
+        let pieces: Vec<Vec<PieceReport>> =
+            self.runs.entries.iter().map(|entry| entry.pieces.iter().map(report).collect()).collect();
+        let usual = usual_of(self.runs, self.profile.map_or(&[], |profile| &profile.probes));
+        let paces = paces(self.runs, &usual);
+        let others = CostsOfOtherCells::of(&self.tapes, &pieces, &paces)?;
+        let mut reader = TapeReader::new(&self.tapes);
+        for (n, (entry, pieces)) in self.runs.entries.iter().zip(pieces).enumerate() {
+            let tapes = reader.read_cell(&pieces)?;
+            let Some(first) = tapes.pieces.first() else {
+                found.undecided.extend(self.undecided(entry, pieces));
+                continue;
+            };
+            first.tapes[0].head.device.clone_into(&mut found.device);
+            let runs = self.cell(entry, pieces, tapes, Predict { paces: &paces[n], learned: others.for_cell(n) })?;
+            let cell = FoundCell {
+                entry,
+                report: runs.report(),
+                rate: match entry.load {
+                    Load::Closed(clients) => service(&runs.policy, &runs.counted, clients),
+                    _ => None,
+                },
+            };
+            found.notes.extend(remarks(&cell.report));
+            if cell.rate.is_none() && matches!(entry.load, Load::Closed(_)) {
+                found.notes.push(format!("{}: its closed loop is too short to rank by", runs.policy));
+            }
+            found.figures.push(runs.figure_data());
+            found.cells.push(cell);
+        }
+        found.notes.splice(0..0, reader.notes);
+        Ok(found)
+    }
+
+    /// The rule as text, with the probed passes.
+    fn rule(&self, steady: f64) -> Option<String> {
+        let probed: Vec<String> = self.runs.probed.iter().map(ToString::to_string).collect();
+        (!probed.is_empty()).then(|| {
+            format!(
+                "a piece counts when none of the probed passes took more than {:.1} % longer in the slowest of its three \
+                 probes than in the fastest (validate.tolerance.steady), whatever its runs say; probed: {}",
+                steady * 100.0,
+                probed.join(", ")
+            )
+        })
+    }
+
+    /// The report of a cell (a policy at a load) of which no piece may be used; `None` if no piece was begun.
+    fn undecided(&self, entry: &RunEntry, pieces: Vec<PieceReport>) -> Option<Undecided> {
+        let probed = !self.runs.probed.is_empty() && !pieces.is_empty();
+        let policy = self.plan.policies.get(entry.policy).filter(|_| probed)?.spec.label();
+        Some(Undecided { policy, load: self.load(entry), share: self.share(entry), pieces })
+    }
+
+    /// A sentence that the verdict covers a part of the runs, and how much.
+    fn partial(&self, cells: &[CellReport]) -> Option<String> {
+        let mut parts = Vec::new();
+        let (manifest, recorded) = (self.tapes.manifest, self.runs.entries.len());
+        let live = self.runs.entries.iter().all(|e| e.load == Load::AsRun);
+        match manifest.complete {
+            true => {}
+            false if live => parts.push(format!("{recorded} of {} runs were begun", manifest.cells)),
+            false => parts.push("the validation did not end".to_owned()),
+        }
+        for cell in cells {
+            parts.extend(cell.parts.iter().map(|part| format!("{}, {}: {part}", cell.policy, cell.load)));
+        }
+        (!parts.is_empty()).then(|| {
+            let more = parts.len().saturating_sub(MOST_PARTS);
+            parts.truncate(MOST_PARTS);
+            parts.extend((more > 0).then(|| format!("and {more} more")));
+            format!("PART OF THE RUNS: {}", parts.join("; "))
+        })
+    }
+
+    /// Simulates the pieces of a cell.
+    fn cell(&self, entry: &RunEntry, pieces: Vec<PieceReport>, tapes: CellTapes, by: Predict) -> Result<CellRuns> {
+        let (Some(variant), Some(&seed), Some(entrant)) = (
+            self.plan.variants.get(entry.variant),
+            self.plan.seeds.get(entry.seed),
+            self.plan.policies.get(entry.policy),
+        ) else {
+            let tapes: Vec<&str> = entry.tapes().map(String::as_str).collect();
+            return Err(Problem::bad_input(format!("{}: the experiment has no such run", tapes.join(", ")))
+                .help("the folder's experiment.toml and its recordings do not belong together"));
+        };
+        let with_costs = |costs: Option<(Pair<&LatencySpec>, ContextReads)>| {
+            let mut setting = Setting::new(variant, seed)?;
+            if let Some((models, reads)) = costs {
+                setting.set_costs(models, reads);
+            }
+            Ok::<Setting, Box<Problem>>(setting)
+        };
+        let mut setting = with_costs(None)?;
+        // The predicting costs may know more than the belief that policies had before the runs.
+        let costs = with_costs(self.profile.map(|p| (p.models.as_ref(), p.reads)))?;
+        let learned = by.learned.as_ref().map(|models| with_costs(Some((models.as_ref(), ContextReads::Once))));
+        let learned = learned.transpose()?;
+        let own = setting.workload.clone();
+        let mut counted = Vec::new();
+        for piece in &tapes.pieces {
+            let (head, first) = (&piece.tapes[0].head, entry.pieces[piece.index].first);
+            setting.set_workload(requests_of(head, &own, first));
+            setting.set_arrivals(head.arrivals());
+            let bound = Some(head.slo_tpot_s).filter(|s| s.is_finite());
+            let slo = Slo { tpot_s: bound, ..setting.slo(None) };
+            let pace = &by.paces[piece.index];
+            let replay = Replay { setting: &setting, costs: &costs, pace, head, spec: &entrant.spec };
+            counted.push(simulate_piece(&replay, learned.as_ref(), &piece.tapes, first, slo));
+        }
+        let predicted = |costs: &Setting| {
+            let paced = tapes.pieces.iter().flat_map(|p| p.tapes.iter().map(|tape| (tape, &by.paces[p.index])));
+            predict_passes(paced, costs.costs(), costs.reads().0)
+        };
+        let PredictedPasses { errors, steps } = predicted(&costs);
+        let heads = || tapes.pieces.iter().map(|p| &p.tapes[0].head);
+        Ok(CellRuns {
+            policy: entrant.spec.label(),
+            load: self.load(entry),
+            share: self.share(entry),
+            pieces,
+            counted,
+            pass_errors: errors,
+            step_times: steps,
+            learned_pass_errors: learned.as_ref().map(predicted).unwrap_or_default().errors,
+            requests: heads().map(|head: &Head| head.arrival.len() as u64).sum(),
+            overhead_s: heads().map(|head| head.overhead_s).sum::<f64>() / tapes.pieces.len() as f64,
+            host: host_times(&tapes.pieces[0].tapes[0]),
+            parts: tapes.parts,
+        })
+    }
+
+    /// The speedups at the common load, by seed and swept values. Policies are compared within such a group.
+    fn speedups(&self, found: &[FoundCell], spec: &ValidateSpec) -> Vec<(String, Vec<PolicyValue>)> {
+        let mut groups: Vec<(&RunEntry, Vec<&FoundCell>)> = Vec::new();
+        for cell in found {
+            let same = |entry: &RunEntry| (entry.variant, entry.seed) == (cell.entry.variant, cell.entry.seed);
+            match groups.iter_mut().find(|(entry, _)| same(entry)) {
+                Some((_, cells)) => cells.push(cell),
+                None => groups.push((cell.entry, vec![cell])),
+            }
+        }
+        let at_common = |cell: &&&FoundCell| match cell.entry.load {
+            Load::Common(_) | Load::AsRun => true,
+            Load::Own(share) => cell.entry.policy == 0 && share == spec.common_load,
+            Load::Closed(_) => false,
+        };
+        let speedup = |(entry, cells): (&RunEntry, Vec<&FoundCell>)| {
+            let common: Vec<&&FoundCell> = cells.iter().filter(at_common).collect();
+            let baseline = common.iter().find(|cell| cell.entry.policy == 0)?;
+            let reports: Vec<&CellReport> = common.iter().map(|cell| &cell.report).collect();
+            Some((self.group(entry), speedups(&baseline.report, &reports)))
+        };
+        groups.into_iter().filter_map(speedup).filter(|(_, values)| !values.is_empty()).collect()
+    }
+
+    /// The load of a run as a share of the policy's own service rate, by the rates from which loads were set.
+    fn share(&self, entry: &RunEntry) -> Option<f64> {
+        let rate = |policy: usize| self.runs.rates.get(policy).copied();
+        match entry.load {
+            Load::Own(share) => Some(share),
+            Load::Common(share) => Some(share * rate(0)? / rate(entry.policy)?),
+            Load::Closed(_) | Load::AsRun => None,
+        }
+    }
+
+    /// The load as text, with the seed and swept values if there are several.
+    fn load(&self, entry: &RunEntry) -> String {
+        match self.group(entry) {
+            name if name.is_empty() => entry.load.to_string(),
+            name => format!("{}, {name}", entry.load),
+        }
+    }
+
+    fn group(&self, entry: &RunEntry) -> String {
+        let choices = self.plan.variants[entry.variant].choices.iter();
+        let mut parts: Vec<String> = choices.map(|c| format!("{} = {}", c.path, c.value)).collect();
+        if self.plan.seeds.len() > 1 {
+            parts.push(format!("seed {}", self.plan.seeds[entry.seed]));
+        }
+        parts.join(", ")
+    }
+}
+
+/// What is used to predict a cell.
+struct Predict<'a> {
+    /// The machine's pace during each piece.
+    paces: &'a [Pace],
+    /// Costs learned from the other cells' live runs, if they suffice.
+    learned: Option<Pair<LatencySpec>>,
+}
+
+/// The compared cells of a folder.
+#[derive(Default)]
+struct Found<'a> {
+    cells: Vec<FoundCell<'a>>,
+    undecided: Vec<Undecided>,
+    figures: Vec<ValidatedRun>,
+    device: String,
+    notes: Vec<String>,
+}
+
+/// A cell with at least one piece that counts.
+struct FoundCell<'a> {
+    /// The cell's entry in the list of runs.
+    entry: &'a RunEntry,
+    report: CellReport,
+    /// The service rate, for a closed loop.
+    rate: Option<PolicyValue>,
+}
+
+/// The host times of a run's steps.
+fn host_times(tape: &Tape) -> HostTimes {
+    let mut clock = HostClock::default();
+    tape.steps.iter().for_each(|step| clock.add(step));
+    clock.times()
+}
+
+/// Most partial runs, or cells, that one sentence names.
+const MOST_PARTS: usize = 5;
+
+/// A sentence that names the undecided cells; `None` if there are none.
+fn not_decided(cells: &[CellReport], undecided: &[Undecided]) -> Option<String> {
+    let mut names: Vec<String> = undecided.iter().map(|u| format!("{}, {}", u.policy, u.load)).collect();
+    let (n, all) = (names.len(), names.len() + cells.len());
+    let more = n.saturating_sub(MOST_PARTS);
+    names.truncate(MOST_PARTS);
+    names.extend((more > 0).then(|| format!("and {more} more")));
+    (n > 0).then(|| {
+        format!("NOT DECIDED: {n} of {all} cells have no piece in which the machine was steady: {}", names.join("; "))
+    })
+}
+
+/// Remarks about a cell that a reader must know.
+fn remarks(cell: &CellReport) -> Vec<String> {
+    let mut all = Vec::new();
+    if !cell.parts.is_empty() {
+        all.push(format!("{}, {}: the live run is a part; what it holds was compared", cell.policy, cell.load));
+    }
+    if let Some(parted) = cell.flow.parted.as_ref().filter(|p| p.what == token_flow::Difference::Acceptance) {
+        all.push(format!("{}, {}, step {}: {}", cell.policy, cell.load, parted.step, parted.how));
+    }
+    all
+}

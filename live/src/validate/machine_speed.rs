@@ -1,0 +1,200 @@
+//! The machine's speed while a piece ran, from the piece's probes. A profile is the mean over all moments; a piece has
+//! its own speed. Shared caches slow passes of few tokens and hardly change those with many, so the pace depends on
+//! tokens.
+//!
+//! The pace is computed from probes only, never from the passes that were served.
+
+use super::probe::{Probe, Probed, by_pass};
+use super::runs::{Piece, Runs};
+use foretoken_profiler::{ProbedPass, Role, median, uninterrupted_mean};
+use foretoken_sim::{LatencyModel, Pair, PassShape, Time};
+
+/// How much slower than usual passes were during a piece.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pace {
+    /// The probed passes of each model, with rising tokens.
+    by_tokens: Pair<Vec<PacePoint>>,
+}
+
+/// The factor of a probed pass.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct PacePoint {
+    /// Logarithm of the pass's tokens.
+    ln_tokens: f64,
+    /// Its time over its usual time.
+    factor: f64,
+}
+
+/// The usual probe of a run: for each probed pass the mean over all probes, in seconds. Interrupted samples are left
+/// out. A profile is likewise a mean over all moments.
+pub fn usual<'a>(probes: impl IntoIterator<Item = &'a Probe>) -> Vec<f64> {
+    by_pass(probes).iter().map(|all| uninterrupted_mean(all)).collect()
+}
+
+/// The usual probe for these runs: the one `given` with fitted costs if it has the same passes, else the runs' own.
+/// With given probes, a machine that has become faster since the costs were fitted is predicted as it is now.
+pub fn usual_of(runs: &Runs, given: &[ProbedPass]) -> Vec<f64> {
+    let found = |p: &Probed| given.iter().find(|g| (g.role, g.shape) == (p.role, p.shape)).map(|g| g.seconds);
+    let all: Option<Vec<f64>> = runs.probed.iter().map(found).collect();
+    all.filter(|all| !all.is_empty()).unwrap_or_else(|| usual(runs.probes()))
+}
+
+/// The usual probe of these runs, with each pass's role and shape.
+pub fn usual_passes(runs: &Runs) -> Vec<ProbedPass> {
+    let pass = |(p, seconds): (&Probed, f64)| ProbedPass { role: p.role, shape: p.shape, seconds };
+    runs.probed.iter().zip(usual(runs.probes())).map(pass).collect()
+}
+
+/// The pace of each piece of each cell.
+pub fn paces(runs: &Runs, usual: &[f64]) -> Vec<Vec<Pace>> {
+    let of = |piece: &Piece| Pace::of(&runs.probed, &piece.probes, usual);
+    runs.entries.iter().map(|entry| entry.pieces.iter().map(of).collect()).collect()
+}
+
+impl Pace {
+    /// The pace of a piece with these probes, given the usual probe. Without probes all factors are 1.
+    pub fn of(probed: &[Probed], probes: &[Probe], usual: &[f64]) -> Pace {
+        let mut pace = Pace::default();
+        for ((probed, here), usual) in probed.iter().zip(self::usual(probes)).zip(usual) {
+            let points = match probed.role {
+                Role::Target => &mut pace.by_tokens.target,
+                Role::Draft => &mut pace.by_tokens.draft,
+            };
+            points.push(PacePoint { ln_tokens: (probed.shape.batched() as f64).ln(), factor: here / usual });
+            points.sort_by(|a, b| a.ln_tokens.total_cmp(&b.ln_tokens));
+        }
+        pace
+    }
+
+    /// Factor by which passes of `tokens` tokens took longer than usual. It is interpolated between the probed passes;
+    /// beyond them it is the nearest pass's factor.
+    pub fn factor(&self, role: Role, tokens: u64) -> f64 {
+        let points = match role {
+            Role::Target => &self.by_tokens.target,
+            Role::Draft => &self.by_tokens.draft,
+        };
+        let x = (tokens.max(1) as f64).ln();
+        let right = points.partition_point(|p| p.ln_tokens < x);
+        match (right.checked_sub(1).map(|left| points[left]), points.get(right)) {
+            (None, None) => 1.0,
+            (None, Some(only)) => only.factor,
+            (Some(only), None) => only.factor,
+            (Some(a), Some(b)) => a.factor + (b.factor - a.factor) * (x - a.ln_tokens) / (b.ln_tokens - a.ln_tokens),
+        }
+    }
+}
+
+/// A latency model at the pace of a piece.
+pub struct Paced<'a> {
+    /// The model of the usual machine.
+    pub model: &'a dyn LatencyModel,
+    /// The role of the passes.
+    pub role: Role,
+    /// The pace of the piece.
+    pub pace: &'a Pace,
+    /// A further factor on all passes.
+    pub slower: f64,
+}
+
+impl LatencyModel for Paced<'_> {
+    fn pass(&self, shape: PassShape) -> Time {
+        let usual = self.model.pass(shape);
+        match self.pace.factor(self.role, shape.batched) * self.slower {
+            1.0 => usual,
+            factor => Time::from_s(usual.as_s() * factor),
+        }
+    }
+}
+
+/// The typical probe of a run: for each probed pass the median over all probes, in seconds.
+pub fn typical<'a>(probes: impl IntoIterator<Item = &'a Probe>) -> Vec<f64> {
+    by_pass(probes).into_iter().map(median).collect()
+}
+
+/// Relative change of pass times in a piece against the typical probe: the mean over the probed passes of the median
+/// over the piece's probes. `None` for a piece without probes.
+pub fn drift(probes: &[Probe], typical: &[f64]) -> Option<f64> {
+    let own = self::typical(probes);
+    let changes: Vec<f64> = own.iter().zip(typical).map(|(now, usual)| now / usual - 1.0).collect();
+    (!changes.is_empty()).then(|| changes.iter().sum::<f64>() / changes.len() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::validate::runs::{Load, RunEntry};
+    use foretoken_profiler::{Kind, Shape};
+    use foretoken_sim::{Coefficients, Linear};
+
+    #[test]
+    fn drift_is_the_change_against_the_typical_probe() {
+        let probe = |a: f64, b: f64| Probe { seconds: vec![a, b] };
+        let usual = [probe(1.0, 2.0), probe(1.0, 2.0), probe(1.0, 2.0)];
+        let slow = [probe(1.1, 2.4), probe(1.1, 2.4), probe(9.0, 2.4)];
+        let typical = typical(usual.iter().chain(&usual).chain(&slow));
+        assert_eq!(typical, [1.0, 2.0]);
+        assert_eq!(drift(&usual, &typical), Some(0.0));
+        assert!((drift(&slow, &typical).unwrap() - 0.15).abs() < 1e-12);
+        assert_eq!(drift(&[], &typical), None);
+    }
+
+    #[test]
+    fn a_pace_depends_on_tokens() {
+        let pass =
+            |role, requests, new| Probed { role, shape: Shape { kind: Kind::Verify, requests, new, context: 64 } };
+        // The probed passes may be in any order.
+        let probed = [pass(Role::Target, 8, 4), pass(Role::Target, 8, 1), pass(Role::Draft, 8, 1)];
+        let probe = |a, b, c| Probe { seconds: vec![a, b, c] };
+        let all = [probe(2.0, 1.0, 0.1), probe(2.2, 1.6, 0.1), probe(2.0, 1.0, 0.1), probe(2.2, 1.6, 0.1)];
+        let usual = usual(&all);
+        assert!((usual[0] - 2.1).abs() < 1e-12 && (usual[1] - 1.3).abs() < 1e-12, "{usual:?}");
+        let slow = Pace::of(&probed, &all[1..2], &usual);
+        let close = |tokens, expected: f64| {
+            let factor = slow.factor(Role::Target, tokens);
+            assert!((factor - expected).abs() < 1e-12, "{tokens}: {factor} and not {expected}");
+        };
+        close(8, 1.6 / 1.3);
+        close(1, 1.6 / 1.3);
+        close(32, 2.2 / 2.1);
+        close(500, 2.2 / 2.1);
+        // 16 tokens are halfway on the logarithmic scale.
+        close(16, (1.6 / 1.3 + 2.2 / 2.1) / 2.0);
+        assert_eq!(slow.factor(Role::Draft, 3), 1.0);
+        // An interrupted sample is left out.
+        let wild = self::usual(all.iter().chain([&probe(1e9, 1.3, 0.1)]));
+        assert!((wild[0] - 2.1).abs() < 1e-12, "{wild:?}");
+        // All pieces together have the usual pace, and so does a piece without probes.
+        assert!((Pace::of(&probed, &all, &usual).factor(Role::Target, 8) - 1.0).abs() < 1e-12);
+        assert_eq!(Pace::of(&[], &[], &[]).factor(Role::Target, 8), 1.0);
+    }
+
+    #[test]
+    fn the_usual_probe_is_given_with_the_costs_if_it_has_the_same_passes() {
+        let shape = Shape { kind: Kind::Decode, requests: 8, new: 1, context: 1 };
+        let mut runs = Runs::new(vec![Probed { role: Role::Target, shape }]);
+        let mut entry = RunEntry::new(0, Load::Closed(8));
+        entry.pieces.push(Piece { probes: vec![Probe { seconds: vec![1.2] }], ..Piece::default() });
+        runs.entries.push(entry);
+        let own = usual_passes(&runs);
+        assert_eq!((own[0].seconds, usual_of(&runs, &[])), (1.2, vec![1.2]));
+        // The costs were fitted to runs on a machine that was faster then.
+        let given = ProbedPass { seconds: 1.0, ..own[0] };
+        let usual = usual_of(&runs, &[given]);
+        assert!((paces(&runs, &usual)[0][0].factor(Role::Target, 8) - 1.2).abs() < 1e-12);
+        let other = ProbedPass { role: Role::Draft, ..given };
+        assert_eq!(usual_of(&runs, &[other]), [1.2], "other passes were probed");
+        assert_eq!(usual_of(&Runs::new(vec![]), &[given]), Vec::<f64>::new());
+    }
+
+    #[test]
+    fn a_paced_model_multiplies_times() {
+        let model = Linear::new(Coefficients { alpha_s: 0.0, gamma_s: 1e-3, delta_s: 0.0 });
+        let probed =
+            [Probed { role: Role::Target, shape: Shape { kind: Kind::Decode, requests: 8, new: 1, context: 1 } }];
+        let pace = Pace::of(&probed, &[Probe { seconds: vec![1.2] }], &[1.0]);
+        let shape = PassShape { batched: 8, context: 0, pairs: 0 };
+        let at = |pace, slower| Paced { model: &model, role: Role::Target, pace, slower }.pass(shape).as_s();
+        assert!((at(&pace, 1.0) - 9.6e-3).abs() < 1e-9 && (at(&pace, 1.5) - 14.4e-3).abs() < 1e-9);
+        assert_eq!(at(&Pace::default(), 1.0), 8e-3);
+    }
+}

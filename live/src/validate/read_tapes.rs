@@ -1,0 +1,182 @@
+//! Reads tapes for a comparison. A tape is whole, partial because the run was killed, or damaged.
+//!
+//! A tape ends within a frame because its process was killed or because the file was cut later. The folder can tell: it
+//! enters a tape in its manifest when the run has ended, and from then on every byte must be there.
+
+use crate::serve::tape::{End, Tape, TapeEnding, TapeError, read_intact, read_tape};
+use foretoken_compare::live_runs::{PartialRun, PieceReport, Standing};
+use foretoken_intact::frames::Cut;
+use foretoken_run::cells::TAPES;
+use foretoken_run::cells::{AGAIN, Manifest, digest};
+use foretoken_sim::Outcome;
+use foretoken_spec::problem::{Problem, Result};
+use std::path::Path;
+
+/// The place of the tapes.
+pub struct Tapes<'a> {
+    /// The folder of the runs.
+    pub folder: &'a Path,
+    /// The manifest, with the finished files.
+    pub manifest: &'a Manifest,
+    /// Reads a damaged tape up to the damage, instead of refusing it.
+    pub intact: bool,
+}
+
+/// The result of reading a tape.
+pub enum Recording {
+    /// The tape, whole or partial.
+    Of(Box<Tape>),
+    /// Nothing of the run, with the reason.
+    Nothing(&'static str),
+}
+
+const AGAIN_LIVE: &str = "make it again with `foretoken live` or `foretoken validate`";
+const RUN_AGAIN: &str = "run it again, or compare what lies before the damage with --intact";
+
+impl Tapes<'_> {
+    /// Reads a tape. If its run had finished, it must be whole; otherwise it may end where the run was killed.
+    ///
+    /// # Errors
+    /// The tape is missing, damaged, or not the one that the manifest lists.
+    pub fn read(&self, name: &str) -> Result<Recording> {
+        let full = format!("{TAPES}/{name}");
+        let (path, listed) = (self.folder.join(&full), self.manifest.files.get(&full));
+        let bad = |what: String, help: &str| Problem::bad_input(format!("{}: {what}", path.display())).help(help);
+        if !path.exists() && listed.is_none() && !self.manifest.complete {
+            return Ok(Recording::Nothing("its run was not begun"));
+        }
+        let tape = if self.intact { read_intact(&path) } else { read_tape(&path) };
+        let tape = tape.map_err(|e| match &e {
+            TapeError::Damaged(damage) if damage.frame > 0 => bad(e.to_string(), RUN_AGAIN),
+            TapeError::Io(io) if io.kind() == std::io::ErrorKind::NotFound => bad("it is missing".into(), AGAIN),
+            _ => bad(e.to_string(), AGAIN_LIVE),
+        })?;
+        match (&tape.end, listed) {
+            (_, None) if self.manifest.complete => {
+                Err(bad("it is none of the recordings that the manifest lists".into(), AGAIN))
+            }
+            (_, None) if tape.head.warming_up => Ok(Recording::Nothing("its run was killed while warming up")),
+            (End::Cut(cut), Some(_)) if !self.intact => {
+                let what = "the recording is damaged: its run had ended, and it was cut since";
+                Err(bad(format!("{what}: {}", ends(cut)), RUN_AGAIN))
+            }
+            (End::Tail(_), Some(expected)) => {
+                let found = digest(&path).map_err(|e| bad(e.to_string(), AGAIN))?;
+                let what = "the recording is whole, and not the one of this run: its blake3 is";
+                match found == *expected {
+                    true => Ok(Recording::Of(Box::new(tape))),
+                    false => Err(bad(format!("{what} {found}, in the manifest {expected}"), AGAIN)),
+                }
+            }
+            _ => Ok(Recording::Of(Box::new(tape))),
+        }
+    }
+
+    /// True if the tape's run had ended.
+    pub fn finished(&self, name: &str) -> bool {
+        self.manifest.has(&format!("{TAPES}/{name}"))
+    }
+}
+
+fn ends(cut: &Cut) -> String {
+    match cut.there {
+        0 => format!("it ends behind frame {}, at byte {}, without an end", cut.frame.saturating_sub(1), cut.offset),
+        _ => cut.to_string(),
+    }
+}
+
+/// The part of a run that a tape holds; `None` for a whole run.
+fn partial(name: &str, tape: &Tape) -> Option<PartialRun> {
+    let why = match &tape.end {
+        End::Tail(tail) => match &tail.ending {
+            TapeEnding::Done => return None,
+            TapeEnding::Interrupted => "it was interrupted".to_owned(),
+            TapeEnding::Failed(why) => format!("the device failed: {why}"),
+        },
+        End::Cut(cut) => format!("it was killed or cut: {}", ends(cut)),
+        End::Damaged(damage) => damage.to_string(),
+    };
+    let outcomes = tape.records().requests.outcome;
+    let ended = outcomes.iter().filter(|o| **o != Outcome::InFlight).count() as u64;
+    let (requests, seconds) = (outcomes.len() as u64, tape.last().as_s());
+    Some(PartialRun { tape: name.to_owned(), ended, requests, seconds, why })
+}
+
+/// The tapes of a piece.
+pub struct PieceTapes {
+    /// Index of the piece in its cell.
+    pub index: usize,
+    /// The tapes that hold a step: the first live run, then its repeat.
+    pub tapes: Vec<Tape>,
+}
+
+/// The tapes of a cell's pieces that count.
+pub struct CellTapes {
+    /// The pieces with a tape that holds a step.
+    pub pieces: Vec<PieceTapes>,
+    /// For each tape that is not whole: how much of it there is.
+    pub parts: Vec<PartialRun>,
+}
+
+/// Reads the tapes cell by cell. It reads every tape, so that all damage is reported.
+pub struct TapeReader<'a> {
+    /// Notes about tapes, for the user.
+    pub notes: Vec<String>,
+    tapes: &'a Tapes<'a>,
+    /// The tape without an end that was found before, if any.
+    unended: Option<String>,
+}
+
+impl<'a> TapeReader<'a> {
+    /// A reader of these tapes.
+    pub fn new(tapes: &'a Tapes<'a>) -> TapeReader<'a> {
+        TapeReader { notes: Vec::new(), tapes, unended: None }
+    }
+
+    /// Reads the tapes of a cell's pieces. Returns those of the pieces that count, and notes problems with the others.
+    ///
+    /// # Errors
+    /// A tape is damaged, or more than one has no end.
+    pub fn read_cell(&mut self, pieces: &[PieceReport]) -> Result<CellTapes> {
+        let mut cell = CellTapes { pieces: Vec::new(), parts: Vec::new() };
+        for (index, piece) in pieces.iter().enumerate() {
+            let counts = piece.standing == Standing::Counts;
+            let mut tapes = Vec::new();
+            for name in &piece.tapes {
+                let Some(tape) = self.read(name)? else { continue };
+                match partial(name, &tape) {
+                    Some(part) if counts => cell.parts.push(part),
+                    Some(part) => self.notes.push(part.to_string()),
+                    None => {}
+                }
+                match tape.steps.is_empty() {
+                    true => self.notes.push(format!("{name}: it holds no step and was left out")),
+                    false if counts => tapes.push(tape),
+                    false => {}
+                }
+            }
+            if !tapes.is_empty() {
+                cell.pieces.push(PieceTapes { index, tapes });
+            }
+        }
+        Ok(cell)
+    }
+
+    /// Reads a tape. `None`, with a note, if it has nothing of a run.
+    fn read(&mut self, name: &str) -> Result<Option<Tape>> {
+        let tape = match self.tapes.read(name)? {
+            Recording::Of(tape) => *tape,
+            Recording::Nothing(why) => {
+                self.notes.push(format!("{name}: {why}"));
+                return Ok(None);
+            }
+        };
+        let unfinished = matches!(tape.end, End::Cut(_)) && !self.tapes.finished(name) && !self.tapes.intact;
+        if unfinished && let Some(other) = self.unended.replace(name.to_owned()) {
+            let message = format!("{other} and {name} have no end, and a run that is killed leaves one so");
+            return Err(Problem::bad_input(message)
+                .help("one of them was cut since: run it again, or compare what is there with --intact"));
+        }
+        Ok(Some(tape))
+    }
+}

@@ -1,0 +1,365 @@
+//! A whole validation: profiles a device, makes the live runs, compares them with the simulator, and writes the results.
+
+use super::compare_runs::{Compared, PassCosts};
+use super::measure::check_one_setting;
+use super::piece::{Measuring, first_slice};
+use super::profile_slices::Slices;
+use super::read_tapes::Tapes;
+use super::runs::Runs;
+use crate::profiling::{Asked, Limits};
+use crate::serve::{Models, Timed, check, open_timed, prompts};
+use foretoken_compare::live_runs::{Validation, page, render};
+use foretoken_policies::PolicySpec;
+use foretoken_profiler::{Density, Profile, Role, Truth, Until};
+use foretoken_run::cells::{EXPERIMENT, Folder, Manifest, Mode, RUNS_JSON, Speed, TAPES, digest};
+use foretoken_run::interrupt;
+use foretoken_run::plan::{Measured, Plan};
+use foretoken_run::profiled::{self, Either};
+use foretoken_run::setting::Setting;
+use foretoken_sim::Pair;
+use foretoken_spec::live::{LiveSpec, required, with_device};
+use foretoken_spec::problem::{Problem, Result};
+use foretoken_spec::validate::ValidateSpec;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+/// File of the profile that predicts.
+pub const PROFILE: &str = "profile.toml";
+/// File of the profile's first slice, which policies believed in the live runs. Only where the validation made the
+/// profile.
+pub const BELIEF: &str = "belief.toml";
+/// Files of the outcome: JSON, text, page.
+pub const OUTCOME: [&str; 3] = ["validation.json", "validation.txt", "validation.html"];
+/// Seed of the order of a profile's visits.
+const PROFILE_SEED: u64 = 1;
+/// The source of a measured profile's costs, in a word.
+const PROFILED: &str = "profiled";
+
+/// What to validate.
+pub struct Request<'a> {
+    /// The experiment's file.
+    pub experiment: &'a Path,
+    /// Changes of its settings, as `key=value`.
+    pub sets: &'a [String],
+    /// The device; `None`: the one that the experiment names.
+    pub device: Option<&'a str>,
+    /// The CPU's instructions; `None`: the best that it has.
+    pub instructions: Option<foretoken_spec::live::Instructions>,
+    /// A profile that predicts; `None`: the experiment's, or one that is measured.
+    pub profile: Option<&'a Path>,
+    /// The results folder; `None`: a new one with the usual name.
+    pub output: Option<PathBuf>,
+    /// Replaces what is in the folder.
+    pub overwrite: bool,
+    /// Returns the current time as RFC 3339 text, for the profile.
+    pub now: fn() -> String,
+}
+
+/// The result of a validation.
+pub struct Outcome {
+    /// The comparison.
+    pub validation: Validation,
+    /// The results folder.
+    pub folder: PathBuf,
+    /// Seconds that everything took.
+    pub wall_s: f64,
+}
+
+/// Runs an experiment on a device and compares the runs with the simulator.
+///
+/// # Errors
+/// The experiment cannot be validated, the device or a file fails, or the user interrupts. Recordings are kept.
+pub fn run_and_compare(request: Request) -> Result<Outcome> {
+    let begun = Instant::now();
+    let mut plan = load_plan(request.experiment, request.sets)?;
+    let variant = &plan.variants[0];
+    let live = required(variant.experiment.live.as_ref(), &plan.name)?;
+    let live = with_device(live, request.device, request.instructions);
+    check_one_setting(&plan)?;
+    let models = Models::find(&live)?;
+    let setting = Setting::new(variant, plan.seeds[0])?;
+    let room = check(&plan, variant, &setting, &live, &models)?;
+    let given = request.profile.or(variant.experiment.hardware.profile.as_deref());
+    let given = given.map(GivenProfile::read).transpose()?;
+    let spec = variant.experiment.validate.clone().unwrap_or_default();
+    let asked = profile_settings(&setting, &spec);
+    let (watch, interrupt) = (interrupt::watch(), interrupt::flag());
+    let to = request.output.unwrap_or_else(|| plan.usual_folder("validate-"));
+    let mode = if request.overwrite { Mode::Overwrite } else { Mode::Fresh };
+    let (folder, _) = Folder::open(to, &plan, mode)?;
+    let mut machine = open_timed(&live, &models, room, &asked).inspect_err(|_| folder.abandon())?;
+    let mut profiling = Profiling { given, slices: None, spec: &spec, now: request.now };
+    let name = profiling.write_belief(&mut *machine, &folder, &interrupt).inspect_err(|_| folder.abandon())?;
+    plan = Plan::load_with_profile(request.experiment, request.sets, &folder.path().join(name))?;
+    prepare(&mut plan);
+    folder.replan(&plan)?;
+    let runs = serve(&plan, &live, &models, &mut *machine, profiling.slices.as_mut(), &folder, &interrupt)?;
+    folder.write(RUNS_JSON, runs.to_json().as_bytes())?;
+    let predicting = profiling.finish(&folder)?;
+    interrupt::keeps("all runs are kept", "foretoken validate DIR compares them");
+    drop(watch);
+    let mut manifest = Manifest::read(folder.path())?;
+    // The runs are complete; the manifest says so once the comparison is written.
+    manifest.complete = true;
+    let tapes = Tapes { folder: folder.path(), manifest: &manifest, intact: false };
+    let caveats = changes(folder.path(), &manifest, &plan)?;
+    let Predicting { costs, words } = predicting;
+    let compared = Compared { plan: &plan, tapes, runs: &runs, profile: costs.as_ref(), costs: words, caveats };
+    let validation = write_outcome(&compared, &folder)?;
+    let speed = Speed { cells: runs.entries.len() as u64, wall_s: begun.elapsed().as_secs_f64(), ..Speed::default() };
+    folder.complete(&plan, &speed)?;
+    Ok(Outcome { validation, folder: folder.path().to_path_buf(), wall_s: speed.wall_s })
+}
+
+/// A comparison of the runs of an existing folder.
+pub struct Comparing<'a> {
+    /// The folder of the runs.
+    pub folder: &'a Path,
+    /// A profile that predicts; `None`: the folder's, or the experiment's.
+    pub profile: Option<PathBuf>,
+    /// The folder to which the outcome is written; `None`: the folder of the runs.
+    pub output: Option<PathBuf>,
+    /// Reads damaged tapes up to the damage, instead of refusing them.
+    pub intact: bool,
+    /// Refuses a profile (path, digests of the recordings that it was fitted to, manifest of the runs) that was fitted
+    /// to these runs.
+    pub not_of_its_own: fn(&Path, &[String], &Manifest) -> Result<()>,
+}
+
+/// Compares the runs of an existing folder with the simulator, and writes the outcome. Nothing is run on a device.
+///
+/// # Errors
+/// The folder, a tape or the profile is missing, damaged, or does not belong to the runs.
+pub fn compare_folder(comparing: Comparing) -> Result<Validation> {
+    let path = comparing.folder;
+    let runs = Runs::of(path)?;
+    let manifest = Manifest::read(path)?;
+    runs.check(path, &manifest)?;
+    let mut plan = Plan::load(&path.join("experiment.toml"), &[])?;
+    plan.baseline_first();
+    // A finished validation has the whole profile, which continues the first slice.
+    let whole = Some(path.join(PROFILE)).filter(|whole| whole.exists() && path.join(BELIEF).exists());
+    let given = comparing.profile.or(whole);
+    let profile = given.as_deref().map(GivenProfile::read).transpose()?;
+    if let (Some(path), Some(profile)) = (&given, &profile) {
+        (comparing.not_of_its_own)(path, &profile.fitted_to, &manifest)?;
+    }
+    let to = comparing.output.unwrap_or_else(|| path.to_path_buf());
+    std::fs::create_dir_all(&to).map_err(|e| {
+        Problem::failed(format!("cannot make the folder {}: {e}", to.display())).help("choose another with -o")
+    })?;
+    let given = given.as_ref().or(plan.variants[0].experiment.hardware.profile.as_ref());
+    let costs = match given {
+        Some(path) => format!("{}: {}", profile.as_ref().map_or(PROFILED, |p| p.word), path.display()),
+        None => "the experiment's [hardware], not profiled".to_owned(),
+    };
+    let mut caveats = changes(path, &manifest, &plan)?;
+    let (profile, changed) = profile.map_or((None, None), |given| (Some(given.costs), given.changed));
+    caveats.extend(changed.map(changed_profile));
+    let tapes = Tapes { folder: path, manifest: &manifest, intact: comparing.intact };
+    let compared = Compared { plan: &plan, tapes, runs: &runs, profile: profile.as_ref(), costs, caveats };
+    write_outcome(&compared, &Folder::at(to))
+}
+
+/// The plan of an experiment's live runs.
+fn load_plan(experiment: &Path, sets: &[String]) -> Result<Plan> {
+    let mut plan = Plan::load(experiment, sets)?;
+    prepare(&mut plan);
+    Ok(plan)
+}
+
+fn prepare(plan: &mut Plan) {
+    plan.baseline_first();
+    plan.measured = Some(Measured::Live);
+}
+
+/// The profile of a validation: given, or measured in slices between the pieces.
+struct Profiling<'a> {
+    given: Option<GivenProfile>,
+    /// The profile that is measured; `None` if one is given.
+    slices: Option<Slices>,
+    spec: &'a ValidateSpec,
+    now: fn() -> String,
+}
+
+/// The costs that predict the runs.
+struct Predicting {
+    /// The costs; `None`: those of the experiment, whose profile was given.
+    costs: Option<PassCosts>,
+    /// Their source as text.
+    words: String,
+}
+
+impl Profiling<'_> {
+    /// Writes the profile that policies believe: the given one, or the first slice of the measured one. Returns the
+    /// file's name.
+    fn write_belief(
+        &mut self,
+        machine: &mut dyn Timed,
+        folder: &Folder,
+        interrupt: &AtomicBool,
+    ) -> Result<&'static str> {
+        let (name, text) = match &self.given {
+            // Written byte for byte, so that an edited profile stays recognisable.
+            Some(given) => (PROFILE, given.text.clone()),
+            None => {
+                let (share, whole_s) = (first_slice(self.spec), self.spec.profile_s);
+                eprintln!("profiling for {whole_s} s, {:.0} s of it before the runs", whole_s * share);
+                let mut slices = Slices::new(machine.setup().clone());
+                slices.go_on(machine, Until::Share(share), interrupt)?;
+                let text = slices.profile((self.now)())?.to_toml();
+                self.slices = Some(slices);
+                (BELIEF, text)
+            }
+        };
+        folder.write(name, text.as_bytes())?;
+        Ok(name)
+    }
+
+    /// Writes the measured profile. Returns the costs that predict.
+    fn finish(self, folder: &Folder) -> Result<Predicting> {
+        let Some(slices) = self.slices else {
+            let given = self.given.expect("a profile is given or measured");
+            return Ok(Predicting { costs: None, words: format!("{}: {PROFILE}, {}", given.word, given.made) });
+        };
+        let whole = slices.profile((self.now)())?;
+        whole.warnings.iter().for_each(|w| eprintln!("warning: {PROFILE}: {w}"));
+        folder.write(PROFILE, whole.to_toml().as_bytes())?;
+        folder.enter(&[PROFILE])?;
+        let words = format!("{PROFILED}: {PROFILE}, {}", made_when(&whole));
+        Ok(Predicting { costs: Some(pass_costs(&whole)), words })
+    }
+}
+
+/// Runs every policy at every load.
+fn serve(
+    plan: &Plan,
+    live: &LiveSpec,
+    models: &Models,
+    machine: &mut dyn Timed,
+    slices: Option<&mut Slices>,
+    folder: &Folder,
+    interrupt: &AtomicBool,
+) -> Result<Runs> {
+    std::fs::create_dir_all(folder.path().join(TAPES))
+        .map_err(|e| Problem::failed(format!("cannot make the folder {TAPES}: {e}")))?;
+    let spec = plan.variants[0].experiment.validate.clone().unwrap_or_default();
+    let policies: Vec<PolicySpec> = plan.policies.iter().map(|p| p.spec.clone()).collect();
+    let seed = plan.seeds[0];
+    let mut setting = Setting::new(&plan.variants[0], seed)?;
+    let prompts = prompts(&live.prompts, &mut setting.workload, seed, models)?;
+    let spec = &spec;
+    Measuring { machine, live, spec, policies: &policies, setting, prompts, slices, folder, interrupt }.run()
+}
+
+/// The ways in which the folder's experiment differs from the one that was run.
+fn changes(folder: &Path, manifest: &Manifest, plan: &Plan) -> Result<Vec<String>> {
+    let mut changes = Vec::new();
+    // A profile that was given is among the inputs below.
+    let own_profile = folder.join(BELIEF).exists().then_some(PROFILE);
+    for name in [Some(EXPERIMENT), own_profile].into_iter().flatten() {
+        let Some(was) = manifest.files.get(name) else { continue };
+        let path = folder.join(name);
+        let is = digest(&path).map_err(|e| Problem::failed(format!("cannot read {}: {e}", path.display())))?;
+        if is != *was {
+            let how = format!("its blake3 is {is}, in the manifest {was}");
+            changes.push(format!("CHANGED: {name} was edited or damaged since the runs: {how}"));
+        }
+    }
+    let of_the_runs = |digest: &String| manifest.inputs.values().any(|was| was == digest);
+    let others = plan.inputs.iter().filter(|(_, digest)| !of_the_runs(digest));
+    changes.extend(others.map(|(name, _)| format!("CHANGED: {name} is not the file that the runs were made with")));
+    changes.extend(plan.variants.iter().find_map(|v| v.filled.changed.clone()).map(changed_profile));
+    Ok(changes)
+}
+
+fn changed_profile(why: String) -> String {
+    format!("CHANGED: the profile {why}")
+}
+
+/// A profile that was made before: measured, or calibrated.
+pub struct GivenProfile {
+    costs: PassCosts,
+    text: String,
+    /// Its source: profiled or calibrated.
+    word: &'static str,
+    /// When it was measured, or what it was fitted to, and on which device.
+    made: String,
+    /// Digests of the recordings that it was fitted to and may not predict.
+    fitted_to: Vec<String>,
+    /// A warning if its seal is broken.
+    changed: Option<String>,
+}
+
+impl GivenProfile {
+    fn read(path: &Path) -> Result<GivenProfile> {
+        let text = foretoken_spec::text::read(path).map_err(|e| {
+            Problem::bad_input(format!("cannot read the profile: {e}")).help("`foretoken profile` makes a profile")
+        })?;
+        let name = path.display().to_string();
+        let changed = profiled::changed(&name, &text);
+        let given = match profiled::read_either(&name, &text)? {
+            Either::Measured(p) => GivenProfile {
+                costs: pass_costs(&p),
+                text,
+                word: PROFILED,
+                made: made_when(&p),
+                fitted_to: vec![],
+                changed,
+            },
+            Either::Calibrated(c) => GivenProfile {
+                costs: PassCosts {
+                    models: Pair { target: c.target.cost, draft: c.draft.cost },
+                    reads: c.context_reads,
+                    probes: c.probes,
+                },
+                text,
+                word: "calibrated",
+                made: format!("to runs on {}", c.server),
+                fitted_to: c.fitted_to,
+                changed,
+            },
+        };
+        Ok(given)
+    }
+}
+
+fn pass_costs(profile: &Profile) -> PassCosts {
+    let truth = Truth::default();
+    PassCosts {
+        models: Pair { target: profile.truth(Role::Target, truth), draft: profile.truth(Role::Draft, truth) },
+        reads: profile.reads(Role::Target, truth),
+        probes: vec![],
+    }
+}
+
+fn made_when(profile: &Profile) -> String {
+    let device = &profile.device;
+    let on = device.speed.as_ref().map_or(String::new(), |speed| format!(": {}, {speed}", device.name));
+    format!("of {}{on}", profile.measured_at)
+}
+
+/// The ranges that a profile must cover to predict the experiment.
+fn profile_settings(setting: &Setting, spec: &ValidateSpec) -> Asked {
+    let (engine, workload) = (setting.engine(true), &setting.workload);
+    let lengths = workload.prompt_len.iter().zip(&workload.output_len).map(|(p, o)| p.saturating_add(*o));
+    // A round drafts beyond the end of the output.
+    let longest = lengths.max().unwrap_or(0).saturating_add(engine.max_draft_len + 1);
+    let limits = Limits {
+        max_model_len: Some(longest.min(engine.max_model_len)),
+        max_num_seqs: Some(engine.max_num_seqs),
+        max_num_batched_tokens: Some(engine.max_num_batched_tokens),
+    };
+    Asked { limits, density: Density::Full, budget_s: spec.profile_s, seed: PROFILE_SEED }
+}
+
+/// Compares, and writes the outcome.
+fn write_outcome(compared: &Compared, to: &Folder) -> Result<Validation> {
+    let (validation, runs) = compared.validation()?;
+    to.write(OUTCOME[0], validation.to_json().as_bytes())?;
+    to.write(OUTCOME[1], render(&validation).as_bytes())?;
+    to.write(OUTCOME[2], page(&validation, runs).html().as_bytes())?;
+    to.enter(&OUTCOME)?;
+    Ok(validation)
+}
