@@ -1,5 +1,5 @@
-//! The numbers that are compared, computed in the same way from observed and simulated runs. Several runs can be pooled:
-//! means and quantiles are then over all of their requests and steps.
+//! The numbers that are compared, computed in the same way from observed and simulated runs. Several runs can be
+//! pooled: means and quantiles are then over all of their requests and steps.
 
 use crate::latencies::Latencies;
 use crate::service_rate::CountedOver;

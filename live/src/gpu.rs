@@ -6,6 +6,9 @@ use foretoken_profiler::DeviceInfo;
 use foretoken_spec::problem::{Exit, Problem, Result};
 
 /// Opens the GPU with number `index`.
+///
+/// # Errors
+/// There is no such GPU, or its driver fails.
 pub fn open(index: u32) -> Result<Cuda> {
     let missing = |what: String| {
         Problem::new(Exit::NoHardware, format!("cuda:{index} cannot be used: {what}"))

@@ -43,6 +43,9 @@ impl Weights for AnyWeights {
 impl Model {
     /// Finds the model `name`, given in the setting `key`. `random` is the seed of random weights that replace the
     /// model's own.
+    ///
+    /// # Errors
+    /// The model is neither shipped nor a folder of a model, or its files are damaged.
     pub fn find(key: &str, name: &str, random: Option<u64>) -> Result<Model> {
         let folder = Path::new(name);
         let shape = match preset(name) {

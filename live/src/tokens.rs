@@ -16,6 +16,9 @@ pub enum Tokens {
 
 impl Tokens {
     /// The model's tokenizer. `key` is the setting that names the model.
+    ///
+    /// # Errors
+    /// The model has no readable tokenizer.
     pub fn of(key: &str, model: &Model) -> Result<Tokens> {
         let file = Path::new(&model.name).join("tokenizer.json");
         if !has_folder(model) || !file.exists() {
@@ -27,6 +30,9 @@ impl Tokens {
     }
 
     /// The tokens of a text, including the tokens that the model expects at its start.
+    ///
+    /// # Errors
+    /// The tokenizer's error as text.
     pub fn encode(&self, text: &str) -> std::result::Result<Vec<u32>, String> {
         match self {
             Tokens::Bytes => Ok(text.bytes().map(u32::from).collect()),
@@ -58,6 +64,9 @@ fn has_folder(model: &Model) -> bool {
 
 /// The tokens that end a text: `eos_token_id` of `generation_config.json`, or of `config.json`. Empty for a model with
 /// neither.
+///
+/// # Errors
+/// The model's configuration is damaged.
 pub fn end_of_text(key: &str, model: &Model) -> Result<Vec<u32>> {
     for name in ["generation_config.json", "config.json"] {
         let file = Path::new(&model.name).join(name);

@@ -110,7 +110,7 @@ impl ServerComparison {
         table
     }
 
-    /// True if all means of some cells are decided, and not of others. If no cell is decided, a mark on each says nothing.
+    /// True if all means of some cells are decided, and not of others. A mark on every cell would say nothing.
     fn marks_undecided(&self) -> bool {
         self.cells.iter().any(all_decided) && !self.cells.iter().all(all_decided)
     }

@@ -25,6 +25,9 @@ const WEIGHT_SEED: u64 = 1;
 
 impl Models {
     /// Finds the models that the `[live]` table names.
+    ///
+    /// # Errors
+    /// A model is not found or is damaged.
     pub fn find(live: &LiveSpec) -> Result<Models> {
         let random = |which: u64| (live.weights == WeightSource::Random).then_some(WEIGHT_SEED + which);
         Ok(Models {
@@ -88,6 +91,9 @@ pub fn acceptance<'a>(of: LiveAcceptance, declared: &'a dyn AcceptanceSource, se
 }
 
 /// Loads the models onto the device that the `[live]` table names.
+///
+/// # Errors
+/// There is no such device, or the models do not fit into its memory.
 pub fn open(live: &LiveSpec, models: &Models, capacity: Capacity) -> Result<Box<dyn Machine>> {
     match Device::parse(&live.device).map_err(Problem::bad_input)? {
         Device::Cpu => Ok(Box::new(Loaded::load(cpu(live)?, models, capacity, waiting(live))?)),

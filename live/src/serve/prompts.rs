@@ -10,6 +10,9 @@ use serde::Deserialize;
 use std::path::Path;
 
 /// Makes the prompt of each request for this target. Prompts with a length of their own change the workload's lengths.
+///
+/// # Errors
+/// The prompts cannot be read, or do not fit the workload.
 pub fn prompts(of: &Prompts, workload: &mut Workload, seed: u64, models: &Models) -> Result<Vec<Vec<u32>>> {
     let (target, vocab) = (&models.target.name, models.target.shape.vocab);
     match of {

@@ -20,12 +20,18 @@ pub struct LiveRecorder {
 
 impl LiveRecorder {
     /// Starts the tape in the file `path`.
+    ///
+    /// # Errors
+    /// The file cannot be written.
     pub fn create(path: &Path, head: &Head, monitor: Monitor) -> Result<LiveRecorder> {
         let tape = TapeWriter::create(path, head).map_err(|e| cannot_write(path, &e))?;
         Ok(LiveRecorder { tape, path: path.to_path_buf(), failed: None, monitor, host: HostClock::default() })
     }
 
     /// Ends the tape and returns the host times.
+    ///
+    /// # Errors
+    /// The tape, or a step before, could not be written.
     pub fn finish(self, tail: &Tail) -> Result<HostTimes> {
         self.monitor.clear();
         if let Some(e) = self.failed {

@@ -11,6 +11,9 @@ use foretoken_spec::live::{LiveAcceptance, LiveSpec};
 use foretoken_spec::problem::{Problem, Result};
 
 /// The capacity that the models need for all policies of the plan, or the reason why one of them cannot run live.
+///
+/// # Errors
+/// A policy or a setting cannot run live. The message names it.
 pub fn check(plan: &Plan, variant: &Variant, setting: &Setting, live: &LiveSpec, models: &Models) -> Result<Capacity> {
     let at = |path: &str, message: String| variant.document().problem_at(&Path::of(path), message);
     if variant.experiment.hardware.drafting == Drafting::Parallel {

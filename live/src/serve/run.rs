@@ -60,6 +60,9 @@ pub struct Ran {
 }
 
 /// Opens the device and runs every cell on it.
+///
+/// # Errors
+/// The plan cannot run live, or the device or a file fails.
 pub fn run_live(plan: &Plan, live: &LiveSpec, folder: &Folder, interrupt: &AtomicBool) -> Result<Ran> {
     let variant = &plan.variants[0];
     let models = Models::find(live)?;

@@ -29,6 +29,9 @@ pub type Work<'a> = dyn FnMut(&mut dyn Passes<Error = Failed>) + Send + 'a;
 pub struct Failed(pub String);
 
 /// Loads the models once, with memory for serving and for timing as a profile does.
+///
+/// # Errors
+/// There is no such device, or the models do not fit into its memory.
 pub fn open_timed(live: &LiveSpec, models: &Models, capacity: Capacity, asked: &Asked) -> Result<Box<dyn Timed>> {
     match Named::parse(&live.device).map_err(Problem::bad_input)? {
         Named::Cpu => {

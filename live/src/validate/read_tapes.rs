@@ -133,7 +133,7 @@ impl<'a> TapeReader<'a> {
         TapeReader { notes: Vec::new(), tapes, unended: None }
     }
 
-    /// Reads the tapes of a cell's pieces. Returns those of the pieces that count, and notes problems with the others.
+    /// Reads the tapes of a cell's pieces. Returns the tapes of pieces that count, and notes problems with the others.
     ///
     /// # Errors
     /// A tape is damaged, or more than one has no end.

@@ -1,4 +1,4 @@
-//! A whole validation: profiles a device, makes the live runs, compares them with the simulator, and writes the results.
+//! A whole validation: profiles a device, makes the live runs, compares them with the simulator, writes the results.
 
 use super::compare_runs::{Compared, PassCosts};
 use super::measure::check_one_setting;
@@ -185,7 +185,7 @@ struct Profiling<'a> {
 
 /// The costs that predict the runs.
 struct Predicting {
-    /// The costs; `None`: those of the experiment, whose profile was given.
+    /// The costs; `None` for the costs of the experiment, whose profile was given.
     costs: Option<PassCosts>,
     /// Their source as text.
     words: String,
