@@ -156,7 +156,7 @@ mod tests {
     use foretoken_recordings::request::ServerTimes;
 
     #[test]
-    fn context_is_that_of_whoever_decodes() {
+    fn context_counts_decoding_requests_only() {
         let answer = |request: u32, chunks: &[(u64, u32)]| Answer {
             request,
             asked: Asked { prompt_len: 10, ..Asked::default() },
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_step_stays_and_its_host_time_goes() {
+    fn the_host_time_of_an_interrupted_step_is_dropped() {
         let row = |elapsed_s, host_s| StepRow {
             source: 0,
             part: Part::Step,

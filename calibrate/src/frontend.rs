@@ -46,7 +46,7 @@ mod tests {
 
     /// The law answers when its step's line is written, a host's time behind the pass, and has no way besides.
     #[test]
-    fn the_way_is_what_an_idle_servers_first_token_took_beside_its_step() {
+    fn the_delay_is_read_from_first_tokens_of_an_idle_server() {
         let dir = tempfile::tempdir().unwrap();
         let one = open_all(&[LAW.write(dir.path(), 0, 1, 1)]).unwrap();
         let way = |host_s| frontend_s(&one, host_s).unwrap();

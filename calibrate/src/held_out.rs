@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_keeps_to_the_model_is_predicted_where_nobody_looked() {
+    fn a_fit_predicts_held_out_steps_of_its_model() {
         let rows = rows();
         let fit = CostFit::to(&rows);
         let held_out = HeldOut::of(&fit, &rows, CostFit::to);
@@ -158,7 +158,7 @@ mod tests {
 
     /// A run is a sum of steps, so the fit must predict their mean.
     #[test]
-    fn noise_does_not_bend_the_fit_down() {
+    fn noise_leaves_the_fit_unbiased() {
         let mut rows = rows();
         for (i, row) in rows.iter_mut().enumerate() {
             // Half of the steps a third shorter, half a third longer.
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_alone_with_its_length_is_not_guessed() {
+    fn a_run_with_a_length_of_its_own_is_not_held_out() {
         let rows: Vec<StepRow> = rows().into_iter().filter(|r| r.source < 3).collect();
         let held_out = HeldOut::of(&CostFit::to(&rows), &rows, CostFit::to);
         assert_eq!(held_out.by_run.iter().map(|r| r.0).collect::<Vec<_>>(), [0, 1]);

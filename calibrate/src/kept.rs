@@ -268,10 +268,11 @@ impl FoundBack {
         let text = fs_err::read_to_string(&path).map_err(|e| bad(e.to_string()))?;
         seal::check(Syntax::Json, &text).map_err(|e| bad(format!("it is damaged or was changed: {e}")))?;
         let value: serde_json::Value = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
-        // What a calibration to live runs says, and no other.
+        // Only a calibration from live runs has this field.
         if value.get("passes").is_some() {
-            return Err(bad("it is of live runs: it has costs alone, and nothing of a server or of what its drafts get right".into())
-                .help("`foretoken validate DIR --profile` predicts live runs with it; for a server, calibrate on runs that were observed"));
+            return Err(bad("it was made from live runs, so it has costs only: no server and no acceptance".into()).help(
+                "`foretoken validate DIR --profile` predicts live runs with it; for a server, calibrate on observed runs",
+            ));
         }
         serde_json::from_value(value).map_err(|e| bad(e.to_string()))
     }

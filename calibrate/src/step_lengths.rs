@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_counts_tell_nothing_and_stop_nothing() {
+    fn impossible_counts_give_no_length() {
         let mut run = run();
         for (at, (requests, tokens)) in [(2, 1), (1, u64::MAX), (u32::MAX, 7)].into_iter().enumerate() {
             let step = &mut run.steps[at].logged;

@@ -7,7 +7,9 @@ use crate::predict::{AcceptanceFrom, Prediction};
 use crate::source::{Source, open_all};
 use crate::synthetic::{LAW, Law, Lengths, keep};
 use foretoken_compare::numbers::{E2E, THROUGHPUT, TPOT};
+use foretoken_compare::server_runs::ServerComparison;
 use std::path::Path;
+use std::sync::OnceLock;
 
 fn calibrated(folder: &Path, lengths: &[u32], law: &Law) -> (Calibration, Vec<Source>) {
     let paths: Vec<_> = lengths.iter().flat_map(|&k| [1, 4, 8].map(|c| law.write(folder, k, c, 1))).collect();
@@ -33,31 +35,54 @@ fn the_law_is_found_again() {
     assert!(verdict.starts_with("trusted for K = 0, 3, steps of up to 8 requests: later steps within 0."), "{verdict}");
 }
 
+/// Runs at K = 2 and 5, and one of the fitted runs, compared with a calibration at K = 0 and 3. Made once.
+fn comparison() -> &'static ServerComparison {
+    static COMPARISON: OnceLock<ServerComparison> = OnceLock::new();
+    COMPARISON.get_or_init(|| {
+        let (dir, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (c, fitted) = calibrated(dir.path(), &[0, 3], &LAW);
+        c.write(&to.path().join("cal"), false).unwrap();
+        let kept = Kept::read(&to.path().join("cal")).unwrap();
+        let held = [2, 5].into_iter().flat_map(|k| [11, 12].map(|seed| LAW.write(dir.path(), k, 4, seed)));
+        let mut runs = open_all(&held.collect::<Vec<_>>()).unwrap();
+        runs.push(Source::open(&dir.path().join("k3-c4-s1.obs")).unwrap());
+        compare(&kept, &runs, &fitted).unwrap()
+    })
+}
+
 #[test]
-fn a_length_that_nobody_saw_is_predicted_and_fitted_runs_are_told_apart() {
-    let (dir, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let (c, fitted) = calibrated(dir.path(), &[0, 3], &LAW);
-    c.write(&to.path().join("cal"), false).unwrap();
-    let kept = Kept::read(&to.path().join("cal")).unwrap();
-    let held = [2, 5].into_iter().flat_map(|k| [11, 12].map(|seed| LAW.write(dir.path(), k, 4, seed)));
-    let mut runs = open_all(&held.collect::<Vec<_>>()).unwrap();
-    runs.push(Source::open(&dir.path().join("k3-c4-s1.obs")).unwrap());
-    let against = compare(&kept, &runs, &fitted).unwrap();
-    assert_eq!(against.cells.iter().map(|c| (c.k, c.fitted)).collect::<Vec<_>>(), [(2, false), (3, true), (5, false)]);
-    for cell in &against.cells {
+fn a_length_that_was_not_observed_is_predicted() {
+    for cell in &comparison().cells {
         for quantity in [THROUGHPUT, TPOT, E2E] {
             let predicted = cell.row(quantity).unwrap().predicted;
             assert!(predicted.error.abs() < 0.05, "K = {}: {predicted:?}", cell.k);
-            let parts = predicted.of_acceptance + predicted.of_cost + predicted.of_schedule;
-            assert!((parts - predicted.error).abs() < 1e-9, "the parts make up the error");
         }
     }
-    assert!(against.warnings.iter().any(|w| w.contains("beyond position 3")), "{:?}", against.warnings);
-    let text = against.in_words();
+    let text = comparison().in_words();
     assert!(
         text.starts_with("8 of 8 held-out numbers are predicted within 5 %, 8 within 10 %. The largest error is "),
         "{text}"
     );
+}
+
+#[test]
+fn runs_of_the_calibration_count_as_fitted() {
+    let cells: Vec<_> = comparison().cells.iter().map(|c| (c.k, c.fitted)).collect();
+    assert_eq!(cells, [(2, false), (3, true), (5, false)]);
+}
+
+#[test]
+fn the_parts_of_an_error_make_up_the_error() {
+    for row in comparison().cells.iter().flat_map(|cell| &cell.rows) {
+        let p = row.predicted;
+        assert!((p.of_acceptance + p.of_cost + p.of_schedule - p.error).abs() < 1e-9, "{row:?}");
+    }
+}
+
+#[test]
+fn acceptance_beyond_the_longest_observed_draft_is_a_warning() {
+    let warnings = &comparison().warnings;
+    assert!(warnings.iter().any(|w| w.contains("beyond position 3")), "{warnings:?}");
 }
 
 /// A server that drafts 3 tokens up to four requests and 1 above.

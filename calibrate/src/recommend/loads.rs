@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_stops_where_the_line_falls_through_zero_for_the_last_time() {
+    fn drafting_stops_at_the_last_zero_of_the_gain() {
         let load = |rate: f64, pays: f64| Load { rate, pays: Interval::of(&[pays]), gain: None, plain: None };
         let falls = [load(1.0, -0.1), load(2.0, 0.2), load(3.0, 0.1), load(4.0, -0.3)];
         assert!((stops_at(&falls).unwrap() - 3.25).abs() < 1e-12);

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_is_said_range_by_range() {
+    fn a_table_is_written_range_by_range() {
         assert_eq!(table_in_words(&[(1, 3, 5), (4, 8, 2), (9, 9, 0)]), "1 to 3: K = 5; 4 to 8: K = 2; 9: K = 0");
         assert_eq!(table_in_words(&[]), "none");
     }

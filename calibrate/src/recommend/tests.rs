@@ -181,7 +181,7 @@ fn ask_all(folder: &Path) -> Question {
 }
 
 #[test]
-fn each_observed_load_has_its_row_and_what_is_advised_does_well_at_all() {
+fn each_observed_load_has_a_row() {
     let dir = tempfile::tempdir().unwrap();
     let folder = calibrated(&LAW, &[0, 3], dir.path());
     let advice = answer(&ask_all(&folder));

@@ -72,7 +72,7 @@ fn one_live_run_predicts_another_and_not_itself() {
 
     // A calibration of live runs has no settings of a server.
     let advice = place.fails(&["recommend", "cal"], 2);
-    assert!(advice.contains("it is of live runs"), "{advice}");
+    assert!(advice.contains("it was made from live runs"), "{advice}");
 
     // The calibrated profile can be used like any other.
     let text = LIVE.replace("requests = 12", "requests = 60");
