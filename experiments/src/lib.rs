@@ -1,7 +1,8 @@
 //! `foretoken`: which speculation policy should this server run?
 //!
-//! The command line: one file a command, which words and prints. `foretoken-run` does the work, on devices
-//! `foretoken-live`. stdout carries results and is deterministic; stderr carries progress and diagnostics.
+//! The command line. Each command has one file, which reads arguments and prints results. `foretoken-run` does the
+//! work, and `foretoken-live` the work on devices. stdout carries results and is deterministic; stderr carries
+//! progress and diagnostics.
 //!
 //! Your own program can register policies and call [`main`]: it is then this program with those policies.
 

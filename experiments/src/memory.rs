@@ -22,13 +22,13 @@ pub fn with_one_arena() {
             if let Some(name) = arguments.next() {
                 again.arg0(name);
             }
-            // It returns where the program cannot be started again: then it goes on with many arenas.
+            // `exec` returns only if it fails; the program then continues with many arenas.
             let _ = again.args(arguments).env(ARENAS, "1").exec();
         }
     }
 }
 
-/// What to say of an address space that is short; `None` where it is not.
+/// A warning if the address space is small; else `None`.
 pub fn short() -> Option<String> {
     let bytes = limit().filter(|&bytes| bytes < SHORT)?;
     Some(format!(
@@ -39,7 +39,7 @@ pub fn short() -> Option<String> {
     ))
 }
 
-/// The limit of the address space, bytes; `None` for none, and where the system does not say.
+/// The limit of the address space, bytes; `None` without a limit, or if the system does not report one.
 fn limit() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/limits").ok()?;
     soft_limit(&text)

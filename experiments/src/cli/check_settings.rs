@@ -6,7 +6,7 @@ use foretoken_run::inert::Check;
 /// When a run is repeated without single settings, to find settings without effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum CheckSettings {
-    /// As far as a quarter of the run's work goes, or a few seconds
+    /// For at most a quarter of the run's work, or a few seconds
     #[default]
     Auto,
     /// All of them, on the whole run

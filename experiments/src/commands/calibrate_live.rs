@@ -1,4 +1,4 @@
-//! `foretoken calibrate` of live runs: a profile from the times of the very passes that were served.
+//! `foretoken calibrate` on live runs: fits a profile to the times of the served passes.
 
 use super::print;
 use crate::cli::{CalibrateArgs, Format};
@@ -15,9 +15,9 @@ use foretoken_sim::latency::LatencySpec;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::PathBuf;
 
-/// A live run.
+/// A live run and the passes that it served.
 struct Run {
-    /// Which cell of which folder: its runs served the same requests.
+    /// Folder and cell of the run. Runs of one cell served equal requests.
     cell: (usize, usize),
     input: Input,
     policy: String,
@@ -64,7 +64,7 @@ pub fn run(args: &CalibrateArgs) -> Result<()> {
     calibration.found.verdict.judge(&args.output)
 }
 
-/// The live runs of a folder, at the pace of `probes`, which are the first folder's that was probed.
+/// The live runs of folder `nth`. Times are scaled to the machine speed of `probes`, the first folder's probes.
 fn read((nth, folder): (usize, &PathBuf), probes: &mut Vec<ProbedPass>) -> Result<Vec<Run>> {
     let (runs, manifest) = (Runs::of(folder)?, Manifest::read(folder)?);
     runs.check(folder, &manifest)?;

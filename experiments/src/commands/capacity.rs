@@ -1,4 +1,4 @@
-//! `foretoken capacity`: the highest rate of requests that each policy carries within the experiment's bounds.
+//! `foretoken capacity`: the highest rate of requests at which each policy keeps the experiment's bounds.
 
 use super::print;
 use crate::cli::{CapacityArgs, Format};
@@ -11,7 +11,7 @@ use foretoken_run::machine;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
 
-/// Runs the command.
+/// Runs the command with its arguments.
 pub fn run(args: &CapacityArgs) -> Result<()> {
     let document = read_document(&args.file, &args.sets)?;
     let (plan, spec) = load(&document, args.file.parent().unwrap_or(Path::new("")))?;

@@ -1,4 +1,4 @@
-//! `foretoken completions`: what makes a shell complete commands and options.
+//! `foretoken completions`: a script with which a shell completes commands and options.
 
 use super::print;
 use crate::cli::{Cli, CompletionsArgs};

@@ -1,5 +1,5 @@
-//! `foretoken decide`: what would each policy do in a state written by hand? It runs the policies' own code through the
-//! engine's draft loop, and puts docs/model.md 12's estimate beside each decision.
+//! `foretoken decide`: what each policy would do in a state written by hand. It runs the policies' own code through the
+//! engine's draft loop, and adds the estimate of docs/model.md 12 to each decision.
 
 use super::print;
 use crate::cli::DecideArgs;
@@ -14,12 +14,12 @@ use foretoken_spec::problem::{Problem, Result};
 use foretoken_spec::text;
 use serde::Serialize;
 
-/// What one policy does.
+/// The decision of one policy.
 #[derive(Debug, Serialize)]
 struct Decision {
     /// Its name.
     policy: String,
-    /// Its name with every setting that is not the preset's.
+    /// The policy's name with every setting that differs from the preset's.
     label: String,
     /// Tokens drafted for each request; for a tree, its depth.
     draft_len: Vec<u32>,
@@ -30,16 +30,16 @@ struct Decision {
     /// Nodes of each tree to verify.
     #[serde(skip_serializing_if = "Option::is_none")]
     verify_nodes: Option<Vec<u32>>,
-    /// Requests that take part, from the first, where the policy chooses that.
+    /// Number of requests that take part, from the first; `None` if the policy does not choose it.
     #[serde(skip_serializing_if = "Option::is_none")]
     batch_prefix: Option<usize>,
-    /// T_d + T_v of these lengths, seconds.
+    /// Estimated seconds of the step: T_d + T_v of these lengths.
     estimated_step_s: f64,
-    /// Expected tokens by the given confidences over that time.
+    /// Expected tokens, by the given confidences, per second of the step.
     estimated_token_goodput_tok_s: f64,
-    /// The policy's own objective, where it has one.
+    /// The policy's own objective; `None` if it has none.
     own_estimate: Option<f64>,
-    /// What it weighed.
+    /// The candidates that the policy compared; `None` unless asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     candidates: Option<Vec<Weighed>>,
 }
@@ -56,7 +56,7 @@ impl From<Candidate> for Weighed {
     }
 }
 
-/// Runs the command.
+/// Runs the command with its arguments.
 pub fn run(args: &DecideArgs) -> Result<()> {
     let name = args.state.display().to_string();
     let text = match name.as_str() {
@@ -68,11 +68,11 @@ pub fn run(args: &DecideArgs) -> Result<()> {
     print(&format!("{}\n", decisions(&name, &text, args.explain)?))
 }
 
-/// What each policy of a state decides, as JSON: the state is JSON, too, and known to the user as `name`. `explain`:
-/// with all that was weighed.
+/// The decision of each policy of a state, as JSON. The state is JSON, too; messages call it `name`. `explain` adds the
+/// compared candidates.
 ///
 /// # Errors
-/// What is wrong with the state; a policy that needs the hidden truth.
+/// If the state is invalid, or a policy needs the hidden truth.
 pub fn decisions(name: &str, text: &str, explain: bool) -> Result<String> {
     let state = State::parse(name, text)?;
     let decisions: Result<Vec<Decision>> =
@@ -147,17 +147,17 @@ fn decide(file: &str, state: &State, index: usize, spec: &PolicySpec, explain: b
     Ok(decision)
 }
 
-/// Servers have defaults for what a state does not say (docs/model.md 4.1); cost tables reach so far.
+/// Defaults for server settings that a state does not have (docs/model.md 4.1). Cost tables reach to these sizes.
 const MAX_NUM_SEQS: u32 = 256;
 const MAX_NUM_BATCHED_TOKENS: u32 = 8192;
 
-/// One past verify batch, by its accepted counts alone. The policy first chooses for a batch of that size, as it did
-/// then: some decide at that moment.
+/// Replays one past verify batch from its accepted counts. The policy first chooses lengths for a batch of that size,
+/// because some policies update their state when they choose.
 fn learn(policy: &mut dyn SpecPolicy, accepted: &[u32]) {
     let n = accepted.len();
     let columns = Columns::new(vec![1; n], MAX_SPEC_LEN, f64::INFINITY);
     policy.propose(&columns.view(n), &mut DraftPlan { draft_len: vec![0; n], ..DraftPlan::default() });
-    // The history has accepted counts only. The longest draft is assumed, so that no count exceeds its draft.
+    // The history has accepted counts only. Assuming the longest draft, no count exceeds its draft.
     let drafted = vec![MAX_SPEC_LEN; n];
     policy.observe(&StepOutcome {
         ids: &columns.ids,
@@ -170,7 +170,8 @@ fn learn(policy: &mut dyn SpecPolicy, accepted: &[u32]) {
     });
 }
 
-/// docs/model.md 12 for what was decided, and the expected tokens by the given confidences; for every policy alike.
+/// The estimate of docs/model.md 12 for the decided lengths, with expected tokens by the given confidences. It is equal
+/// for all policies.
 fn estimate(state: &State, belief: &Belief, view: &BatchView, drafts: &Drafts) -> Decision {
     let n = view.len();
     let (step_s, drafted_tokens) = if drafts.in_trees() {
@@ -191,7 +192,7 @@ fn estimate(state: &State, belief: &Belief, view: &BatchView, drafts: &Drafts) -
         let tokens = state.requests.iter().zip(&drafts.verify_len).map(of).sum::<f64>();
         (belief.step_s(view, &drafts.draft_len, &drafts.verify_len), tokens)
     };
-    // Requests that were left out of the step have nothing.
+    // Requests that were left out of the step have length 0.
     let all = |lens: &[u32]| (0..state.requests.len()).map(|i| lens.get(i).copied().unwrap_or(0)).collect();
     Decision {
         policy: String::new(),

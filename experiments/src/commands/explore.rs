@@ -20,7 +20,7 @@ pub fn run(args: &ExploreArgs) -> Result<()> {
     print(&format!("{}\n", path.display()))
 }
 
-/// The machine of a profile, of passes that were timed one by one or of a server that was observed.
+/// The machine that a profile describes: measured pass by pass, or calibrated to an observed server.
 fn machine(file: &Path) -> Result<Machine> {
     let text = foretoken_spec::text::read(file).map_err(|e| {
         Problem::bad_input(format!("cannot read the profile: {e}"))
@@ -60,7 +60,7 @@ fn timed(profile: &Profile) -> Machine {
         draft: profile.truth(Role::Draft, Truth::Table),
         context_reads: profile.reads(Role::Target, Truth::Table),
         drafting: Drafting::Autoregressive,
-        // Such a profile has passes, not the host's time between them.
+        // A profile of passes does not have the host's time between passes.
         step_overhead_s: 0.0,
         measured: true,
         note: format!("Profiled {} on {} ({}).", profile.measured_at, device.name, device.kind),

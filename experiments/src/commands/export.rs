@@ -1,4 +1,4 @@
-//! `foretoken export`: settings in the words of the engines people run.
+//! `foretoken export`: settings in the formats of vLLM and SGLang.
 
 use super::print;
 use crate::cli::{ExportSglangArgs, ExportVllmArgs};

@@ -11,7 +11,7 @@ use foretoken_run::{interrupt, table};
 use foretoken_spec::live::{required, with_device};
 use foretoken_spec::problem::Result;
 
-/// Runs the command.
+/// Runs the command with its arguments.
 pub fn run(args: &LiveArgs) -> Result<()> {
     let mut plan = Plan::load(&args.file, &args.sets)?;
     let live = with_device(
@@ -56,7 +56,7 @@ pub fn run(args: &LiveArgs) -> Result<()> {
     ran.ended.map_or(Ok(()), Err)
 }
 
-/// "N of M cells", where the run has not all of them.
+/// A note on how many of the cells ended; `None` if all did.
 fn part(ran: &Ran, cells: usize) -> Option<String> {
     let all = &ran.report.cells;
     let ended: Vec<String> = all

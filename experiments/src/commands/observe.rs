@@ -1,4 +1,4 @@
-//! `foretoken observe`: drives a server with an experiment's workload, and writes the results folder of `run`.
+//! `foretoken observe`: sends an experiment's workload to a server, and writes a results folder like that of `run`.
 
 use super::print;
 use crate::cli::{Format, ObserveArgs};
@@ -11,14 +11,14 @@ use foretoken_run::{interrupt, table};
 use foretoken_spec::problem::{Problem, Result};
 use std::path::PathBuf;
 
-/// Runs the command.
+/// Runs the command with its arguments.
 pub fn run(args: &ObserveArgs) -> Result<()> {
     let mut plan = Plan::load_to_observe(&args.file, &args.sets)?;
     let spec = plan.variants[0].experiment.observe.clone().unwrap_or_default();
     let client = Client::new(&args.url, key(args.api_key_env.as_deref())?, args.ca.as_deref())?;
     let site = Site { client, step_log: args.step_log.clone() };
     if site.step_log.is_some() {
-        // The steps are what is asked for.
+        // An observed run always keeps its steps.
         plan.variants.iter_mut().for_each(|v| v.experiment.output.steps = true);
     }
     let usual = || PathBuf::from("results").join(format!("observed-{}-{}", plan.name, &plan.digest()[..8]));
@@ -65,7 +65,7 @@ pub fn run(args: &ObserveArgs) -> Result<()> {
     seen.ended.map_or(Ok(()), Err)
 }
 
-/// The bearer token. A variable that was named must be set; the usual one may be missing.
+/// The bearer token, from the environment. The variable `named` must be set; the default one may be missing (`None`).
 fn key(named: Option<&str>) -> Result<Option<String>> {
     const HELP: &str = "set it to the server's bearer token, or leave --api-key-env out";
     let name = named.unwrap_or("FORETOKEN_API_KEY");
@@ -83,7 +83,7 @@ fn key(named: Option<&str>) -> Result<Option<String>> {
     }
 }
 
-/// How much of the runs there is, where that is not all.
+/// A note on how many of the runs ended; `None` if all did.
 fn part(seen: &Observed, cells: usize) -> Option<String> {
     let all = &seen.report.cells;
     let ended: Vec<String> =

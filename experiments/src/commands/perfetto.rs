@@ -16,7 +16,7 @@ use std::path::Path;
 
 const STEPS: &str = "steps.parquet";
 
-/// Writes the timeline and prints what was cut.
+/// Writes the timeline and prints notes about steps outside the window.
 pub fn perfetto(args: &ExportPerfettoArgs) -> Result<()> {
     let folder = args.dir.as_path();
     let window = window(args)?;
@@ -64,7 +64,7 @@ pub fn perfetto(args: &ExportPerfettoArgs) -> Result<()> {
     }
 }
 
-/// When the tokens of a cell's steps left, where drafts were made behind steps.
+/// When tokens are delivered, if the run made drafts after steps; else `None`.
 fn behind(folder: &Path, key: &Key) -> Result<Option<DeliverAt>> {
     let plan = Plan::of_results(folder)?;
     let same = |v: &&Variant| v.choices.iter().map(|c| &c.value).eq(key.sweep.iter().map(|s| &s.value));

@@ -1,4 +1,4 @@
-//! `foretoken policies`: the registry, for people.
+//! `foretoken policies`: lists and describes the policies.
 
 use super::print;
 use crate::cli::Format;
@@ -19,7 +19,7 @@ struct Described {
     source: &'static str,
     sees: &'static str,
     differences: &'static str,
-    /// Is it a bound, which no server can run?
+    /// Is the policy a bound that uses hidden truth, which no server can run?
     sees_hidden_truth: bool,
     /// Its settings with their defaults, under its name, as in an experiment.
     settings: PolicySpec,
@@ -57,7 +57,7 @@ pub fn list(format: Format) -> Result<()> {
 /// All policies with their descriptions, as JSON.
 ///
 /// # Errors
-/// A policy of the list cannot be found again.
+/// If a listed policy cannot be built by its name.
 pub fn as_json() -> Result<String> {
     let all = PolicySpec::all_names().iter().map(|name| known(name).map(Described::of));
     Ok(json(&all.collect::<Result<Vec<_>>>()?))

@@ -28,7 +28,7 @@ const RANDOM_SEED: u64 = 1;
 /// Seconds that a profile takes: with `--quick`, and without.
 const BUDGET_S: (f64, f64) = (10.0, 60.0);
 
-/// Runs the command.
+/// Runs the command with its arguments.
 pub fn run(args: &ProfileArgs) -> Result<()> {
     interrupt::keeps("what was measured is kept", "run the same command again to go on");
     let profile = measured(args, &interrupt::flag())?;

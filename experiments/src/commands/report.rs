@@ -1,4 +1,4 @@
-//! `foretoken report`: draws the page of a results folder again, or beside other results.
+//! `foretoken report`: makes the page of a results folder again, optionally compared with other results.
 
 use super::print;
 use crate::cli::ReportArgs;
@@ -6,7 +6,7 @@ use foretoken_run::cells::Folder;
 use foretoken_run::report::{Results, write};
 use foretoken_spec::problem::Result;
 
-/// Runs the command.
+/// Runs the command with its arguments.
 pub fn run(args: &ReportArgs) -> Result<()> {
     let results = Results::open(&args.folder)?;
     let baseline = args.baseline.as_deref().map(Results::open).transpose()?;

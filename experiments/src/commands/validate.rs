@@ -11,7 +11,7 @@ use foretoken_spec::problem::{Exit, Problem, Result};
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Runs the command.
+/// Runs the command with its arguments.
 pub fn run(args: &ValidateArgs) -> Result<()> {
     let path = args.path.as_deref().expect("clap asks for it where nothing was observed");
     match path.is_dir() {

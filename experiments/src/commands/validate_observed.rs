@@ -9,7 +9,7 @@ use foretoken_calibrate::source::{Source, open_all};
 use foretoken_spec::problem::{Exit, Problem, Result};
 use std::path::Path;
 
-/// Runs the command.
+/// Runs the command with its arguments.
 pub fn run(args: &ValidateArgs) -> Result<()> {
     let folder = args.calibrated.as_deref().expect("clap asks for it where something was observed");
     let kept = Kept::read(folder)?;

@@ -10,13 +10,13 @@ use std::path::Path;
 /// Prompts of each family when `--n` is not given.
 const EACH: u64 = 32;
 
-/// What the target shall continue.
+/// The prompts that the target continues.
 pub struct Prompts {
     /// Names of the families.
     pub families: Vec<String>,
-    /// Family and tokens of each.
+    /// Family (index into `families`) and tokens of each prompt.
     pub all: Vec<(u16, Vec<u32>)>,
-    /// Where they come from, in words.
+    /// A description of the prompts' source.
     pub source: String,
 }
 
@@ -49,7 +49,7 @@ impl Prompts {
         Ok(prompts)
     }
 
-    /// What a prompt is called in messages.
+    /// The name of prompt `i` in messages.
     fn name(&self, i: usize) -> String {
         format!("prompt {} ({}, {})", i + 1, self.families[usize::from(self.all[i].0)], self.source)
     }
@@ -73,7 +73,7 @@ fn families(args: &ProfileAcceptanceArgs, tokens: &Tokens) -> Result<Prompts> {
     Ok(Prompts { families: Family::ALL.map(|f| f.name().to_owned()).to_vec(), all, source })
 }
 
-/// A line of a file; other fields are the user's.
+/// A line of the prompt file. Other fields are ignored.
 #[derive(Deserialize)]
 struct Line {
     prompt: String,
