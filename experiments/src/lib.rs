@@ -6,8 +6,10 @@
 //!
 //! Your own program can register policies and call [`main`]: it is then this program with those policies.
 
-#[macro_use]
-mod told;
+// `eprintln!` is the one that escapes characters that could steer a terminal: messages name files, keys and labels.
+#[macro_use(eprintln)]
+extern crate foretoken_spec;
+
 mod cli;
 mod commands;
 mod memory;
@@ -65,53 +67,8 @@ fn refuse(error: &clap::Error) -> ! {
 
 fn run(command: cli::Command) -> problem::Result<()> {
     match command {
-        cli::Command::Run(args) => commands::run::run(&args),
-        #[cfg(feature = "live")]
-        cli::Command::Live(args) => commands::live::run(&args),
+        // Comparing what a server did needs no device.
         cli::Command::Validate(args) if !args.observed.is_empty() => commands::validate_observed::run(&args),
-        #[cfg(feature = "live")]
-        cli::Command::Validate(args) => commands::validate::run(&args),
-        #[cfg(feature = "observe")]
-        cli::Command::Observe(args) => commands::observe::run(&args),
-        #[cfg(not(feature = "observe"))]
-        cli::Command::Observe(_) => Err(problem::Problem::bad_input("this program was built without a network")
-            .help("build it with one: cargo run --release --features observe -- observe …")),
-        cli::Command::Merge(args) => commands::merge::run(&args),
-        cli::Command::Capacity(args) => commands::capacity::run(&args),
-        cli::Command::Calibrate(args) => commands::calibrate::run(&args),
-        cli::Command::Recommend(args) => commands::recommend::run(&args),
-        cli::Command::Bench(args) => commands::bench::run(&args),
-        cli::Command::Traces(cli::TracesCommand::Inspect(args)) => commands::traces::inspect(&args),
-        cli::Command::Traces(cli::TracesCommand::Text(args)) => commands::traces::text(&args),
-        cli::Command::Policies(cli::PoliciesCommand::List { format }) => commands::policies::list(format),
-        cli::Command::Policies(cli::PoliciesCommand::Show { name, format }) => commands::policies::show(&name, format),
-        cli::Command::Policies(cli::PoliciesCommand::Defaults { name }) => commands::policies::defaults(&name),
-        cli::Command::Policies(cli::PoliciesCommand::New { name, family, source }) => {
-            commands::policies::new(&name, &family, &source)
-        }
-        cli::Command::Decide(args) => commands::decide::run(&args),
-        cli::Command::Export(cli::ExportCommand::Sglang(args)) => commands::export::sglang(&args),
-        cli::Command::Export(cli::ExportCommand::Vllm(args)) => commands::export::vllm(&args),
-        cli::Command::Export(cli::ExportCommand::Perfetto(args)) => commands::perfetto::perfetto(&args),
-        cli::Command::Explore(args) => commands::explore::run(&args),
-        #[cfg(feature = "live")]
-        cli::Command::Profile(args) => commands::profile::run(&args),
-        #[cfg(feature = "live")]
-        cli::Command::Doctor(args) => commands::doctor::run(&args),
-        #[cfg(feature = "live")]
-        cli::Command::ProfileAcceptance(args) => commands::profile_acceptance::run(&args),
-        cli::Command::Settings { markdown: true, .. } => commands::settings::page(),
-        cli::Command::Settings { key, .. } => commands::settings::run(key.as_deref()),
-        cli::Command::Schema => commands::schema::run(),
-        cli::Command::Completions(args) => commands::complete::run(&args),
-        cli::Command::Man(args) => commands::man::run(&args),
-        cli::Command::Report(args) => commands::report::run(&args),
-        #[cfg(not(feature = "live"))]
-        cli::Command::Live(_)
-        | cli::Command::Validate(_)
-        | cli::Command::Profile(_)
-        | cli::Command::ProfileAcceptance(_)
-        | cli::Command::Doctor(_) => Err(problem::Problem::bad_input("this program was built without devices")
-            .help("build it with them: cargo run --release --features live -- …")),
+        command => command.run(),
     }
 }

@@ -2,11 +2,9 @@
 //! measures the simulator's errors against such runs. [`learned`] fits costs to them. [`pair`] times passes for a
 //! profile, and [`profiling`] chooses the shapes to time.
 
-/// Prints progress and diagnostics on stderr. `foretoken_spec`'s macro escapes characters that could steer a terminal,
-/// because messages contain file names, keys and labels.
-macro_rules! eprintln {
-    ($($words:tt)*) => { foretoken_spec::eprintln!($($words)*) };
-}
+// `eprintln!` is the one that escapes characters that could steer a terminal: messages name files, keys and labels.
+#[macro_use(eprintln)]
+extern crate foretoken_spec;
 
 pub mod gpu;
 pub mod learned;

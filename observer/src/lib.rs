@@ -1,11 +1,9 @@
 //! Sends an experiment's workload to an OpenAI-compatible server and records what comes back. Only this crate uses a
 //! network.
 
-/// Shadows `eprintln!` for the whole crate. Progress and diagnostics quote files and servers, so control characters
-/// are escaped.
-macro_rules! eprintln {
-    ($($words:tt)*) => { foretoken_spec::eprintln!($($words)*) };
-}
+// `eprintln!` is the one that escapes characters that could steer a terminal: messages name files, keys and labels.
+#[macro_use(eprintln)]
+extern crate foretoken_spec;
 
 mod answer;
 mod body;

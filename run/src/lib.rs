@@ -3,10 +3,9 @@
 //! written into a folder ([`complete`]). The program `foretoken` prints the results. Other programs can run an
 //! experiment too (`examples/quickstart.rs`).
 
-/// Prints progress and diagnostics on stderr. Characters that could steer a terminal are escaped.
-macro_rules! eprintln {
-    ($($words:tt)*) => { foretoken_spec::eprintln!($($words)*) };
-}
+// `eprintln!` is the one that escapes characters that could steer a terminal: messages name files, keys and labels.
+#[macro_use(eprintln)]
+extern crate foretoken_spec;
 
 pub mod bar;
 pub mod believed;

@@ -7,10 +7,38 @@ use crate::truth::is_truth_table;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Makes [`TraceFormat`] from one row a format: documentation, variant, name in TOML, and its signs. A sign is a set of
-/// columns that identifies a file of the format.
+/// The table of formats. It calls the macro `$use` with one row a format: documentation, variant, name in TOML, its
+/// function in [`readers`](crate::readers), and signs. A sign is a set of columns that identifies a file of the format.
 macro_rules! formats {
-    ($($(#[doc = $says:literal])+ $format:ident, $name:literal, [$([$($column:literal),+]),*];)+) => {
+    ($use:ident) => {
+        $use! {
+            /// BurstGPT CSV, releases 1 to 3 (Wang et al., KDD 2025): times, lengths, model, log type.
+            BurstGpt, "burstgpt", burstgpt::read, [["Timestamp", "Request tokens"]];
+            /// Mooncake JSON lines (Qin et al., FAST 2025): times in ms, lengths, ids of 512-token prefix blocks.
+            Mooncake, "mooncake", mooncake::read, [["hash_ids"], ["timestamp", "input_length", "output_length"]];
+            /// Azure LLM inference CSV, 2023 (Patel et al., ISCA 2024) and 2024: wall-clock times, lengths.
+            Azure, "azure", azure::read, [["TIMESTAMP", "ContextTokens"]];
+            /// AdaSpec arrival CSV (Huang et al., SoCC 2025): times only. Its header is one column, `Timestamp`.
+            AdaSpec, "adaspec", adaspec::read, [];
+            /// Spec-Bench requests (Xia et al., Findings of ACL 2024): CSV of lengths and categories, or JSON lines
+            /// with recorded acceptance; no times.
+            SpecBench, "spec-bench", specbench::read, [["question_id", "bits"], ["question_id", "input_tokens", "output_tokens"]];
+            /// CSV of `num_prefill_tokens, num_decode_tokens` (Vidur, Etalon): lengths only.
+            Lengths, "lengths", plain::read_lengths, [["num_prefill_tokens"]];
+            /// CSV of `t_s, input_tokens, output_tokens`, and `category` where the file has it.
+            Windows, "windows", plain::read_windows, [["t_s", "input_tokens"]];
+            /// CSV of `t_s, input_tokens, output_tokens, slo_ratio` (AdaServe artifact).
+            AdaServe, "adaserve", plain::read_adaserve, [["t_s", "input_tokens", "slo_ratio"]];
+            /// The output of `foretoken profile-acceptance`: lengths, families and recorded acceptance; no times. Its
+            /// first bytes identify it.
+            TruthTable, "truth-table", truth_table::read, [];
+        }
+    };
+}
+
+/// Makes [`TraceFormat`] from the table.
+macro_rules! types {
+    ($($(#[doc = $says:literal])+ $format:ident, $name:literal, $file:ident::$read:ident, [$([$($column:literal),+]),*];)+) => {
         /// The request-trace formats that can be read.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
         pub enum TraceFormat {
@@ -25,28 +53,8 @@ macro_rules! formats {
     };
 }
 
-formats! {
-    /// BurstGPT CSV, releases 1 to 3 (Wang et al., KDD 2025): times, lengths, model, log type.
-    BurstGpt, "burstgpt", [["Timestamp", "Request tokens"]];
-    /// Mooncake JSON lines (Qin et al., FAST 2025): times in ms, lengths, ids of 512-token prefix blocks.
-    Mooncake, "mooncake", [["hash_ids"], ["timestamp", "input_length", "output_length"]];
-    /// Azure LLM inference CSV, 2023 (Patel et al., ISCA 2024) and 2024: wall-clock times, lengths.
-    Azure, "azure", [["TIMESTAMP", "ContextTokens"]];
-    /// AdaSpec arrival CSV (Huang et al., SoCC 2025): times only. Its header is one column, `Timestamp`.
-    AdaSpec, "adaspec", [];
-    /// Spec-Bench requests (Xia et al., Findings of ACL 2024): CSV of lengths and categories, or JSON lines with
-    /// recorded acceptance; no times.
-    SpecBench, "spec-bench", [["question_id", "bits"], ["question_id", "input_tokens", "output_tokens"]];
-    /// CSV of `num_prefill_tokens, num_decode_tokens` (Vidur, Etalon): lengths only.
-    Lengths, "lengths", [["num_prefill_tokens"]];
-    /// CSV of `t_s, input_tokens, output_tokens`, and `category` where the file has it.
-    Windows, "windows", [["t_s", "input_tokens"]];
-    /// CSV of `t_s, input_tokens, output_tokens, slo_ratio` (AdaServe artifact).
-    AdaServe, "adaserve", [["t_s", "input_tokens", "slo_ratio"]];
-    /// The output of `foretoken profile-acceptance`: lengths, families and recorded acceptance; no times. Its
-    /// first bytes identify it.
-    TruthTable, "truth-table", [];
-}
+formats!(types);
+pub(crate) use formats;
 
 /// Columns of files that are tables of results or rates, not traces of requests.
 const NOT_TRACES: &[(&str, &str)] = &[

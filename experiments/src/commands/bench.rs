@@ -2,15 +2,36 @@
 //! The median over the repeats is the result; the spread says whether to trust it.
 
 use super::print;
-use crate::cli::{BenchArgs, Format};
+use crate::cli::format::Format;
+use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
 use foretoken_spec::problem::Result;
 use serde::Serialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
+
+pub const EXAMPLES: &str = "Examples:
+  foretoken bench
+  foretoken bench experiments/bench-poisson-fixed4.toml --repeat 21
+  foretoken bench --repeat 3 --format json";
+
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// The experiment [default: the built-in experiments/bench-poisson.toml: 10,000 equal requests without speculation]
+    pub file: Option<PathBuf>,
+    /// Replace or add a value of the experiment
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub sets: Vec<String>,
+    /// How to print the times
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Runs of each policy
+    #[arg(long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u16).range(1..))]
+    pub repeat: u16,
+}
 
 /// The experiment that is timed when no file is given.
 const YARDSTICK: &str = include_str!("../../bench-poisson.toml");

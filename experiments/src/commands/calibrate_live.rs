@@ -1,7 +1,8 @@
 //! `foretoken calibrate` on live runs: fits a profile to the times of the served passes.
 
+use super::calibrate::CalibrateArgs;
 use super::print;
-use crate::cli::{CalibrateArgs, Format};
+use crate::cli::format::Format;
 use foretoken_calibrate::held_out::HeldOutRun;
 use foretoken_calibrate::kept::{FOUND, Input, PROFILE};
 use foretoken_calibrate::live::{LiveCalibration, LiveFound};

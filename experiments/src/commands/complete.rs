@@ -1,13 +1,24 @@
 //! `foretoken completions`: a script with which a shell completes commands and options.
 
 use super::print;
-use crate::cli::{Cli, CompletionsArgs};
-use clap::CommandFactory;
+use clap::Args;
+use clap_complete::Shell;
 use foretoken_spec::problem::Result;
 
+pub const EXAMPLES: &str = "Examples:
+  foretoken completions bash > ~/.local/share/bash-completion/completions/foretoken
+  foretoken completions zsh > ~/.zfunc/_foretoken
+  foretoken completions fish > ~/.config/fish/completions/foretoken.fish";
+
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// The shell
+    pub shell: Shell,
+}
+
 /// Prints a shell's script.
-pub fn run(args: &CompletionsArgs) -> Result<()> {
+pub fn run(args: &CompletionsArgs, mut program: clap::Command) -> Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "foretoken", &mut script);
+    clap_complete::generate(args.shell, &mut program, "foretoken", &mut script);
     print(&String::from_utf8_lossy(&script))
 }

@@ -1,14 +1,29 @@
 //! `foretoken explore`: writes the break-even explorer.
 
 use super::print;
-use crate::cli::ExploreArgs;
+use clap::Args;
 use foretoken_profiler::{Calibrated, Profile, Role, Truth};
 use foretoken_report::Staged;
 use foretoken_run::explorer::{Machine, PAGE, page};
 use foretoken_run::profiled::{self, Either};
 use foretoken_sim::{Drafting, PassShape, Time};
 use foretoken_spec::problem::{Problem, Result};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+pub const EXAMPLES: &str = "Examples:
+  foretoken explore
+  foretoken explore -o pages
+  foretoken explore --profile profile.toml";
+
+#[derive(Debug, Args)]
+pub struct ExploreArgs {
+    /// A profile to explore beside the presets: of `foretoken profile` or of `foretoken calibrate`
+    #[arg(long, value_name = "FILE.toml")]
+    pub profile: Option<PathBuf>,
+    /// Folder for the page
+    #[arg(short, long, value_name = "DIR", default_value = "results/explorer")]
+    pub output: PathBuf,
+}
 
 /// Writes the page and prints its path.
 pub fn run(args: &ExploreArgs) -> Result<()> {

@@ -1,7 +1,8 @@
 //! `foretoken export`: settings in the formats of vLLM and SGLang.
 
+use super::perfetto::{self, ExportPerfettoArgs};
 use super::print;
-use crate::cli::{ExportSglangArgs, ExportVllmArgs};
+use clap::{Args, Subcommand};
 use foretoken_policies::{PolicySpec, to_sglang_json, to_vllm_speculative_config};
 use foretoken_run::interrupt;
 use foretoken_run::load::with_defaults;
@@ -9,10 +10,92 @@ use foretoken_run::plan::Plan;
 use foretoken_run::vllm_table::{Table, no_draft};
 use foretoken_spec::problem::{Problem, Result, nearest};
 use foretoken_spec::read::unknown_policy;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+pub const EXAMPLES: &str = "Examples:
+  foretoken export sglang sglang-gen3
+  foretoken export vllm experiments/quickstart.toml
+  foretoken export perfetto results/small -o timeline.json";
+
+const SGLANG_EXAMPLES: &str = "Examples:
+  foretoken export sglang sglang-gen3 > adaptive_spec.json
+  foretoken export sglang experiment.toml --label 'sglang-gen1[ema_alpha=0.1]'";
+
+const VLLM_EXAMPLES: &str = "Examples:
+  foretoken export vllm experiments/quickstart.toml
+  foretoken export vllm experiments/quickstart.toml --batch-sizes 1,8,32,128 --method eagle --model path/to/draft
+
+Every length from 0 to engine.max_draft_len runs in closed loops of as many clients as each batch size says, with the
+drafter loaded (at length 0 too) and with every seed of the experiment: output tokens over time, prompts included. Each
+length is compared with the fastest, seed by seed. Of the lengths within 1 % of the fastest, or not told apart from it
+and within 3 %, the smallest is taken. A length that is further behind and not told apart makes the row too noisy to say:
+then the fastest is taken, and more seeds are asked for.
+
+vLLM looks its table up by the number of requests scheduled in a step, prompts among them. Where clients wait for
+memory or for the token budget, a step schedules fewer than there are clients: a row stands for what its median step
+schedules, and a batch size between two rows has the length of the nearer one. A row that schedules no more than the
+one before it is not reached. vLLM gives a batch beyond the last row the length of that row. Where vLLM's runner v2
+makes as many passes of a draft model as the table's longest length has tokens, rows with shorter drafts are measured
+on such a server. At the end the table itself runs in the same loops, and where it is behind the fastest length, a
+warning says so. The rows go to stderr, the JSON to stdout.";
+
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    #[command(subcommand)]
+    pub command: ExportCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ExportCommand {
+    /// SGLang's adaptive_spec.json of a policy
+    #[command(after_help = SGLANG_EXAMPLES)]
+    Sglang(ExportSglangArgs),
+    /// vLLM's speculative_config with the best length for each batch size, found by a sweep
+    #[command(after_help = VLLM_EXAMPLES)]
+    Vllm(ExportVllmArgs),
+    /// A timeline for Perfetto (Chrome trace events) of one cell of a results folder
+    #[command(after_help = perfetto::EXAMPLES)]
+    Perfetto(ExportPerfettoArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct ExportSglangArgs {
+    /// The name of a preset, or an experiment (*.toml)
+    pub policy: String,
+    /// Which policy of the experiment [default: the first of SGLang's]
+    #[arg(long)]
+    pub label: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct ExportVllmArgs {
+    /// The experiment: hardware, engine, lengths and acceptance are its own, arrivals become closed loops
+    pub file: PathBuf,
+    /// Replace or add a value of the experiment
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub sets: Vec<String>,
+    /// Batch sizes to measure: clients of a closed loop, each with one request at the server at any time
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,2,4,8,16,32,64,128")]
+    pub batch_sizes: Vec<u32>,
+    /// vLLM's `method`, written as it is
+    #[arg(long)]
+    pub method: Option<String>,
+    /// vLLM's `model` (the draft), written as it is
+    #[arg(long)]
+    pub model: Option<String>,
+}
+
+/// Runs the command.
+pub fn run(args: &ExportArgs) -> Result<()> {
+    match &args.command {
+        ExportCommand::Sglang(args) => sglang(args),
+        ExportCommand::Vllm(args) => vllm(args),
+        ExportCommand::Perfetto(args) => perfetto::perfetto(args),
+    }
+}
 
 /// SGLang's `adaptive_spec.json` of a preset, or of a policy in an experiment.
-pub fn sglang(args: &ExportSglangArgs) -> Result<()> {
+fn sglang(args: &ExportSglangArgs) -> Result<()> {
     let spec = if args.policy.ends_with(".toml") {
         let plan = Plan::load(Path::new(&args.policy), &[])?;
         let mut all = plan.policies.iter().map(|e| &e.spec);
@@ -35,7 +118,7 @@ pub fn sglang(args: &ExportSglangArgs) -> Result<()> {
 }
 
 /// The best length for each batch size, found by trying every length in closed loops, as vLLM's `speculative_config`.
-pub fn vllm(args: &ExportVllmArgs) -> Result<()> {
+fn vllm(args: &ExportVllmArgs) -> Result<()> {
     if args.batch_sizes.is_empty() || args.batch_sizes.contains(&0) {
         return Err(Problem::bad_input("--batch-sizes: a batch has at least one request").help("for example 1,4,16,64"));
     }

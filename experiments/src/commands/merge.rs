@@ -1,15 +1,44 @@
-//! `foretoken merge`: the shards of a run, put together, and what is missing of them. Running one is here, too.
+//! `foretoken merge`: the shards of a run, put together, and what is missing of them.
 
 use super::print;
-use crate::cli::{Format, MergeArgs, RunArgs};
-use foretoken_run::cells::Shard;
+use crate::cli::check_settings::CheckSettings;
+use crate::cli::format::Format;
+use clap::Args;
 use foretoken_run::complete::{Complete, How, Made, REPORT_JSON, REPORT_TEXT};
-use foretoken_run::merge::{Merged, Ran, State, merge, run_shard, state};
+use foretoken_run::merge::{Merged, State, merge, state};
 use foretoken_run::plan::Plan;
 use foretoken_run::{cells::Mode, machine};
 use foretoken_spec::problem::{Problem, Result};
-use rayon::ThreadPool;
 use std::path::PathBuf;
+
+pub const EXAMPLES: &str = "Examples:
+  foretoken merge results/shared --list
+  foretoken merge results/shared
+
+Shards are made by `foretoken run EXPERIMENT --shard I/N -o results/shared`, on as many machines as see that folder (docs/sweeps.md). What comes of
+them is byte for byte what one machine makes, but for the time it took.";
+
+#[derive(Debug, Args)]
+pub struct MergeArgs {
+    /// The folder that the shards share
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    /// Only say how far the shards are
+    #[arg(long)]
+    pub list: bool,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Threads [default: the machine's cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub threads: Option<u16>,
+    /// Write no figures and no page
+    #[arg(long)]
+    pub no_figures: bool,
+    /// Try the run again without its settings, and name those that did nothing
+    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
+    pub check_settings: CheckSettings,
+}
 
 /// Runs the command.
 pub fn run(args: &MergeArgs) -> Result<()> {
@@ -52,15 +81,4 @@ fn words(state: &State, format: Format) -> String {
         Format::Table => state.in_words(),
         Format::Json => serde_json::to_string_pretty(state).expect("plain data always serialises") + "\n",
     }
-}
-
-/// Runs one shard of a plan into the folder that all share.
-pub fn shard(args: &RunArgs, plan: &Plan, path: PathBuf, shard: Shard, pool: &ThreadPool) -> Result<()> {
-    let path = path.as_path();
-    match run_shard(plan, path, shard, args.resume, args.retry_failed, pool)? {
-        Ran::Before => eprintln!("shard {shard} is complete: nothing to run"),
-        Ran::Now { cells, speed } => eprintln!("shard {shard} is complete: {cells} cells\nsimulator: {speed}"),
-    }
-    eprintln!("when all {} are: foretoken merge {}", shard.of, path.display());
-    Ok(())
 }

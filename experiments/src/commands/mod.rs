@@ -7,21 +7,16 @@ mod calibrate_live;
 pub mod capacity;
 pub mod complete;
 pub mod decide;
-#[cfg(feature = "live")]
 pub mod doctor;
 pub mod explore;
 pub mod export;
-#[cfg(feature = "live")]
 pub mod live;
 pub mod man;
 pub mod merge;
-#[cfg(feature = "observe")]
 pub mod observe;
 pub mod perfetto;
 pub mod policies;
-#[cfg(feature = "live")]
 pub mod profile;
-#[cfg(feature = "live")]
 pub mod profile_acceptance;
 pub mod recommend;
 pub mod report;
@@ -29,7 +24,6 @@ pub mod run;
 pub mod schema;
 pub mod settings;
 pub mod traces;
-#[cfg(feature = "live")]
 pub mod validate;
 pub mod validate_observed;
 

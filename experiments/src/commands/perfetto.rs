@@ -1,7 +1,7 @@
 //! `foretoken export perfetto`: a timeline of one cell of a results folder.
 
 use super::print;
-use crate::cli::ExportPerfettoArgs;
+use clap::Args;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use foretoken_report::{Key, ReportError, Staged, read_keys, read_kv_peaks, read_requests, read_steps};
@@ -12,7 +12,38 @@ use foretoken_sim::engine::{Order, Rules, SpeculativeConfig};
 use foretoken_sim::{DeliverAt, Drafting, Time};
 use foretoken_spec::problem::{Problem, Result};
 use std::io::{IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+pub const EXAMPLES: &str = "The run must have kept its steps: --set output.steps=true
+
+Examples:
+  foretoken export perfetto results/small -o timeline.json
+  foretoken export perfetto results/small --policy adaspec --seed 2 -o timeline.json.gz
+  foretoken export perfetto results/small --from 10 --to 20 -o timeline.json";
+
+#[derive(Debug, Args)]
+pub struct ExportPerfettoArgs {
+    /// The results folder
+    pub dir: PathBuf,
+    /// Label of the policy [default: the first]
+    #[arg(long, value_name = "LABEL")]
+    pub policy: Option<String>,
+    /// The seed [default: the first]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// A value of a swept setting [default: the first]
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub sweep: Vec<String>,
+    /// Start of the window, seconds on the run's clock
+    #[arg(long, value_name = "S")]
+    pub from: Option<f64>,
+    /// End of the window, seconds [default: after 20,000 steps]
+    #[arg(long, value_name = "S")]
+    pub to: Option<f64>,
+    /// The file; compressed when its name ends in .gz [default: stdout]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
 
 const STEPS: &str = "steps.parquet";
 

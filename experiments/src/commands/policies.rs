@@ -1,7 +1,8 @@
 //! `foretoken policies`: lists and describes the policies.
 
 use super::print;
-use crate::cli::Format;
+use crate::cli::format::Format;
+use clap::{Args, Subcommand};
 use foretoken_policies::PolicySpec;
 use foretoken_policies::template::{CannotWrite, NewPolicy, new_policy};
 use foretoken_run::load::with_defaults;
@@ -9,7 +10,81 @@ use foretoken_spec::problem::{Problem, Result};
 use foretoken_spec::read::unknown_policy;
 use serde::Serialize;
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+pub const EXAMPLES: &str = "Examples:
+  foretoken policies list
+  foretoken policies show adaspec
+  foretoken policies defaults adaspec";
+
+const LIST_EXAMPLES: &str = "Examples:
+  foretoken policies list
+  foretoken policies list --format json";
+
+const SHOW_EXAMPLES: &str = "Examples:
+  foretoken policies show adaspec
+  foretoken policies show sglang-gen3 --format json";
+
+const NEW_EXAMPLES: &str = "Examples:
+  foretoken policies new my-policy
+  foretoken policies new my-policy --family confidence --source ../foretoken";
+
+const DEFAULTS_EXAMPLES: &str = "Examples:
+  foretoken policies defaults adaspec";
+
+#[derive(Debug, Args)]
+pub struct PoliciesArgs {
+    #[command(subcommand)]
+    pub command: PoliciesCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum PoliciesCommand {
+    /// List the policies
+    #[command(after_help = LIST_EXAMPLES)]
+    List {
+        /// How to print them
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+    },
+    /// Show a policy: what it does and sees, where it comes from and how it differs, its settings with defaults
+    #[command(after_help = SHOW_EXAMPLES)]
+    Show {
+        /// Its name
+        name: String,
+        /// How to print it
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+    },
+    /// Print a policy's settings with their defaults, as an experiment gives them
+    #[command(after_help = DEFAULTS_EXAMPLES)]
+    Defaults {
+        /// Its name
+        name: String,
+    },
+    /// Write a new policy, which works and is to be changed, and its row of the table into Foretoken's source
+    #[command(after_help = NEW_EXAMPLES)]
+    New {
+        /// Its name, in kebab-case
+        name: String,
+        /// The folder of policies/src that it belongs to
+        #[arg(long, default_value = foretoken_policies::template::USUAL_FAMILY)]
+        family: String,
+        /// The source tree
+        #[arg(long, default_value = ".")]
+        source: PathBuf,
+    },
+}
+
+/// Runs the command.
+pub fn run(args: &PoliciesArgs) -> Result<()> {
+    match &args.command {
+        PoliciesCommand::List { format } => list(*format),
+        PoliciesCommand::Show { name, format } => show(name, *format),
+        PoliciesCommand::Defaults { name } => defaults(name),
+        PoliciesCommand::New { name, family, source } => new(name, family, source),
+    }
+}
 
 /// A policy as JSON.
 #[derive(Serialize)]
@@ -40,7 +115,7 @@ impl Described {
 }
 
 /// Lists every policy with one line on what it does.
-pub fn list(format: Format) -> Result<()> {
+fn list(format: Format) -> Result<()> {
     if format == Format::Json {
         return print(&as_json()?);
     }
@@ -64,7 +139,7 @@ pub fn as_json() -> Result<String> {
 }
 
 /// Writes a new policy into a source tree and prints the remaining steps.
-pub fn new(name: &str, family: &str, source: &Path) -> Result<()> {
+fn new(name: &str, family: &str, source: &Path) -> Result<()> {
     let NewPolicy { file, table } = new_policy(source, name, Some(family)).map_err(|e| {
         let problem = Problem::bad_input(e.to_string());
         match e {
@@ -83,7 +158,7 @@ pub fn new(name: &str, family: &str, source: &Path) -> Result<()> {
 }
 
 /// Shows a policy: what it does, its source, what it sees, how it differs from the publication, its settings.
-pub fn show(name: &str, format: Format) -> Result<()> {
+fn show(name: &str, format: Format) -> Result<()> {
     let spec = known(name)?;
     if format == Format::Json {
         return print(&json(&Described::of(spec)));
@@ -101,7 +176,7 @@ pub fn show(name: &str, format: Format) -> Result<()> {
 }
 
 /// Prints a policy with its defaults, ready to paste into an experiment.
-pub fn defaults(name: &str) -> Result<()> {
+fn defaults(name: &str) -> Result<()> {
     print(&format!("{}\n", settings(&known(name)?)))
 }
 

@@ -1,10 +1,28 @@
 //! `foretoken report`: makes the page of a results folder again, optionally compared with other results.
 
 use super::print;
-use crate::cli::ReportArgs;
+use clap::Args;
 use foretoken_run::cells::Folder;
 use foretoken_run::report::{Results, write};
 use foretoken_spec::problem::Result;
+use std::path::PathBuf;
+
+pub const EXAMPLES: &str = "Examples:
+  foretoken report results/quickstart-1a2b3c4d
+  foretoken report results/after --baseline results/before -o compared";
+
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// The folder that a run wrote its results to
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    /// Other results to compare with: differences paired by policy, swept values and seed
+    #[arg(long, value_name = "DIR")]
+    pub baseline: Option<PathBuf>,
+    /// Folder for the page [default: DIR/report]
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+}
 
 /// Runs the command with its arguments.
 pub fn run(args: &ReportArgs) -> Result<()> {

@@ -1,11 +1,14 @@
 //! `foretoken run`: runs one experiment and prints the comparison, or all experiments of a folder and prints one
 //! table of claims.
 
-use super::merge::shard;
 use super::print;
-use crate::cli::{Format, RunArgs};
+use crate::cli::check_settings::CheckSettings;
+use crate::cli::format::Format;
+use clap::Args;
+use foretoken_run::cells::Shard;
 use foretoken_run::cells::{Assembled, Folder, Mode};
 use foretoken_run::complete::{Complete, How, Made, REPORT_JSON, REPORT_TEXT, complete};
+use foretoken_run::merge::{Ran, run_shard};
 use foretoken_run::papers::{self, PaperReport};
 use foretoken_run::plan::Plan;
 use foretoken_run::{machine, table};
@@ -13,6 +16,58 @@ use foretoken_spec::problem::{Problem, Result};
 use rayon::ThreadPool;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
+
+pub const EXAMPLES: &str = "Examples:
+  foretoken run experiments/quickstart.toml
+  foretoken run experiments/quickstart.toml --set seeds='[1]' --set engine.max_num_seqs=64 -o results/small
+  foretoken run experiments/quickstart.toml --set 'hardware.noise_cv={ sweep = [0.0, 0.05] }'
+  foretoken run experiments/quickstart.toml --resume
+  foretoken run experiments/quickstart.toml --overwrite --format json
+  foretoken run experiments/papers/ --resume
+  foretoken run experiments/quickstart.toml --shard 1/2 -o results/shared --resume
+  foretoken run experiments/quickstart.toml --shard 2/2 -o results/shared --resume";
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The experiment, or a folder: every experiment in it, and one table of what their papers claim
+    pub file: PathBuf,
+    /// Replace or add a value of the experiment; may be a sweep
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub sets: Vec<String>,
+    /// Folder for the results, for a folder of experiments one above theirs [default: results/<name>-<digest>]
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Go on with the run the folder holds
+    #[arg(long, conflicts_with = "overwrite")]
+    pub resume: bool,
+    /// Replace the results the folder holds
+    #[arg(long)]
+    pub overwrite: bool,
+    /// How to print the comparison
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Cells to run at a time [default: the machine's cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub threads: Option<u16>,
+    /// Write no figures and no page
+    #[arg(long)]
+    pub no_figures: bool,
+    /// Show the autoregressive run that was added as the yardstick
+    #[arg(long)]
+    pub show_implied: bool,
+    /// Try the run again without its settings, and name those that did nothing
+    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
+    pub check_settings: CheckSettings,
+    /// Add oracle-goodput, and with it every policy's regret to it
+    #[arg(long)]
+    pub regret: bool,
+    /// Run one part of N into a folder that the others share; `foretoken merge` puts them together
+    #[arg(long, value_name = "I/N", conflicts_with = "overwrite")]
+    pub shard: Option<Shard>,
+    /// With --shard --resume: try cells again that failed before
+    #[arg(long, requires = "shard", requires = "resume")]
+    pub retry_failed: bool,
+}
 
 /// Runs the command.
 pub fn run(args: &RunArgs) -> Result<()> {
@@ -149,4 +204,15 @@ fn print_report(args: &RunArgs, folder: &Folder) -> Result<()> {
     };
     let text = fs_err::read_to_string(folder.path().join(name)).map_err(|e| Problem::failed(e.to_string()))?;
     print(&text)
+}
+
+/// Runs one shard of a plan into the folder that all share.
+fn shard(args: &RunArgs, plan: &Plan, path: PathBuf, shard: Shard, pool: &ThreadPool) -> Result<()> {
+    let path = path.as_path();
+    match run_shard(plan, path, shard, args.resume, args.retry_failed, pool)? {
+        Ran::Before => eprintln!("shard {shard} is complete: nothing to run"),
+        Ran::Now { cells, speed } => eprintln!("shard {shard} is complete: {cells} cells\nsimulator: {speed}"),
+    }
+    eprintln!("when all {} are: foretoken merge {}", shard.of, path.display());
+    Ok(())
 }

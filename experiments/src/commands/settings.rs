@@ -1,12 +1,28 @@
 //! `foretoken settings`: the keys of an experiment for people, from the schema that editors check files with.
 
 use super::print;
+use clap::Args;
 use foretoken_sim::latency::hardware::GPUS;
 use foretoken_sim::latency::models::MODELS;
 use foretoken_spec::experiment::Experiment;
 use foretoken_spec::problem::{Problem, Result, nearest};
 use serde_json::Value;
 use std::fmt::Write;
+
+pub const EXAMPLES: &str = "Examples:
+  foretoken settings
+  foretoken settings engine
+  foretoken settings acceptance.source
+  foretoken settings hardware.target.roofline.gpu";
+
+#[derive(Debug, Args)]
+pub struct SettingsArgs {
+    /// The settings at and below this key [default: all]
+    pub key: Option<String>,
+    /// Print the page of the documentation: all settings, GPUs and models as Markdown
+    #[arg(long, conflicts_with = "key")]
+    pub markdown: bool,
+}
 
 /// One key.
 struct Setting {
@@ -16,8 +32,12 @@ struct Setting {
     says: String,
 }
 
-/// Prints the keys at and below `key`, or all keys.
-pub fn run(key: Option<&str>) -> Result<()> {
+/// Prints the page, the keys at and below `key`, or all keys.
+pub fn run(args: &SettingsArgs) -> Result<()> {
+    if args.markdown {
+        return page();
+    }
+    let key = args.key.as_deref();
     let all = all();
     let below = |setting: &&Setting| match key {
         None => true,
@@ -43,7 +63,7 @@ pub fn run(key: Option<&str>) -> Result<()> {
 }
 
 /// Prints `docs/settings.md`: a table for each part of an experiment, and the numbers of the GPUs and models.
-pub fn page() -> Result<()> {
+fn page() -> Result<()> {
     let cell = |text: &str| text.replace('|', "\\|");
     let mut text =
         "# Settings\n\nEvery key of an experiment, generated from its schema by `foretoken settings --markdown`. \

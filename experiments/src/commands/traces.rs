@@ -1,16 +1,95 @@
 //! `foretoken traces`: prints statistics of a trace, and writes text to prompt models with.
 
 use super::print;
-use crate::cli::{Format, InspectArgs, TextArgs, TextFormat};
+use crate::cli::format::Format;
+use clap::{Args, Subcommand, ValueEnum};
 use comfy_table::{CellAlignment, Table, presets};
 use foretoken_report::Staged;
 use foretoken_spec::problem::{Problem, Result, nearest};
 use foretoken_traces::text::{Document, Family, document};
 use foretoken_traces::{ArrivalStats, LengthStats, TraceFormat, TraceStats};
 use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
+
+pub const EXAMPLES: &str = "Examples:
+  foretoken traces inspect BurstGPT_1.csv";
+
+const INSPECT_EXAMPLES: &str = "Examples:
+  foretoken traces inspect BurstGPT_1.csv
+  foretoken traces inspect conversation_trace.jsonl.zst --format json";
+
+const TEXT_EXAMPLES: &str = "Examples:
+  foretoken traces text
+  foretoken traces text --family arithmetic --n 3 --format raw
+  foretoken traces text --seed 1 --n 240000 -o corpus.jsonl";
+
+#[derive(Debug, Args)]
+pub struct TracesArgs {
+    #[command(subcommand)]
+    pub command: TracesCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum TracesCommand {
+    /// Print counts, rates, burstiness, lengths and prefix sharing of a trace
+    #[command(after_help = INSPECT_EXAMPLES)]
+    Inspect(InspectArgs),
+    /// Write documents of the six text families that the shipped models are trained and asked on
+    #[command(after_help = TEXT_EXAMPLES)]
+    Text(TextArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct InspectArgs {
+    /// The trace: plain, gzip or zstd
+    pub file: PathBuf,
+    /// Its format, when the header does not show it
+    #[arg(long, value_name = "FORMAT")]
+    pub format_of: Option<String>,
+    /// How to print the statistics
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+}
+
+#[derive(Debug, Args)]
+pub struct TextArgs {
+    /// Of one family only: cipher, copy, facts, arithmetic, retrieval or dialogue [default: all in turn]
+    #[arg(long, value_name = "FAMILY")]
+    pub family: Option<String>,
+    /// Which documents
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// How many
+    #[arg(long, value_name = "N", default_value_t = 12)]
+    pub n: u64,
+    /// How to write them
+    #[arg(long, value_enum, default_value_t)]
+    pub format: TextFormat,
+    /// The file to write [default: stdout]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// How documents are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum TextFormat {
+    /// One JSON object a line: family, prompt, answer
+    #[default]
+    Jsonl,
+    /// As a model reads them: prompt, answer, newline
+    Raw,
+}
+
+/// Runs the command.
+pub fn run(args: &TracesArgs) -> Result<()> {
+    match &args.command {
+        TracesCommand::Inspect(args) => inspect(args),
+        TracesCommand::Text(args) => text(args),
+    }
+}
 
 /// Prints a trace's statistics.
-pub fn inspect(args: &InspectArgs) -> Result<()> {
+fn inspect(args: &InspectArgs) -> Result<()> {
     let format = args.format_of.as_deref().map(format_named).transpose()?;
     let stats = foretoken_traces::inspect(&args.file, format).map_err(|e| {
         let problem = Problem::bad_input(e.to_string());
@@ -23,7 +102,7 @@ pub fn inspect(args: &InspectArgs) -> Result<()> {
 }
 
 /// Writes documents: `n` of one family, or `n` of all families in turn.
-pub fn text(args: &TextArgs) -> Result<()> {
+fn text(args: &TextArgs) -> Result<()> {
     let families = match args.family.as_deref().map(str::parse::<Family>).transpose() {
         Ok(one) => one.map_or(Family::ALL.to_vec(), |family| vec![family]),
         Err(e) => {

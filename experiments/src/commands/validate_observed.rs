@@ -1,7 +1,8 @@
 //! `foretoken validate --observed`: compares observed runs with what a calibration predicts of them.
 
 use super::print;
-use crate::cli::{Format, ValidateArgs};
+use super::validate::ValidateArgs;
+use crate::cli::format::Format;
 use foretoken_calibrate::compare_server::{compare, write};
 use foretoken_calibrate::kept::Kept;
 use foretoken_calibrate::one_server::check_whole;

@@ -177,7 +177,7 @@ pub(super) mod tests {
 
     /// Made up in the form of SGLang 0.5.23, `benchmark/serving.py`: `result | result_details` as `json.dumps` writes
     /// it, with the `Infinity` of the default request rate.
-    pub(in crate::foreign) const GOOD: &str = r#"{"tag": null, "backend": "sglang", "dataset_name": "random", "request_rate": Infinity, "max_concurrency": null, "random_range_ratio": 0.5, "server_info": {"internal_states": [{"avg_spec_accept_length": 2.5}]}, "duration": 4.0, "completed": 1, "total_input_tokens": 20, "total_output_tokens": 5, "total_output_tokens_retokenized": 5, "mean_e2e_latency_ms": 500.0, "median_e2e_latency_ms": 500.0, "std_e2e_latency_ms": 0.0, "p99_e2e_latency_ms": 500.0, "mean_ttft_ms": 125.0, "median_ttft_ms": 125.0, "p99_ttft_ms": 125.0, "mean_tpot_ms": 93.75, "median_tpot_ms": 93.75, "p99_tpot_ms": 93.75, "mean_itl_ms": 187.5, "median_itl_ms": 187.5, "p99_itl_ms": 250.0, "concurrency": 0.125, "accept_length": 2.5, "input_lens": [20, 7], "output_lens": [5, 0], "ttfts": [0.125, 0.0], "itls": [[0.25, 0.125], []], "generated_texts": ["a b", ""], "errors": ["", "timed out"]}"#;
+    pub(in crate::foreign) const GOOD: &str = include_str!("../../fixtures/sglang-0.5.23-bench.jsonl");
 
     #[test]
     fn runs_are_read() {

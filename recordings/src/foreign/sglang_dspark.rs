@@ -232,7 +232,7 @@ pub(super) mod tests {
 
     /// SGLang 0.5.23's own `DecodeStepRecord` and `ReqDetail` wrote the records through msgspec 0.22.0 from made-up
     /// values. The rest is made up in the form of `DsparkInfoDumper.dump` and `/server_info`.
-    pub(in crate::foreign) const GOOD: &str = r#"{"model_path": "m", "version": "0.5.23", "internal_states": [{"avg_spec_accept_length": 3.0}, {"dspark_info_record": {"mode": "cap-accept", "gamma": 3, "verify_num_draft_tokens": 4, "components": ["core", "reqs"], "simulate_acc_len": null, "records": [{"forward_ct": 41, "bs": 2, "mode": "cap-accept", "budget": 6, "lag_steps": 1, "num_running_reqs": 2, "num_verify_tokens": 8, "verify_tokens_local": 8, "verify_tokens_graph_key": 8, "predicted_step_ms": 9.5, "step_cpu_ms": 10.25, "step_gpu_ms": 9.75, "draft_gpu_ms": 1.5, "target_verify_gpu_ms": 8.0, "reqs": [{"req_pool_index": 0, "prefix_len": 100, "verify_len": 4, "acc_len": 4, "correct_drafts": 3, "cap_trim": 0, "bonus_token": 9, "draft_tokens": [5, 6, 7], "rid": "a", "confidence": [0.9, 0.8, 0.5], "survival": [0.9, 0.72, 0.36]}, {"req_pool_index": 1, "prefix_len": 57, "verify_len": 2, "acc_len": 2, "correct_drafts": 1, "cap_trim": 1, "bonus_token": 9, "draft_tokens": [1, 2, 3], "rid": "b", "confidence": [0.6, 0.5, 0.0], "survival": [0.6, 0.3, 0.0]}]}, {"forward_ct": 42}]}}]}"#;
+    pub(in crate::foreign) const GOOD: &str = include_str!("../../fixtures/sglang-0.5.23-dspark.json");
 
     #[test]
     fn records_are_read() {

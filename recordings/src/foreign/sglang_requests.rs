@@ -176,9 +176,7 @@ pub(super) mod tests {
     /// Written by SGLang 0.5.23's own `FileRequestMetricsExporter` from made-up values. Its own
     /// `_calculate_spec_decoding_metrics` made the fields that begin with `spec_`, with a width of 5; the second line
     /// is as under `cap-accept`.
-    pub(in crate::foreign) const GOOD: &str = r#"{"request_parameters": "{\"rid\": \"r-0\", \"text\": \"h\\u00e9\\n\", \"sampling_params\": {\"max_new_tokens\": 16}, \"stream\": false}", "id": "r-0", "finish_reason": {"type": "length", "length": 16}, "prompt_tokens": 40, "weight_version": "default", "num_retractions": 0, "queue_time": 0.002, "reasoning_tokens": 0, "completion_tokens": 16, "cached_tokens": 8, "dp_rank": 0, "e2e_latency": 0.375, "spec_accept_rate": 0.4166666666666667, "spec_accept_length": 2.6666666666666665, "spec_num_correct_drafts": 10, "spec_num_proposed_drafts": 24, "spec_verify_ct": 6, "spec_correct_drafts_histogram": [2, 1, 0, 3]}
-{"request_parameters": "{\"rid\": \"r-1\", \"text\": \"h\\u00e9\\n\", \"sampling_params\": {\"max_new_tokens\": 16}, \"stream\": false}", "id": "r-1", "finish_reason": {"type": "length", "length": 16}, "prompt_tokens": 40, "weight_version": "default", "num_retractions": 0, "queue_time": 0.002, "reasoning_tokens": 0, "completion_tokens": 16, "cached_tokens": 8, "dp_rank": 0, "e2e_latency": 0.375, "spec_accept_rate": 0.4166666666666667, "spec_accept_length": 2.6666666666666665, "spec_num_correct_drafts": 10, "spec_num_proposed_drafts": 24, "spec_verify_ct": 6, "spec_cap_length": 4.0, "spec_block_accept_length": 3.1666666666666665, "spec_correct_drafts_histogram": [2, 1, 0, 3], "spec_cap_lens_histogram": [0, 0, 0, 1, 4, 1], "request_received_ts": 1700000000.25, "first_token_latency": 0.05, "request_finished_ts": 1700000000.625, "decode_throughput": 46.15}
-"#;
+    pub(in crate::foreign) const GOOD: &str = include_str!("../../fixtures/sglang-0.5.23-requests.jsonl");
 
     #[test]
     fn records_are_read() {

@@ -224,7 +224,7 @@ pub(super) mod tests {
     use crate::foreign::testing::{damage, of, with};
 
     /// One line, made up in the form of vLLM 0.33.0, `benchmarks/serve.py`, as `json.dump` writes it.
-    pub(in crate::foreign) const GOOD: &str = r#"{"date": "20260101-120000", "endpoint_type": "openai", "backend": "openai", "label": null, "model_id": "m", "tokenizer_id": "m", "num_prompts": 2, "request_rate": "inf", "burstiness": 1.0, "max_concurrency": 8, "duration": 3.5, "completed": 1, "failed": 1, "total_input_tokens": 30, "total_output_tokens": 6, "request_throughput": 0.28, "request_goodput": null, "input_lens": [30, 12], "output_lens": [6, 0], "ttfts": [0.125, 0.0], "itls": [[0.02, 0.03], []], "latencies": [0.175, 0.0], "start_times": [5000.5, 5000.75], "queue_times": [0.0, 0.25], "generated_texts": ["NaN", ""], "errors": ["", "Bad Gateway"], "rtfx": 0.0, "server_queue_times": [0.001, null], "server_ttfts": [0.12, null], "spec_decode_acceptance_rate": 50.0, "spec_decode_acceptance_length": 2.0, "spec_decode_num_drafts": 3, "spec_decode_draft_tokens": 6, "spec_decode_accepted_tokens": 3, "spec_decode_per_position_acceptance_rates": [0.75, 0.25], "mean_ttft_ms": NaN}"#;
+    pub(in crate::foreign) const GOOD: &str = include_str!("../../fixtures/vllm-0.33-bench.jsonl");
 
     #[test]
     fn requests_are_read() {

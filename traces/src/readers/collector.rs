@@ -24,6 +24,8 @@ const MOST_CATEGORIES: usize = 4096;
 pub(super) struct Collector<'a> {
     spec: &'a TraceSpec,
     format: TraceFormat,
+    /// The unloaded time per output token, seconds; `None` if the caller does not know it.
+    pub(super) baseline_tpot_s: Option<f64>,
     pub(super) gives: Gives,
     /// Arrivals in the order of the file; `workload.arrival` is filled at the end.
     arrivals: Vec<Time>,
@@ -43,10 +45,11 @@ pub(super) struct Collector<'a> {
 }
 
 impl<'a> Collector<'a> {
-    pub(super) fn new(spec: &'a TraceSpec, format: TraceFormat) -> Collector<'a> {
+    pub(super) fn new(spec: &'a TraceSpec, format: TraceFormat, baseline_tpot_s: Option<f64>) -> Collector<'a> {
         Collector {
             spec,
             format,
+            baseline_tpot_s,
             gives: Gives { arrivals: true, lengths: true },
             arrivals: Vec::new(),
             workload: Workload::default(),

@@ -20,9 +20,22 @@ pub use published::{SpecForgeRow, TreeSteps, read_specforge, read_tree_steps};
 pub use trace::{Gives, Trace};
 
 use crate::error::TraceError;
-use crate::format::TraceFormat;
+use crate::format::{TraceFormat, formats};
 use crate::trace_spec::TraceSpec;
 use collector::Collector;
+
+/// Makes a function that reads a file with the reader in the format's row of the table.
+macro_rules! dispatch {
+    ($($(#[$doc:meta])+ $format:ident, $name:literal, $file:ident::$read:ident, $signs:tt;)+) => {
+        fn read_as(format: TraceFormat, spec: &TraceSpec, collector: Collector) -> Result<Trace, TraceError> {
+            match format {
+                $(TraceFormat::$format => $file::$read(spec, collector),)+
+            }
+        }
+    };
+}
+
+formats!(dispatch);
 
 /// Reads a trace.
 ///
@@ -37,18 +50,8 @@ pub fn read(spec: &TraceSpec, baseline_tpot_s: Option<f64>) -> Result<Trace, Tra
         None => TraceFormat::detect(&spec.path)?,
     };
     check_options(spec, format)?;
-    let collector = Collector::new(spec, format);
-    match format {
-        TraceFormat::BurstGpt => burstgpt::read(spec, collector),
-        TraceFormat::Mooncake => mooncake::read(spec, collector),
-        TraceFormat::Azure => azure::read(spec, collector),
-        TraceFormat::AdaSpec => adaspec::read(spec, collector),
-        TraceFormat::SpecBench => specbench::read(spec, collector),
-        TraceFormat::Lengths => plain::read_lengths(spec, collector),
-        TraceFormat::Windows => plain::read_windows(spec, collector),
-        TraceFormat::TruthTable => truth_table::read(spec, collector),
-        TraceFormat::AdaServe => plain::read_adaserve(spec, collector, baseline_tpot_s),
-    }
+    let collector = Collector::new(spec, format, baseline_tpot_s);
+    read_as(format, spec, collector)
 }
 
 /// Refuses options of other formats, because an option without effect is a mistake.

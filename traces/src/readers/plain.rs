@@ -41,11 +41,7 @@ pub(super) fn read_windows(spec: &TraceSpec, mut collector: Collector) -> Result
 
 /// [`read_windows`] with `slo_ratio`: a positive value is a multiple of the unloaded time per output token, a negative
 /// one an absolute limit in ms (AdaServe artifact).
-pub(super) fn read_adaserve(
-    spec: &TraceSpec,
-    mut collector: Collector,
-    baseline_tpot_s: Option<f64>,
-) -> Result<Trace, TraceError> {
+pub(super) fn read_adaserve(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, TraceError> {
     let mut table = Table::open(&spec.path)?;
     let (time, prompt, output) =
         (table.column(WINDOW.time)?, table.column(WINDOW.prompt)?, table.column(WINDOW.output)?);
@@ -53,7 +49,7 @@ pub(super) fn read_adaserve(
     while table.next()? {
         let mut request = Request::new(table.seconds(time)?, table.tokens(prompt)?, table.tokens(output)?);
         let ratio = table.finite(slo)?;
-        request.slo_tpot_s = Some(match baseline_tpot_s {
+        request.slo_tpot_s = Some(match collector.baseline_tpot_s {
             _ if ratio == 0.0 => return Err(table.bad(slo, "is no limit: positive is a multiple, negative is ms")),
             _ if ratio < 0.0 => -ratio / 1e3,
             Some(baseline) => ratio * baseline,

@@ -1,6 +1,6 @@
 //! The prompts of an acceptance profile: the shipped generator's families, or the lines of a file.
 
-use crate::cli::ProfileAcceptanceArgs;
+use super::ProfileAcceptanceArgs;
 use foretoken_live::tokens::Tokens;
 use foretoken_spec::problem::{Problem, Result};
 use foretoken_traces::text::{Family, document, prompt_of_len};

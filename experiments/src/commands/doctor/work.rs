@@ -1,7 +1,8 @@
 //! `foretoken doctor`: prints what this machine can do.
 
-use super::print;
-use crate::cli::{DoctorArgs, Format};
+use super::DoctorArgs;
+use crate::cli::format::Format;
+use crate::commands::print;
 use foretoken_kernels::DoctorReport;
 use foretoken_spec::problem::{Exit, Problem, Result};
 use serde_json::{Value, json};

@@ -1,7 +1,9 @@
 //! `foretoken profile`: times the passes of a pair of models on this machine, and keeps them with their fits.
 
-use super::print;
-use crate::cli::{DeviceName, EngineLimits, Format, ProfileArgs, WeightsFrom};
+use super::{EngineLimits, ProfileArgs, WeightsFrom};
+use crate::cli::device::DeviceName;
+use crate::cli::format::Format;
+use crate::commands::print;
 use foretoken_kernels::device::Device;
 use foretoken_kernels::executor::Pair;
 use foretoken_kernels::model::preset;

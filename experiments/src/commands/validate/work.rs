@@ -1,7 +1,8 @@
 //! `foretoken validate`: runs an experiment on a device and in the simulator, and compares the two.
 
-use super::print;
-use crate::cli::{Format, ValidateArgs};
+use super::ValidateArgs;
+use crate::cli::format::Format;
+use crate::commands::print;
 use foretoken_calibrate::live::not_of_its_own;
 use foretoken_compare::bounds::{Tally, Verdict};
 use foretoken_compare::live_runs::{Validation, render};

@@ -1,7 +1,8 @@
 //! `foretoken live`: an experiment on a device, with the results folder of `run`.
 
-use super::print;
-use crate::cli::{Format, LiveArgs};
+use super::LiveArgs;
+use crate::cli::format::Format;
+use crate::commands::print;
 use foretoken_live::serve::{Ran, run_live};
 use foretoken_run::cells::LIVE_JSON;
 use foretoken_run::cells::{Folder, Mode, assemble};

@@ -1,10 +1,13 @@
-//! The arguments of `observe`.
+//! The arguments of `foretoken observe`.
 
-use super::format::Format;
+#[cfg(feature = "observe")]
+pub mod work;
+
+use crate::cli::format::Format;
 use clap::Args;
 use std::path::PathBuf;
 
-pub const OBSERVE_EXAMPLES: &str = "Examples:
+pub const EXAMPLES: &str = "Examples:
   foretoken observe http://127.0.0.1:8000 experiments/observe.toml --step-log server.log -o results/k3
   foretoken observe http://127.0.0.1:8000 experiments/observe.toml --set 'policies=[{ autoregressive = {} }]'
   foretoken observe https://gateway.example/v1 experiment.toml --ca authority.pem --set observe.send=text

@@ -1,7 +1,8 @@
 //! `foretoken observe`: sends an experiment's workload to a server, and writes a results folder like that of `run`.
 
-use super::print;
-use crate::cli::{Format, ObserveArgs};
+use super::ObserveArgs;
+use crate::cli::format::Format;
+use crate::commands::print;
 use foretoken_observer::client::Client;
 use foretoken_observer::run::{Observed, Site, observe};
 use foretoken_run::cells::{Folder, Mode, OBSERVED_JSON, assemble};

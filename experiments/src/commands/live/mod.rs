@@ -1,0 +1,45 @@
+//! The arguments of `foretoken live`.
+
+#[cfg(feature = "live")]
+pub mod work;
+
+use crate::cli::format::Format;
+use clap::Args;
+use foretoken_spec::live::Instructions;
+use std::path::PathBuf;
+
+pub const EXAMPLES: &str = "Examples:
+  foretoken live experiments/live-cpu.toml
+  foretoken live experiments/live-cpu.toml --set live.time_scale=2.0 -o results/faster
+  foretoken live experiments/live-cpu.toml --set 'workload.arrivals={ closed-loop = 8 }'
+  foretoken live experiment.toml --device cuda:0";
+
+#[derive(Debug, Args)]
+pub struct LiveArgs {
+    /// The experiment; its [live] table says what to run it on
+    pub file: PathBuf,
+    /// Replace or add a value of the experiment; may be a sweep
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub sets: Vec<String>,
+    /// Run on this device instead of the experiment's: cpu, or cuda:N
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<String>,
+    /// Vector instructions of the CPU's kernels instead of the experiment's: plain, avx2 or avx-512
+    #[arg(long, value_name = "LEVEL")]
+    pub instructions: Option<Instructions>,
+    /// Folder for the results [default: results/<name>-<digest>]
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Replace the results the folder holds
+    #[arg(long)]
+    pub overwrite: bool,
+    /// How to print the comparison
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Write no figures
+    #[arg(long)]
+    pub no_figures: bool,
+    /// Show the autoregressive run that was added as the baseline
+    #[arg(long)]
+    pub show_implied: bool,
+}
