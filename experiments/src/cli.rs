@@ -8,7 +8,7 @@ pub mod format;
 
 use crate::commands;
 use clap::{CommandFactory, Parser, Subcommand};
-use foretoken_spec::problem::{self, Result};
+use foretoken_spec::problem::Result;
 
 /// How far ahead should this server speculate, for which request, at this moment?
 #[derive(Debug, Parser)]
@@ -111,10 +111,10 @@ commands! {
 
 /// The problem that the program was built without a feature.
 #[cfg(not(all(feature = "live", feature = "observe")))]
-fn built_without(feature: &str) -> Box<problem::Problem> {
+fn built_without(feature: &str) -> Box<foretoken_spec::problem::Problem> {
     let (what, help) = match feature {
         "observe" => ("a network", "build it with one: cargo run --release --features observe -- observe …"),
         _ => ("devices", "build it with them: cargo run --release --features live -- …"),
     };
-    problem::Problem::bad_input(format!("this program was built without {what}")).help(help)
+    foretoken_spec::problem::Problem::bad_input(format!("this program was built without {what}")).help(help)
 }

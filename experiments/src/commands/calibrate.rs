@@ -56,7 +56,7 @@ pub fn run(args: &CalibrateArgs) -> Result<()> {
     }
     if live > 0 {
         #[cfg(feature = "live")]
-        return super::calibrate_live::run(args);
+        return super::calibrate_live::run(&args.from, &args.output, args.overwrite, args.format);
         #[cfg(not(feature = "live"))]
         return Err(Problem::bad_input("this program was built without live mode, and cannot read live runs")
             .help("build it with it: cargo run --release --features live -- calibrate …"));

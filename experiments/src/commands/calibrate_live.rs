@@ -1,6 +1,5 @@
 //! `foretoken calibrate` on live runs: fits a profile to the times of the served passes.
 
-use super::calibrate::CalibrateArgs;
 use super::print;
 use crate::cli::format::Format;
 use foretoken_calibrate::held_out::HeldOutRun;
@@ -14,7 +13,7 @@ use foretoken_run::cells::{Manifest, TAPES, digest};
 use foretoken_sim::Pair;
 use foretoken_sim::latency::LatencySpec;
 use foretoken_spec::problem::{Problem, Result};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A live run and the passes that it served.
 struct Run {
@@ -27,9 +26,9 @@ struct Run {
 }
 
 /// Runs the command on folders of live runs.
-pub fn run(args: &CalibrateArgs) -> Result<()> {
+pub fn run(from: &[PathBuf], output: &Path, overwrite: bool, format: Format) -> Result<()> {
     let (mut runs, mut probes) = (Vec::new(), Vec::new());
-    for (at, folder) in args.from.iter().enumerate() {
+    for (at, folder) in from.iter().enumerate() {
         runs.extend(read((at, folder), &mut probes)?);
     }
     let mut all = Learned::default();
@@ -54,15 +53,15 @@ pub fn run(args: &CalibrateArgs) -> Result<()> {
         inputs: runs.into_iter().map(|run| run.input).collect(),
     };
     let calibration = LiveCalibration { profile, found };
-    calibration.write(&args.output, args.overwrite)?;
-    match args.format {
+    calibration.write(output, overwrite)?;
+    match format {
         Format::Table => print(&in_words(&calibration))?,
         Format::Json => print(&(serde_json::to_string_pretty(&calibration.found).expect("plain data") + "\n"))?,
     }
     calibration.profile.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
-    eprintln!("calibration: {}", args.output.join(FOUND).display());
-    eprintln!("to predict another run: foretoken validate DIR --profile {}", args.output.join(PROFILE).display());
-    calibration.found.verdict.judge(&args.output)
+    eprintln!("calibration: {}", output.join(FOUND).display());
+    eprintln!("to predict another run: foretoken validate DIR --profile {}", output.join(PROFILE).display());
+    calibration.found.verdict.judge(output)
 }
 
 /// The live runs of folder `nth`. Times are scaled to the machine speed of `probes`, the first folder's probes.

@@ -150,8 +150,8 @@ fn new(name: &str, family: &str, source: &Path) -> Result<()> {
         }
     })?;
     print(&format!(
-        "{}: a policy that works; change it\n{}: its row of the table\nnext: INSTA_UPDATE=always cargo test --release -p \
-         foretoken-policies -p foretoken-tests, and look at the snapshots' new lines\n",
+        "{}: a policy that works; change it\n{}: its row of the table\nnext: .ci/refresh makes the \
+         generated files again; look at the diff\n",
         file.display(),
         table.display()
     ))

@@ -48,10 +48,7 @@ fn of(schema: &Validator, text: &str) -> Vec<String> {
 #[test]
 fn the_committed_schema_is_this_versions() {
     let committed = std::fs::read_to_string(shipped("experiment.schema.json")).unwrap();
-    assert!(
-        committed == text(),
-        "experiments/experiment.schema.json is old: foretoken schema > experiments/experiment.schema.json"
-    );
+    assert!(committed == text(), "experiments/experiment.schema.json is old: run .ci/refresh");
     let lines = committed.lines().count();
     assert!(lines < 4000, "{lines} lines: write once what is repeated");
 }
@@ -61,7 +58,7 @@ fn the_page_of_settings_is_this_versions() {
     let output = Place::new().foretoken().args(["settings", "--markdown"]).output().unwrap();
     let made = String::from_utf8(output.stdout).unwrap();
     let committed = std::fs::read_to_string(shipped("../docs/settings.md")).unwrap();
-    assert!(committed == made, "docs/settings.md is old: foretoken settings --markdown > docs/settings.md");
+    assert!(committed == made, "docs/settings.md is old: run .ci/refresh");
 }
 
 #[test]
