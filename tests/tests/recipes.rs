@@ -2,8 +2,9 @@
 //! and the program that is built from the copy has what was added.
 //!
 //! One copy takes all recipes, and one build proves them. The build uses the target folder of the ordinary build, where
-//! the common dependencies are built already; our crates are built without optimisation. The copy stays there, so that nothing is built again until
-//! a source changes. The copy's program has another name, because the ordinary program lies in the same folder.
+//! the common dependencies are built already; our crates are built without optimisation. The copy stays there, so that
+//! nothing is built again until a source changes. The copy's program has another name, because the ordinary program
+//! lies in the same folder.
 
 use foretoken_policies::template::new_policy;
 use std::collections::BTreeMap;
@@ -68,10 +69,7 @@ const RECIPES: [Recipe; 4] = [
             ("sim/src/config.rs", Before("            (\"step_overhead_s\", self", "(\"recipe_s\", self.recipe_s),\n")),
             (
                 "sim/src/simulation.rs",
-                Replace(
-                    "            overhead: Time::from_s(self.config.step_overhead_s)",
-                    "            overhead: Time::from_s(self.config.step_overhead_s + self.config.recipe_s)",
-                ),
+                Replace("schedule: Time::ZERO,", "schedule: Time::from_s(self.config.recipe_s),"),
             ),
         ],
     },
@@ -309,6 +307,6 @@ fn every_recipe_takes_the_edits_that_it_states_and_works() {
         says(&[&["run", experiment.to_str().unwrap()][..], &sets, &how].concat())
     };
     let e2e = |json: String| json.lines().skip_while(|line| !line.contains("e2e_mean_s")).nth(1).unwrap().to_owned();
-    let (with, without) = (e2e(run("engine.recipe_s=0.01")), e2e(run("engine.recipe_s=0.0")));
+    let (with, without) = (e2e(run("engine.recipe_s=0.1")), e2e(run("engine.recipe_s=0.0")));
     assert!(with.contains('.') && with != without, "the setting does nothing: {with}");
 }
