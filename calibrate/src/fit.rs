@@ -12,9 +12,9 @@
 //! ([`CostFit::together`]). Such a fit predicts the observed draft lengths only.
 
 use crate::costs::{Part, StepRow};
+use foretoken_hardware::{LatencySpec, MeasuredSpec};
 use foretoken_profiler::nnls::nnls;
 use foretoken_sim::Coefficients;
-use foretoken_sim::latency::{LatencySpec, MeasuredSpec};
 use nalgebra::{DMatrix, DVector};
 
 /// Batched tokens at which the target's line may bend.

@@ -2,11 +2,11 @@
 
 use crate::answer::{Answer, Capacity};
 use crate::words::digits;
+use foretoken_hardware::LatencySpec;
 use foretoken_report::Figure;
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
 use foretoken_run::cells::Folder;
 use foretoken_run::plan::Plan;
-use foretoken_sim::latency::LatencySpec;
 use foretoken_spec::document::Path;
 use foretoken_spec::problem::Result;
 
@@ -79,8 +79,8 @@ fn setting(answer: &Answer, plan: &Plan) -> String {
 /// Model and GPUs of a roofline; `None` for other latency models.
 fn model(spec: &LatencySpec) -> Option<(String, String)> {
     let LatencySpec::Roofline(r) = spec else { return None };
-    let gpus = if r.tensor_parallel == 1 { r.gpu.clone() } else { format!("{} × {}", r.tensor_parallel, r.gpu) };
-    Some((r.model.clone(), gpus))
+    let gpus = if r.tensor_parallel == 1 { r.gpu.to_string() } else { format!("{} × {}", r.tensor_parallel, r.gpu) };
+    Some((r.model.to_string(), gpus))
 }
 
 fn arrivals(plan: &Plan) -> String {

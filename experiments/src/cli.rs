@@ -41,7 +41,7 @@ macro_rules! commands {
         }
 
         impl Command {
-            /// Runs the command.
+            /// Runs the command with its arguments.
             ///
             /// # Errors
             /// The command's problem; a problem if the program was built without the feature that the command needs.
@@ -65,19 +65,19 @@ macro_rules! commands {
 commands! {
     /// Run an experiment: replay a trace under several policies and compare them
     Run, run::RunArgs;
-    /// Put together what the shards of a run have finished
+    /// Merge the finished shards of a run
     Merge, merge::MergeArgs;
-    /// Find the highest rate of requests that each policy carries within the experiment's bounds
+    /// Find the highest rate of requests at which each policy keeps the experiment's bounds
     Capacity, capacity::CapacityArgs;
     /// Run an experiment on a device: the same engine and policies, real passes, a real clock
     Live, live::LiveArgs, needs "live";
     /// Run an experiment on a device and in the simulator, and say how far apart they are
     Validate, validate::ValidateArgs, needs "live";
-    /// Drive a server that runs somewhere with an experiment's workload, and record what comes back
+    /// Send an experiment's workload to a running server and record its answers
     Observe, observe::ObserveArgs, needs "observe";
     /// Fit costs and acceptance to observed runs: a profile, a truth table, traces, and an experiment on them
     Calibrate, calibrate::CalibrateArgs;
-    /// Say how many tokens a server should draft for its traffic, what that would bring, and how to start it
+    /// Recommend how many tokens a server should draft for its traffic, with the gain and the engine's settings
     Recommend, recommend::RecommendArgs;
     /// Measure the simulator itself on an experiment
     Bench, bench::BenchArgs;
@@ -87,15 +87,19 @@ commands! {
     Traces, traces::TracesArgs;
     /// Look at the policies there are
     Policies, policies::PoliciesArgs;
-    /// Say what each policy would do in a state written by hand
+    /// Look at the models there are, and at what is read from a config.json
+    Models, models::ModelsArgs;
+    /// Look at the GPUs there are
+    Hardware, hardware::HardwareArgs;
+    /// Print what each policy would do in a state written by hand
     Decide, decide::DecideArgs;
-    /// Write settings in the words of the engines people run, and timelines
+    /// Write settings for vLLM and SGLang, and timelines
     Export, export::ExportArgs;
     /// Write a page that shows where speculation stops paying, as you move sliders
     Explore, explore::ExploreArgs;
-    /// Time the forward passes of a target and a draft on this machine, and keep them as a profile
+    /// Time the forward passes of a target and a draft on this machine, and write a profile
     Profile, profile::ProfileArgs, needs "live";
-    /// Record what a draft gets right on a target's own text
+    /// Record which drafts of a draft model are right on a target's own text
     ProfileAcceptance, profile_acceptance::ProfileAcceptanceArgs, needs "live";
     /// Say what this machine can do
     Doctor, doctor::DoctorArgs, needs "live";
@@ -103,7 +107,7 @@ commands! {
     Settings, settings::SettingsArgs;
     /// Print the JSON schema of experiments, for editors
     Schema, schema::SchemaArgs;
-    /// Print what makes a shell complete foretoken's commands
+    /// Print a script with which a shell completes foretoken's commands
     Completions, complete::CompletionsArgs, with Cli::command();
     /// Write manual pages
     Man, man::ManArgs, with Cli::command();

@@ -4,10 +4,10 @@
 //! served.
 
 use crate::serve::tape::{Pass, Tape, passes, span};
+use foretoken_hardware::LatencySpec;
 use foretoken_profiler::{
     CALIBRATED_VERSION, Calibrated, CalibratedModel, FitError, ProbedPass, Role, Served, ServedPass,
 };
-use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::{Coefficients, ContextReads, Pair, Time};
 use std::collections::BTreeSet;
 
@@ -145,7 +145,8 @@ pub mod testing {
         let step = |i: u64| {
             let (n, context) = (1 + luck.bits(3 * i) % 8, 20 + luck.bits(3 * i + 1) % 400);
             let drafted = if drafts == 0 { 0 } else { luck.bits(3 * i + 2) % (drafts + 1) };
-            let shape = |new: u64| PassShape { batched: n * new, context: n * context, pairs: n * new * context };
+            let shape =
+                |new: u64| PassShape { requests: 1, batched: n * new, context: n * context, pairs: n * new * context };
             let mut marks = vec![mark(MarkKind::Round, none, 0.0)];
             marks.extend((1..=drafted).map(|d| mark(MarkKind::Draft(d as u32), shape(1), law(shape(1)).draft)));
             marks.push(mark(MarkKind::Verify, shape(1 + drafted), law(shape(1 + drafted)).target));
@@ -183,7 +184,7 @@ mod tests {
         assert!(profile.warnings.is_empty() && profile.noise_cv < 0.02, "{profile:?}");
         let (target, draft) = (profile.target.cost.build(), profile.draft.cost.build());
         for (batched, context) in [(1, 50), (8, 2000), (20, 800), (40, 3000)] {
-            let shape = PassShape { batched, context, pairs: batched * 100 };
+            let shape = PassShape { requests: 1, batched, context, pairs: batched * 100 };
             let off = target.pass(shape).as_s() / law(shape).target - 1.0;
             assert!(off.abs() < 0.03, "{batched} {context}: {off}");
             if batched <= 8 {
@@ -201,7 +202,7 @@ mod tests {
         paced.add(&tape(1, 500, 2, 1.25), |_, _| 1.25);
         slow.add(&tape(1, 500, 2, 1.25), |_, _| 1.0);
         let at = |learned: &Learned| {
-            let shape = PassShape { batched: 8, context: 1000, pairs: 8000 };
+            let shape = PassShape { requests: 1, batched: 8, context: 1000, pairs: 8000 };
             learned.costs().unwrap().target.build().pass(shape).as_s()
         };
         assert!((at(&paced) / at(&usual) - 1.0).abs() < 1e-6 && (at(&slow) / at(&usual) - 1.25).abs() < 1e-6);

@@ -1,8 +1,8 @@
 //! Models by name: a preset or a Hugging Face folder, with their own weights or random ones.
 
+use foretoken_hardware::models::catalog;
 use foretoken_kernels::model::{LlamaShape, SHIPPED, preset, read_config};
 use foretoken_kernels::weights::{Checkpoint, Dtype, RandomWeights, TensorData, Weights};
-use foretoken_sim::latency::models::MODELS;
 use foretoken_spec::problem::{Problem, Result, nearest};
 use std::path::Path;
 
@@ -67,7 +67,7 @@ impl Model {
 }
 
 fn unknown(key: &str, name: &str) -> Box<Problem> {
-    let presets = MODELS.iter().map(|m| m.name).filter(|n| preset(n).is_some());
+    let presets = catalog().iter().map(|e| e.name.as_str()).filter(|n| preset(n).is_some());
     let known: Vec<&str> = SHIPPED.into_iter().chain(presets).collect();
     let problem = Problem::bad_input(format!("{key}: \"{name}\" is neither a preset nor a folder with a checkpoint"));
     // Names in an experiment were joined with its folder.

@@ -187,7 +187,7 @@ policies! {
     }
     slo::adaspec_code::AdaspecCode { AdaspecCode = "adaspec-code" in VERMILLION LongDash Triangle; }
 
-    // Other engines and vLLM.
+    // Policies of serving engines.
     vllm::dynamic::VllmDynamic { VllmDynamic = "vllm-dynamic" in BLUE Dashed Diamond; }
     vllm::adaptive::VllmAdaptive { VllmAdaptive = "vllm-adaptive" in BLUE LongDash TriangleDown; }
     sglang::dspark::Dspark { Dspark = "dspark" in ORANGE LongDash Square; }

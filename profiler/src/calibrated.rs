@@ -3,8 +3,8 @@
 
 use crate::profile::Range;
 use crate::shapes::{Kind, Role, Shape};
+use foretoken_hardware::LatencySpec;
 use foretoken_intact::seal::{self, Syntax};
-use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::{Coefficients, ContextReads};
 use serde::{Deserialize, Serialize};
 

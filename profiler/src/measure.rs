@@ -35,7 +35,7 @@ pub struct Stop {
     pub anchor: bool,
 }
 
-/// A finished visit, with the times of its passes.
+/// A finished visit (one shape, timed once), with the times of its passes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Visit {

@@ -15,7 +15,7 @@ pub fn fit_truth(truth: &dyn LatencyModel) -> Result<Fit, FitError> {
     let mut samples = Vec::new();
     for batched in BATCHED {
         for context in CONTEXT {
-            let seconds = truth.pass(PassShape { batched, context, pairs: context + batched }).as_s();
+            let seconds = truth.pass(PassShape { requests: 1, batched, context, pairs: context + batched }).as_s();
             samples.push(Sample { context: context as f64, batched: batched as f64, seconds });
         }
     }
@@ -41,8 +41,8 @@ pub fn fit_truth(truth: &dyn LatencyModel) -> Result<Fit, FitError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use foretoken_hardware::LatencySpec;
     use foretoken_sim::Linear;
-    use foretoken_sim::latency::LatencySpec;
 
     #[test]
     fn linear_truths_are_recovered() {
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn a_truth_that_is_not_linear_is_fitted_and_not_trusted() {
-        let roofline: foretoken_sim::latency::RooflineSpec =
+        let roofline: foretoken_hardware::RooflineSpec =
             serde_json::from_str(r#"{"gpu": "a100-80g", "model": "vicuna-7b"}"#).unwrap();
         let fit = fit_truth(&*LatencySpec::Roofline(roofline).build()).unwrap();
         // δ is mostly the time to read the weights: some 8.3 ms and overheads.
@@ -67,7 +67,7 @@ mod tests {
         // Above some 90 tokens computing takes longer than reading the weights. A line cannot follow this, and the fit
         // reports it.
         assert!(!fit.trusted && (0.05..0.15).contains(&fit.mean_error), "{fit:?}");
-        let jagged = foretoken_sim::latency::StaircaseSpec {
+        let jagged = foretoken_hardware::StaircaseSpec {
             steps: vec![(1, 1e-3), (64, 20e-3), (512, 25e-3)],
             alpha_s: 0.0,
             tail_gamma_s: 0.0,

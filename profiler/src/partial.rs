@@ -1,6 +1,6 @@
-//! The side file of an unfinished measurement: a file of frames with JSON bodies. The first frame is the setup; each
-//! visit is appended when it ends. After Ctrl-C or a kill at most the last frame is incomplete. Damaged visits are
-//! measured again.
+//! The file in which an unfinished measurement is kept: frames with JSON bodies. The first frame is the setup. Each
+//! visit, which times one shape once, is appended when it ends. After Ctrl-C or a kill at most the last frame is
+//! incomplete. Visits whose frames are damaged are measured again.
 
 use crate::measure::{Stop, Visit};
 use crate::setup::Setup;

@@ -6,7 +6,7 @@ use crate::fit::{FitError, Sample};
 use crate::linear::fit_linear;
 use crate::profile::Range;
 use crate::table::fit_counted;
-use foretoken_sim::latency::MeasuredSpec;
+use foretoken_hardware::MeasuredSpec;
 use foretoken_sim::{Coefficients, LatencyModel, PassShape};
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ impl Served {
     /// Adds a pass to its group.
     pub fn add(&mut self, pass: ServedPass) {
         let ratio = |x: u64| ((x + 1) as f64).log(ALIKE).round() as i64;
-        let PassShape { batched, context, pairs } = pass.shape;
+        let PassShape { batched, context, pairs, .. } = pass.shape;
         let size = if batched <= APART { batched as i64 } else { ratio(batched) + APART as i64 };
         self.alike.entry(([size, ratio(context), ratio(pairs)], pass.prompts)).or_default().push(pass);
     }
@@ -130,7 +130,12 @@ impl Mean {
         let n = kept.len() as u64;
         let mean = |of: fn(&PassShape) -> u64| (kept.iter().map(|p| of(&p.shape)).sum::<u64>() + n / 2) / n;
         Mean {
-            shape: PassShape { batched: mean(|s| s.batched), context: mean(|s| s.context), pairs: mean(|s| s.pairs) },
+            shape: PassShape {
+                requests: mean(|s| s.requests),
+                batched: mean(|s| s.batched),
+                context: mean(|s| s.context),
+                pairs: mean(|s| s.pairs),
+            },
             prompts: passes[0].prompts,
             seconds: kept.iter().map(|p| p.seconds).sum::<f64>() / n as f64,
             count: n,

@@ -126,7 +126,7 @@ impl Shape {
             (ContextReads::PerPosition, Kind::Decode | Kind::Verify) => n * c + n * (n - 1) / 2,
             _ => c,
         };
-        PassShape { batched: r * n, context: r * context, pairs: r * (n * c + n * (n + 1) / 2) }
+        PassShape { requests: r, batched: r * n, context: r * context, pairs: r * (n * c + n * (n + 1) / 2) }
     }
 }
 

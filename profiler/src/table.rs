@@ -6,8 +6,8 @@
 //! fit's weights.
 
 use crate::nnls::nnls;
+use foretoken_hardware::MeasuredSpec;
 use foretoken_sim::PassShape;
-use foretoken_sim::latency::MeasuredSpec;
 use nalgebra::{DMatrix, DVector};
 
 /// Up to this size each measured number of tokens has a point of its own.
@@ -156,7 +156,7 @@ mod tests {
     fn passes() -> Vec<(PassShape, f64)> {
         let sizes = [1u64, 2, 4, 7, 8, 9, 15, 16, 17, 24, 25, 32, 40];
         let all = sizes.into_iter().flat_map(|b| [0u64, 300, 4000].map(|c| (b, c)));
-        let shape = |(batched, context)| PassShape { batched, context, pairs: batched * context };
+        let shape = |(batched, context)| PassShape { requests: 1, batched, context, pairs: batched * context };
         all.map(shape).map(|p| (p, truth(&p))).collect()
     }
 
@@ -169,7 +169,7 @@ mod tests {
             assert!(error.abs() < 0.01, "{p:?}: {error}");
         }
         // Sizes that were not measured: 20 tokens are padded to 24.
-        let between = PassShape { batched: 20, context: 0, pairs: 0 };
+        let between = PassShape { requests: 1, batched: 20, context: 0, pairs: 0 };
         assert!((model.pass(between).as_s() / truth(&between) - 1.0).abs() < 0.01);
     }
 
@@ -182,7 +182,7 @@ mod tests {
         let shapes =
             [1u64, 2, 4, 8, 16].into_iter().flat_map(|b| [0u64, 16, 100, 256, 700, 1024, 2000].map(|c| (b, b * c)));
         let passes: Vec<_> = shapes
-            .map(|(batched, context)| PassShape { batched, context, pairs: context })
+            .map(|(batched, context)| PassShape { requests: 1, batched, context, pairs: context })
             .map(|p| (p, truth(&p)))
             .collect();
         let model = fit_table(&passes, &[]).build().unwrap();
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn few_passes_make_a_table_too() {
-        let one = [(PassShape { batched: 4, context: 0, pairs: 0 }, 1e-3)];
+        let one = [(PassShape { requests: 1, batched: 4, context: 0, pairs: 0 }, 1e-3)];
         let spec = fit_table(&one, &[]);
         assert_eq!((spec.batched, spec.pairs, spec.context), (vec![(4, 1e-3)], vec![], vec![]));
     }

@@ -30,7 +30,7 @@ impl Profile {
 
     /// Seconds of a pass of `model`: `batched` tokens that read `context` tokens of KV, `pairs` query-key pairs.
     fn pass_s(&self, model: &str, batched: u64, context: u64, pairs: u64) -> PyResult<f64> {
-        Ok(self.of(model)?.0.build().pass(PassShape { batched, context, pairs }).as_s())
+        Ok(self.of(model)?.0.build().pass(PassShape { requests: 0, batched, context, pairs }).as_s())
     }
 
     /// The linear costs that policies assume for `model`: alpha, gamma, delta in seconds.
@@ -66,7 +66,7 @@ impl Profile {
 }
 
 impl Profile {
-    fn of(&self, model: &str) -> PyResult<&(foretoken_sim::latency::LatencySpec, Coefficients)> {
+    fn of(&self, model: &str) -> PyResult<&(foretoken_hardware::LatencySpec, Coefficients)> {
         match model {
             "target" => Ok(&self.0.models[0]),
             "draft" => Ok(&self.0.models[1]),

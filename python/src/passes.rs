@@ -37,13 +37,13 @@ impl PassTimes {
     /// Seconds of a draft pass.
     #[pyo3(signature = (batched, context=0, pairs=0))]
     fn draft_s(&self, batched: u64, context: u64, pairs: u64) -> PyResult<f64> {
-        self.time(Model::Draft, PassShape { batched, context, pairs })
+        self.time(Model::Draft, PassShape { requests: 0, batched, context, pairs })
     }
 
     /// Seconds of a target pass.
     #[pyo3(signature = (batched, context=0, pairs=0))]
     fn target_s(&self, batched: u64, context: u64, pairs: u64) -> PyResult<f64> {
-        self.time(Model::Target, PassShape { batched, context, pairs })
+        self.time(Model::Target, PassShape { requests: 0, batched, context, pairs })
     }
 }
 

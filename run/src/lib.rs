@@ -20,6 +20,7 @@ pub mod interrupt;
 pub mod load;
 pub mod machine;
 pub mod merge;
+mod model_config;
 pub mod papers;
 pub mod perfetto;
 pub mod plan;

@@ -1,5 +1,6 @@
 //! Makes a [`Plan`] from an experiment file and `--set` arguments.
 
+use crate::model_config::read_configs;
 use crate::plan::{Derived, Entrant, Plan, Variant, path_from, put_order};
 use crate::profiled::{self, Filled};
 use crate::{bound, papers, shipped};
@@ -99,6 +100,7 @@ impl Plan {
         mut inputs: BTreeMap<String, String>,
     ) -> Result<Plan> {
         read_policy_files(&mut document, folder)?;
+        let config_warnings = read_configs(&mut document, folder)?;
         let whole = document.clone();
         let sweeps = document.sweeps(&["policies"])?;
         let mut variants = Vec::new();
@@ -174,6 +176,7 @@ impl Plan {
             resolved: resolved.expect("the first variant was resolved"),
             relative,
             inputs,
+            config_warnings,
             variants,
         };
         papers::check(&plan)?;
@@ -287,7 +290,7 @@ fn resolve(
 
 /// Replaces `${NAME}` in a path of the experiment by the environment variable. A relative path starts at the
 /// experiment's folder.
-fn locate(document: &Document, given: &str) -> Result<PathBuf> {
+pub(crate) fn locate(document: &Document, given: &str) -> Result<PathBuf> {
     if given.is_empty() {
         let problem = document.point(Problem::bad_input("the path is empty"), document.span_of_string(given));
         return Err(problem.help("expected the path of a file; a relative one starts at the experiment's folder"));
@@ -401,7 +404,7 @@ mod tests {
             let again = plan_of(&again);
             assert_eq!((values(&again), again.digest()), (values(&plan), plan.digest()));
         }
-        // The other order is another plan; otherwise its cells would be mixed up.
+        // Another order of sweeps must have another digest: a resumed run would give finished cells to other values.
         let other = plan_of(&format!("sweep_order = [\"engine.max_num_seqs\"]\n{text}"));
         assert_eq!(values(&other)[1], ["8", "6.0"]);
         assert_ne!(other.digest(), plan.digest());

@@ -1,9 +1,9 @@
 //! The plan of an experiment: everything that will run, checked. [`crate::load`] makes it.
 
 use crate::profiled::Filled;
+use foretoken_hardware::LatencySpec;
 use foretoken_policies::PolicySpec;
 use foretoken_report::Source;
-use foretoken_sim::latency::LatencySpec;
 use foretoken_spec::document::{Choice, Document, Path, Picked};
 use foretoken_spec::experiment::Experiment;
 use foretoken_spec::paper::{At, number};
@@ -35,6 +35,8 @@ pub struct Plan {
     pub(crate) relative: BTreeMap<String, PathBuf>,
     /// The files that the experiment reads, as it names them, with the digests of their bytes.
     pub inputs: BTreeMap<String, String>,
+    /// What the `config.json` files of its models say and is not modelled, a sentence each.
+    pub(crate) config_warnings: Vec<String>,
 }
 
 /// What measures an experiment, in place of the simulator.
@@ -143,10 +145,12 @@ impl Plan {
         self.variants.iter().filter_map(|v| v.filled.changed.as_deref()).collect()
     }
 
-    /// The warnings of the plan's profiles, each once; warnings about edited profiles come first.
+    /// The warnings of the plan's profiles and of its models' files, each once. Warnings about edited profiles come
+    /// first.
     pub fn warnings(&self) -> Vec<&str> {
         let others: BTreeSet<&str> = self.variants.iter().filter_map(|v| v.filled.warning.as_deref()).collect();
-        self.edited().into_iter().chain(others).collect()
+        let configs: BTreeSet<&str> = self.config_warnings.iter().map(String::as_str).collect();
+        self.edited().into_iter().chain(others).chain(configs).collect()
     }
 
     /// The resolved experiment, with the paths in its workload, its acceptance and its profile renamed.

@@ -4,9 +4,9 @@
 //! ordinary latency models and coefficients. They are taken out again when the experiment is written beside its
 //! results.
 
+use foretoken_hardware::LatencySpec;
 use foretoken_policies::PolicySpec;
 use foretoken_profiler::{Calibrated, Profile, ProfileError, Range, Role, Truth};
-use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::{Coefficients, ContextReads, LatencyModel, PassShape, Time};
 use foretoken_spec::document::{Document, Path};
 use foretoken_spec::problem::{Problem, Result};

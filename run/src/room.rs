@@ -43,8 +43,8 @@ pub fn check(variant: &Variant, workload: &Workload, config: &EngineConfig) -> R
 
 fn needs(variant: &Variant, workload: &Workload, config: &EngineConfig) -> [Need; 4] {
     let requests = workload.len() as u64;
-    // The truth of the running requests: a bit for each output token and depth, and a bit that says whether it is
-    // known.
+    // Memory for the drawn acceptance of the running requests: for each output token and draft depth a bit that says
+    // whether the draft is right, and a bit that says whether this was drawn.
     let running = requests.min(config.max_num_seqs.into());
     let output = workload.output_len.iter().copied().max().unwrap_or(0).min(config.max_model_len);
     let depths = match &variant.experiment.acceptance.source {

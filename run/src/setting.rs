@@ -5,10 +5,10 @@ use crate::believed::Believed;
 use crate::plan::Variant;
 use crate::profiled::Watched;
 use crate::rejection::{Limit, limits};
+use foretoken_hardware::LatencySpec;
 use foretoken_policies::{Belief, PolicyContext, PolicySpec};
 use foretoken_profiler::{Range, Role};
 use foretoken_sim::config::BadConfig;
-use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::metrics::Slo;
 use foretoken_sim::{
     AcceptanceSource, Arrivals, ContextReads, DraftKv, Drafting, Ending, EngineConfig, LatencyModel, Pair, PassShape,
@@ -395,12 +395,12 @@ impl Variant {
 /// Bytes of a model's weights; 0 when its latency model does not name a model.
 fn weight_bytes(spec: &LatencySpec) -> f64 {
     match spec {
-        LatencySpec::Roofline(r) => foretoken_sim::latency::models::model(&r.model).map_or(0.0, |m| m.weight_bytes()),
+        LatencySpec::Roofline(r) => r.shape().map_or(0.0, |shape| shape.work().weight_bytes),
         _ => 0.0,
     }
 }
 
 /// Time of a decode pass of one request alone with an empty context: AdaServe's SLO ratios multiply it.
 fn unloaded_tpot_s(target: &dyn LatencyModel) -> f64 {
-    target.pass(PassShape { batched: 1, context: 0, pairs: 1 }).as_s()
+    target.pass(PassShape { requests: 1, batched: 1, context: 0, pairs: 1 }).as_s()
 }

@@ -53,7 +53,7 @@ fn bare(y: &Yardstick, k: u32, skip: bool) -> Time {
             let steps = running.iter().map(|r| r.left).min().unwrap_or(0);
             let mut done = 0;
             while done < steps && now < until {
-                now += target.pass(PassShape { batched: n, context, pairs: 0 });
+                now += target.pass(PassShape { requests: n, batched: n, context, pairs: 0 });
                 context += n;
                 done += 1;
             }
@@ -70,7 +70,7 @@ fn bare(y: &Yardstick, k: u32, skip: bool) -> Time {
                 begun += 1;
                 prompt = (prompt.0 + 1, w.prompt_len.get(prompt.0 + 1).copied().unwrap_or(0));
             }
-            now += target.pass(PassShape { batched: n * u64::from(1 + k) + tokens, context, pairs: 0 });
+            now += target.pass(PassShape { requests: n, batched: n * u64::from(1 + k) + tokens, context, pairs: 0 });
             for r in &mut running {
                 let got = if k == 0 { 1 } else { 1 + r.truth.run(r.emitted, k) };
                 let got = got.min(r.left);

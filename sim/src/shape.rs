@@ -15,12 +15,12 @@ pub fn draft_pass(batch: &BatchView, draft_len: &[u32], pass: u32) -> PassShape 
         n += u64::from(d >= pass);
         context += u64::from(if d >= pass { c } else { 0 });
     }
-    with_riders(batch, n, context, pass, |i| batch.always_extend || draft_len[i] > 0)
+    with_riders(batch, n, context, pass, |i| batch.always_extend || draft_len[i] > 0, |i| draft_len[i] > 0)
 }
 
 /// [`draft_pass`] if every decode request drafts at least `pass` tokens, without a walk over the lengths.
 pub fn draft_pass_all(batch: &BatchView, pass: u32) -> PassShape {
-    with_riders(batch, batch.len() as u64, batch.context_sum, pass, |_| true)
+    with_riders(batch, batch.len() as u64, batch.context_sum, pass, |_| true, |_| true)
 }
 
 /// The shape of the only draft pass of a step with [`Drafting::Parallel`](crate::Drafting): request i gets its
@@ -31,13 +31,14 @@ pub fn draft_block(batch: &BatchView, draft_len: &[u32]) -> PassShape {
     for (&d, &c) in draft_len.iter().zip(batch.context) {
         if d > 0 {
             let (d, c) = (u64::from(d), u64::from(c));
+            shape.requests += 1;
             shape.batched += d;
             shape.context += c;
             shape.pairs += d * c + d * (d + 1) / 2;
         }
     }
     add_draft_prefill(batch, &mut shape);
-    add_catch_up(batch, |i| batch.always_extend || draft_len[i] > 0, &mut shape);
+    add_catch_up(batch, |i| batch.always_extend || draft_len[i] > 0, |i| draft_len[i] > 0, &mut shape);
     shape
 }
 
@@ -48,6 +49,7 @@ pub fn draft_tree_pass(batch: &BatchView, draft_len: &[u32], pass: u32, trees: &
     for ((&d, &c), tree) in draft_len.iter().zip(batch.context).zip(trees) {
         if d >= pass {
             let (width, c) = (u64::from(tree.width()), u64::from(c));
+            shape.requests += 1;
             shape.batched += width;
             shape.context += c + u64::from(tree.ran());
             shape.pairs += width * (c + u64::from(pass));
@@ -55,7 +57,7 @@ pub fn draft_tree_pass(batch: &BatchView, draft_len: &[u32], pass: u32, trees: &
     }
     if pass == 1 {
         add_draft_prefill(batch, &mut shape);
-        add_catch_up(batch, |i| batch.always_extend || draft_len[i] > 0, &mut shape);
+        add_catch_up(batch, |i| batch.always_extend || draft_len[i] > 0, |i| draft_len[i] > 0, &mut shape);
     }
     shape
 }
@@ -76,12 +78,19 @@ pub fn verify_tree_pass(batch: &BatchView, trees: &[DraftTree], reads: ContextRe
 
 /// The shape of draft pass `pass` over `n` requests with `context` tokens together; pass 1 adds prefill chunks and
 /// catch-up.
-fn with_riders(batch: &BatchView, n: u64, context: u64, pass: u32, catches_up: impl Fn(usize) -> bool) -> PassShape {
+fn with_riders(
+    batch: &BatchView,
+    n: u64,
+    context: u64,
+    pass: u32,
+    catches_up: impl Fn(usize) -> bool,
+    drafts: impl Fn(usize) -> bool,
+) -> PassShape {
     let context = context + n * u64::from(pass - 1);
-    let mut shape = PassShape { batched: n, context, pairs: context + n };
+    let mut shape = PassShape { requests: n, batched: n, context, pairs: context + n };
     if pass == 1 {
         add_draft_prefill(batch, &mut shape);
-        add_catch_up(batch, catches_up, &mut shape);
+        add_catch_up(batch, catches_up, drafts, &mut shape);
     }
     shape
 }
@@ -91,7 +100,7 @@ fn with_riders(batch: &BatchView, n: u64, context: u64, pass: u32, catches_up: i
 pub fn draft_idle_pass(batch: &BatchView) -> Option<PassShape> {
     let mut shape = PassShape::default();
     add_draft_prefill(batch, &mut shape);
-    add_catch_up(batch, |_| batch.always_extend, &mut shape);
+    add_catch_up(batch, |_| batch.always_extend, |_| false, &mut shape);
     (shape.batched > 0).then_some(shape)
 }
 
@@ -99,6 +108,7 @@ pub fn draft_idle_pass(batch: &BatchView) -> Option<PassShape> {
 pub fn plain_pass(batch: &BatchView) -> PassShape {
     let n = batch.len() as u64;
     PassShape {
+        requests: n + u64::from(batch.prefill.chunks),
         batched: n + batch.prefill.tokens,
         context: batch.context_sum + batch.prefill.context,
         pairs: batch.context_sum + n + batch.prefill.pairs,
@@ -135,6 +145,7 @@ pub(crate) fn common(lens: &[u32]) -> Option<u32> {
 fn target_pass(batch: &BatchView, drafts: u64, positions: u64, reads: ContextReads) -> PassShape {
     let decodes = drafts + batch.len() as u64;
     PassShape {
+        requests: batch.len() as u64 + u64::from(batch.prefill.chunks),
         batched: decodes + batch.prefill.tokens,
         context: batch.prefill.context
             + match reads {
@@ -146,20 +157,27 @@ fn target_pass(batch: &BatchView, drafts: u64, positions: u64, reads: ContextRea
 }
 
 fn add_draft_prefill(batch: &BatchView, shape: &mut PassShape) {
+    shape.requests += u64::from(batch.draft_prefill.chunks);
     shape.batched += batch.draft_prefill.tokens;
     shape.context += batch.draft_prefill.context;
     shape.pairs += batch.draft_prefill.pairs;
 }
 
 /// Adds catch-up tokens. They count as batched tokens only (docs/model.md 12): their context is the request's own,
-/// which is already read once.
-fn add_catch_up(batch: &BatchView, runs: impl Fn(usize) -> bool, shape: &mut PassShape) {
+/// which is already read once. `counted` says which requests the shape has already.
+fn add_catch_up(
+    batch: &BatchView,
+    runs: impl Fn(usize) -> bool,
+    counted: impl Fn(usize) -> bool,
+    shape: &mut PassShape,
+) {
     if common(batch.draft_gap) == Some(0) {
         return;
     }
     for (i, (&gap, &c)) in batch.draft_gap.iter().zip(batch.context).enumerate() {
         if gap > 0 && runs(i) {
             let (g, c) = (u64::from(gap), u64::from(c));
+            shape.requests += u64::from(!counted(i));
             shape.batched += g;
             // Tokens at positions c−g .. c−1, each attending to itself and all tokens before.
             shape.pairs += g * (c - g) + g * (g + 1) / 2;

@@ -3,7 +3,7 @@
 use crate::document::{Document, Path};
 use crate::problem::{Problem, Result};
 use crate::prompts::Prompts;
-use foretoken_sim::latency::models::{SHIPPED, model};
+use foretoken_hardware::models::{SHIPPED, entry};
 use serde::{Deserialize, Serialize};
 
 /// The `[live]` table: the device and the models of live runs.
@@ -141,7 +141,7 @@ impl LiveSpec {
     pub fn folders_mut(&mut self) -> impl Iterator<Item = &mut String> {
         [&mut self.target, &mut self.draft]
             .into_iter()
-            .filter(|name| !SHIPPED.contains(&name.as_str()) && model(name).is_none())
+            .filter(|name| !SHIPPED.contains(&name.as_str()) && entry(name).is_none())
     }
 
     /// Checks every value that serde cannot.

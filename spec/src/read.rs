@@ -4,10 +4,10 @@ use crate::document::{Document, Path};
 use crate::experiment::{BeliefSpec, Experiment, Hardware, SloSpec};
 use crate::problem::{Problem, Result, nearest};
 use crate::schema;
+use foretoken_hardware::gpus::gpus;
+use foretoken_hardware::models::catalog;
+use foretoken_hardware::{LatencySpec, RooflineSpec};
 use foretoken_policies::PolicySpec;
-use foretoken_sim::latency::hardware::GPUS;
-use foretoken_sim::latency::models::MODELS;
-use foretoken_sim::latency::{LatencySpec, RooflineSpec};
 use std::collections::BTreeMap;
 
 impl Experiment {
@@ -243,7 +243,7 @@ fn check_latency(doc: &Document, path: &str, spec: &LatencySpec) -> Result<()> {
 /// value and the target's own value pass.
 fn check_memory(doc: &Document, path: &str, spec: &LatencySpec, target: &LatencySpec) -> Result<()> {
     let LatencySpec::Roofline(own) = spec else { return Ok(()) };
-    let default = RooflineSpec::new(&own.gpu, &own.model);
+    let default = RooflineSpec { gpu: own.gpu.clone(), model: own.model.clone(), ..RooflineSpec::new("", "") };
     let target = if let LatencySpec::Roofline(target) = target { target } else { &default };
     let keys = [
         ("memory_utilization", own.memory_utilization, default.memory_utilization, target.memory_utilization),
@@ -266,16 +266,34 @@ fn check_memory(doc: &Document, path: &str, spec: &LatencySpec, target: &Latency
 /// A help text that names the preset nearest to the one given, when `key` names presets.
 fn preset_help(path: &str, spec: &LatencySpec, key: &str) -> Option<String> {
     let LatencySpec::Roofline(roofline) = spec else { return None };
+    let known = match key {
+        "gpu" => roofline.gpu.gpu().is_ok(),
+        "model" => roofline.model.shape().is_ok(),
+        _ => return key.starts_with("gpu.").then(|| ABOVE_0.to_owned()),
+    };
+    if known {
+        // The error says what to do about a sound choice that does not fit.
+        return Some("choose another GPU or model, or change the settings that the error names".into());
+    }
     let near = match key {
-        "gpu" => nearest(&roofline.gpu, GPUS.iter().map(|g| g.name)),
-        "model" => nearest(&roofline.model, MODELS.iter().map(|m| m.name)),
+        "gpu" => nearest(&roofline.gpu.to_string(), gpus().iter().map(|g| g.name.as_str())),
+        "model" => nearest(&roofline.model.to_string(), catalog().iter().map(|e| e.name.as_str())),
         _ => return None,
     };
     Some(match near {
         Some(near) => format!("did you mean `{near}`?"),
-        None if key == "gpu" => "use one of these presets; on another GPU give costs: { linear = { alpha_s, gamma_s, delta_s } }, or calibrate to a server there (foretoken observe)".into(),
-        None if path.contains("draft") => format!("no other model is built in: {DRAFT_COST}"),
-        None => "no other model is built in: give its costs, { linear = { alpha_s, gamma_s, delta_s } }, or calibrate to a server of it (foretoken observe)".into(),
+        None if key == "gpu" => {
+            "`foretoken hardware list` prints the presets; another GPU is given by the numbers of its \
+             datasheet: gpu = { memory_bytes = 24e9, bandwidth_bytes_s = 1e12, bf16_flops = 165e12 }"
+                .into()
+        }
+        None if path.contains("draft") => format!(
+            "`foretoken models list` prints the presets; another model is given by its config.json: \
+             model = {{ config = \"FILE\" }}. Or {DRAFT_COST}"
+        ),
+        None => "`foretoken models list` prints the presets; another model is given by its config.json: \
+             model = { config = \"FILE\" }"
+            .into(),
     })
 }
 

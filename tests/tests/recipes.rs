@@ -28,7 +28,7 @@ enum Edit {
     Before(&'static str, &'static str),
     /// A line that has the first text gets the second in its place.
     Replace(&'static str, &'static str),
-    /// The number of rows of the table [`GPUS`](foretoken_sim::latency::hardware::GPUS).
+    /// The number of rows of the table [`GPUS`](foretoken_hardware::gpus::GPUS).
     Count,
 }
 

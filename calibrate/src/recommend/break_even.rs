@@ -32,6 +32,7 @@ pub fn at_batches(plan: &Plan, k: u32, candidates: &[Candidate]) -> Result<Vec<B
     // Half of an answer is there on average.
     let context = mean(&w.prompt_len) + mean(&w.output_len) / 2.0;
     let shape = |tokens: u32, batch: u32| PassShape {
+        requests: batch.into(),
         batched: tokens.into(),
         context: (f64::from(batch) * context) as u64,
         pairs: (f64::from(tokens) * context) as u64,

@@ -83,6 +83,7 @@ fn step_times(plan: &Plan) -> Result<String> {
     // On average half of an output is there.
     let context = mean(&setting.workload.prompt_len) + mean(&setting.workload.output_len) / 2.0;
     let shape = |tokens: u32, requests: u32| PassShape {
+        requests: requests.into(),
         batched: tokens.into(),
         context: (f64::from(requests) * context) as u64,
         pairs: (f64::from(tokens) * context) as u64,

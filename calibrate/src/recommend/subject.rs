@@ -1,8 +1,8 @@
 //! The subject of advice: the observed server, or the models and hardware of an experiment.
 
 use super::question::Question;
+use foretoken_hardware::LatencySpec;
 use foretoken_run::plan::Plan;
-use foretoken_sim::latency::LatencySpec;
 use serde::Serialize;
 
 /// The subject of advice.
@@ -42,7 +42,7 @@ impl Subject {
             (Some(profile), ..) => format!("{} on the costs of {}", ask.file.display(), profile.display()),
             (None, LatencySpec::Roofline(target), draft) => {
                 let gpus = match target.tensor_parallel {
-                    1 => target.gpu.clone(),
+                    1 => target.gpu.to_string(),
                     n => format!("{n} × {}", target.gpu),
                 };
                 let with = match draft {

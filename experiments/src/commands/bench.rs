@@ -36,7 +36,7 @@ pub struct BenchArgs {
 /// The experiment that is timed when no file is given.
 const YARDSTICK: &str = include_str!("../../bench-poisson.toml");
 
-/// The engine's times on one policy.
+/// Times of the engine's runs with one policy.
 #[derive(Serialize)]
 struct Timed {
     /// The swept values, `name=value` each.
@@ -53,7 +53,7 @@ struct Timed {
     max_s: f64,
 }
 
-/// Runs the command.
+/// Runs the command with its arguments.
 pub fn run(args: &BenchArgs) -> Result<()> {
     let plan = match &args.file {
         Some(file) => Plan::load(file, &args.sets)?,

@@ -1,4 +1,4 @@
-//! `foretoken calibrate`: from observed runs to what a simulation needs.
+//! `foretoken calibrate`: fits a profile, a truth table and traces to observed runs.
 
 use super::print;
 use crate::cli::format::Format;
@@ -38,7 +38,7 @@ pub struct CalibrateArgs {
     /// Replace the calibration that the folder holds
     #[arg(long)]
     pub overwrite: bool,
-    /// Tokens drafted a round, for files that do not say it
+    /// Tokens drafted per round, for files that do not state it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_SPEC_LEN)))]
     pub draft_length: Option<u32>,
     /// How to print what was found
@@ -46,7 +46,7 @@ pub struct CalibrateArgs {
     pub format: Format,
 }
 
-/// Runs the command.
+/// Runs the command with its arguments.
 pub fn run(args: &CalibrateArgs) -> Result<()> {
     let live = args.from.iter().filter(|path| path.join(TAPES).is_dir()).count();
     if live > 0 && live < args.from.len() {
@@ -83,7 +83,7 @@ pub fn run(args: &CalibrateArgs) -> Result<()> {
     calibration.verdict.as_ref().map_or(Ok(()), |verdict| verdict.judge(&args.output))
 }
 
-/// A folder, or a recording; everything else is another tool's.
+/// Is the path a folder or a recording? Any other file comes from another tool.
 fn is_ours(path: &Path) -> bool {
     path.is_dir() || !path.exists() || path.extension().is_some_and(|e| e == "obs")
 }

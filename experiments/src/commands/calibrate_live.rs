@@ -6,12 +6,12 @@ use foretoken_calibrate::held_out::HeldOutRun;
 use foretoken_calibrate::kept::{FOUND, Input, PROFILE};
 use foretoken_calibrate::live::{LiveCalibration, LiveFound};
 use foretoken_calibrate::verdict::Verdict;
+use foretoken_hardware::LatencySpec;
 use foretoken_live::learned::Learned;
 use foretoken_live::validate::{Recording, Runs, Tapes, paces, usual_of, usual_passes};
 use foretoken_profiler::ProbedPass;
 use foretoken_run::cells::{Manifest, TAPES, digest};
 use foretoken_sim::Pair;
-use foretoken_sim::latency::LatencySpec;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 

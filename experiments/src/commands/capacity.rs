@@ -26,7 +26,7 @@ capacity.requests behind capacity.warm_up_requests count, or those of the second
 
 #[derive(Debug, Args)]
 pub struct CapacityArgs {
-    /// The experiment, whose requests come by themselves
+    /// The experiment; its arrivals must not be a closed loop
     pub file: PathBuf,
     /// Replace or add a value of the experiment
     #[arg(long = "set", value_name = "PATH=VALUE")]
@@ -34,7 +34,7 @@ pub struct CapacityArgs {
     /// Folder for the results [default: results/capacity-<name>-<digest>]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// Go on with the search that the folder holds
+    /// Continue the search that the folder holds
     #[arg(long, conflicts_with = "overwrite")]
     pub resume: bool,
     /// Replace the results the folder holds

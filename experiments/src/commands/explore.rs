@@ -51,7 +51,7 @@ fn machine(file: &Path) -> Result<Machine> {
             (observed(&server), server.target.range, warnings)
         }
     };
-    let one_token = PassShape { batched: 1, context: 1, pairs: 1 };
+    let one_token = PassShape { requests: 1, batched: 1, context: 1, pairs: 1 };
     if machine.target.build().pass(one_token) == Time::ZERO {
         let problem = Problem::bad_input(format!("{name}: a target pass over one token takes no time"));
         return Err(problem

@@ -85,7 +85,7 @@ pub struct ExportVllmArgs {
     pub model: Option<String>,
 }
 
-/// Runs the command.
+/// Runs the command with its arguments.
 pub fn run(args: &ExportArgs) -> Result<()> {
     match &args.command {
         ExportCommand::Sglang(args) => sglang(args),

@@ -23,7 +23,7 @@ pub struct MergeArgs {
     /// The folder that the shards share
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
-    /// Only say how far the shards are
+    /// Only print the progress of the shards
     #[arg(long)]
     pub list: bool,
     /// How to print it
@@ -35,12 +35,12 @@ pub struct MergeArgs {
     /// Write no figures and no page
     #[arg(long)]
     pub no_figures: bool,
-    /// Try the run again without its settings, and name those that did nothing
+    /// Repeat the run without single settings, and name settings without effect
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
     pub check_settings: CheckSettings,
 }
 
-/// Runs the command.
+/// Runs the command with its arguments.
 pub fn run(args: &MergeArgs) -> Result<()> {
     if args.list {
         return print(&words(&state(&args.folder)?, args.format));

@@ -62,7 +62,7 @@ pub enum PoliciesCommand {
         /// Its name
         name: String,
     },
-    /// Write a new policy, which works and is to be changed, and its row of the table into Foretoken's source
+    /// Write a new policy, a working template, and its row of the table into Foretoken's source
     #[command(after_help = NEW_EXAMPLES)]
     New {
         /// Its name, in kebab-case
@@ -76,7 +76,7 @@ pub enum PoliciesCommand {
     },
 }
 
-/// Runs the command.
+/// Runs the command with its arguments.
 pub fn run(args: &PoliciesArgs) -> Result<()> {
     match &args.command {
         PoliciesCommand::List { format } => list(*format),

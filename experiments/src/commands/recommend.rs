@@ -1,4 +1,4 @@
-//! `foretoken recommend`: what a server should draft for its traffic, and what that would bring.
+//! `foretoken recommend`: how many tokens a server should draft for its traffic, and the gain.
 
 use super::print;
 use crate::cli::format::Format;
@@ -24,13 +24,13 @@ itself. Writes the answer, its figure, and the file to start the engine with.";
 
 #[derive(Debug, Args)]
 pub struct RecommendArgs {
-    /// What `calibrate` wrote, or any experiment of one setting
+    /// The folder that `calibrate` wrote, or any experiment without sweeps
     #[arg(value_name = "FOLDER|EXPERIMENT")]
     pub from: PathBuf,
-    /// What is to be made best
+    /// What to optimise
     #[arg(long, value_enum, default_value_t)]
     pub objective: GoalArg,
-    /// Only what keeps the 99th percentile of TPOT within this
+    /// Only candidates whose 99th percentile of TPOT is at most this
     #[arg(long, value_name = "MS")]
     pub p99_tpot_ms: Option<f64>,
     /// What the server drafts now [default: as in the run observed last; the first policy of an experiment]
@@ -39,13 +39,13 @@ pub struct RecommendArgs {
     /// Longest draft to try [default: 5, or the longest that was observed]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SPEC_LEN)))]
     pub longest: Option<u32>,
-    /// Whose settings to write
+    /// Engine whose settings are written
     #[arg(long, value_enum, default_value_t)]
     pub engine: EngineArg,
-    /// vLLM's method, for the file to start it with: draft_model, eagle3, ngram, ...
+    /// vLLM's speculation method, for its start-up file: draft_model, eagle3, ngram, ...
     #[arg(long)]
     pub method: Option<String>,
-    /// The draft model, likewise
+    /// The draft model, for vLLM's start-up file
     #[arg(long)]
     pub model: Option<String>,
     /// Replace or add a value of the experiment
@@ -62,7 +62,7 @@ pub struct RecommendArgs {
     pub format: Format,
 }
 
-/// What is to be made best.
+/// The quantity to optimise.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub enum GoalArg {
     /// The least mean end-to-end latency
@@ -74,7 +74,7 @@ pub enum GoalArg {
     Slo,
 }
 
-/// Whose settings.
+/// An engine that settings are written for.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub enum EngineArg {
     /// speculative_config.json
@@ -84,10 +84,10 @@ pub enum EngineArg {
     Sglang,
 }
 
-/// Longest draft that is tried where nothing longer was observed.
+/// Longest draft that is tried, unless a longer one was observed.
 const LONGEST: u32 = 5;
 
-/// Runs the command.
+/// Runs the command with its arguments.
 pub fn run(args: &RecommendArgs) -> Result<()> {
     let (file, known) = open(&args.from)?;
     let of = match args.objective {
@@ -137,7 +137,7 @@ pub fn run(args: &RecommendArgs) -> Result<()> {
     Ok(())
 }
 
-/// The experiment, and what is known of how far it can be trusted.
+/// The experiment's file, and the accuracy of its calibration; `None` without a calibration.
 fn open(from: &Path) -> Result<(PathBuf, Option<Known>)> {
     if from.join(OBSERVED_JSON).exists() {
         let folder = from.display();
@@ -147,12 +147,12 @@ fn open(from: &Path) -> Result<(PathBuf, Option<Known>)> {
     if from.is_dir() {
         return Ok((from.join(EXPERIMENT), Some(Known::read(from)?)));
     }
-    // The experiment of a calibration, given by itself.
+    // The user may name the experiment file of a calibration instead of its folder.
     let folder = from.parent().filter(|folder| folder.join(FOUND).exists());
     Ok((from.to_owned(), folder.map(Known::read).transpose()?))
 }
 
-/// What the first policy of an experiment drafts.
+/// The draft length of an experiment's first policy.
 fn first_policy(file: &Path, sets: &[String]) -> Result<Now> {
     let plan = Plan::load(file, sets)?;
     let first = plan.policies.iter().find(|p| !p.implied).map(|p| &p.spec);

@@ -37,7 +37,7 @@ pub struct RunArgs {
     /// Folder for the results, for a folder of experiments one above theirs [default: results/<name>-<digest>]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// Go on with the run the folder holds
+    /// Continue the run that the folder holds
     #[arg(long, conflicts_with = "overwrite")]
     pub resume: bool,
     /// Replace the results the folder holds
@@ -52,24 +52,24 @@ pub struct RunArgs {
     /// Write no figures and no page
     #[arg(long)]
     pub no_figures: bool,
-    /// Show the autoregressive run that was added as the yardstick
+    /// Show the autoregressive run that was added as the baseline
     #[arg(long)]
     pub show_implied: bool,
-    /// Try the run again without its settings, and name those that did nothing
+    /// Repeat the run without single settings, and name settings without effect
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
     pub check_settings: CheckSettings,
-    /// Add oracle-goodput, and with it every policy's regret to it
+    /// Add the policy oracle-goodput and every policy's regret against it
     #[arg(long)]
     pub regret: bool,
-    /// Run one part of N into a folder that the others share; `foretoken merge` puts them together
+    /// Run one shard of N into a folder that all shards share; `foretoken merge` merges them
     #[arg(long, value_name = "I/N", conflicts_with = "overwrite")]
     pub shard: Option<Shard>,
-    /// With --shard --resume: try cells again that failed before
+    /// With --shard --resume: run cells again that failed before
     #[arg(long, requires = "shard", requires = "resume")]
     pub retry_failed: bool,
 }
 
-/// Runs the command.
+/// Runs the command with its arguments.
 pub fn run(args: &RunArgs) -> Result<()> {
     if args.file.is_dir() {
         return match args.shard {
@@ -160,7 +160,7 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Re
         eprintln!("report: {}", page.display());
     }
     let Some(Made { results, notes, speed }) = made else { return Ok((folder, None)) };
-    // What the profiles warn of was said before the run.
+    // Warnings of profiles were printed before the run.
     let said = plan.warnings();
     let new = results.comparison.warnings.iter().filter(|w| !said.contains(&w.as_str()));
     new.for_each(|w| eprintln!("warning: {w}"));
@@ -186,7 +186,7 @@ fn kept_claims(folder: &Folder) -> Result<Option<PaperReport>> {
     Ok(kept.paper)
 }
 
-/// Warns about options that need the cells of finished results, which are gone.
+/// Notes which options need another run, since the cells of finished results are deleted.
 fn say_what_is_missing(args: &RunArgs, plan: &Plan, folder: &Folder) {
     if wants_figures(args, plan) && !folder.figures().exists() {
         eprintln!("note: it was run without figures: run with --overwrite to draw them");
@@ -206,7 +206,7 @@ fn print_report(args: &RunArgs, folder: &Folder) -> Result<()> {
     print(&text)
 }
 
-/// Runs one shard of a plan into the folder that all share.
+/// Runs one shard of a plan into the folder that all shards share.
 fn shard(args: &RunArgs, plan: &Plan, path: PathBuf, shard: Shard, pool: &ThreadPool) -> Result<()> {
     let path = path.as_path();
     match run_shard(plan, path, shard, args.resume, args.retry_failed, pool)? {

@@ -1,9 +1,9 @@
-//! `foretoken settings`: the keys of an experiment for people, from the schema that editors check files with.
+//! `foretoken settings`: prints the keys of an experiment, from its JSON schema.
 
 use super::print;
 use clap::Args;
-use foretoken_sim::latency::hardware::GPUS;
-use foretoken_sim::latency::models::MODELS;
+use foretoken_hardware::gpus::gpus;
+use foretoken_hardware::models::catalog;
 use foretoken_spec::experiment::Experiment;
 use foretoken_spec::problem::{Problem, Result, nearest};
 use serde_json::Value;
@@ -24,7 +24,10 @@ pub struct SettingsArgs {
     pub markdown: bool,
 }
 
-/// One key.
+/// Names beyond this number are not all printed: the lists of presets have commands of their own.
+const MANY: usize = 30;
+
+/// A key of an experiment.
 struct Setting {
     path: String,
     /// The type and the default: `number, 256`.
@@ -78,22 +81,40 @@ fn page() -> Result<()> {
         }
         writeln!(text, "| `{}` | {} | {} |", s.path, cell(&s.kind), cell(&s.says)).expect("a string grows");
     }
-    text += "\n## GPUs\n\n| preset | bf16, TFLOP/s | memory, GB/s | memory, GiB | link, GB/s | source |\n|---|--:|--:|--:|--:|---|\n";
-    for g in GPUS {
-        let (peak, bandwidth) = (g.peak_flops * 1e-12, g.bandwidth * 1e-9);
-        let (memory, link) = (g.memory / (1u64 << 30) as f64, g.link * 1e-9);
-        writeln!(text, "| `{}` | {peak:.0} | {bandwidth:.0} | {memory:.0} | {link:.0} | {} |", g.name, cell(g.source))
-            .expect("a string grows");
-    }
-    text += "\n## Models\n\n| preset | parameters, 10⁹ | layers | width | heads | key-value heads | vocabulary | experts |\n\
+    text += "\n## GPUs\n\n| preset | bf16, TFLOP/s | fp8 | fp4 | memory, GB/s | memory, GiB | link, GB/s | source |\n\
              |---|--:|--:|--:|--:|--:|--:|---|\n";
-    for m in MODELS {
-        let experts = m.experts.map_or("-".to_owned(), |e| format!("{} of {}", e.active, e.total));
-        let billions = m.published_parameters * 1e-9;
+    for g in gpus() {
+        let peak = |flops: Option<f64>| flops.map_or("-".to_owned(), |f| format!("{:.0}", f * 1e-12));
+        let gpu = &g.gpu;
+        let (memory, link) = (gpu.memory_bytes / (1u64 << 30) as f64, gpu.link_bytes_s * 1e-9);
         writeln!(
             text,
-            "| `{}` | {billions:.3} | {} | {} | {} | {} | {} | {experts} |",
-            m.name, m.layers, m.hidden, m.heads, m.kv_heads, m.vocab
+            "| `{}` | {} | {} | {} | {:.0} | {memory:.0} | {link:.0} | {} |",
+            g.name,
+            peak(Some(gpu.bf16_flops)),
+            peak(gpu.fp8_flops),
+            peak(gpu.fp4_flops),
+            gpu.bandwidth_bytes_s * 1e-9,
+            cell(&g.source)
+        )
+        .expect("a string grows");
+    }
+    text += "\n## Models\n\n| preset | model | parameters, 10⁹ | active | layers | width | KV, bytes a token | vocabulary | source |\n\
+             |---|---|--:|--:|--:|--:|--:|--:|---|\n";
+    for e in catalog() {
+        let (m, work) = (&e.shape, e.shape.work());
+        writeln!(
+            text,
+            "| `{}` | {} | {:.3} | {:.3} | {} | {} | {:.0} | {} | {} |",
+            e.name,
+            cell(&e.model),
+            e.published_parameters * 1e-9,
+            m.active_parameters() * 1e-9,
+            m.num_layers(),
+            m.hidden,
+            work.kv_bytes_token(1.0),
+            m.vocab,
+            cell(&e.source)
         )
         .expect("a string grows");
     }
@@ -144,7 +165,7 @@ fn walk(root: &Value, (schema, of): (&Value, Option<String>), at: &str, default:
     }
 }
 
-/// The tables that may stand at a place, and the other values in words.
+/// Collects the tables that a schema allows, and descriptions of its other values.
 fn forms<'a>(root: &'a Value, schema: &'a Value, tables: &mut Vec<&'a Value>, kinds: &mut Vec<String>) {
     let schema = resolved(root, schema);
     let choices = ["anyOf", "oneOf"].into_iter().filter_map(|key| schema[key].as_array()).flatten();
@@ -154,6 +175,9 @@ fn forms<'a>(root: &'a Value, schema: &'a Value, tables: &mut Vec<&'a Value>, ki
     }
     let names = schema["enum"].as_array().into_iter().flatten().chain(schema.get("const"));
     let names: Vec<&str> = names.filter_map(Value::as_str).collect();
+    if names.len() > MANY {
+        return kinds.push(format!("{} | .. ({} names)", names[..3].join(" | "), names.len()));
+    }
     if !names.is_empty() {
         return kinds.push(names.join(" | "));
     }

@@ -56,13 +56,13 @@ pub struct TextArgs {
     /// Of one family only: cipher, copy, facts, arithmetic, retrieval or dialogue [default: all in turn]
     #[arg(long, value_name = "FAMILY")]
     pub family: Option<String>,
-    /// Which documents
+    /// Seed of the documents
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// How many
+    /// Number of documents
     #[arg(long, value_name = "N", default_value_t = 12)]
     pub n: u64,
-    /// How to write them
+    /// Format of the documents
     #[arg(long, value_enum, default_value_t)]
     pub format: TextFormat,
     /// The file to write [default: stdout]
@@ -80,7 +80,7 @@ pub enum TextFormat {
     Raw,
 }
 
-/// Runs the command.
+/// Runs the command with its arguments.
 pub fn run(args: &TracesArgs) -> Result<()> {
     match &args.command {
         TracesCommand::Inspect(args) => inspect(args),

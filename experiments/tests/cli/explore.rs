@@ -3,12 +3,12 @@
 use crate::browser::{Opened, attribute_of, open, text_of};
 use crate::pages::calibrated;
 use crate::support::Place;
+use foretoken_hardware::LatencySpec;
+use foretoken_hardware::gpus::gpus;
+use foretoken_hardware::models::catalog;
 use foretoken_policies::expected_tokens;
 use foretoken_profiler::{CALIBRATED_VERSION, Calibrated, CalibratedModel, Range};
 use foretoken_run::profiled::costs_of;
-use foretoken_sim::latency::LatencySpec;
-use foretoken_sim::latency::hardware::GPUS;
-use foretoken_sim::latency::models::MODELS;
 use foretoken_sim::{
     BatchView, ChunkTotals, Coefficients, ContextReads, Drafting, LatencyModel, PassShape, Time, shape,
 };
@@ -64,8 +64,9 @@ fn spec(value: Value) -> LatencySpec {
 /// A random state of the page: half have rooflines of random presets, half have coefficients.
 fn any_point(draws: &mut Draws) -> Point {
     let (target, draft, machine) = if draws.unit() < 0.5 {
-        let gpu = GPUS[draws.below(GPUS.len())].name;
-        let (target, draft) = (MODELS[draws.below(MODELS.len())].name, MODELS[draws.below(MODELS.len())].name);
+        let gpu = &gpus()[draws.below(gpus().len())].name;
+        let mut model = || &catalog()[draws.below(catalog().len())].name;
+        let (target, draft) = (model(), model());
         let n = [1, 2, 4, 8][draws.below(4)];
         (
             spec(json!({ "roofline": { "gpu": gpu, "model": target, "tensor_parallel": n } })),

@@ -1,12 +1,13 @@
-//! Shapes by name. Sizes are from sim's table; values that the table lacks are from the published `config.json` files.
+//! Shapes by name. Sizes are from the presets of `foretoken-hardware`. Values that these lack are from the published
+//! `config.json` files.
 //! The shipped pair's shapes are from its own files.
 
 use super::config::parse_config;
 use super::{LlamaShape, RopeScaling};
-use foretoken_sim::latency::models;
+use foretoken_hardware::models;
 use std::path::Path;
 
-pub use foretoken_sim::latency::models::SHIPPED;
+pub use foretoken_hardware::models::SHIPPED;
 
 const CONFIGS: [&[u8]; 2] =
     [include_bytes!("../../pair/target/config.json"), include_bytes!("../../pair/draft/config.json")];
@@ -16,13 +17,13 @@ const fn llama3(factor: f64) -> RopeScaling {
     RopeScaling { factor, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position_embeddings: 8192 }
 }
 
-/// The shape of the model `name`: a shipped one, or one of sim's models that is Llama-shaped (a mixture of experts is
-/// not).
+/// The shape of the model `name`: a shipped one, or a preset that is Llama-shaped (a mixture of experts is not).
 pub fn preset(name: &str) -> Option<LlamaShape> {
     if let Some(at) = SHIPPED.iter().position(|shipped| *shipped == name) {
         return Some(parse_config(Path::new(name), CONFIGS[at]).expect("what is shipped can be read"));
     }
-    let m = models::model(name).filter(|m| m.experts.is_none())?;
+    let m = &models::entry(name)?.shape;
+    let sizes = m.uniform()?;
     // (rms_norm_eps, rope_theta, rope_scaling, max_position_embeddings)
     let (rms_norm_eps, rope_theta, rope_scaling, max_positions) = match name {
         "vicuna-7b" | "llama-2-7b" | "llama-2-13b" | "llama-2-70b" => (1e-5, 1e4, None, 4096),
@@ -35,12 +36,12 @@ pub fn preset(name: &str) -> Option<LlamaShape> {
         _ => return None,
     };
     Some(LlamaShape {
-        layers: m.layers,
+        layers: sizes.layers,
         hidden: m.hidden,
-        heads: m.heads,
-        kv_heads: m.kv_heads,
-        head_dim: m.head_dim,
-        intermediate: m.intermediate,
+        heads: sizes.heads,
+        kv_heads: sizes.kv_heads,
+        head_dim: sizes.head_dim,
+        intermediate: sizes.intermediate,
         vocab: m.vocab,
         tied: m.tied,
         qk_norm: name.starts_with("qwen3"),
@@ -57,12 +58,10 @@ mod tests {
     use crate::weights::tensors;
 
     #[test]
-    fn every_dense_model_of_sim_is_a_preset_of_the_published_size() {
-        for m in &models::MODELS {
-            let Some(shape) = preset(m.name) else {
-                assert!(m.experts.is_some(), "{} has no preset", m.name);
-                continue;
-            };
+    fn presets_have_the_published_number_of_parameters() {
+        let named: Vec<_> = models::catalog().iter().filter_map(|m| Some((m, preset(&m.name)?))).collect();
+        assert!(named.len() >= 14, "{} models have kernels", named.len());
+        for (m, shape) in named {
             assert_eq!(shape.check(), Ok(()), "{}", m.name);
             let parameters: u64 = tensors(&shape).iter().map(|t| t.len() as u64).sum();
             let ratio = parameters as f64 / m.published_parameters;

@@ -15,11 +15,11 @@ use foretoken_compare::live_runs::{
 };
 use foretoken_compare::pass_errors::over_cells;
 use foretoken_compare::token_flow;
+use foretoken_hardware::LatencySpec;
 use foretoken_profiler::ProbedPass;
 use foretoken_report::ValidatedRun;
 use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
-use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::metrics::Slo;
 use foretoken_sim::{ContextReads, Pair};
 use foretoken_spec::problem::{Problem, Result};

@@ -4,8 +4,8 @@ use super::machine_speed::Pace;
 use super::read_tapes::{TapeReader, Tapes};
 use crate::learned::Learned;
 use foretoken_compare::live_runs::PieceReport;
+use foretoken_hardware::LatencySpec;
 use foretoken_sim::Pair;
-use foretoken_sim::latency::LatencySpec;
 use foretoken_spec::problem::Result;
 
 /// The costs learned from the pieces of each cell that count.
@@ -56,7 +56,7 @@ mod tests {
     fn a_cell_is_predicted_by_nothing_of_its_own() {
         // The first cell ran at another speed than the others.
         let others = CostsOfOtherCells(vec![learned(2, 9.0), learned(2, 1.0), learned(2, 1.0)]);
-        let shape = PassShape { batched: 8, context: 1000, pairs: 8000 };
+        let shape = PassShape { requests: 1, batched: 8, context: 1000, pairs: 8000 };
         let at = |cell| others.for_cell(cell).unwrap().target.build().pass(shape).as_s();
         assert!((at(0) / 6.2e-4 - 1.0).abs() < 0.02, "{}", at(0));
         assert!(at(1) > 2.0 * at(0), "a cell is predicted by all others");

@@ -192,7 +192,7 @@ mod tests {
         let probed =
             [Probed { role: Role::Target, shape: Shape { kind: Kind::Decode, requests: 8, new: 1, context: 1 } }];
         let pace = Pace::of(&probed, &[Probe { seconds: vec![1.2] }], &[1.0]);
-        let shape = PassShape { batched: 8, context: 0, pairs: 0 };
+        let shape = PassShape { requests: 1, batched: 8, context: 0, pairs: 0 };
         let at = |pace, slower| Paced { model: &model, role: Role::Target, pace, slower }.pass(shape).as_s();
         assert!((at(&pace, 1.0) - 9.6e-3).abs() < 1e-9 && (at(&pace, 1.5) - 14.4e-3).abs() < 1e-9);
         assert_eq!(at(&Pace::default(), 1.0), 8e-3);

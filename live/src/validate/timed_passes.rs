@@ -89,7 +89,7 @@ mod tests {
             begin: Time(begin_us * 1_000_000),
             end: Time(end_us * 1_000_000),
             device: Time::ZERO,
-            shape: PassShape { batched, context: 10, pairs: 0 },
+            shape: PassShape { requests: 1, batched, context: 10, pairs: 0 },
         };
         let round = Round { request: 0, start: 1, context: 10, drafted: 2, verified: 2, accepted: 0, nodes: 0 };
         let marks = vec![

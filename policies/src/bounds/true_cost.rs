@@ -70,7 +70,12 @@ impl<'a> TrueCost<'a> {
 }
 
 fn plus(a: PassShape, b: PassShape) -> PassShape {
-    PassShape { batched: a.batched + b.batched, context: a.context + b.context, pairs: a.pairs + b.pairs }
+    PassShape {
+        requests: a.requests + b.requests,
+        batched: a.batched + b.batched,
+        context: a.context + b.context,
+        pairs: a.pairs + b.pairs,
+    }
 }
 
 /// The shape that the draft token of request `i` at `depth` adds to its draft pass. The first token brings the
@@ -80,7 +85,11 @@ pub(crate) fn draft_token(batch: &BatchView, i: usize, depth: u32, drafting: Dra
     let before = c + u64::from(depth) - 1;
     // A parallel draft is one pass, which reads the context once, with the first token.
     let context = if drafting == Drafting::Parallel && depth > 1 { 0 } else { before };
-    let mut token = PassShape { batched: 1, context, pairs: before + 1 };
+    // A parallel draft has the request since the first token, and the idle pass has it where it catches up anyway.
+    let first = drafting != Drafting::Parallel || depth == 1;
+    let idle_has_it = depth == 1 && batch.always_extend && batch.draft_gap[i] > 0;
+    let requests = u64::from(first && !idle_has_it);
+    let mut token = PassShape { requests, batched: 1, context, pairs: before + 1 };
     if depth == 1 && !batch.always_extend {
         let gap = u64::from(batch.draft_gap[i]);
         token.batched += gap;
@@ -96,7 +105,7 @@ pub(crate) fn verify_token(batch: &BatchView, i: usize, depth: u32, reads: Conte
         ContextReads::Once => 0,
         ContextReads::PerPosition => position,
     };
-    PassShape { batched: 1, context, pairs: position + 1 }
+    PassShape { requests: 0, batched: 1, context, pairs: position + 1 }
 }
 
 /// A latency model's cost of one more batched token, context token and pair, in picoseconds. Exact for a linear model.

@@ -200,7 +200,8 @@ impl Running {
             };
         // A pass runs over the level before, and reads the tokens that the draft ran over in earlier passes.
         let before = u64::from(tree.tokens + 1 - tree.last);
-        let mut pass = PassShape { batched: n * u64::from(tree.last), context: at.context + n * before, pairs: 0 };
+        let mut pass =
+            PassShape { requests: n, batched: n * u64::from(tree.last), context: at.context + n * before, pairs: 0 };
         if self.belief.drafting == Drafting::Parallel {
             // One pass gives each request one token per head. Deeper heads only add their tokens.
             pass.batched = n;

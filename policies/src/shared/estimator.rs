@@ -104,7 +104,7 @@ impl Estimate {
             return;
         }
         let (n, before) = (at.requests, u64::from(self.passes));
-        let mut pass = PassShape { batched: n, context: at.context + n * before, pairs: 0 };
+        let mut pass = PassShape { requests: n, batched: n, context: at.context + n * before, pairs: 0 };
         if self.passes == 0 {
             pass.batched += self.riders.batched + at.catch_up;
             pass.context += self.riders.context;

@@ -38,6 +38,7 @@ pub(crate) fn uniform_pass(requests: u64, each: u64, context: u64, reads: Contex
     // Σ over requests of Σ_{j=0..each-1} (context + j).
     let positions = tokens * context + requests * (each * each.saturating_sub(1) / 2);
     PassShape {
+        requests: if each > 0 { requests } else { 0 },
         batched: tokens,
         context: match reads {
             ContextReads::Once => requests * context,

@@ -45,7 +45,7 @@ impl<'a> TimedBatch<'a> {
                     })
                     .sum();
                 let context = if reads == ContextReads::Once { sum } else { positions };
-                PassShape { batched: tokens, context, pairs: positions + tokens }
+                PassShape { requests: n, batched: tokens, context, pairs: positions + tokens }
             }
         }
     }
@@ -60,7 +60,7 @@ impl<'a> TimedBatch<'a> {
                 TimedBatch::Given(contexts) => {
                     let context = contexts.iter().map(|&c| u64::from(c) + drafted).sum();
                     let of = |&c: &u32| uniform_pass(1, each, u64::from(c) + drafted, ContextReads::Once).pairs;
-                    PassShape { batched: rows * each, context, pairs: contexts.iter().map(of).sum() }
+                    PassShape { requests: rows, batched: rows * each, context, pairs: contexts.iter().map(of).sum() }
                 }
             })
         };
@@ -79,6 +79,7 @@ fn spread_pass(tokens: u32, most_requests: u32, context: u64, reads: ContextRead
     let (some, others) =
         (uniform_pass(longer, each + 1, context, reads), uniform_pass(requests - longer, each, context, reads));
     PassShape {
+        requests,
         batched: some.batched + others.batched,
         context: some.context + others.context,
         pairs: some.pairs + others.pairs,

@@ -2,8 +2,8 @@
 
 use super::{ModelProfile, Profile};
 use crate::shapes::Role;
+use foretoken_hardware::LatencySpec;
 use foretoken_intact::seal::{self, Syntax, Unsealed};
-use foretoken_sim::latency::LatencySpec;
 
 /// The version of the format that is written, and the only one that is read. Version 2: a table's context costs are a
 /// line too.

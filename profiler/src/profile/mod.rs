@@ -11,7 +11,7 @@ pub use model::{ByRegion, Errors, LinearFit, Measurement, ModelInfo, ModelProfil
 pub use truth::Truth;
 
 use crate::shapes::Role;
-use foretoken_sim::latency::LatencySpec;
+use foretoken_hardware::LatencySpec;
 use foretoken_sim::{Coefficients, ContextReads};
 use serde::{Deserialize, Serialize};
 

@@ -2,15 +2,16 @@
 
 use super::truth::Truth;
 use crate::shapes::{Kind, Region, Shape};
+use foretoken_hardware::{LatencySpec, MeasuredSpec, StaircaseSpec};
 use foretoken_sim::Coefficients;
-use foretoken_sim::latency::{LatencySpec, MeasuredSpec, StaircaseSpec};
 use serde::{Deserialize, Serialize};
 
 /// The costs of one model's passes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelProfile {
-    /// Robust coefficient of variation of a pass around the median of its shape: the noise to simulate.
+    /// Robust coefficient of variation of the times of passes around the median time of their shape. Simulations add
+    /// noise of this size.
     pub noise_cv: f64,
     /// Mean relative difference of one shape's median between two visits. No model can be expected to have a smaller
     /// error.

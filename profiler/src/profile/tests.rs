@@ -1,6 +1,6 @@
 use super::*;
 use crate::testing::{line, profile, steps};
-use foretoken_sim::latency::LatencySpec;
+use foretoken_hardware::LatencySpec;
 use foretoken_sim::{LatencyModel, PassShape};
 use proptest::prelude::*;
 
@@ -97,7 +97,7 @@ fn every_truth_can_be_built_and_stays_near_what_was_measured() {
     let LatencySpec::Staircase(s) = p.truth(Role::Target, Truth::Staircase) else { panic!() };
     // Between two sizes a pass takes the time of the next size; above the largest size the last segment continues.
     let model = s.build().unwrap();
-    let at = |batched| model.pass(PassShape { batched, context: 0, pairs: 0 }).as_s();
+    let at = |batched| model.pass(PassShape { requests: 1, batched, context: 0, pairs: 0 }).as_s();
     let (size, seconds) = s.steps[s.steps.len() - 2];
     assert!((at(size - 1) - seconds).abs() < 1e-9);
     assert!(at(s.steps.last().unwrap().0 * 2) > at(s.steps.last().unwrap().0));

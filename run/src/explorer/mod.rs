@@ -5,9 +5,9 @@
 //! browser and compares every number with the library's. Presets come from the library, so a new GPU or model appears
 //! on the page without a change here.
 
-use foretoken_sim::latency::hardware::GPUS;
-use foretoken_sim::latency::models::MODELS;
-use foretoken_sim::latency::{LatencySpec, RooflineSpec};
+use foretoken_hardware::gpus::{Gpu, gpus};
+use foretoken_hardware::models::catalog;
+use foretoken_hardware::{LatencySpec, RooflineSpec};
 use foretoken_sim::{ContextReads, Drafting};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -52,34 +52,61 @@ pub fn page(machine: Option<&Machine>) -> String {
     page.replacen("/*PRESETS*/", &presets, 1)
 }
 
-/// The page's presets as JSON: GPUs' datasheets, models' shapes, and a roofline's defaults.
+/// What the page knows of hardware: datasheets, what models move and compute, and a roofline's defaults.
 fn presets(machine: Option<&Machine>) -> Value {
-    let gpus = GPUS.iter().map(|g| {
-        let gpu = json!({
-            "peak_flops": g.peak_flops, "bandwidth": g.bandwidth, "memory": g.memory, "link": g.link, "source": g.source,
-        });
-        (g.name.to_owned(), gpu)
-    });
-    let models = MODELS.iter().map(|m| {
-        let model = json!({
-            "layers": m.layers, "hidden": m.hidden, "heads": m.heads, "kv_heads": m.kv_heads, "head_dim": m.head_dim,
-            "intermediate": m.intermediate, "vocab": m.vocab, "tied": m.tied, "experts": m.experts,
-        });
-        (m.name.to_owned(), model)
-    });
+    let mut gpus: Map<String, Value> = gpus().iter().map(|g| (g.name.clone(), gpu(&g.gpu, &g.source))).collect();
+    let mut models: Map<String, Value> = catalog().iter().map(|e| (e.name.clone(), json!(e.shape.work()))).collect();
+    let mut profile = json!(machine);
+    if let Some(machine) = machine {
+        let specs = [("target", &machine.target), ("draft", &machine.draft)];
+        for (role, spec) in specs {
+            if let LatencySpec::Roofline(roofline) = spec {
+                own_hardware(role, roofline, &mut profile, &mut gpus, &mut models);
+            }
+        }
+    }
     json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "gpus": gpus.collect::<Map<_, _>>(),
-        "models": models.collect::<Map<_, _>>(),
+        "gpus": gpus,
+        "models": models,
         "roofline": defaults(),
-        "profile": machine,
+        "profile": profile,
     })
+}
+
+fn gpu(gpu: &Gpu, source: &str) -> Value {
+    let mut value = json!(gpu);
+    value["source"] = source.into();
+    value
+}
+
+/// Puts the GPU and the model of a run's roofline among the presets under names of their own, with what the run's
+/// settings change in the model, and lets the machine name them.
+fn own_hardware(
+    role: &str,
+    roofline: &RooflineSpec,
+    profile: &mut Value,
+    gpus: &mut Map<String, Value>,
+    models: &mut Map<String, Value>,
+) {
+    let (Ok(datasheet), Ok(shape)) = (roofline.gpu.gpu(), roofline.shape()) else { return };
+    let named = &mut profile[role]["roofline"];
+    if !gpus.contains_key(&roofline.gpu.to_string()) {
+        gpus.insert(roofline.gpu.to_string(), gpu(&datasheet, "the run's settings"));
+    }
+    named["gpu"] = roofline.gpu.to_string().into();
+    let own = json!(shape.work());
+    let mut name = roofline.model.to_string();
+    if models.get(&name).is_some_and(|preset| *preset != own) {
+        name = format!("{name} as this run sets it");
+    }
+    models.insert(name.clone(), own);
+    named["model"] = name.into();
 }
 
 /// The default settings of a roofline.
 fn defaults() -> RooflineSpec {
-    let named = json!({ "gpu": GPUS[0].name, "model": MODELS[0].name });
-    serde_json::from_value(named).expect("every other setting has a default")
+    RooflineSpec::new(&gpus()[0].name, &catalog()[0].name)
 }
 
 #[cfg(test)]

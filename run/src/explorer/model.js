@@ -10,11 +10,12 @@ const Model = (() => {
   // Draft pass `pass` (from 1) of n requests that hold `context` tokens each.
   const draftPass = (n, context, pass) => {
     const read = n * context + n * (pass - 1);
-    return { batched: n, context: read, pairs: read + n };
+    return { requests: n, batched: n, context: read, pairs: read + n };
   };
 
   // The only draft pass where drafting is parallel: `length` tokens for each request at once.
   const draftBlock = (n, context, length) => ({
+    requests: n,
     batched: n * length,
     context: n * context,
     pairs: n * (length * context + (length * (length + 1)) / 2),
@@ -25,6 +26,7 @@ const Model = (() => {
     const positions = n * ((length + 1) * context + (length * (length + 1)) / 2);
     const decodes = n * (length + 1);
     return {
+      requests: n,
       batched: decodes,
       context: reads === "per-position" ? positions : n * context,
       pairs: positions + decodes,
@@ -67,39 +69,53 @@ const Model = (() => {
     return (shape) => batched(shape.batched) + pairs(shape.pairs) + context(shape.context);
   };
 
-  const BF16 = 2;
-  const attention = (m) => m.hidden * m.head_dim * (2 * m.heads + 2 * m.kv_heads);
-  const expert = (m) => 3 * m.hidden * m.intermediate;
-  const head = (m) => m.hidden * m.vocab;
-  const kvCopies = (spec, m) => Math.max(spec.tensor_parallel / m.kv_heads, 1);
-  const kvBytesToken = (m) => 2 * m.layers * m.kv_heads * m.head_dim * BF16;
-
+  // A roofline: `presets.models` has what the passes of a model move and compute (hardware/src/models/shape.rs), and
+  // `presets.gpus` the numbers of datasheets.
   const roofline = (spec, presets) => {
     const gpu = presets.gpus[spec.gpu];
-    const m = presets.models[spec.model];
+    const work = presets.models[spec.model];
     const n = spec.tensor_parallel;
     const speedup = n === 1 ? 1 : n * spec.parallel_efficiency;
-    const bandwidth = gpu.bandwidth * spec.bandwidth_efficiency * speedup;
-    const flops = gpu.peak_flops * spec.compute_efficiency * speedup;
-    const experts = spec.experts || m.experts || { total: 1, active: 1 };
-    const reduceBytes = ((2 * (n - 1)) / n) * m.hidden * 2;
-    const reduces = n === 1 ? 0 : 2 * m.layers;
-    const fixed = spec.pass_overhead_s + m.layers * spec.layer_overhead_s + reduces * spec.all_reduce_s;
-    const sharedBytes = (2 * m.layers * attention(m)) / bandwidth;
-    const expertBytes = (2 * m.layers * expert(m)) / bandwidth;
-    const tokenFlops = (2 * m.layers * (attention(m) + experts.active * expert(m))) / flops;
-    const headBytes = (2 * head(m)) / bandwidth;
-    const headFlops = (2 * head(m)) / flops;
-    const kvBytes = (kvBytesToken(m) * kvCopies(spec, m)) / bandwidth;
-    const pairFlops = (4 * m.layers * m.heads * m.head_dim) / flops;
-    const reduceToken = (reduces * reduceBytes) / gpu.link;
-    const miss = 1 - experts.active / experts.total;
-    return ({ batched, context, pairs }) => {
-      const visited = experts.total > 1 ? experts.total * (1 - Math.pow(miss, batched)) : 1;
-      const weights = Math.max(sharedBytes + visited * expertBytes, tokenFlops * batched);
-      const attended = Math.max(kvBytes * (context + batched), pairFlops * pairs);
-      const sampled = Math.max(headBytes, headFlops * batched);
-      return ps(fixed + weights + attended + sampled + reduceToken * batched);
+    const bandwidth = gpu.bandwidth_bytes_s * spec.bandwidth_efficiency * speedup;
+    const flops = (peak) => peak * spec.compute_efficiency * speedup;
+    const bf16 = flops(gpu.bf16_flops);
+    const sparse = spec.expert_parallel ? work.sparse_layers : 0;
+    const reduces = n === 1 ? 0 : 2 * work.layers - sparse;
+    const messages = n === 1 ? 0 : reduces + 2 * sparse;
+    const reduceBytes = ((2 * (n - 1)) / n) * work.hidden * 2;
+    const exchangeBytes = (((2 * (n - 1)) / n) * work.hidden * 2 * work.active_experts) / n;
+    const linkBytes = n === 1 ? 0 : reduces * reduceBytes + sparse * exchangeBytes;
+    const fixed = spec.pass_overhead_s + work.layers * spec.layer_overhead_s + messages * spec.all_reduce_s;
+    const of = (work, peak) => (work === 0 ? 0 : work / flops(peak));
+    const tokenFlops =
+      work.token_flops.bf16 / bf16 + of(work.token_flops.fp8, gpu.fp8_flops) + of(work.token_flops.fp4, gpu.fp4_flops);
+    const headFlops = work.head_flops / bf16;
+    const reuse = spec.expert_reuse || 0;
+    const blocksTime = (tokens) => (sum, b) => {
+      const miss = 1 - b.active / b.total;
+      return sum + (b.total > 1 ? b.total * (1 - Math.pow(miss, tokens)) : 1) * (b.bytes / bandwidth);
+    };
+    const attentionTime = (shape) => (sum, a) => {
+      let [read, pairs] = [shape.context + shape.batched, shape.pairs];
+      if (a.window !== null) {
+        const readers = a.by_token ? shape.batched : shape.requests;
+        if (readers > 0) read = Math.min(read, a.window * readers + (a.by_token ? 0 : shape.batched));
+        pairs = Math.min(pairs, a.window * shape.batched);
+      }
+      const packed = (a.pair_flops / bf16) * pairs;
+      const unpacked = a.unpacked && (a.unpacked.pair_flops / bf16) * pairs + (a.unpacked.token_flops / bf16) * read;
+      const bytes = (a.bytes * Math.max(n / a.split, 1)) / bandwidth;
+      return sum + Math.max(bytes * read, a.unpacked ? Math.min(packed, unpacked) : packed);
+    };
+    return (shape) => {
+      const tokens = shape.batched;
+      const choosers = tokens - Math.max(tokens - 1, 0) * reuse;
+      const read = work.blocks.reduce(blocksTime(choosers), work.always_bytes / bandwidth);
+      const weights = Math.max(read, tokenFlops * tokens);
+      const attended = work.attention.reduce(attentionTime(shape), 0);
+      const sampled = Math.max(work.head_bytes / bandwidth, headFlops * tokens);
+      const states = ((2 * work.state_bytes) / bandwidth) * shape.requests;
+      return ps(fixed + weights + attended + sampled + (linkBytes / gpu.link_bytes_s) * tokens + states);
     };
   };
 
@@ -117,12 +133,10 @@ const Model = (() => {
     if (!spec.roofline) return null;
     const r = spec.roofline;
     const gpu = presets.gpus[r.gpu];
-    const m = presets.models[r.model];
-    const experts = r.experts || m.experts || { total: 1 };
-    const embeddings = head(m) * (m.tied ? 1 : 2);
-    const parameters = m.layers * (attention(m) + experts.total * expert(m)) + embeddings;
-    const room = r.tensor_parallel * (gpu.memory * r.memory_utilization - r.activation_bytes);
-    return { kv_bytes: room - parameters * BF16, kv_bytes_token: kvBytesToken(m) * kvCopies(r, m) };
+    const work = presets.models[r.model];
+    const room = r.tensor_parallel * (gpu.memory_bytes * r.memory_utilization - r.activation_bytes);
+    const token = (sum, a) => sum + a.bytes * Math.max(r.tensor_parallel / a.split, 1);
+    return { kv_bytes: room - work.weight_bytes, kv_bytes_token: work.attention.reduce(token, 0) };
   };
 
   // E(a, k) = 1 + a + … + a^k: tokens of a round, the target's own one included.

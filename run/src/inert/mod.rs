@@ -40,9 +40,9 @@ pub enum Check {
     Never,
 }
 
-/// Request-steps that may always be spent, however short the run: a few seconds at most.
+/// Request-steps that the check may always simulate, however short the run was: a few seconds at most.
 const SMALL: u64 = 12_000_000;
-/// On a long run, one part in this number may be spent.
+/// On a long run, the check may simulate 1/PART of the run's request-steps.
 const PART: u64 = 4;
 
 /// Finds the settings of a finished run that did nothing. `numbers` are the cells' numbers, in the order of the plan.

@@ -3,9 +3,9 @@
 
 use crate::plan::Plan;
 use crate::setting::Setting;
+use foretoken_hardware::LatencySpec;
 use foretoken_policies::PolicySpec;
 use foretoken_sim::acceptance::Rates;
-use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::{SpecPolicy, Wants};
 use foretoken_spec::experiment::Experiment;
 

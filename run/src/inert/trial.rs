@@ -2,8 +2,8 @@
 //! another value if the key is required.
 
 use crate::plan::Plan;
-use foretoken_sim::latency::hardware::GPUS;
-use foretoken_sim::latency::models::MODELS;
+use foretoken_hardware::gpus::gpus;
+use foretoken_hardware::models::catalog;
 use foretoken_spec::document::{Document, Path, Step};
 use foretoken_spec::problem::Result;
 use std::collections::BTreeMap;
@@ -166,8 +166,11 @@ pub(super) fn others(value: &Value) -> Vec<Value> {
         Value::Integer(i) => [i / 2, i.saturating_mul(2), i.saturating_add(1)].map(Value::Integer).to_vec(),
         Value::Float(_) | Value::Array(_) => [scaled(0.5), scaled(2.0)].into_iter().flatten().collect(),
         Value::String(_) => {
-            // From the back, because neighbours in the lists are alike, some in every number.
-            let presets = GPUS.iter().map(|g| g.name).chain(MODELS.iter().map(|m| m.name)).rev();
+            // From the back, because neighbours in the lists are alike, some in every number. The first of each list
+            // differ enough.
+            let models = catalog().iter().map(|e| e.name.as_str()).take(15);
+            let presets =
+                gpus().iter().map(|g| g.name.as_str()).take(5).chain(models).collect::<Vec<_>>().into_iter().rev();
             presets.map(|name| Value::String(name.to_owned())).collect()
         }
         _ => Vec::new(),

@@ -72,7 +72,7 @@ pub fn implied_length(what: &ImpliedLength, plan: &Plan) -> Measured {
 
 fn pass_s(what: &ImpliedLength, model: &dyn LatencyModel, tokens: u32) -> f64 {
     let (batched, context) = (u64::from(tokens), u64::from(what.context));
-    model.pass(PassShape { batched, context, pairs: batched * (context + 1) }).as_s()
+    model.pass(PassShape { requests: 1, batched, context, pairs: batched * (context + 1) }).as_s()
 }
 
 #[cfg(test)]

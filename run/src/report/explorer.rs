@@ -9,7 +9,7 @@ use foretoken_sim::{PassShape, Time};
 /// as after observing a server.
 pub fn of(plan: &Plan, cells: &[Cell]) -> Option<(String, Explorer)> {
     let hardware = &plan.variants[0].experiment.hardware;
-    let one_token = PassShape { batched: 1, context: 1, pairs: 1 };
+    let one_token = PassShape { requests: 1, batched: 1, context: 1, pairs: 1 };
     if hardware.target.build().pass(one_token) == Time::ZERO {
         return None;
     }

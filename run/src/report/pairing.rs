@@ -108,7 +108,7 @@ fn differences(was: &str, is: &str) -> Vec<(String, String, String)> {
 }
 
 /// The settings of an experiment by their paths; a list is one value. Leaves out the keys that cannot be swept:
-/// policies and seeds are paired, and the others change no number.
+/// policies and seeds, by which cells are matched, and keys that affect no result.
 fn leaves(text: &str) -> BTreeMap<String, String> {
     fn walk(path: &str, value: &toml::Value, all: &mut BTreeMap<String, String>) {
         match value {

@@ -1,7 +1,7 @@
 //! A note on JSON output that does not name the draft model.
 
+use foretoken_hardware::LatencySpec;
 use foretoken_sim::Drafting;
-use foretoken_sim::latency::LatencySpec;
 use foretoken_spec::experiment::Hardware;
 
 /// A note with an example, if the JSON lacks the draft's method or model; `None` if it has both.

@@ -53,7 +53,7 @@ impl Default for Mixture {
 
 /// The mixture with the categories of a workload.
 pub(super) struct MixtureBits {
-    /// The Beta law of each category index.
+    /// The Beta distribution of each category's acceptance rates, by the index of the category.
     laws: Vec<rand_distr::Beta<f64>>,
     autocorrelation: f64,
     seed: u64,

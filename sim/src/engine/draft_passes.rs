@@ -128,11 +128,12 @@ impl DraftPasses {
             Kind::Sequential if pass > 1 => {
                 let behind = u64::from(pass - 1);
                 let context = ran.context + ran.requests * behind;
-                PassShape { batched: ran.requests, context, pairs: context + ran.requests }
+                PassShape { requests: ran.requests, batched: ran.requests, context, pairs: context + ran.requests }
             }
             _ => {
                 let slots = each(ran, self.slots.into());
                 PassShape {
+                    requests: ran.requests,
                     batched: ran.tokens.batched + slots.batched,
                     context: ran.tokens.context,
                     pairs: ran.tokens.pairs + slots.pairs,
@@ -145,7 +146,7 @@ impl DraftPasses {
 /// The shape of `n` new tokens of each request behind its context.
 fn each(ran: &Ran, n: u64) -> PassShape {
     let own = ran.requests * n * (n + 1) / 2;
-    PassShape { batched: ran.requests * n, context: ran.context, pairs: ran.context * n + own }
+    PassShape { requests: ran.requests, batched: ran.requests * n, context: ran.context, pairs: ran.context * n + own }
 }
 
 #[cfg(test)]
@@ -160,7 +161,7 @@ mod tests {
             per_batch_size: Vec::new(),
             lengths: Lengths::Released,
         };
-        let ran = Ran { tokens: PassShape { batched: 11, context: 0, pairs: 0 }, requests: 3, context: 0 };
+        let ran = Ran { tokens: PassShape { requests: 1, batched: 11, context: 0, pairs: 0 }, requests: 3, context: 0 };
         let passes = DraftPasses::of(&Derived::of(c, &spec));
         (1..=passes.number(k)).map(|pass| passes.shape(&ran, k, pass).batched).collect()
     }

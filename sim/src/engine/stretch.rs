@@ -30,7 +30,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             let start = now;
             let context = context + u64::from(done) * u64::from(requests);
             let pairs = context + u64::from(requests);
-            self.executor.plain_step(PassShape { batched: requests.into(), context, pairs });
+            self.executor.plain_step(PassShape { requests: requests.into(), batched: requests.into(), context, pairs });
             now = self.executor.now();
             context_time += u128::from(context) * u128::from((now - start).0);
             if now >= self.out.series.last_end() {

@@ -32,7 +32,7 @@ mod tests {
     #[test]
     fn the_yardsticks_step_is_exact() {
         let m = Linear::new(Coefficients { alpha_s: 0.3e-6, gamma_s: 55e-6, delta_s: 11e-3 });
-        let t = m.pass(PassShape { batched: 20, context: 10_000, pairs: 0 });
+        let t = m.pass(PassShape { requests: 1, batched: 20, context: 10_000, pairs: 0 });
         assert_eq!(t, Time(300_000 * 10_000 + 55_000_000 * 20 + 11_000_000_000));
     }
 }

@@ -3,25 +3,17 @@
 
 use crate::time::Time;
 
-mod bad;
-pub mod hardware;
 mod linear;
-mod measured;
-pub mod models;
-mod roofline;
-mod spec;
-mod staircase;
 
-pub use bad::BadLatency;
 pub use linear::Linear;
-pub use measured::{Measured, MeasuredSpec};
-pub use roofline::{Memory, Roofline, RooflineSpec};
-pub use spec::LatencySpec;
-pub use staircase::{Staircase, StaircaseSpec};
 
 /// A forward pass as a latency model sees it: sums over everything in the pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PassShape {
+    /// Requests with tokens in the pass; 0 if not known, as in files. Recurrent layers read a state for each request,
+    /// and window layers at most a window of its context.
+    #[serde(skip)]
+    pub requests: u64,
     /// New tokens pushed through the model (docs/model.md 12 `batched`).
     pub batched: u64,
     /// Tokens of KV read, after [`ContextReads`] was applied (docs/model.md 12 `context`).

@@ -43,6 +43,12 @@ fn growths() -> impl Strategy<Value = Growth> {
     ]
 }
 
+/// The shape of the prefill chunks alone.
+fn with_chunks(prefill: ChunkTotals) -> PassShape {
+    let ChunkTotals { chunks, tokens, context, pairs } = prefill;
+    PassShape { requests: chunks.into(), batched: tokens, context, pairs }
+}
+
 proptest! {
     /// Every draft pass and the target pass of a step, counted node by node.
     #[test]
@@ -72,7 +78,7 @@ proptest! {
             let made = shape::draft_tree_pass(&view, &draft_len, pass, &trees);
             let mut counted = PassShape::default();
             if pass == 1 {
-                counted = PassShape { batched: prefill.tokens, context: prefill.context, pairs: prefill.pairs };
+                counted = with_chunks(prefill);
             }
             for i in (0..n).filter(|&i| draft_len[i] >= pass) {
                 let c = u64::from(columns.context[i]);
@@ -82,6 +88,7 @@ proptest! {
                 let fresh = &trees[i].nodes()[before[i].nodes().len()..];
                 let mut parents: Vec<u32> = fresh.iter().map(|node| node.parent).collect();
                 parents.dedup();
+                counted.requests += 1;
                 counted.batched += parents.len() as u64;
                 counted.context += c + if pass == 1 { 0 } else { 1 + run_over[i] };
                 for &parent in &parents {
@@ -102,8 +109,9 @@ proptest! {
         }
         trees.iter_mut().for_each(|t| t.keep_best(cut, &mut Vec::new()));
         for reads in [ContextReads::Once, ContextReads::PerPosition] {
-            let mut counted = PassShape { batched: prefill.tokens, context: prefill.context, pairs: prefill.pairs };
+            let mut counted = with_chunks(prefill);
             for (tree, &c) in trees.iter().zip(&columns.context) {
+                counted.requests += 1;
                 let depths = tree.nodes().iter().filter(|node| node.kept).map(|node| u64::from(node.depth));
                 for (place, depth) in [0].into_iter().chain(depths).enumerate() {
                     counted.batched += 1;

@@ -65,7 +65,7 @@ pub struct RankShare {
     pub from: u8,
     /// Last rank of the group; 255 stands for all later ranks too.
     pub to: u8,
-    /// Share of all positions.
+    /// Share of all positions that have a rank of this group.
     pub share: f64,
 }
 

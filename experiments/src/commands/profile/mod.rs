@@ -43,13 +43,13 @@ pub struct ProfileArgs {
     pub output: PathBuf,
     #[command(flatten)]
     pub engine: EngineLimits,
-    /// A look: fewer shapes, 10 s
+    /// A quick look: fewer shapes, 10 s
     #[arg(long)]
     pub quick: bool,
     /// Seconds to spend; shapes that take long may exceed it [default: 60, or 10 with --quick]
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub time_budget: Option<f64>,
-    /// Decides the order of shapes and which fit each is held out of
+    /// Seed of the order of shapes and of the folds of cross-validation
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Draw predicted against measured, and residuals, beside the profile (FILE.svg, FILE-residuals.svg)
@@ -63,7 +63,7 @@ pub struct ProfileArgs {
     pub format: Format,
 }
 
-/// What an engine is set to. Passes that it will never run are not measured: the fits are then of those that it will.
+/// Limits of the engine. Passes beyond the limits are not measured, so the fits cover only passes that the engine runs.
 #[derive(Clone, Copy, Debug, Default, Args)]
 #[command(next_help_heading = "The engine to profile for, in vLLM's words")]
 pub struct EngineLimits {
@@ -78,7 +78,7 @@ pub struct EngineLimits {
     pub max_num_batched_tokens: Option<u32>,
 }
 
-/// Where a model's weights come from.
+/// The source of a model's weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WeightsFrom {
     /// Drawn from a seed: times need shapes, not knowledge

@@ -29,10 +29,10 @@ where `beyond` says what holds for a request longer than its recording: \"refuse
 
 #[derive(Debug, Args)]
 pub struct ProfileAcceptanceArgs {
-    /// The target: a preset that has weights, or a Hugging Face folder
+    /// The target: a preset with weights, or a Hugging Face folder
     #[arg(long, value_name = "NAME|DIR")]
     pub target: String,
-    /// The draft: likewise, with the target's vocabulary
+    /// The draft: a preset with weights or a Hugging Face folder, with the target's vocabulary
     #[arg(long, value_name = "NAME|DIR")]
     pub draft: String,
     /// Where they run: cpu, or cuda:N
@@ -56,10 +56,10 @@ pub struct ProfileAcceptanceArgs {
     /// Tokens that the target writes, at most
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     pub output_len: u32,
-    /// Write on behind the tokens that end a text (`eos_token_id`)
+    /// Continue behind tokens that end a text (`eos_token_id`)
     #[arg(long)]
     pub ignore_eos: bool,
-    /// Of the target's choice; only 0, greedy, can be recorded
+    /// Sampling temperature of the target; only 0, greedy, can be recorded
     #[arg(long, value_name = "T", default_value_t = 0.0)]
     pub temperature: f64,
     /// Which documents the families' prompts are; the shipped pair was trained on the documents of seed 1

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Tokens of a pass over a prompt, or over a text that the draft judges.
 const CHUNK: usize = 64;
 
-/// Runs the command.
+/// Runs the command with its arguments.
 pub fn run(args: &ProfileAcceptanceArgs) -> Result<()> {
     check(args)?;
     interrupt::keeps("nothing was written", "the same command begins anew");
@@ -170,7 +170,7 @@ impl Job<'_> {
         Ok(outputs)
     }
 
-    /// What the draft says of them.
+    /// The draft's ranks and confidences for the target's outputs.
     fn judge<D: Device>(&self, device: &mut D, texts: &[Vec<u32>]) -> Result<Vec<RecordedOutput>> {
         let mut draft = load(device, self.draft, 1, self.longest())?;
         let bar = bar("texts judged", texts.len());

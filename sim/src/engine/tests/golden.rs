@@ -12,7 +12,7 @@ fn fixed(f: &Fixture, k: u32) -> Run {
 }
 
 fn pass(context: u64, batched: u64) -> Time {
-    Linear::new(YARDSTICK).pass(PassShape { batched, context, pairs: 0 })
+    Linear::new(YARDSTICK).pass(PassShape { requests: 1, batched, context, pairs: 0 })
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn speculation_emits_accepted_plus_one_and_charges_both_models() {
     let rows: Vec<_> = run.steps.iter().map(|s| (s.drafted, s.accepted, s.emitted, s.draft_passes)).collect();
     assert_eq!(rows, [(0, 0, 1, 1), (3, 3, 4, 3), (3, 3, 3, 3)]);
     let draft = Linear::new(f.draft);
-    let shape = |context, batched| draft.pass(PassShape { context, batched, pairs: 0 });
+    let shape = |context, batched| draft.pass(PassShape { requests: 1, context, batched, pairs: 0 });
     assert_eq!(run.steps[0].draft_time, shape(0, 10));
     assert_eq!(run.steps[1].draft_time, shape(10, 1) + shape(11, 1) + shape(12, 1));
     assert_eq!(run.steps[1].verify_time, pass(10, 4));
@@ -199,7 +199,7 @@ fn draft_gaps_cost_what_they_say() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 12)]));
     f.rate = 0.0;
     let draft = Linear::new(f.draft);
-    let shape = |context, batched| draft.pass(PassShape { context, batched, pairs: 0 });
+    let shape = |context, batched| draft.pass(PassShape { requests: 1, context, batched, pairs: 0 });
     let times = |f: &Fixture| -> Vec<Time> {
         let run = f.with(|s| s.run(Speculation::Policy(Box::new(Sometimes(0)))));
         run.steps.iter().map(|s| s.draft_time).collect()

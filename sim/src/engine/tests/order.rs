@@ -16,14 +16,14 @@ fn fixed(f: &Fixture) -> Run {
 }
 
 fn target(context: u64, batched: u64) -> Time {
-    Linear::new(YARDSTICK).pass(PassShape { context, batched, pairs: 0 })
+    Linear::new(YARDSTICK).pass(PassShape { requests: 1, context, batched, pairs: 0 })
 }
 
 /// Time of three draft passes: the first over `batched` tokens at `context`, the others over one token each, from
 /// `from` tokens on.
 fn drafts(f: &Fixture, context: u64, batched: u64, from: u64) -> Time {
     let draft = Linear::new(f.draft);
-    let pass = |context, batched| draft.pass(PassShape { context, batched, pairs: 0 });
+    let pass = |context, batched| draft.pass(PassShape { requests: 1, context, batched, pairs: 0 });
     pass(context, batched) + pass(from + 1, 1) + pass(from + 2, 1)
 }
 

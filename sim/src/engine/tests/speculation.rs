@@ -79,7 +79,7 @@ fn parallel_drafting_is_one_pass_and_leaves_the_accepted_tokens_to_catch_up() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 9)]));
     f.drafting = Drafting::Parallel;
     let draft = Linear::new(f.draft);
-    let shape = |context, batched| draft.pass(PassShape { context, batched, pairs: 0 });
+    let shape = |context, batched| draft.pass(PassShape { requests: 1, context, batched, pairs: 0 });
     f.rate = 1.0;
     let two = Same { depth: 2, growth: Some(Growth::Expansion([2, 1].into())), nodes: 4, first: None };
     let steps = run(&f, Same::chain(3)).steps;
@@ -140,7 +140,7 @@ fn a_gap_left_by_a_tree_is_charged_in_the_next_first_pass() {
     let draft = Linear::new(f.draft);
     // Three passes of 1, 2 and 2 tokens. Sometimes a catch-up of one token is added, also after a partial acceptance.
     let passes = |c: u64, gap: u64| {
-        let pass = |context, batched| draft.pass(PassShape { context, batched, pairs: 0 });
+        let pass = |context, batched| draft.pass(PassShape { requests: 1, context, batched, pairs: 0 });
         pass(c, 1 + gap) + pass(c + 1, 2) + pass(c + 3, 2)
     };
     let gaps = |accepted: u32| {

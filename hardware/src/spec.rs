@@ -1,11 +1,11 @@
 //! The settings of latency models.
 
-use super::bad::{BadLatency, bad};
-use super::linear::Linear;
-use super::measured::MeasuredSpec;
-use super::roofline::{Memory, RooflineSpec};
-use super::staircase::StaircaseSpec;
-use super::{Coefficients, LatencyModel};
+use crate::bad::{BadLatency, bad};
+use crate::measured::MeasuredSpec;
+use crate::roofline::{Memory, RooflineSpec};
+use crate::staircase::StaircaseSpec;
+use foretoken_sim::Linear;
+use foretoken_sim::{Coefficients, LatencyModel};
 use serde::{Deserialize, Serialize};
 
 /// A latency model and its settings.

@@ -1,37 +1,40 @@
-//! `roofline`: predicts a pass on hardware that was not measured, from a GPU's datasheet and a model's shape.
-//!
-//! A pass is a sequence of kernels. Its time is a sum over kinds of kernels of the slower of computing and moving data:
-//! - feed-forward and projections: weights once a pass, 2 FLOP a weight and token;
-//! - attention: KV of the context once, 4 FLOP a layer, head dimension and query-key pair;
-//! - the output head: its weights; every batched token samples, which overstates prefill by the head's share, 2 to 5 %.
-//!
-//! A fixed overhead a pass and a layer is added. With `tensor_parallel` bandwidth and peak are multiplied, and each
-//! layer all-reduces twice. With several experts a pass reads the weights of the expected number of distinct experts
-//! for its token count.
+//! The settings of a roofline.
 
-use super::bad::{BadLatency, bad, unknown};
-use super::hardware::{GPUS, Gpu, gpu};
-use super::models::{Experts, MODELS, Model, model};
-use super::{LatencyModel, PassShape};
-use crate::time::Time;
+use super::memory::Memory;
+use super::pass::{AttentionTimes, BlockTimes, Roofline};
+use crate::bad::{BadLatency, bad};
+use crate::gpus::{Gpu, GpuChoice};
+use crate::models::{Experts, FlopsByBits, ModelChoice, ModelShape, Work};
 use serde::{Deserialize, Serialize};
 
 /// The settings of a roofline. Efficiencies and overheads are assumptions; measure a profile to replace them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RooflineSpec {
-    /// GPU preset.
-    #[schemars(extend("enum" = GPUS.map(|gpu| gpu.name)))]
-    pub gpu: String,
-    /// Model preset.
-    #[schemars(extend("enum" = MODELS.map(|model| model.name)))]
-    pub model: String,
+    /// The GPU: a preset (`foretoken hardware list`), or the numbers of its datasheet.
+    pub gpu: GpuChoice,
+    /// The model: a preset (`foretoken models list`), `{ config = "config.json" }`, or a shape.
+    pub model: ModelChoice,
     /// Number of GPUs over which the model is split.
     #[serde(default = "one")]
     pub tensor_parallel: u32,
-    /// Experts instead of the preset's.
+    /// Whether the experts of a mixture are spread over the GPUs whole (expert parallelism): tokens are sent to their
+    /// experts and back instead of reduced.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub expert_parallel: bool,
+    /// Experts instead of the model's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experts: Option<Experts>,
+    /// Share of a token's experts that tokens before it in the pass have brought already, beyond chance, [0, 1]. At 0
+    /// tokens choose independently (assumed).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub expert_reuse: f64,
+    /// Bits of a number of the KV cache instead of the model's (vLLM `kv_cache_dtype`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv_bits: Option<f64>,
+    /// Whether quantised weights are multiplied in bf16 (vLLM's Marlin kernels), as on a GPU without their precision.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub weight_only: bool,
     /// Share of the datasheet's bandwidth that is reached (assumed).
     #[serde(default = "bandwidth_efficiency")]
     pub bandwidth_efficiency: f64,
@@ -56,6 +59,11 @@ pub struct RooflineSpec {
     /// Memory kept for activations on each GPU (assumed), bytes.
     #[serde(default = "activation_bytes")]
     pub activation_bytes: f64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_zero(x: &f64) -> bool {
+    *x == 0.0
 }
 
 fn one() -> u32 {
@@ -86,30 +94,18 @@ fn activation_bytes() -> f64 {
     2e9
 }
 
-/// The memory of the devices, with respect to KV.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Memory {
-    /// Bytes of KV for one token.
-    pub kv_bytes_token: f64,
-    /// Bytes left for KV beside weights and activations.
-    pub kv_bytes: f64,
-}
-
-impl Memory {
-    /// Number of KV blocks of `block_size` tokens that fit; 0 if the weights do not fit.
-    pub fn kv_blocks(&self, block_size: u32) -> u32 {
-        (self.kv_bytes / (self.kv_bytes_token * f64::from(block_size))).max(0.0) as u32
-    }
-}
-
 impl RooflineSpec {
     /// A preset model on one preset GPU, with every assumption at its default.
     pub fn new(gpu: &str, model: &str) -> RooflineSpec {
         RooflineSpec {
-            gpu: gpu.into(),
-            model: model.into(),
+            gpu: GpuChoice::preset(gpu),
+            model: ModelChoice::preset(model),
             tensor_parallel: one(),
+            expert_parallel: false,
             experts: None,
+            expert_reuse: 0.0,
+            kv_bits: None,
+            weight_only: false,
             bandwidth_efficiency: bandwidth_efficiency(),
             compute_efficiency: compute_efficiency(),
             parallel_efficiency: parallel_efficiency(),
@@ -121,16 +117,26 @@ impl RooflineSpec {
         }
     }
 
-    /// The named presets; the error names a preset that does not exist.
-    fn presets(&self) -> Result<(&'static Gpu, &'static Model), BadLatency> {
-        let gpu = gpu(&self.gpu).ok_or_else(|| unknown("gpu", &self.gpu, GPUS.iter().map(|g| g.name)))?;
-        let model = model(&self.model).ok_or_else(|| unknown("model", &self.model, MODELS.iter().map(|m| m.name)))?;
-        Ok((gpu, model))
+    /// The model's shape with what the settings change in it.
+    ///
+    /// # Errors
+    /// There is no such preset, or the shape has a fault.
+    pub fn shape(&self) -> Result<ModelShape, BadLatency> {
+        let mut shape = self.model.shape()?.into_owned();
+        if let Some(experts) = self.experts {
+            shape = shape.with_experts(experts);
+        }
+        shape.bits.kv = self.kv_bits.unwrap_or(shape.bits.kv);
+        if self.weight_only {
+            (shape.bits.activations, shape.bits.expert_activations) = (16.0, 16.0);
+        }
+        Ok(shape)
     }
 
     /// Checks the values that serde cannot check.
     pub fn check(&self) -> Result<(), BadLatency> {
-        self.presets()?;
+        let (gpu, shape) = (self.gpu.gpu()?, self.shape()?);
+        peaks(&gpu, &shape.work().token_flops)?;
         if self.tensor_parallel == 0 {
             return Err(bad("tensor_parallel", "must be at least 1"));
         }
@@ -138,6 +144,12 @@ impl RooflineSpec {
             && !(1..=e.total).contains(&e.active)
         {
             return Err(bad("experts", format!("{} of {} experts cannot be active", e.active, e.total)));
+        }
+        if !(0.0..=1.0).contains(&self.expert_reuse) {
+            return Err(bad("expert_reuse", format!("{} is not a share in [0, 1]", self.expert_reuse)));
+        }
+        if let Some(bits) = self.kv_bits.filter(|bits| !(1.0..=32.0).contains(bits)) {
+            return Err(bad("kv_bits", format!("{bits} is not a number of bits from 1 to 32")));
         }
         let shares = [
             ("bandwidth_efficiency", self.bandwidth_efficiency),
@@ -160,96 +172,91 @@ impl RooflineSpec {
         }
     }
 
-    /// Number of copies of each KV head: with more GPUs than KV heads, several GPUs hold the same head.
-    fn kv_copies(&self, model: &Model) -> f64 {
-        (f64::from(self.tensor_parallel) / f64::from(model.kv_heads)).max(1.0)
-    }
-
     /// The memory that is left for KV.
+    ///
+    /// # Errors
+    /// As [`check`](RooflineSpec::check).
     pub fn memory(&self) -> Result<Memory, BadLatency> {
-        let (gpu, model) = self.presets()?;
+        let (gpu, work) = (self.gpu.gpu()?, self.shape()?.work());
         let n = f64::from(self.tensor_parallel);
-        let room = n * (gpu.memory * self.memory_utilization - self.activation_bytes);
-        let model = Model { experts: self.experts.or(model.experts), ..*model };
-        let kv_bytes_token = model.kv_bytes_token() * self.kv_copies(&model);
-        Ok(Memory { kv_bytes_token, kv_bytes: room - model.weight_bytes() })
+        let room = n * (gpu.memory_bytes * self.memory_utilization - self.activation_bytes);
+        Ok(Memory { kv_bytes_token: work.kv_bytes_token(n), kv_bytes: room - work.weight_bytes })
     }
 
     /// Builds the latency model: computes everything that does not depend on the pass.
+    ///
+    /// # Errors
+    /// As [`check`](RooflineSpec::check).
     pub fn build(&self) -> Result<Roofline, BadLatency> {
         self.check()?;
-        let (gpu, m) = self.presets()?;
+        let (gpu, work) = (self.gpu.gpu()?, self.shape()?.work());
         let n = f64::from(self.tensor_parallel);
         let speedup = if self.tensor_parallel == 1 { 1.0 } else { n * self.parallel_efficiency };
-        let bandwidth = gpu.bandwidth * self.bandwidth_efficiency * speedup;
-        let flops = gpu.peak_flops * self.compute_efficiency * speedup;
-        let layers = f64::from(m.layers);
-        let experts = self.experts.or(m.experts).unwrap_or(Experts { total: 1, active: 1 });
-        let active = f64::from(experts.active);
-        // A ring all-reduce moves 2(n−1)/n of the activations over each link; there are two a layer.
-        let reduce_bytes = 2.0 * (n - 1.0) / n * f64::from(m.hidden) * 2.0;
-        let reduces = if self.tensor_parallel == 1 { 0.0 } else { 2.0 * layers };
+        let bandwidth = gpu.bandwidth_bytes_s * self.bandwidth_efficiency * speedup;
+        let flops = |peak: f64| peak * self.compute_efficiency * speedup;
+        let bf16 = flops(gpu.bf16_flops);
+        let [fp8, fp4] = peaks(&gpu, &work.token_flops)?.map(flops);
+        let (messages, token_bytes) = self.messages(&work);
         Ok(Roofline {
-            fixed_s: self.pass_overhead_s + layers * self.layer_overhead_s + reduces * self.all_reduce_s,
-            shared_bytes_s: 2.0 * layers * m.attention_parameters() / bandwidth,
-            expert_bytes_s: 2.0 * layers * m.expert_parameters() / bandwidth,
-            token_flops_s: 2.0 * layers * (m.attention_parameters() + active * m.expert_parameters()) / flops,
-            head_bytes_s: 2.0 * m.head_parameters() / bandwidth,
-            head_flops_s: 2.0 * m.head_parameters() / flops,
-            kv_bytes_s: m.kv_bytes_token() * self.kv_copies(m) / bandwidth,
-            pair_flops_s: 4.0 * layers * f64::from(m.heads) * f64::from(m.head_dim) / flops,
-            reduce_token_s: reduces * reduce_bytes / gpu.link,
-            experts: f64::from(experts.total),
-            miss: 1.0 - active / f64::from(experts.total),
+            fixed_s: self.pass_overhead_s + work.layers * self.layer_overhead_s + messages * self.all_reduce_s,
+            always_bytes_s: work.always_bytes / bandwidth,
+            blocks: work.blocks.iter().map(|blocks| BlockTimes::new(blocks, bandwidth)).collect(),
+            token_flops_s: work.token_flops.bf16 / bf16 + work.token_flops.fp8 / fp8 + work.token_flops.fp4 / fp4,
+            head_bytes_s: work.head_bytes / bandwidth,
+            head_flops_s: work.head_flops / bf16,
+            attention: work
+                .attention
+                .iter()
+                .map(|a| AttentionTimes::new(a, (n / a.split).max(1.0), bandwidth, bf16))
+                .collect(),
+            // Read and written.
+            state_bytes_s: 2.0 * work.state_bytes / bandwidth,
+            link_token_s: token_bytes / gpu.link_bytes_s,
+            expert_reuse: self.expert_reuse,
         })
     }
-}
 
-/// The built roofline model: seconds per unit of each kind of work.
-#[derive(Clone, Copy, Debug)]
-pub struct Roofline {
-    fixed_s: f64,
-    shared_bytes_s: f64,
-    expert_bytes_s: f64,
-    token_flops_s: f64,
-    head_bytes_s: f64,
-    head_flops_s: f64,
-    kv_bytes_s: f64,
-    pair_flops_s: f64,
-    reduce_token_s: f64,
-    experts: f64,
-    /// Probability that a token does not use a given expert.
-    miss: f64,
-}
-
-impl Roofline {
-    /// Time of a pass, seconds.
-    pub fn pass_s(&self, shape: PassShape) -> f64 {
-        let (tokens, context, pairs) = (shape.batched as f64, shape.context as f64, shape.pairs as f64);
-        // Expected number of distinct experts if each token chooses its experts independently.
-        let visited = if self.experts > 1.0 { self.experts * (1.0 - self.miss.powf(tokens)) } else { 1.0 };
-        let weights = (self.shared_bytes_s + visited * self.expert_bytes_s).max(self.token_flops_s * tokens);
-        let attention = (self.kv_bytes_s * (context + tokens)).max(self.pair_flops_s * pairs);
-        let head = self.head_bytes_s.max(self.head_flops_s * tokens);
-        self.fixed_s + weights + attention + head + self.reduce_token_s * tokens
+    /// (collective operations of a pass, bytes that a token sends over a link) of a group of GPUs.
+    ///
+    /// A ring all-reduce moves 2(n − 1)/n of the activations over each link; there are two a layer. With expert
+    /// parallelism the second one of a sparse layer is an exchange instead: each GPU holds tokens/n tokens and sends
+    /// each to its active experts and back, of which (n − 1)/n lie on other GPUs.
+    fn messages(&self, work: &Work) -> (f64, f64) {
+        if self.tensor_parallel == 1 {
+            return (0.0, 0.0);
+        }
+        let n = f64::from(self.tensor_parallel);
+        let reduce_bytes = 2.0 * (n - 1.0) / n * work.hidden * 2.0;
+        let sparse = if self.expert_parallel { work.sparse_layers } else { 0.0 };
+        let exchange_bytes = 2.0 * (n - 1.0) / n * work.hidden * 2.0 * work.active_experts / n;
+        let (reduces, exchanges) = (2.0 * work.layers - sparse, 2.0 * sparse);
+        (reduces + exchanges, reduces * reduce_bytes + sparse * exchange_bytes)
     }
 }
 
-impl LatencyModel for Roofline {
-    fn pass(&self, shape: PassShape) -> Time {
-        Time::from_s(self.pass_s(shape))
-    }
+/// The peaks in fp8 and fp4, FLOP/s; infinite where the model computes nothing in a precision.
+fn peaks(gpu: &Gpu, flops: &FlopsByBits) -> Result<[f64; 2], BadLatency> {
+    let peak = |name: &str, work: f64, peak: Option<f64>| match peak {
+        Some(peak) => Ok(peak),
+        None if work == 0.0 => Ok(f64::INFINITY),
+        None => {
+            let why = format!("has no peak in {name}, in which the model computes");
+            Err(bad("gpu", format!("{why}; weight_only = true multiplies in bf16, as engines do on such a GPU")))
+        }
+    };
+    Ok([peak("fp8", flops.fp8, gpu.fp8_flops)?, peak("fp4", flops.fp4, gpu.fp4_flops)?])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use foretoken_sim::PassShape;
 
     fn spec(gpu: &str, model: &str) -> RooflineSpec {
         RooflineSpec::new(gpu, model)
     }
 
-    const ONE: PassShape = PassShape { batched: 1, context: 0, pairs: 1 };
+    const ONE: PassShape = PassShape { requests: 1, batched: 1, context: 0, pairs: 1 };
 
     #[test]
     fn a_decode_is_bound_by_weights_and_a_prefill_by_compute() {
@@ -257,7 +264,7 @@ mod tests {
         // 13.2 GB of layers and head (the embedding is not read) at 80 % of 2,039 GB/s, and 0.62 ms of overheads.
         let moved = 2.0 * (6.738e9 - 32_000.0 * 4096.0) / (2039e9 * 0.8);
         assert!((m.pass_s(ONE) - (moved + 620e-6)).abs() < 1e-5, "{}", m.pass_s(ONE));
-        let long = PassShape { batched: 2048, context: 0, pairs: 2048 * 2049 / 2 };
+        let long = PassShape { requests: 1, batched: 2048, context: 0, pairs: 2048 * 2049 / 2 };
         let computed = 2.0 * 6.6e9 * 2048.0 / (312e12 * 0.6);
         assert!((m.pass_s(long) / computed - 1.0).abs() < 0.05, "{} against {computed}", m.pass_s(long));
     }
@@ -265,9 +272,9 @@ mod tests {
     #[test]
     fn experts_are_read_as_they_are_visited() {
         let m = spec("a100-80g", "mixtral-8x7b").build().unwrap();
-        let at = |n: u64| m.pass_s(PassShape { batched: n, context: 0, pairs: 0 });
+        let at = |n: u64| m.pass_s(PassShape { requests: 1, batched: n, context: 0, pairs: 0 });
         // One token reads 2 of 8 experts; many tokens read all 8.
-        let expert = m.expert_bytes_s;
+        let expert = m.blocks[0].bytes_s;
         assert!(((at(64) - at(1)) / expert - 6.0).abs() < 0.01);
     }
 

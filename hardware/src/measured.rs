@@ -6,9 +6,9 @@
 //! KV of the batch has outgrown a cache. On a GPU the time is flat between captured sizes and jumps behind them. Lines
 //! between measured sizes follow both, which a staircase does not.
 
-use super::bad::{BadLatency, bad};
-use super::{LatencyModel, PassShape};
-use crate::time::Time;
+use crate::bad::{BadLatency, bad};
+use foretoken_sim::Time;
+use foretoken_sim::{LatencyModel, PassShape};
 use serde::{Deserialize, Serialize};
 
 /// A measured table. Below its first size the line through the first two points continues, above its last size the line
@@ -18,10 +18,12 @@ use serde::{Deserialize, Serialize};
 pub struct MeasuredSpec {
     /// `[batched tokens, seconds]` of a pass without context. Sizes must rise, times must not fall.
     pub batched: Vec<(u64, f64)>,
-    /// `[query-key pairs, seconds]` of attention in addition. Sizes must rise, times must not fall; empty for none.
+    /// `[query-key pairs, seconds]`: the time of attention, which is added to `batched`. Pairs must rise, times must
+    /// not fall; empty: attention adds nothing.
     #[serde(default)]
     pub pairs: Vec<(u64, f64)>,
-    /// `[tokens of context read, seconds]` in addition. Sizes must rise, times must not fall; empty for none.
+    /// `[tokens of context read, seconds]`: the time to read them, which is added to `batched`. Tokens must rise, times
+    /// must not fall; empty: reading adds nothing.
     #[serde(default)]
     pub context: Vec<(u64, f64)>,
 }
@@ -107,7 +109,7 @@ mod tests {
     #[test]
     fn times_lie_on_lines_between_and_beyond_the_points() {
         let m = spec().build().unwrap();
-        let us = |batched, context, pairs| m.pass(PassShape { batched, context, pairs }).0 / 1_000_000;
+        let us = |batched, context, pairs| m.pass(PassShape { requests: 1, batched, context, pairs }).0 / 1_000_000;
         assert_eq!((us(2, 0, 0), us(3, 0, 0), us(4, 0, 0), us(6, 0, 0)), (2000, 2500, 3000, 3000));
         // Below the first point and above the last one the nearest line continues.
         assert_eq!((us(1, 0, 0), us(10, 0, 0), us(12, 0, 0)), (1500, 7000, 11_000));
@@ -118,13 +120,13 @@ mod tests {
     #[test]
     fn one_point_is_a_constant_and_no_points_are_free() {
         let m = MeasuredSpec { batched: vec![(1, 1e-3)], pairs: vec![], context: vec![] }.build().unwrap();
-        assert_eq!(m.pass(PassShape { batched: 99, context: 5, pairs: 7 }), Time::from_s(1e-3));
+        assert_eq!(m.pass(PassShape { requests: 1, batched: 99, context: 5, pairs: 7 }), Time::from_s(1e-3));
     }
 
     #[test]
     fn a_huge_pass_saturates() {
         let m = spec().build().unwrap();
-        assert_eq!(m.pass(PassShape { batched: u64::MAX, context: 0, pairs: u64::MAX }), Time::MAX);
+        assert_eq!(m.pass(PassShape { requests: 1, batched: u64::MAX, context: 0, pairs: u64::MAX }), Time::MAX);
     }
 
     #[test]

@@ -10,11 +10,11 @@ pub struct BadLatency {
     pub why: String,
 }
 
-pub(super) fn bad(key: &str, why: impl Into<String>) -> BadLatency {
+pub(crate) fn bad(key: &str, why: impl Into<String>) -> BadLatency {
     BadLatency { key: key.into(), why: why.into() }
 }
 
 /// The error for an unknown preset, with the names of the known ones.
-pub(super) fn unknown(key: &str, name: &str, known: impl Iterator<Item = &'static str>) -> BadLatency {
+pub(crate) fn unknown(key: &str, name: &str, known: impl Iterator<Item = &'static str>) -> BadLatency {
     bad(key, format!("no preset \"{name}\"; there are {}", known.collect::<Vec<_>>().join(", ")))
 }

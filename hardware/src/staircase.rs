@@ -1,9 +1,9 @@
 //! `staircase`: engines run padded CUDA graphs, so a pass takes the time of the next captured size. Above the largest
 //! size the time is linear in tokens, with a jump at the border (docs/model.md 0.9, 6.2).
 
-use super::bad::{BadLatency, bad};
-use super::{LatencyModel, PassShape};
-use crate::time::Time;
+use crate::bad::{BadLatency, bad};
+use foretoken_sim::Time;
+use foretoken_sim::{LatencyModel, PassShape};
 use serde::{Deserialize, Serialize};
 
 /// A table of captured sizes.
@@ -88,7 +88,7 @@ mod tests {
             tail_delta_s: 7e-3,
         };
         let m = spec.build().unwrap();
-        let ms = |batched, context| m.pass(PassShape { batched, context, pairs: 0 }).as_s() * 1e3;
+        let ms = |batched, context| m.pass(PassShape { requests: 1, batched, context, pairs: 0 }).as_s() * 1e3;
         assert_eq!((ms(1, 0), ms(2, 0), ms(3, 0), ms(4, 0)), (10.0, 10.5, 10.5, 10.5));
         assert_eq!((ms(5, 0), ms(8, 100), ms(9, 0)), (12.0, 12.1, 16.0));
     }

@@ -1,0 +1,86 @@
+//! The feed-forward block of each layer: dense, or a mixture of experts.
+
+use super::BadConfig;
+use super::families::Family;
+use super::fields::Fields;
+use crate::models::FeedForward;
+
+/// The blocks of `count` layers in order.
+pub fn feed_forwards(fields: &Fields, family: &Family, count: u32) -> Result<Vec<FeedForward>, BadConfig> {
+    let Some(mixture) = experts(fields, family)? else {
+        return Ok(vec![dense(fields, family)?; count as usize]);
+    };
+    let sparse = sparse_layers(fields, count)?;
+    sparse.into_iter().map(|sparse| if sparse { Ok(mixture) } else { dense(fields, family) }).collect()
+}
+
+/// A dense block. Llama 4 gives its width apart from that of an expert.
+pub fn dense(fields: &Fields, family: &Family) -> Result<FeedForward, BadConfig> {
+    let keys = ["intermediate_size_mlp", "dense_intermediate_size", "intermediate_size", "ffn_hidden_size"];
+    let intermediate = fields.size_of(&keys)?;
+    let intermediate = intermediate.ok_or_else(|| fields.bad("intermediate_size", "missing; the shape needs it"))?;
+    Ok(FeedForward::Dense { intermediate, gated: family.gated })
+}
+
+/// The mixture of experts of a sparse layer; `None` if the model is dense.
+pub fn experts(fields: &Fields, family: &Family) -> Result<Option<FeedForward>, BadConfig> {
+    let keys = ["n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts"];
+    let Some(total) = fields.size_of(&keys)? else { return Ok(None) };
+    let keys =
+        ["num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "moe_k", "num_selected_experts"];
+    let active = fields.size_of(&keys)?;
+    let active = active.ok_or_else(|| fields.bad("num_experts_per_tok", "missing; the model has experts"))?;
+    if active > total {
+        return Err(fields.bad("num_experts_per_tok", format!("{active} of {total} experts cannot be active")));
+    }
+    let intermediate = fields.size_of(&["moe_intermediate_size", "expert_intermediate_size", "intermediate_size"])?;
+    let intermediate =
+        intermediate.ok_or_else(|| fields.bad("moe_intermediate_size", "missing; the width of an expert"))?;
+    Ok(Some(FeedForward::Experts {
+        total,
+        active,
+        intermediate,
+        shared_intermediate: shared(fields, intermediate)?,
+        gated: family.gated,
+    }))
+}
+
+/// Width of the block that every token uses beside its experts; 0 if there is none.
+fn shared(fields: &Fields, expert: u32) -> Result<u32, BadConfig> {
+    // The width of all shared experts together, where it is given.
+    let keys = ["shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size"];
+    if let Some((key, _)) = fields.first(&keys) {
+        fields.count("n_shared_experts")?;
+        return Ok(fields.count(key)?.unwrap_or(0));
+    }
+    let mut number = None;
+    for key in ["n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts"] {
+        number = number.or(fields.count(key)?);
+    }
+    // Llama 4 always has one, as wide as an expert.
+    let always = fields.get("intermediate_size_mlp").is_some();
+    Ok(number.unwrap_or(u32::from(always)) * expert)
+}
+
+/// Whether each layer has experts.
+fn sparse_layers(fields: &Fields, count: u32) -> Result<Vec<bool>, BadConfig> {
+    let listed = fields.numbers("mlp_only_layers")?.unwrap_or_default();
+    let first = fields.count("first_k_dense_replace")?.unwrap_or(0);
+    let step = fields.size_of(&["decoder_sparse_step", "interleave_moe_layer_step"])?.unwrap_or(1);
+    let by_layer = match fields.get("moe_layer_freq") {
+        Some(value) if value.is_array() => {
+            let flags = fields.numbers("moe_layer_freq")?.unwrap_or_default();
+            if flags.len() != count as usize {
+                return Err(fields.bad("moe_layer_freq", format!("lists {} layers of {count}", flags.len())));
+            }
+            Some(flags)
+        }
+        _ => None,
+    };
+    let every = if by_layer.is_some() { 1 } else { fields.size_of(&["moe_layer_freq"])?.unwrap_or(1) };
+    let sparse = |i: u32| match &by_layer {
+        Some(flags) => flags[i as usize] != 0,
+        None => i >= first && i % every == 0 && (i + 1) % step == 0 && !listed.contains(&u64::from(i)),
+    };
+    Ok((0..count).map(sparse).collect())
+}

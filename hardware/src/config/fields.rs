@@ -1,0 +1,112 @@
+//! The fields of a `config.json`, with a note of which were read.
+
+use super::BadConfig;
+use super::harmless::is_harmless;
+use serde_json::{Map, Value};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+/// A table of the file. Each reader names the keys that it understands, so that the rest can be reported.
+#[derive(Clone)]
+pub struct Fields<'a> {
+    table: &'a Map<String, Value>,
+    /// How the file nests the table: empty, or `text_config.`.
+    path: String,
+    read: Rc<RefCell<BTreeSet<String>>>,
+}
+
+impl<'a> Fields<'a> {
+    /// The fields of a whole file.
+    pub fn of(json: &'a Value) -> Result<Fields<'a>, BadConfig> {
+        let table = json.as_object().ok_or_else(|| BadConfig {
+            key: "the file".into(),
+            why: "a config.json is a JSON object, { \"model_type\": .. }".into(),
+        })?;
+        Ok(Fields { table, path: String::new(), read: Rc::default() })
+    }
+
+    /// An error at `key`.
+    pub fn bad(&self, key: &str, why: impl Into<String>) -> BadConfig {
+        BadConfig { key: format!("{}{key}", self.path), why: why.into() }
+    }
+
+    /// The value at `key`; `None` for null and for a missing key.
+    pub fn get(&self, key: &str) -> Option<&'a Value> {
+        self.read.borrow_mut().insert(format!("{}{key}", self.path));
+        self.table.get(key).filter(|v| !v.is_null())
+    }
+
+    /// The first of `keys` that is there, with its value.
+    pub fn first<'k>(&self, keys: &[&'k str]) -> Option<(&'k str, &'a Value)> {
+        keys.iter().filter_map(|key| self.get(key).map(|value| (*key, value))).next()
+    }
+
+    /// The table at `key`; `None` if there is none.
+    pub fn table(&self, key: &str) -> Result<Option<Fields<'a>>, BadConfig> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value::Object(table)) => {
+                Ok(Some(Fields { table, path: format!("{}{key}.", self.path), read: self.read.clone() }))
+            }
+            Some(_) => Err(self.bad(key, "expected a table")),
+        }
+    }
+
+    /// A whole number of at least 1.
+    pub fn size(&self, key: &str) -> Result<u32, BadConfig> {
+        self.size_of(&[key])?.ok_or_else(|| self.bad(key, "missing; the shape needs it"))
+    }
+
+    /// A whole number of at least 1 at the first of `keys` that is there.
+    pub fn size_of(&self, keys: &[&str]) -> Result<Option<u32>, BadConfig> {
+        let Some((key, value)) = self.first(keys) else { return Ok(None) };
+        match value.as_u64().and_then(|n| u32::try_from(n).ok()) {
+            Some(n) if n > 0 => Ok(Some(n)),
+            _ => Err(self.bad(key, format!("{value} is not a whole number of at least 1"))),
+        }
+    }
+
+    /// A whole number of at least 0; `None` if the key is missing.
+    pub fn count(&self, key: &str) -> Result<Option<u32>, BadConfig> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        match value.as_u64().and_then(|n| u32::try_from(n).ok()) {
+            Some(n) => Ok(Some(n)),
+            None => Err(self.bad(key, format!("{value} is not a whole number of at least 0"))),
+        }
+    }
+
+    /// true or false; `None` if the key is missing.
+    pub fn flag(&self, key: &str) -> Result<Option<bool>, BadConfig> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        value.as_bool().map(Some).ok_or_else(|| self.bad(key, format!("{value} is not true or false")))
+    }
+
+    /// A text; `None` if the key is missing.
+    pub fn text(&self, key: &str) -> Result<Option<&'a str>, BadConfig> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        value.as_str().map(Some).ok_or_else(|| self.bad(key, format!("{value} is not a text")))
+    }
+
+    /// A list of whole numbers; `None` if the key is missing.
+    pub fn numbers(&self, key: &str) -> Result<Option<Vec<u64>>, BadConfig> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let list = value.as_array().and_then(|list| list.iter().map(Value::as_u64).collect());
+        list.map(Some).ok_or_else(|| self.bad(key, "expected a list of whole numbers"))
+    }
+
+    /// Keys of this table and of `whole` that nothing has read and that may matter.
+    pub fn unread(&self, whole: &Fields) -> Vec<String> {
+        let read = self.read.borrow();
+        let left = |fields: &Fields| {
+            let keys = fields.table.iter().filter(|(key, value)| !value.is_null() && !is_harmless(key));
+            let paths = keys.map(|(key, _)| format!("{}{key}", fields.path));
+            paths.filter(|path| !read.contains(path)).collect::<Vec<_>>()
+        };
+        let mut keys = left(self);
+        if self.path != whole.path {
+            keys.extend(left(whole));
+        }
+        keys
+    }
+}

@@ -1,0 +1,66 @@
+//! Drafts that read the target's hidden states: EAGLE-3 heads and MTP modules.
+
+use super::BadConfig;
+use super::fields::Fields;
+use crate::models::{Attention, LayerGroup, ModelShape};
+
+/// Makes a block drafter (DFlash, DSpark) of a shape whose file has `dflash_config` or `target_layer_ids`: a matrix
+/// joins that many hidden states of the target, and the output head and the embedding are the target's.
+fn join_block(fields: &Fields, shape: &mut ModelShape) -> Result<(), BadConfig> {
+    let table = fields.table("dflash_config")?;
+    let joined = match &table {
+        Some(table) => table.numbers("target_layer_ids")?,
+        None => fields.numbers("target_layer_ids")?,
+    };
+    let Some(joined) = joined else { return Ok(()) };
+    let hidden = f64::from(shape.hidden);
+    shape.tied = true;
+    shape.joining_parameters = joined.len() as f64 * hidden * hidden;
+    let nested = table.as_ref().map_or(Ok(None), |table| table.count("markov_rank"))?;
+    if let Some(rank) = nested.or(fields.count("markov_rank")?) {
+        // DSpark's bias of a token by the token before it: two matrices of this rank.
+        shape.joining_parameters += 2.0 * f64::from(shape.vocab) * f64::from(rank);
+    }
+    fields.count("block_size")?;
+    fields.count("num_target_layers")?;
+    Ok(())
+}
+
+/// Makes an EAGLE-3 head of a shape whose file has `draft_vocab_size`: its first layer reads the embedding beside the
+/// hidden state, three of the target's hidden states are joined by a matrix (arXiv 2503.01840, figure 6), and the
+/// output head has the draft's vocabulary. The embedding is the target's.
+pub fn widen(fields: &Fields, shape: &mut ModelShape) -> Result<(), BadConfig> {
+    join_block(fields, shape)?;
+    let Some(vocab) = fields.size_of(&["draft_vocab_size"])? else { return Ok(()) };
+    let target_hidden = fields.size_of(&["target_hidden_size"])?.unwrap_or(shape.hidden);
+    shape.vocab = vocab;
+    shape.tied = true;
+    shape.joining_parameters = 3.0 * f64::from(target_hidden) * f64::from(shape.hidden);
+    for group in &mut shape.layers {
+        if let Attention::Grouped { input, .. } = &mut group.attention {
+            *input = Some(2 * shape.hidden);
+        }
+    }
+    Ok(())
+}
+
+/// The MTP module of a model (DeepSeek-V3, arXiv 2412.19437, section 2.2): one layer of the kind of the model's last,
+/// behind a matrix that joins a hidden state and an embedding. Embedding and output head are the target's.
+pub fn mtp(fields: &Fields, shape: &ModelShape) -> Result<Option<ModelShape>, BadConfig> {
+    let keys = ["num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules"];
+    let mut number = 0;
+    for key in keys {
+        number = number.max(fields.count(key)?.unwrap_or(0));
+    }
+    // The last group that attends to all tokens: a module of a hybrid model has attention.
+    let attends = |g: &&LayerGroup| matches!(g.attention, Attention::Grouped { .. } | Attention::Latent { .. });
+    let Some(last) = shape.layers.iter().rfind(attends).filter(|_| number > 0) else { return Ok(None) };
+    let hidden = f64::from(shape.hidden);
+    Ok(Some(ModelShape {
+        name: format!("{}-mtp", shape.name),
+        tied: true,
+        layers: vec![LayerGroup { count: 1, ..*last }],
+        joining_parameters: 2.0 * hidden * hidden,
+        ..shape.clone()
+    }))
+}

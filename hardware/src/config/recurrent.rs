@@ -1,0 +1,62 @@
+//! Layers that keep a state of fixed size: gated delta rule, Kimi's delta attention, Mamba-2.
+
+use super::BadConfig;
+use super::fields::Fields;
+use crate::models::Attention;
+
+/// Bytes of a number in a recurrent state, which engines keep in 32 bits.
+const STATE_BYTES: f64 = 4.0;
+/// Bytes of a number in a convolution's state.
+const CONVOLUTION_BYTES: f64 = 2.0;
+
+/// A layer of linear attention: Kimi's if the file has `linear_attn_config`, else Qwen's.
+pub fn layer(fields: &Fields) -> Result<Attention, BadConfig> {
+    match fields.table("linear_attn_config")? {
+        Some(table) => kimi_delta(fields, &table),
+        None => gated_delta(fields),
+    }
+}
+
+/// Qwen3-Next's gated delta rule (transformers' `Qwen3NextGatedDeltaNet`): queries, keys, values and a gate from one
+/// projection, a convolution over the first three, an output projection.
+fn gated_delta(fields: &Fields) -> Result<Attention, BadConfig> {
+    let size = |key: &str| fields.size(key).map(f64::from);
+    let hidden = size("hidden_size")?;
+    let keys = size("linear_num_key_heads")? * size("linear_key_head_dim")?;
+    let (heads, dim) = (size("linear_num_value_heads")?, size("linear_value_head_dim")?);
+    let values = heads * dim;
+    let kernel = fields.size_of(&["linear_conv_kernel_dim"])?.map_or(4.0, f64::from);
+    let convolved = 2.0 * keys + values;
+    let parameters = hidden * (2.0 * keys + 2.0 * values + 2.0 * heads) + convolved * kernel + values * hidden;
+    let state_bytes =
+        heads * size("linear_key_head_dim")? * dim * STATE_BYTES + convolved * (kernel - 1.0) * CONVOLUTION_BYTES;
+    Ok(Attention::Recurrent { parameters, state_bytes })
+}
+
+/// Kimi Linear's delta attention: three projections with convolutions, two gates of low rank, an output projection.
+fn kimi_delta(fields: &Fields, table: &Fields) -> Result<Attention, BadConfig> {
+    let hidden = f64::from(fields.size("hidden_size")?);
+    let (heads, dim) = (f64::from(table.size("num_heads")?), f64::from(table.size("head_dim")?));
+    let kernel = table.size_of(&["short_conv_kernel_size"])?.map_or(4.0, f64::from);
+    let width = heads * dim;
+    let gates = 2.0 * dim * (hidden + width) + hidden * heads;
+    let parameters = 4.0 * hidden * width + gates + 3.0 * width * kernel;
+    let state_bytes = width * dim * STATE_BYTES + 3.0 * width * (kernel - 1.0) * CONVOLUTION_BYTES;
+    Ok(Attention::Recurrent { parameters, state_bytes })
+}
+
+/// Mamba-2 (arXiv 2405.21060) as Nemotron-H has it.
+pub fn mamba2(fields: &Fields) -> Result<Attention, BadConfig> {
+    let size = |key: &str| fields.size(key).map(f64::from);
+    let hidden = size("hidden_size")?;
+    let (heads, dim) = (size("mamba_num_heads")?, size("mamba_head_dim")?);
+    let groups = fields.size_of(&["n_groups", "mamba_n_groups"])?.map_or(1.0, f64::from);
+    let state = fields.size_of(&["ssm_state_size", "mamba_d_state"])?;
+    let state = f64::from(state.ok_or_else(|| fields.bad("ssm_state_size", "missing; a Mamba layer needs it"))?);
+    let kernel = fields.size_of(&["conv_kernel", "mamba_d_conv"])?.map_or(4.0, f64::from);
+    let inner = heads * dim;
+    let convolved = inner + 2.0 * groups * state;
+    let parameters = hidden * (inner + convolved + heads) + convolved * kernel + inner * hidden;
+    let state_bytes = inner * state * STATE_BYTES + convolved * (kernel - 1.0) * CONVOLUTION_BYTES;
+    Ok(Attention::Recurrent { parameters, state_bytes })
+}

@@ -1,0 +1,153 @@
+//! GPUs: the numbers of their datasheets, presets, and a user's own four numbers.
+
+use crate::bad::{BadLatency, bad, unknown};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::LazyLock;
+
+const TEXT: &str = include_str!("../gpus.json");
+
+/// The numbers of a GPU's datasheet. Peaks are dense: sparsity does not count.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Gpu {
+    /// Memory that programs can use, bytes.
+    pub memory_bytes: f64,
+    /// Memory bandwidth, bytes/s.
+    pub bandwidth_bytes_s: f64,
+    /// Peak of matrix products in bf16, FLOP/s.
+    pub bf16_flops: f64,
+    /// Peak of matrix products in fp8, FLOP/s; none: it has no fp8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fp8_flops: Option<f64>,
+    /// Peak of matrix products in fp4, FLOP/s; none: it has no fp4.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fp4_flops: Option<f64>,
+    /// Bandwidth to other GPUs in one direction, bytes/s.
+    #[serde(default = "pcie_4")]
+    pub link_bytes_s: f64,
+}
+
+/// PCIe 4.0 x16 in one direction.
+fn pcie_4() -> f64 {
+    32e9
+}
+
+/// A preset.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GpuPreset {
+    /// Its name in experiments.
+    pub name: String,
+    /// Its numbers.
+    pub gpu: Gpu,
+    /// The datasheet that they are from.
+    pub source: String,
+}
+
+static GPUS: LazyLock<Vec<GpuPreset>> =
+    LazyLock::new(|| serde_json::from_str(TEXT).unwrap_or_else(|e| panic!("gpus.json is a list of presets: {e}")));
+
+/// The presets, in the order of the file.
+pub fn gpus() -> &'static [GpuPreset] {
+    &GPUS
+}
+
+/// The preset with this name.
+pub fn gpu(name: &str) -> Option<&'static GpuPreset> {
+    GPUS.iter().find(|g| g.name == name)
+}
+
+/// A GPU in an experiment: a preset, or its numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(untagged)]
+pub enum GpuChoice {
+    /// A preset.
+    Preset(GpuName),
+    /// Its numbers.
+    Numbers(Gpu),
+}
+
+/// The name of a preset GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(transparent)]
+pub struct GpuName(#[schemars(extend("enum" = names()))] pub String);
+
+fn names() -> Vec<&'static str> {
+    gpus().iter().map(|g| g.name.as_str()).collect()
+}
+
+impl GpuChoice {
+    /// The preset of this name.
+    pub fn preset(name: &str) -> GpuChoice {
+        GpuChoice::Preset(GpuName(name.to_owned()))
+    }
+
+    /// The GPU's numbers.
+    ///
+    /// # Errors
+    /// There is no such preset, or a number is not above 0.
+    pub fn gpu(&self) -> Result<Cow<'_, Gpu>, BadLatency> {
+        match self {
+            GpuChoice::Preset(GpuName(name)) => match gpu(name) {
+                Some(preset) => Ok(Cow::Borrowed(&preset.gpu)),
+                None => Err(unknown("gpu", name, names().into_iter())),
+            },
+            GpuChoice::Numbers(gpu) => gpu.check().map(|()| Cow::Borrowed(gpu)),
+        }
+    }
+}
+
+impl fmt::Display for GpuChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GpuChoice::Preset(GpuName(name)) => f.write_str(name),
+            GpuChoice::Numbers(g) => {
+                let (memory, speed) = (g.memory_bytes / (1u64 << 30) as f64, g.bandwidth_bytes_s * 1e-9);
+                write!(f, "a GPU of {memory:.0} GiB at {speed:.0} GB/s")
+            }
+        }
+    }
+}
+
+impl Gpu {
+    fn check(&self) -> Result<(), BadLatency> {
+        let numbers = [
+            ("memory_bytes", Some(self.memory_bytes)),
+            ("bandwidth_bytes_s", Some(self.bandwidth_bytes_s)),
+            ("bf16_flops", Some(self.bf16_flops)),
+            ("fp8_flops", self.fp8_flops),
+            ("fp4_flops", self.fp4_flops),
+            ("link_bytes_s", Some(self.link_bytes_s)),
+        ];
+        let wrong = |x: &f64| !(*x > 0.0 && x.is_finite());
+        match numbers.into_iter().find_map(|(key, x)| x.filter(wrong).map(|x| (key, x))) {
+            Some((key, x)) => Err(bad(&format!("gpu.{key}"), format!("{x} is not a finite number above 0"))),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn presets_are_sound_and_named_once() {
+        for preset in gpus() {
+            assert_eq!(preset.gpu.check(), Ok(()), "{}", preset.name);
+            assert!(!preset.source.is_empty(), "{} has no source", preset.name);
+        }
+        let mut names = names();
+        names.sort_unstable();
+        assert_eq!(names.windows(2).find(|pair| pair[0] == pair[1]), None);
+    }
+
+    #[test]
+    fn a_number_that_is_not_above_0_is_named() {
+        let none = Gpu { bandwidth_bytes_s: 0.0, ..gpu("h100").unwrap().gpu };
+        let fault = GpuChoice::Numbers(none).gpu().unwrap_err().to_string();
+        assert!(fault.starts_with("gpu.bandwidth_bytes_s: 0 "), "{fault}");
+    }
+}

@@ -1,0 +1,149 @@
+//! Presets of models: `models.json`, a list of what published `config.json` files say, each with its source. The reader
+//! of users' files reads them, too.
+
+use super::layers::{Attention, FeedForward};
+use super::shape::ModelShape;
+use crate::config;
+use serde::Deserialize;
+use serde_json::Value;
+use std::sync::LazyLock;
+
+const TEXT: &str = include_str!("../../models.json");
+
+/// A preset.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Its name in experiments.
+    pub name: String,
+    /// The model on Hugging Face, `owner/name`.
+    pub model: String,
+    /// The file that its numbers were read from.
+    pub source: String,
+    /// Published number of parameters, to check the shape.
+    pub published_parameters: f64,
+    /// Published parameters that are not of the decoder: a vision tower, an MTP module, copies of the embedding. It is
+    /// below 0 where the shape counts an output head that a draft shares with its target.
+    pub beside: f64,
+    /// Where the number was published.
+    pub parameters_source: String,
+    /// Its shape.
+    pub shape: ModelShape,
+    /// What its file says and is not modelled, a sentence each.
+    pub warnings: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    name: String,
+    model: String,
+    source: String,
+    parameters: f64,
+    parameters_source: String,
+    #[serde(default)]
+    beside: f64,
+    config: Value,
+}
+
+static CATALOG: LazyLock<Vec<Entry>> = LazyLock::new(|| {
+    let rows: Vec<Row> = serde_json::from_str(TEXT).expect("models.json is a list of presets");
+    rows.into_iter().flat_map(entries).collect()
+});
+
+/// The model of a row, and its MTP module where it has one, under the model's name and `-mtp`.
+fn entries(row: Row) -> Vec<Entry> {
+    let read = config::read_value(&row.config, &row.name).unwrap_or_else(|e| panic!("models.json: {}: {e}", row.name));
+    let module = read.mtp.map(|shape| Entry {
+        name: shape.name.clone(),
+        model: format!("{}, its MTP module", row.model),
+        source: row.source.clone(),
+        published_parameters: shape.parameters(),
+        beside: 0.0,
+        parameters_source: "counted from its shape".into(),
+        shape,
+        warnings: Vec::new(),
+    });
+    let model = Entry {
+        name: row.name,
+        model: row.model,
+        source: row.source,
+        published_parameters: row.parameters,
+        beside: row.beside,
+        parameters_source: row.parameters_source,
+        shape: read.shape,
+        warnings: read.warnings,
+    };
+    [model].into_iter().chain(module).collect()
+}
+
+/// All presets, in the order of the file.
+pub fn catalog() -> &'static [Entry] {
+    &CATALOG
+}
+
+/// The preset with this name.
+pub fn entry(name: &str) -> Option<&'static Entry> {
+    CATALOG.iter().find(|e| e.name == name)
+}
+
+/// The sizes of a decoder whose layers are all alike, as Llama's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Uniform {
+    /// Number of layers.
+    pub layers: u32,
+    /// Query heads.
+    pub heads: u32,
+    /// Key-value heads.
+    pub kv_heads: u32,
+    /// Numbers in a head.
+    pub head_dim: u32,
+    /// Inner width of the feed-forward block.
+    pub intermediate: u32,
+}
+
+impl ModelShape {
+    /// The sizes of its layers if all are Llama's: attention to all tokens and a gated dense block. `None` for others.
+    pub fn uniform(&self) -> Option<Uniform> {
+        let [group] = self.layers.as_slice() else { return None };
+        let Attention::Grouped { heads, kv_heads, head_dim, input: None, window: None, gated: false } = group.attention
+        else {
+            return None;
+        };
+        let FeedForward::Dense { intermediate, gated: true } = group.feed_forward else { return None };
+        Some(Uniform { layers: group.count, heads, kv_heads, head_dim, intermediate })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_have_the_published_number_of_parameters() {
+        let counts = |e: &Entry| (e.name.clone(), e.shape.parameters(), e.published_parameters - e.beside);
+        let far = |&(_, counted, published): &(String, f64, f64)| (counted / published - 1.0_f64).abs() >= 0.01;
+        let wrong: Vec<_> = catalog().iter().map(counts).filter(far).collect();
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+
+    /// Prints what every file says and is not modelled: `cargo test -p foretoken-hardware -- --nocapture warnings`.
+    #[test]
+    fn warnings_are_sentences() {
+        for (e, warning) in catalog().iter().flat_map(|e| e.warnings.iter().map(move |warning| (e, warning))) {
+            println!("{}: {warning}", e.name);
+            assert!(warning.contains(' '), "{}: {warning}", e.name);
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<&str> = catalog().iter().map(|e| e.name.as_str()).collect();
+        names.sort_unstable();
+        assert_eq!(names.windows(2).find(|pair| pair[0] == pair[1]), None);
+    }
+
+    #[test]
+    fn kv_of_vicuna_7b_is_half_a_mebibyte_a_token() {
+        assert_eq!(entry("vicuna-7b").unwrap().shape.work().kv_bytes_token(1.0), 524_288.0);
+        assert_eq!(entry("vicuna-68m").unwrap().shape.work().kv_bytes_token(1.0), 6144.0);
+    }
+}

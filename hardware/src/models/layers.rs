@@ -1,0 +1,184 @@
+//! Equal layers of a model: what they attend to, and what their feed-forward blocks are.
+
+use serde::{Deserialize, Serialize};
+
+/// `count` equal decoder layers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LayerGroup {
+    /// Number of layers.
+    pub count: u32,
+    /// What mixes the tokens.
+    pub attention: Attention,
+    /// What follows the attention.
+    pub feed_forward: FeedForward,
+}
+
+/// How a layer mixes tokens. Norms, biases and position encodings are left out: they are under 0.1 % of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Attention {
+    /// Multi-head attention in which `heads / kv_heads` query heads share a key and a value.
+    Grouped {
+        /// Query heads.
+        heads: u32,
+        /// Key-value heads.
+        kv_heads: u32,
+        /// Numbers in a head.
+        head_dim: u32,
+        /// Width of the layer's input; none: the hidden size (an EAGLE-3 head reads twice that).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        input: Option<u32>,
+        /// Newest tokens that a token attends to; none: all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        window: Option<u32>,
+        /// Whether the output is gated by a projection as wide as the queries (Qwen3-Next).
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        gated: bool,
+    },
+    /// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): one compressed vector a token is kept
+    /// for all heads.
+    Latent {
+        /// Query heads.
+        heads: u32,
+        /// Width of the compressed query; none: queries are not compressed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        query_rank: Option<u32>,
+        /// Width of the compressed key and value.
+        kv_rank: u32,
+        /// Numbers of a head's key that are rotated; shared by the heads and kept beside the compressed vector.
+        rope_dim: u32,
+        /// Numbers of a head's key that are not rotated.
+        nope_dim: u32,
+        /// Numbers of a head's value.
+        value_dim: u32,
+        /// The tokens that a token attends to, where a layer chooses them; none: all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        selection: Option<Selection>,
+    },
+    /// A layer that keeps a state of fixed size for each request (Mamba, gated delta rule, linear attention).
+    Recurrent {
+        /// Weights of the layer.
+        parameters: f64,
+        /// Bytes of the state of a request.
+        state_bytes: f64,
+    },
+    /// No attention: the layer is a feed-forward block alone (hybrids of Nemotron's kind).
+    None,
+}
+
+/// How a layer of sparse attention chooses tokens (DeepSeek-V3.2's indexer): each token scores all tokens before it
+/// with small heads, and attends to the best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Selection {
+    /// Heads that score.
+    pub heads: u32,
+    /// Numbers in the key that is scored; one key a token is kept, in 8 bits.
+    pub head_dim: u32,
+    /// Tokens that are attended to.
+    pub tokens: u32,
+}
+
+/// The feed-forward block of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum FeedForward {
+    /// One block, which every token uses.
+    Dense {
+        /// Its inner width.
+        intermediate: u32,
+        /// Whether it has a gate beside the up projection (three matrices); else two matrices.
+        #[serde(default = "yes", skip_serializing_if = "is_true")]
+        gated: bool,
+    },
+    /// A mixture of experts.
+    Experts {
+        /// Experts in the layer.
+        total: u32,
+        /// Experts that a token uses.
+        active: u32,
+        /// Inner width of an expert.
+        intermediate: u32,
+        /// Inner width of the block that every token uses beside its experts; 0: there is none.
+        #[serde(default)]
+        shared_intermediate: u32,
+        /// Whether the blocks have a gate beside the up projection (three matrices); else two matrices.
+        #[serde(default = "yes", skip_serializing_if = "is_true")]
+        gated: bool,
+    },
+    /// No feed-forward block.
+    None,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_true(x: &bool) -> bool {
+    *x
+}
+
+impl Attention {
+    /// Number of weights of a layer of a model that is `hidden` wide.
+    pub fn parameters(&self, hidden: u32) -> f64 {
+        let hidden = f64::from(hidden);
+        match *self {
+            Attention::Grouped { heads, kv_heads, head_dim, input, gated, .. } => {
+                let (input, dim) = (input.map_or(hidden, f64::from), f64::from(head_dim));
+                let queries = if gated { 2.0 } else { 1.0 } * f64::from(heads);
+                input * dim * (queries + 2.0 * f64::from(kv_heads)) + f64::from(heads) * dim * hidden
+            }
+            Attention::Latent { heads, query_rank, kv_rank, rope_dim, nope_dim, value_dim, selection } => {
+                let (heads, kv_rank) = (f64::from(heads), f64::from(kv_rank));
+                let (rope, nope, value) = (f64::from(rope_dim), f64::from(nope_dim), f64::from(value_dim));
+                let queries = heads * (nope + rope);
+                let query = match query_rank {
+                    Some(rank) => f64::from(rank) * (hidden + queries),
+                    None => hidden * queries,
+                };
+                let kv = hidden * (kv_rank + rope) + kv_rank * heads * (nope + value);
+                let chooses = selection.map_or(0.0, |s| {
+                    // The indexer's queries come from the compressed query, its key and head weights from the input.
+                    let (heads, dim) = (f64::from(s.heads), f64::from(s.head_dim));
+                    query_rank.map_or(hidden, f64::from) * heads * dim + hidden * (dim + heads)
+                });
+                query + kv + heads * value * hidden + chooses
+            }
+            Attention::Recurrent { parameters, .. } => parameters,
+            Attention::None => 0.0,
+        }
+    }
+}
+
+impl FeedForward {
+    /// Number of weights of what every token uses: a dense block, or the shared block of a mixture.
+    pub fn dense_parameters(&self, hidden: u32) -> f64 {
+        match *self {
+            FeedForward::Dense { intermediate, gated } => block(hidden, intermediate, gated),
+            FeedForward::Experts { shared_intermediate, gated, .. } => block(hidden, shared_intermediate, gated),
+            FeedForward::None => 0.0,
+        }
+    }
+
+    /// Number of weights of one expert; 0 for a dense block.
+    pub fn expert_parameters(&self, hidden: u32) -> f64 {
+        match *self {
+            FeedForward::Experts { intermediate, gated, .. } => block(hidden, intermediate, gated),
+            FeedForward::Dense { .. } | FeedForward::None => 0.0,
+        }
+    }
+
+    /// (experts, experts that a token uses); (0, 0) for a dense block.
+    pub fn experts(&self) -> (u32, u32) {
+        match *self {
+            FeedForward::Experts { total, active, .. } => (total, active),
+            FeedForward::Dense { .. } | FeedForward::None => (0, 0),
+        }
+    }
+}
+
+fn block(hidden: u32, intermediate: u32, gated: bool) -> f64 {
+    (if gated { 3.0 } else { 2.0 }) * f64::from(hidden) * f64::from(intermediate)
+}

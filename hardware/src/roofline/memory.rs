@@ -1,0 +1,17 @@
+//! The memory that weights leave for KV.
+
+/// The memory of the devices, with respect to KV.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Memory {
+    /// Bytes of KV for one token.
+    pub kv_bytes_token: f64,
+    /// Bytes left for KV beside weights and activations.
+    pub kv_bytes: f64,
+}
+
+impl Memory {
+    /// Number of KV blocks of `block_size` tokens that fit; 0 if the weights do not fit.
+    pub fn kv_blocks(&self, block_size: u32) -> u32 {
+        (self.kv_bytes / (self.kv_bytes_token * f64::from(block_size))).max(0.0) as u32
+    }
+}

@@ -1,0 +1,117 @@
+//! The built roofline: the time of a pass from the pass's sums.
+
+use crate::models::{AttentionWork, Blocks};
+use foretoken_sim::{LatencyModel, PassShape, Time};
+
+/// A built roofline: seconds for a unit of each kind of work.
+#[derive(Clone, Debug)]
+pub struct Roofline {
+    /// Time outside matrix products and attention.
+    pub(super) fixed_s: f64,
+    /// Reading the weights that every pass reads, without feed-forward blocks and the output head.
+    pub(super) always_bytes_s: f64,
+    /// Feed-forward blocks by how their experts are chosen.
+    pub(super) blocks: Vec<BlockTimes>,
+    /// Computing a token, without attention over KV and the output head.
+    pub(super) token_flops_s: f64,
+    /// Reading the output head.
+    pub(super) head_bytes_s: f64,
+    /// Computing the output head for a token.
+    pub(super) head_flops_s: f64,
+    /// Attention over KV, by how far back it looks.
+    pub(super) attention: Vec<AttentionTimes>,
+    /// Reading and writing the recurrent states of a request.
+    pub(super) state_bytes_s: f64,
+    /// Moving a token between the GPUs of a group.
+    pub(super) link_token_s: f64,
+    /// Share of a token's experts that the tokens before it in the pass have brought already, beyond chance.
+    pub(super) expert_reuse: f64,
+}
+
+/// Feed-forward blocks whose experts are chosen alike.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BlockTimes {
+    /// Reading one expert of each layer.
+    pub(super) bytes_s: f64,
+    total: f64,
+    /// Probability that a token does not use a given expert.
+    miss: f64,
+}
+
+impl BlockTimes {
+    pub(super) fn new(blocks: &Blocks, bandwidth: f64) -> BlockTimes {
+        let miss = 1.0 - blocks.active / blocks.total;
+        BlockTimes { bytes_s: blocks.bytes / bandwidth, total: blocks.total, miss }
+    }
+
+    /// Time to read the expected number of distinct experts of `tokens` tokens. Each token chooses its experts
+    /// independently.
+    fn seconds(&self, tokens: f64) -> f64 {
+        let read = if self.total > 1.0 { self.total * (1.0 - self.miss.powf(tokens)) } else { 1.0 };
+        read * self.bytes_s
+    }
+}
+
+/// Attention over KV of layers that look equally far back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AttentionTimes {
+    bytes_s: f64,
+    pair_flops_s: f64,
+    /// Computing a pair, and unpacking a token, if keys and values are unpacked first.
+    unpacked: Option<(f64, f64)>,
+    window: Option<f64>,
+    by_token: bool,
+}
+
+impl AttentionTimes {
+    /// `copies` is the number of GPUs that hold the same KV.
+    pub(super) fn new(work: &AttentionWork, copies: f64, bandwidth: f64, flops: f64) -> AttentionTimes {
+        AttentionTimes {
+            bytes_s: work.bytes * copies / bandwidth,
+            pair_flops_s: work.pair_flops / flops,
+            unpacked: work.unpacked.map(|u| (u.pair_flops / flops, u.token_flops / flops)),
+            window: work.window,
+            by_token: work.by_token,
+        }
+    }
+
+    fn seconds(&self, shape: PassShape) -> f64 {
+        let (tokens, requests) = (shape.batched as f64, shape.requests as f64);
+        let (mut read, mut pairs) = ((shape.context + shape.batched) as f64, shape.pairs as f64);
+        if let Some(window) = self.window {
+            // Exact where all contexts are on one side of the window; else it takes more than they do.
+            let readers = if self.by_token { tokens } else { requests };
+            if readers > 0.0 {
+                read = read.min(window * readers + if self.by_token { 0.0 } else { tokens });
+            }
+            pairs = pairs.min(window * tokens);
+        }
+        let packed = self.pair_flops_s * pairs;
+        let compute = match self.unpacked {
+            Some((pair_s, token_s)) => packed.min(pair_s * pairs + token_s * read),
+            None => packed,
+        };
+        (self.bytes_s * read).max(compute)
+    }
+}
+
+impl Roofline {
+    /// Time of a pass, seconds.
+    pub fn pass_s(&self, shape: PassShape) -> f64 {
+        let tokens = shape.batched as f64;
+        // Tokens that choose experts of their own.
+        let choosers = tokens - (tokens - 1.0).max(0.0) * self.expert_reuse;
+        let read = self.blocks.iter().fold(self.always_bytes_s, |s, blocks| s + blocks.seconds(choosers));
+        let weights = read.max(self.token_flops_s * tokens);
+        let attention = self.attention.iter().fold(0.0, |s, layers| s + layers.seconds(shape));
+        let head = self.head_bytes_s.max(self.head_flops_s * tokens);
+        let states = self.state_bytes_s * shape.requests as f64;
+        self.fixed_s + weights + attention + head + self.link_token_s * tokens + states
+    }
+}
+
+impl LatencyModel for Roofline {
+    fn pass(&self, shape: PassShape) -> Time {
+        Time::from_s(self.pass_s(shape))
+    }
+}

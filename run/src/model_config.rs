@@ -1,0 +1,97 @@
+//! `model = { config = "FILE" }`: the shape of a model from a Hugging Face `config.json`.
+//!
+//! The shape takes the file's place in the experiment, so that what is kept beside results stands alone.
+
+use foretoken_hardware::config::{self, ReadConfig};
+use foretoken_hardware::models::{ConfigFile, ModelShape};
+use foretoken_spec::document::{Document, Path, Step};
+use foretoken_spec::problem::Result;
+use foretoken_spec::text;
+use std::path::Path as FilePath;
+
+/// The file name that means standard input.
+const STDIN: &str = "-";
+
+/// Replaces every `{ config = "FILE" }` of a roofline's model, swept ones included, by the shape that the file says.
+/// Returns what the files say and is not modelled, a sentence each. Relative paths start at `folder`.
+///
+/// # Errors
+/// A file cannot be read, or is no `config.json` whose shape is known.
+pub fn read_configs(document: &mut Document, folder: &FilePath) -> Result<Vec<String>> {
+    let mut warnings = Vec::new();
+    let mut stdin = None;
+    for role in ["target", "draft"] {
+        let model = Path::of("hardware").key(role).key("roofline").key("model");
+        let listed = (0..).map(|i| model.then(Step::Index(i))).take_while(|path| document.get(path).is_some());
+        for path in [model.clone()].into_iter().chain(listed).collect::<Vec<_>>() {
+            if document.text_at(&path.key("config")).is_some() {
+                let read = read_one(document, &path, folder, &mut stdin)?;
+                warnings.extend(read);
+            }
+        }
+    }
+    Ok(warnings)
+}
+
+/// Reads the file that the table at `path` names, and puts its shape there. `stdin` keeps standard input's text, which
+/// can be read once.
+fn read_one(
+    document: &mut Document,
+    path: &Path,
+    folder: &FilePath,
+    stdin: &mut Option<String>,
+) -> Result<Vec<String>> {
+    let wrong = |document: &Document, message: String| document.problem_at(path, message);
+    let file: ConfigFile = match document.value_at(path).map(toml::Value::try_into) {
+        Some(Ok(file)) => file,
+        Some(Err(e)) => return Err(wrong(document, format!("{path}: {}", e.message()))),
+        None => return Err(wrong(document, format!("{path} is no table"))),
+    };
+    let read = if file.config == STDIN {
+        match stdin {
+            Some(text) => Ok(text.clone()),
+            None => text::whole(std::io::stdin()).inspect(|text| *stdin = Some(text.clone())),
+        }
+    } else {
+        let full = folder.join(crate::load::locate(document, &file.config)?);
+        text::read(&full)
+    };
+    let text = read.map_err(|e| {
+        let problem = wrong(document, format!("{path}: cannot read {}: {e}", file.config));
+        problem.help("a relative path starts at the experiment's folder; \"-\" reads standard input")
+    })?;
+    let name = file.name.clone().unwrap_or_else(|| called(&file.config));
+    let read = config::read(&text, &name).map_err(|e| {
+        let problem = wrong(document, format!("{path}: {}: {e}", file.config));
+        problem.help("`foretoken models show FILE` prints what is read from a config.json")
+    })?;
+    let ReadConfig { shape, mtp, warnings } = read;
+    let shape = match (file.mtp, mtp) {
+        (false, _) => shape,
+        (true, Some(module)) => module,
+        (true, None) => {
+            let problem = wrong(document, format!("{path}: {} has no MTP module", file.config));
+            return Err(problem.help("its num_nextn_predict_layers is missing or 0; leave mtp out"));
+        }
+    };
+    put(document, path, &file.config, &shape)?;
+    Ok(warnings.into_iter().map(|warning| format!("{name}: {warning}")).collect())
+}
+
+fn put(document: &mut Document, path: &Path, given: &str, shape: &ModelShape) -> Result<()> {
+    let value = toml::Value::try_from(shape)
+        .map_err(|e| document.problem_at(path, format!("{path}: the shape of {given} cannot be written: {e}")))?;
+    document.replace(path, given, &value.to_string())
+}
+
+/// What a model is called after its file: the folder of a `config.json`, else the file's stem.
+fn called(file: &str) -> String {
+    let path = FilePath::new(file);
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("model");
+    let folder = path.parent().and_then(FilePath::file_name).and_then(|name| name.to_str());
+    match (stem, folder) {
+        ("config", Some(folder)) => folder.to_owned(),
+        ("-", _) => "model".to_owned(),
+        _ => stem.to_owned(),
+    }
+}
