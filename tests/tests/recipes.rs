@@ -28,11 +28,9 @@ enum Edit {
     Before(&'static str, &'static str),
     /// A line that has the first text gets the second in its place.
     Replace(&'static str, &'static str),
-    /// The number of rows of the table [`GPUS`](foretoken_hardware::gpus::GPUS).
-    Count,
 }
 
-use Edit::{Before, Count, New, Replace};
+use Edit::{Before, New, Replace};
 
 /// A recipe: its heading in CONTRIBUTING.md up to the number of edits, and its edits by file.
 struct Recipe {
@@ -75,10 +73,7 @@ const RECIPES: [Recipe; 4] = [
     },
     Recipe {
         heading: "### Add a GPU or a model",
-        edits: &[
-            ("sim/src/latency/hardware.rs", Before("    Gpu {\n        name: \"l40\"", GPU)),
-            ("sim/src/latency/hardware.rs", Count),
-        ],
+        edits: &[("hardware/gpus.json", Before("  {\"name\": \"l40\",", GPU))],
     },
     Recipe {
         heading: "### Add a command",
@@ -115,15 +110,8 @@ pub(super) fn read(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, 
 }
 "#;
 
-const GPU: &str = r#"    Gpu {
-        name: "recipe-gpu",
-        peak_flops: 1e15,
-        bandwidth: 4e12,
-        memory: 100.0 * GIB,
-        link: 400e9,
-        source: "made up",
-    },
-"#;
+const GPU: &str = "  {\"name\": \"recipe-gpu\", \"gpu\": {\"memory_bytes\": 1e11, \"bandwidth_bytes_s\": 4e12, \
+                   \"bf16_flops\": 1e15}, \"source\": \"made up\"},\n";
 
 const COMMAND: &str = r#"//! `foretoken recipe`: says that the recipe works.
 
@@ -208,17 +196,13 @@ fn follow(tree: &mut Tree, recipe: &Recipe) {
             New(text) => assert!(tree.insert(file.into(), text.into()).is_none(), "{file} is there already"),
             Before(line, new) => change(tree, file, |text| once(file, text, line, &format!("{new}{line}"))),
             Replace(old, new) => change(tree, file, |text| once(file, text, old, new)),
-            Count => change(tree, file, |text| {
-                let rows = text.matches("        name: \"").count();
-                once(file, text, &format!("GPUS: [Gpu; {}]", rows - 1), &format!("GPUS: [Gpu; {rows}]"))
-            }),
         }
     }
 }
 
 /// The heading of a recipe states this number of edits.
 fn states(contributing: &str, heading: &str, edits: usize) {
-    let (heading, other) = (format!("{heading} ({edits} edits"), heading);
+    let (heading, other) = (format!("{heading} ({edits} edit"), heading);
     let found = contributing.lines().find(|line| line.starts_with(other));
     assert!(found.is_some_and(|line| line.starts_with(&heading)), "expected `{heading}`, found {found:?}");
 }
