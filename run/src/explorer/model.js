@@ -1,6 +1,6 @@
 "use strict";
 // A copy of the simulator's arithmetic of one step: the pass shapes of sim/src/shape.rs for a batch of equal requests,
-// and the latency models of sim/src/latency. Times are whole picoseconds, rounded where the simulator rounds. A test
+// and the latency models of hardware/src. Times are whole picoseconds, rounded where the simulator rounds. A test
 // compares every number with the library's, so a change in the library needs a change here.
 const Model = (() => {
   const PS_PER_S = 1e12;
