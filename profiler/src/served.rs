@@ -163,8 +163,12 @@ mod tests {
             let (requests, drafted, context) = (1 + draw(0, 8), draw(1, 5), 16 + draw(2, 240));
             let prompt = if i % 10 == 0 { 20 + draw(3, 200) } else { 0 };
             let batched = requests * (1 + drafted) + prompt;
-            let shape =
-                PassShape { batched, context: requests * context, pairs: batched * context + prompt * prompt / 2 };
+            let shape = PassShape {
+                requests,
+                batched,
+                context: requests * context,
+                pairs: batched * context + prompt * prompt / 2,
+            };
             let noise = 1.0 + 0.05 * (luck.unit(8 * i + 4) - 0.5);
             let interrupted = spoiled && draw(5, 100) == 0;
             let seconds = truth(&shape) * noise * if interrupted { 20.0 } else { 1.0 };
