@@ -30,6 +30,9 @@ pub struct MeasuredSpec {
 
 impl MeasuredSpec {
     /// Checks the values that serde cannot check.
+    ///
+    /// # Errors
+    /// `batched` is empty, a time is negative or not finite, or a list's sizes do not rise or its times fall.
     pub fn check(&self) -> Result<(), BadLatency> {
         if self.batched.is_empty() {
             return Err(bad("batched", "needs at least one [tokens, seconds]"));
@@ -49,6 +52,9 @@ impl MeasuredSpec {
     }
 
     /// Builds the latency model.
+    ///
+    /// # Errors
+    /// The errors of [`check`](Self::check).
     pub fn build(&self) -> Result<Measured, BadLatency> {
         self.check()?;
         let curve = |points: &[(u64, f64)]| Curve(points.iter().map(|&(x, s)| (x, Time::from_s(s))).collect());

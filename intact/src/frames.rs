@@ -68,7 +68,7 @@ pub struct Writer<W> {
 impl<W: Write> Writer<W> {
     /// Begins a file: writes its first eight bytes.
     ///
-    /// If the writer fails.
+    /// # Errors
     /// The writer fails.
     pub fn begin(mut out: W, kind: Kind) -> io::Result<Writer<W>> {
         out.write_all(&kind.magic())?;
@@ -82,7 +82,7 @@ impl<W: Write> Writer<W> {
 
     /// Appends a frame with this body.
     ///
-    /// If the writer fails, or the body has 4 GiB or more.
+    /// # Errors
     /// The writer fails, or the body has 4 GiB or more.
     pub fn frame(&mut self, body: &[u8]) -> io::Result<()> {
         let len = u32::try_from(body.len())
@@ -105,7 +105,7 @@ impl<W: Write> Writer<W> {
 
     /// Flushes the writer.
     ///
-    /// If the writer fails.
+    /// # Errors
     /// The writer fails.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
@@ -207,7 +207,7 @@ impl<R: Read> Reader<R> {
     /// Begins to read a file: reads and checks its first eight bytes. Returns `None` if the file ends within these
     /// bytes.
     ///
-    /// If the file is of another kind or version, or cannot be read.
+    /// # Errors
     /// The file is of another kind or version, or cannot be read.
     pub fn begin(mut input: R, kind: Kind) -> Result<Option<Reader<R>>, FrameError> {
         let mut magic = [0; 8];
@@ -222,7 +222,7 @@ impl<R: Read> Reader<R> {
 
     /// Reads the next frame and puts its body into `body`.
     ///
-    /// If the frame is damaged or cannot be read. Later frames cannot be read either.
+    /// # Errors
     /// The frame is damaged, or cannot be read. No frame behind it can be read either.
     pub fn next(&mut self, body: &mut Vec<u8>) -> Result<Next, FrameError> {
         body.clear();

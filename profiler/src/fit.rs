@@ -78,6 +78,10 @@ const CONDITION: f64 = 30.0;
 pub(crate) const SINGULAR: f64 = 1e6;
 
 /// Fits α, γ, δ to the samples. Negative coefficients are set to 0.
+///
+/// # Errors
+/// There are fewer than 4 samples, a sample has a value that is negative or not finite or takes no time, the shapes do
+/// not tell the three coefficients apart, or the solver of the least squares fails.
 pub fn fit(samples: &[Sample]) -> Result<Fit, FitError> {
     if samples.len() < 4 {
         return Err(FitError::TooFew(samples.len()));

@@ -11,6 +11,10 @@ const CONTEXT: [u64; 6] = [0, 512, 2048, 8192, 32_768, 131_072];
 
 /// Fits α, γ, δ to a latency model over a grid of decode-like shapes. A linear truth is recovered to 1e-9; a truth
 /// without costs gives zeros.
+///
+/// # Errors
+/// Some passes take time and others do not, so that fewer than 4 remain or their shapes do not tell the coefficients
+/// apart; a time is not finite; or the solver of the least squares fails.
 pub fn fit_truth(truth: &dyn LatencyModel) -> Result<Fit, FitError> {
     let mut samples = Vec::new();
     for batched in BATCHED {

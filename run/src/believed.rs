@@ -24,6 +24,10 @@ pub struct Believed {
 
 impl Believed {
     /// The belief that a spec describes, for a seed. Adds a note when the linear fit is bad.
+    ///
+    /// # Errors
+    /// The spec leaves a belief to be fitted, and no linear cost fits the model's true costs (see
+    /// [`fit_truth`](foretoken_profiler::fit_truth)).
     pub fn new(spec: &BeliefSpec, hardware: &Hardware, seed: u64, notes: &mut Vec<String>) -> Result<Believed> {
         let (target, draft) = match &spec.fitted_to {
             Some(other) => (&other.target, &other.draft),

@@ -16,17 +16,28 @@ use std::path::{Path as FilePath, PathBuf};
 
 impl Plan {
     /// Reads an experiment file and applies overrides.
+    ///
+    /// # Errors
+    /// The file cannot be read or is not TOML, an override is not `path=value` or has no place in the file, or the
+    /// experiment is wrong (see [`Plan::of`]).
     pub fn load(file: &FilePath, sets: &[String]) -> Result<Plan> {
         Plan::of(read_document(file, sets)?, file.parent().unwrap_or(FilePath::new("")))
     }
 
     /// Reads an experiment known to the user as `name`, whose relative paths start at `folder`, and applies overrides.
+    ///
+    /// # Errors
+    /// The text is not TOML, an override is not `path=value` or has no place in the text, or the experiment is wrong
+    /// (see [`Plan::of`]).
     pub fn of_text(name: &str, text: &str, sets: &[String], folder: &FilePath) -> Result<Plan> {
         Plan::of(parse_document(name, text, sets)?, folder)
     }
 
     /// [`load`](Plan::load) for `foretoken observe`. A missing `[hardware]` or `[acceptance]` is filled with costs of
     /// zero and acceptance 0.
+    ///
+    /// # Errors
+    /// The errors of [`load`](Plan::load) and of [`observed`](Plan::observed).
     pub fn load_to_observe(file: &FilePath, sets: &[String]) -> Result<Plan> {
         let mut document = read_document(file, sets)?;
         let nothing = "{ linear = { alpha_s = 0.0, gamma_s = 0.0, delta_s = 0.0 } }";
@@ -45,6 +56,9 @@ impl Plan {
     }
 
     /// The plan with the policy `oracle-goodput`, which regret is measured against; added if it is missing.
+    ///
+    /// # Errors
+    /// The experiment is wrong with the added policy (see [`Plan::of`]).
     pub fn with_regret(self) -> Result<Plan> {
         if self.policies.iter().any(|e| matches!(e.spec, PolicySpec::OracleGoodput(_))) {
             return Ok(self);
@@ -55,6 +69,9 @@ impl Plan {
     }
 
     /// [`load`](Plan::load) with the costs of a profile instead of the experiment's own.
+    ///
+    /// # Errors
+    /// The errors of [`load`](Plan::load), with the experiment's own costs and with the profile's.
     pub fn load_with_profile(file: &FilePath, sets: &[String], profile: &FilePath) -> Result<Plan> {
         let mut document = Plan::load(file, sets)?.document;
         let folder = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(FilePath::new("."));
@@ -67,12 +84,20 @@ impl Plan {
     }
 
     /// The plan of a document; relative paths in it start at `folder`.
+    ///
+    /// # Errors
+    /// A setting is unknown, missing or out of range; a sweep is malformed; a file that the experiment names cannot be
+    /// read or used; the profile cannot predict a policy; or a paper's claim or a bound names a cell that the sweeps do
+    /// not make.
     pub fn of(document: Document, folder: &FilePath) -> Result<Plan> {
         Plan::build(document, folder, true, BTreeMap::new())
     }
 
     /// The plan of a results folder, from the experiment that it keeps. The files that the experiment reads may be
     /// gone.
+    ///
+    /// # Errors
+    /// The folder has no readable `experiment.toml`, or the experiment in it is wrong (see [`Plan::of`]).
     pub fn of_results(folder: &FilePath) -> Result<Plan> {
         let file = folder.join("experiment.toml");
         let text = fs_err::read_to_string(&file).map_err(|e| {
@@ -83,6 +108,9 @@ impl Plan {
 
     /// The plan of one of this plan's variants, with its document changed by `change`. A paper's claims are left out,
     /// because they are about the whole.
+    ///
+    /// # Errors
+    /// `change` returns an error, or the changed experiment is wrong (see [`Plan::of`]).
     pub fn altered(&self, variant: usize, change: impl FnOnce(&mut Document) -> Result<()>) -> Result<Plan> {
         let mut document = self.variants[variant].document();
         let filled = &self.variants[variant].filled;

@@ -103,6 +103,9 @@ impl Plan {
 
     /// The resolved experiment as TOML for the folder `results`. It runs from there, because relative paths are
     /// rewritten to start at `results`.
+    ///
+    /// # Errors
+    /// The experiment cannot be written as TOML.
     pub fn resolved_for(&self, results: &FilePath) -> Result<String> {
         let moved = |given: &str| self.relative.get(given).map(|file| path_from(results, file));
         to_toml(&self.resolved_with(&moved))
@@ -110,6 +113,9 @@ impl Plan {
 
     /// The experiment with its overrides and without defaults, as TOML for the folder `results`. It gives the same
     /// plan, and shows which values were given.
+    ///
+    /// # Errors
+    /// The experiment cannot be written as TOML.
     pub fn asked_for(&self, results: &FilePath) -> Result<String> {
         let mut value: toml::Value = self.document.read()?;
         rename_paths(&mut value, &|given| self.relative.get(given).map(|file| path_from(results, file)));

@@ -38,6 +38,11 @@ pub fn named(document: &Document) -> Option<String> {
 }
 
 /// Puts the values of the profile in `file`, which the experiment calls `given`, into the document.
+///
+/// # Errors
+/// The file cannot be read or is no profile, `hardware.truth` names no latency model or one that the profile does not
+/// have, the experiment gives costs or noise that the profile gives too, or it counts context otherwise than the
+/// profile.
 pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Filled> {
     let at = Path::of(PROFILE);
     let text = foretoken_spec::text::read(file).map_err(|e| {
@@ -249,6 +254,9 @@ pub fn read_either(name: &str, text: &str) -> Result<Either> {
 }
 
 /// Reads a calibrated profile's text. Errors call the profile `name`.
+///
+/// # Errors
+/// The text is not TOML, a key is missing or unknown, or a value is out of range.
 pub fn read_calibrated(name: &str, text: &str) -> Result<Calibrated> {
     calibrated(name, &Document::parse(name, text)?)
 }
@@ -262,6 +270,9 @@ fn calibrated(name: &str, document: &Document) -> Result<Calibrated> {
 }
 
 /// Reads a measured profile's text. Errors call the profile `name`.
+///
+/// # Errors
+/// The text is not TOML, its schema version is another, a key is missing or unknown, or a value is out of range.
 pub fn read(name: &str, text: &str) -> Result<Profile> {
     measured(name, &Document::parse(name, text)?)
 }

@@ -9,6 +9,10 @@ use foretoken_spec::read::trace_problem;
 use foretoken_traces::truth::TruthTable;
 
 /// Gives every request its recording, if the experiment names a table. Adds notes for the reader of the results.
+///
+/// # Errors
+/// The table cannot be read, a request already replays a recording, or a request is longer than its recording and the
+/// experiment refuses this. The error points at the experiment's setting.
 pub fn assign(
     source: &Rates,
     document: &Document,

@@ -19,6 +19,9 @@ struct Need {
 }
 
 /// Refuses a workload and an engine that need more memory than there is, and points at the setting that takes most.
+///
+/// # Errors
+/// All runs that go on at a time need more memory than the program's limit or than the system grants.
 pub fn check(variant: &Variant, workload: &Workload, config: &EngineConfig) -> Result<()> {
     let at_a_time = rayon::current_num_threads() as u64;
     let needs = needs(variant, workload, config);

@@ -48,6 +48,11 @@ pub struct Setting {
 
 impl Setting {
     /// Builds the setting of a variant and a seed.
+    ///
+    /// # Errors
+    /// The workload cannot be built or needs too much memory, a recording is missing, a setting of the acceptance is
+    /// wrong, the model does not fit into the GPU's memory, no linear belief fits the true costs, priorities are asked
+    /// for and no request has one, or the engine would not start with a policy.
     pub fn new(variant: &Variant, seed: u64) -> Result<Setting> {
         let e = &variant.experiment;
         let (target, draft) = (e.hardware.target.build(), e.hardware.draft.build());
@@ -128,6 +133,10 @@ impl Setting {
     }
 
     /// Checks that the engine would start with a policy.
+    ///
+    /// # Errors
+    /// The engine refuses its settings together with the policy's; see
+    /// [`Speculation::check`](foretoken_sim::Speculation::check).
     pub fn starts(&self, policy: &PolicySpec) -> std::result::Result<(), BadConfig> {
         let speculation = self.speculation(policy);
         speculation.check(self.config(&speculation), self.drafting)
@@ -361,6 +370,9 @@ impl Setting {
 impl Variant {
     /// The engine's settings, with the values that the file leaves to the hardware filled in. A drafter's weights
     /// leave less memory for KV.
+    ///
+    /// # Errors
+    /// The GPU's memory has no room for KV blocks beside the weights.
     pub fn engine(&self, drafting: bool) -> Result<EngineConfig> {
         let hardware = &self.experiment.hardware;
         let mut config = self.experiment.engine.clone();

@@ -366,6 +366,11 @@ impl EngineConfig {
 
 impl EngineConfig {
     /// Checks the settings that serde cannot check.
+    ///
+    /// # Errors
+    /// A number is 0 that must be at least 1, a size or a draft length is over its limit, several MTP modules are given
+    /// for another method, fewer than 2 KV blocks are given to an engine with a null block, or a share, a time or a
+    /// ratio is out of range. The error names the setting.
     pub fn check(&self) -> Result<(), BadConfig> {
         let positive = [
             ("max_num_seqs", self.max_num_seqs),

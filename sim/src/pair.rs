@@ -23,6 +23,9 @@ impl<T> Pair<T> {
     }
 
     /// `f` of both values, the target's first. Stops at the first error.
+    ///
+    /// # Errors
+    /// `f` returns an error for a value.
     pub fn try_map<U, E>(self, mut f: impl FnMut(T) -> Result<U, E>) -> Result<Pair<U>, E> {
         Ok(Pair { target: f(self.target)?, draft: f(self.draft)? })
     }

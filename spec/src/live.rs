@@ -145,6 +145,10 @@ impl LiveSpec {
     }
 
     /// Checks every value that serde cannot.
+    ///
+    /// # Errors
+    /// The time scale or the temperature is not a finite number above 0, the number of threads is 0, or the device has
+    /// no known name.
     pub fn check(&self, doc: &Document) -> Result<()> {
         let at =
             |key: &str, message: String| doc.problem_at(&Path::of("live").key(key), format!("live.{key}: {message}"));

@@ -14,6 +14,9 @@ pub fn read(path: &Path) -> Result<String> {
 }
 
 /// Reads all of `from`, which must be UTF-8 and end within the limit.
+///
+/// # Errors
+/// `from` cannot be read, is not UTF-8, or is longer than the limit.
 pub fn whole(from: impl Read) -> Result<String> {
     let most = limits::text();
     let mut text = String::new();

@@ -36,7 +36,7 @@ pub struct Built {
 ///
 /// `baseline_tpot_s`: see [`read`].
 ///
-/// If a setting is out of range, a file cannot be used, or no request is left.
+/// # Errors
 /// A setting is out of range, a file cannot be used, or no request is left.
 pub fn build(spec: &WorkloadSpec, seed: u64, baseline_tpot_s: Option<f64>) -> Result<Built, TraceError> {
     spec.check()?;

@@ -81,6 +81,10 @@ impl TraceFormat {
 
     /// Detects the format by the file's header or first JSON object. If no format fits, the error lists the columns
     /// found.
+    ///
+    /// # Errors
+    /// The file cannot be read, its first line begins a JSON object and is not valid JSON, or the columns belong to a
+    /// table that is no trace, or to no known format.
     pub fn detect(path: &Path) -> Result<TraceFormat, TraceError> {
         if is_truth_table(path) {
             return Ok(TraceFormat::TruthTable);

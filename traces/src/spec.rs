@@ -128,6 +128,10 @@ pub struct FixedLengths {
 
 impl WorkloadSpec {
     /// Checks the settings that serde cannot check. Does not read files.
+    ///
+    /// # Errors
+    /// A value is out of range, a fixed length is 0, the arrivals lack lengths, an end or a number of requests, or a
+    /// setting is given that these arrivals do not have. The error names the setting.
     pub fn check(&self) -> Result<(), TraceError> {
         self.arrivals.check()?;
         if let Some(LengthSpec::Fixed(f)) = &self.lengths

@@ -6,6 +6,10 @@ use super::fields::Fields;
 use crate::models::FeedForward;
 
 /// The blocks of `count` layers in order.
+///
+/// # Errors
+/// A width or a number of experts is missing or out of range, more experts are active than there are, or
+/// `moe_layer_freq` lists another number of layers than `count`.
 pub fn feed_forwards(fields: &Fields, family: &Family, count: u32) -> Result<Vec<FeedForward>, BadConfig> {
     let Some(mixture) = experts(fields, family)? else {
         return Ok(vec![dense(fields, family)?; count as usize]);
@@ -15,6 +19,9 @@ pub fn feed_forwards(fields: &Fields, family: &Family, count: u32) -> Result<Vec
 }
 
 /// A dense block. Llama 4 gives its width apart from that of an expert.
+///
+/// # Errors
+/// The width is missing or is not a whole number of at least 1.
 pub fn dense(fields: &Fields, family: &Family) -> Result<FeedForward, BadConfig> {
     let keys = ["intermediate_size_mlp", "dense_intermediate_size", "intermediate_size", "ffn_hidden_size"];
     let intermediate = fields.size_of(&keys)?;
@@ -23,6 +30,10 @@ pub fn dense(fields: &Fields, family: &Family) -> Result<FeedForward, BadConfig>
 }
 
 /// The mixture of experts of a sparse layer; `None` if the model is dense.
+///
+/// # Errors
+/// The file has experts, and the number of active experts or the width of an expert is missing or out of range, or more
+/// experts are active than there are.
 pub fn experts(fields: &Fields, family: &Family) -> Result<Option<FeedForward>, BadConfig> {
     let keys = ["n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts"];
     let Some(total) = fields.size_of(&keys)? else { return Ok(None) };

@@ -18,6 +18,9 @@ pub struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// The fields of a whole file.
+    ///
+    /// # Errors
+    /// The file's value is not a JSON object.
     pub fn of(json: &'a Value) -> Result<Fields<'a>, BadConfig> {
         let table = json.as_object().ok_or_else(|| BadConfig {
             key: "the file".into(),
@@ -43,6 +46,9 @@ impl<'a> Fields<'a> {
     }
 
     /// The table at `key`; `None` if there is none.
+    ///
+    /// # Errors
+    /// The value at `key` is not a table.
     pub fn table(&self, key: &str) -> Result<Option<Fields<'a>>, BadConfig> {
         match self.get(key) {
             None => Ok(None),
@@ -54,11 +60,17 @@ impl<'a> Fields<'a> {
     }
 
     /// A whole number of at least 1.
+    ///
+    /// # Errors
+    /// The key is missing, or its value is not a whole number from 1 to 2³² − 1.
     pub fn size(&self, key: &str) -> Result<u32, BadConfig> {
         self.size_of(&[key])?.ok_or_else(|| self.bad(key, "missing; the shape needs it"))
     }
 
     /// A whole number of at least 1 at the first of `keys` that is there.
+    ///
+    /// # Errors
+    /// The value is not a whole number from 1 to 2³² − 1.
     pub fn size_of(&self, keys: &[&str]) -> Result<Option<u32>, BadConfig> {
         let Some((key, value)) = self.first(keys) else { return Ok(None) };
         match value.as_u64().and_then(|n| u32::try_from(n).ok()) {
@@ -68,6 +80,9 @@ impl<'a> Fields<'a> {
     }
 
     /// A whole number of at least 0; `None` if the key is missing.
+    ///
+    /// # Errors
+    /// The value is not a whole number from 0 to 2³² − 1.
     pub fn count(&self, key: &str) -> Result<Option<u32>, BadConfig> {
         let Some(value) = self.get(key) else { return Ok(None) };
         match value.as_u64().and_then(|n| u32::try_from(n).ok()) {
@@ -77,18 +92,27 @@ impl<'a> Fields<'a> {
     }
 
     /// true or false; `None` if the key is missing.
+    ///
+    /// # Errors
+    /// The value is not true or false.
     pub fn flag(&self, key: &str) -> Result<Option<bool>, BadConfig> {
         let Some(value) = self.get(key) else { return Ok(None) };
         value.as_bool().map(Some).ok_or_else(|| self.bad(key, format!("{value} is not true or false")))
     }
 
     /// A text; `None` if the key is missing.
+    ///
+    /// # Errors
+    /// The value is not a text.
     pub fn text(&self, key: &str) -> Result<Option<&'a str>, BadConfig> {
         let Some(value) = self.get(key) else { return Ok(None) };
         value.as_str().map(Some).ok_or_else(|| self.bad(key, format!("{value} is not a text")))
     }
 
     /// A list of whole numbers; `None` if the key is missing.
+    ///
+    /// # Errors
+    /// The value is not a list, or an element is not a whole number of at least 0.
     pub fn numbers(&self, key: &str) -> Result<Option<Vec<u64>>, BadConfig> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let list = value.as_array().and_then(|list| list.iter().map(Value::as_u64).collect());

@@ -29,6 +29,10 @@ fn join_block(fields: &Fields, shape: &mut ModelShape) -> Result<(), BadConfig> 
 /// Makes an EAGLE-3 head of a shape whose file has `draft_vocab_size`: its first layer reads the embedding beside the
 /// hidden state, three of the target's hidden states are joined by a matrix (arXiv 2503.01840, figure 6), and the
 /// output head has the draft's vocabulary. The embedding is the target's.
+///
+/// # Errors
+/// `draft_vocab_size`, `target_hidden_size` or a key of a block drafter (`dflash_config`, `target_layer_ids`,
+/// `markov_rank`, `block_size`, `num_target_layers`) has a value of another type or out of range.
 pub fn widen(fields: &Fields, shape: &mut ModelShape) -> Result<(), BadConfig> {
     join_block(fields, shape)?;
     let Some(vocab) = fields.size_of(&["draft_vocab_size"])? else { return Ok(()) };
@@ -46,6 +50,9 @@ pub fn widen(fields: &Fields, shape: &mut ModelShape) -> Result<(), BadConfig> {
 
 /// The MTP module of a model (DeepSeek-V3, arXiv 2412.19437, section 2.2): one layer of the kind of the model's last,
 /// behind a matrix that joins a hidden state and an embedding. Embedding and output head are the target's.
+///
+/// # Errors
+/// A number of modules is not a whole number of at least 0.
 pub fn mtp(fields: &Fields, shape: &ModelShape) -> Result<Option<ModelShape>, BadConfig> {
     let keys = ["num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules"];
     let mut number = 0;

@@ -7,6 +7,11 @@ use super::{BadConfig, recurrent};
 use crate::models::{Attention, FeedForward, LayerGroup, Selection};
 
 /// The layers in order, one a group.
+///
+/// # Errors
+/// A key that the layers need is missing or out of range; the list of layers has another length than the number of
+/// layers; a layer's kind is not known or not modelled; or the heads do not divide the hidden size, or the KV heads do
+/// not divide the heads.
 pub fn of(fields: &Fields, family: &Family) -> Result<Vec<LayerGroup>, BadConfig> {
     if let Some(pattern) = fields.text("hybrid_override_pattern")? {
         return by_pattern(fields, family, pattern);

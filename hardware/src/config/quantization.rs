@@ -24,6 +24,10 @@ struct Scheme {
 }
 
 /// Reads the bits of the decoder in `fields`, a table of the file `whole` or the file itself.
+///
+/// # Errors
+/// The type of the weights, the method of quantisation or its algorithm is not known, or a key that the method needs is
+/// missing or has a value of another type.
 pub fn bits(whole: &Fields, fields: &Fields) -> Result<ReadBits, BadConfig> {
     let (of, table) = match fields.table("quantization_config")? {
         Some(table) => (fields, Some(table)),

@@ -10,6 +10,10 @@ const STATE_BYTES: f64 = 4.0;
 const CONVOLUTION_BYTES: f64 = 2.0;
 
 /// A layer of linear attention: Kimi's if the file has `linear_attn_config`, else Qwen's.
+///
+/// # Errors
+/// A size that the layer needs is missing or is not a whole number of at least 1, or `linear_attn_config` is not a
+/// table.
 pub fn layer(fields: &Fields) -> Result<Attention, BadConfig> {
     match fields.table("linear_attn_config")? {
         Some(table) => kimi_delta(fields, &table),
@@ -46,6 +50,9 @@ fn kimi_delta(fields: &Fields, table: &Fields) -> Result<Attention, BadConfig> {
 }
 
 /// Mamba-2 (arXiv 2405.21060) as Nemotron-H has it.
+///
+/// # Errors
+/// A size that the layer needs is missing or is not a whole number of at least 1.
 pub fn mamba2(fields: &Fields) -> Result<Attention, BadConfig> {
     let size = |key: &str| fields.size(key).map(f64::from);
     let hidden = size("hidden_size")?;

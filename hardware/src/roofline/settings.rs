@@ -134,6 +134,10 @@ impl RooflineSpec {
     }
 
     /// Checks the values that serde cannot check.
+    ///
+    /// # Errors
+    /// The GPU or the model has no known name or has a fault, the GPU has no peak in a precision that the model
+    /// computes in, or a number is out of its range. The error names the setting.
     pub fn check(&self) -> Result<(), BadLatency> {
         let (gpu, shape) = (self.gpu.gpu()?, self.shape()?);
         peaks(&gpu, &shape.work().token_flops)?;

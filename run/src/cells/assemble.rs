@@ -40,6 +40,10 @@ pub struct Numbers {
 }
 
 /// Writes tables and figures of a plan whose cells are all stored, and compares the policies.
+///
+/// # Errors
+/// A cell is missing, damaged or cannot be decoded; a table or a figure cannot be written; or the setting of a paper's
+/// claim cannot be built again.
 pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled> {
     let store = Store::open(folder, &plan.digest())?;
     let output = plan.variants[0].experiment.output;
@@ -144,6 +148,10 @@ pub struct Unfinished {
 }
 
 /// Reads the finished cells of a run that did not end. `digest` is the plan's digest in the folder's manifest.
+///
+/// # Errors
+/// The folder of the cells cannot be made, or a cell with a whole seal cannot be decoded. A damaged cell is no error:
+/// it is listed in the result.
 pub fn finished_cells(plan: &Plan, folder: &Folder, digest: &str) -> Result<Unfinished> {
     let store = Store::open(folder, digest)?;
     let (mut cells, mut damaged, mut warnings) = (Vec::new(), Vec::new(), Warnings::default());

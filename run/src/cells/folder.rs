@@ -86,6 +86,11 @@ impl Folder {
     }
 
     /// Makes the folder ready for a plan. Returns the folder, and true if it already holds the plan's complete results.
+    ///
+    /// # Errors
+    /// The folder cannot be made, listed, emptied or written. With `Mode::Fresh`: the folder is not empty. With
+    /// `Mode::Resume`: it holds no run, a run of another plan, or complete results of which a file is missing or
+    /// changed.
     pub fn open(path: PathBuf, plan: &Plan, mode: Mode) -> Result<(Folder, bool)> {
         let missing = path.ancestors().take_while(|p| !p.as_os_str().is_empty() && !p.exists());
         let made = missing.map(Path::to_path_buf).collect();
@@ -115,6 +120,10 @@ impl Folder {
 
     /// Makes the folder ready for a shard (a part) of a plan. The first shard writes the manifest, and the others find
     /// it. Returns the folder, and true if it already holds the plan's complete results.
+    ///
+    /// # Errors
+    /// The folder cannot be made, locked, listed or written; it holds a run of another plan; or it has files and no run
+    /// was begun in it.
     pub fn join(path: PathBuf, plan: &Plan) -> Result<(Folder, bool)> {
         let folder = Folder::at(path);
         // The experiment is written last, so a folder that has it is ready.
@@ -146,6 +155,9 @@ impl Folder {
 
     /// Writes the manifest and the experiment of a plan. Called again if the plan changed because its costs were
     /// measured.
+    ///
+    /// # Errors
+    /// The experiment cannot be written as TOML, or the manifest or the experiment's file cannot be written.
     pub fn replan(&self, plan: &Plan) -> Result<()> {
         let text = plan.resolved_for(&self.path)?;
         // The manifest is written first, because --resume recognises a run by it.
@@ -156,6 +168,9 @@ impl Folder {
 
     /// Lists finished files with their digests in the manifest, so that damage or loss is noticed. Does nothing in a
     /// folder without a manifest.
+    ///
+    /// # Errors
+    /// The manifest cannot be read or is damaged, a file of `names` cannot be read, or the manifest cannot be written.
     pub fn enter(&self, names: &[&str]) -> Result<()> {
         if !self.path.join(MANIFEST).exists() {
             return Ok(());
@@ -214,11 +229,17 @@ impl Folder {
     }
 
     /// Writes a whole file into the folder.
+    ///
+    /// # Errors
+    /// The file cannot be written.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
         Staged::write_all_to(&self.path.join(name), bytes).map_err(write_problem)
     }
 
     /// Writes a value as JSON piece by piece, so that a large comparison is never in memory as text.
+    ///
+    /// # Errors
+    /// The value cannot be written as JSON, or the file cannot be written.
     pub fn write_json(&self, name: &str, value: &impl Serialize) -> Result<()> {
         let path = self.path.join(name);
         let cannot = |cause: std::io::Error| write_problem(ReportError::Write { path: path.clone(), cause });
@@ -229,6 +250,10 @@ impl Folder {
     }
 
     /// Completes the folder: writes the manifest, which now says that all results are there, then removes the cells.
+    ///
+    /// # Errors
+    /// A file of the results cannot be read for its digest, the manifest cannot be written, or a stored cell cannot be
+    /// removed.
     pub fn complete(&self, plan: &Plan, speed: &Speed) -> Result<()> {
         self.write_manifest(plan, self.digests()?, Some(speed), true)?;
         self.clear_up()
@@ -236,6 +261,10 @@ impl Folder {
 
     /// Completes the folder of a run whose shards were run on other machines. Keeps the names of the input files from
     /// the manifest that those wrote.
+    ///
+    /// # Errors
+    /// A file of the results cannot be read for its digest, the manifest cannot be written, or a stored cell cannot be
+    /// removed.
     pub fn complete_merged(&self, begun: Manifest, timing: Timing) -> Result<()> {
         let manifest = Manifest { files: self.digests()?, complete: true, timing, ..begun };
         self.write(MANIFEST, manifest.to_json().as_bytes())?;
@@ -244,6 +273,9 @@ impl Folder {
 
     /// Removes the folders that complete results do not need: probes, shards, cells. They are still there if a run is
     /// killed just before it ends.
+    ///
+    /// # Errors
+    /// One of the program's own files in these folders cannot be removed. Files of others stay and are no error.
     pub fn clear_up(&self) -> Result<()> {
         for name in [PROBES, SHARDS, CELLS] {
             tell_left(&remove_own(&self.path, name)?);
@@ -252,6 +284,9 @@ impl Folder {
     }
 
     /// Writes the manifest of incomplete results; `cells` is the number of cells of the whole plan.
+    ///
+    /// # Errors
+    /// A file of the results cannot be read for its digest, or the manifest cannot be written.
     pub fn keep_part(&self, plan: &Plan, cells: usize, speed: &Speed) -> Result<()> {
         let manifest = Manifest { cells, ..Manifest::of(plan, self.digests()?, false, timing(speed)) };
         self.write(MANIFEST, manifest.to_json().as_bytes())

@@ -79,6 +79,10 @@ impl Manifest {
     }
 
     /// Reads and checks the manifest of a results folder.
+    ///
+    /// # Errors
+    /// `folder` is missing or not a folder; its manifest is missing, not JSON or of another schema; or the manifest's
+    /// seal does not match.
     pub fn read(folder: &Path) -> Result<Manifest> {
         let path = folder.join(MANIFEST);
         let help = "give the folder that `foretoken run` wrote its results to: it holds a manifest.json";
@@ -119,6 +123,9 @@ impl Manifest {
     }
 
     /// Checks the digests of the listed files among `names`.
+    ///
+    /// # Errors
+    /// A listed file is missing, cannot be read, or has another digest than the manifest says.
     pub fn check<'a>(&self, folder: &Path, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
         let (mut gone, mut changed) = (Vec::new(), Vec::new());
         for name in names.into_iter().filter(|name| self.has(name)) {
@@ -141,6 +148,9 @@ impl Manifest {
     }
 
     /// Checks the digests of all listed files.
+    ///
+    /// # Errors
+    /// A listed file is missing, cannot be read, or has another digest than the manifest says.
     pub fn check_all(&self, folder: &Path) -> Result<()> {
         self.check(folder, self.files.keys().map(String::as_str))
     }
@@ -157,6 +167,9 @@ fn few(names: &[impl AsRef<str>]) -> String {
 }
 
 /// The blake3 digest of a file's bytes, in hexadecimal.
+///
+/// # Errors
+/// The file cannot be opened or read.
 pub fn digest(path: &Path) -> std::io::Result<String> {
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(std::fs::File::open(path)?)?;

@@ -44,6 +44,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Runs every cell that the folder does not hold yet. Finished cells are kept after an error or an interrupt.
+///
+/// # Errors
+/// The folder of the cells cannot be made, a cell's setting cannot be built, a policy cannot be run (see [`play`]), a
+/// cell cannot be stored or decoded, or the run is interrupted.
 pub fn run_cells(plan: &Plan, folder: &Folder, interrupt: &AtomicBool) -> Result<Speed> {
     let store = Store::open(folder, &plan.digest())?;
     let damaged = ids(plan).filter_map(|id| store.damage(id, ids(plan)));
@@ -225,6 +229,10 @@ pub struct Played {
 }
 
 /// Runs a policy on a setting. `slo`: the bounds; `None` for the baseline, whose run sets them.
+///
+/// # Errors
+/// The run is interrupted, the policy panics, the simulated clock runs past its 213 days, or not one request fits into
+/// the engine.
 pub fn play(setting: &Setting, policy: &PolicySpec, slo: Option<Slo>, interrupt: &AtomicBool) -> Result<Played> {
     let started = Instant::now();
     let bound = slo.and_then(|s| s.tpot_s).unwrap_or(f64::INFINITY);

@@ -77,6 +77,9 @@ pub struct Store {
 
 impl Store {
     /// Opens the store of a plan with the given digest.
+    ///
+    /// # Errors
+    /// The folder of the cells cannot be made.
     pub fn open(results: &Folder, plan_digest: &str) -> Result<Store> {
         let folder = results.cells();
         std::fs::create_dir_all(&folder)
@@ -118,6 +121,9 @@ impl Store {
     }
 
     /// Reads a cell; `None` if it is not finished or damaged.
+    ///
+    /// # Errors
+    /// The file's seal is whole, and its content cannot be decoded.
     pub fn load(&self, id: CellId) -> Result<Option<Stored>> {
         let Some(bytes) = self.bytes(id) else { return Ok(None) };
         let stored = postcard::from_bytes(&bytes)
@@ -126,6 +132,9 @@ impl Store {
     }
 
     /// Writes a finished cell to its file.
+    ///
+    /// # Errors
+    /// The file cannot be written.
     pub fn save(&self, id: CellId, stored: &Stored) -> Result<()> {
         let body = postcard::to_stdvec(stored).expect("plain data always serialises into memory");
         let path = self.path(id);

@@ -39,6 +39,10 @@ type Digests = Vec<Option<blake3::Hash>>;
 
 impl Judge<'_> {
     /// Returns the trials that changed nothing, each with its evidence, and the trials that the budget did not reach.
+    ///
+    /// # Errors
+    /// The setting of the first variant and seed cannot be built, or the work is interrupted. A trial whose altered
+    /// experiment is wrong or cannot be run is no error: its settings did something.
     pub fn judge(&mut self, trials: Vec<Trial>, setting: &Setting) -> Result<(Vec<Judged>, Vec<Trial>)> {
         let (looked_at, left) = self.affordable(trials, setting);
         let expected = self.start_as_given(setting)?;

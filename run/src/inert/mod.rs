@@ -46,6 +46,9 @@ const SMALL: u64 = 12_000_000;
 const PART: u64 = 4;
 
 /// Finds the settings of a finished run that did nothing. `numbers` are the cells' numbers, in the order of the plan.
+///
+/// # Errors
+/// The setting of the first variant and seed cannot be built, or the work is interrupted.
 pub fn look(plan: &Plan, numbers: &[Numbers], check: Check, interrupt: &AtomicBool) -> Result<Inert> {
     look_at(plan, numbers, check, interrupt, |_| true)
 }

@@ -52,6 +52,10 @@ fn policy(path: &Path) -> Option<usize> {
 
 /// The plan of a variant with other settings; reduced to one policy when the settings belong to one. `requests`:
 /// requests of the original run.
+///
+/// # Errors
+/// A trial's other value is not TOML or has no place in the experiment, or the altered experiment is wrong (see
+/// [`Plan::of`]).
 pub fn alter(plan: &Plan, variant: usize, trials: &[&Trial], policy: Option<usize>, requests: u64) -> Result<Plan> {
     plan.altered(variant, |document| {
         for trial in trials {

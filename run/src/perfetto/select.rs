@@ -15,6 +15,10 @@ pub struct Wanted<'a> {
 }
 
 /// The index of the first cell that fits, and the number of cells that fit.
+///
+/// # Errors
+/// No cell has the wanted policy, seed or swept value; a choice of `sweep` is not `path=value` or names a setting that
+/// is not swept; or `keys` is empty.
 pub fn choose(keys: &[Key], wanted: &Wanted) -> Result<(usize, usize)> {
     let mut fits: Vec<usize> = (0..keys.len()).collect();
     if let Some(policy) = wanted.policy {

@@ -18,6 +18,9 @@ pub const INDEX: &str = "index.html";
 const MARK: &str = "<meta name=\"generator\" content=\"Foretoken\">";
 
 /// Makes the page of a results folder in its folder `report`; returns the page's path.
+///
+/// # Errors
+/// The folder's results cannot be used (see [`Results::open`]), or the page cannot be written (see [`write()`]).
 pub fn make_in(folder: &Path) -> Result<PathBuf> {
     let results = Results::open(folder)?;
     let to = Folder::at(folder.to_path_buf()).report();
@@ -26,6 +29,10 @@ pub fn make_in(folder: &Path) -> Result<PathBuf> {
 
 /// Writes the page of results into the folder `to`; `baseline` are other results to compare with. Returns the page's
 /// path.
+///
+/// # Errors
+/// The results and the baseline have no run in common, the folder cannot be made, it holds a page that Foretoken did
+/// not make, or a file cannot be written.
 pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<PathBuf> {
     let compared = baseline.map(|other| pairing::compare(&results, other)).transpose()?;
     let timing = results.timing();

@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 const DRAWS: [&str; 3] = ["workload", "acceptance", "hardware.noise_cv"];
 
 /// Pairs the cells of `own` with the cells of `other`.
+///
+/// # Errors
+/// No cell of `own` has the policy, the swept values and the seed of a cell of `other`.
 pub fn compare(own: &Results, other: Results) -> Result<Compared> {
     let summaries: Vec<_> = other.cells.iter().map(|c| (c.key(), &c.summary)).collect();
     let find = |key: &Key| summaries.iter().find(|(k, _)| same(k, key)).map(|(_, s)| (*s).clone());

@@ -44,6 +44,10 @@ pub struct Results {
 
 impl Results {
     /// Reads a results folder and checks its files.
+    ///
+    /// # Errors
+    /// The manifest cannot be read; a file is missing, changed or cannot be decoded; another version wrote the results;
+    /// the experiment in the folder is wrong; or the folder holds no tables of results.
     pub fn open(folder: &Path) -> Result<Results> {
         let manifest = Manifest::read(folder)?;
         manifest.check(folder, READ)?;

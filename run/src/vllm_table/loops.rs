@@ -43,6 +43,9 @@ pub struct Loops<'a> {
 
 impl<'a> Loops<'a> {
     /// The loops of a setting on these seeds, and a sample of its requests.
+    ///
+    /// # Errors
+    /// The setting of the first seed cannot be built.
     pub fn new(variant: Variant, seeds: &'a [u64], interrupt: &'a AtomicBool) -> Result<(Loops<'a>, Setting)> {
         let mut loops = Loops { variant, seeds, interrupt, outputs: 1.0 };
         let sample = loops.setting(1, SAMPLE, seeds[0])?;

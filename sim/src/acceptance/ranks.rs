@@ -32,7 +32,10 @@ impl Default for RankLaw {
 }
 
 impl RankLaw {
-    /// Makes the law from these conditional probabilities; `Err` says which value is wrong.
+    /// Makes the law from these conditional probabilities.
+    ///
+    /// # Errors
+    /// `hazards` is empty, or a value is not in [0, 1]. The text says which.
     pub fn new(hazards: Vec<f64>) -> Result<RankLaw, String> {
         if hazards.is_empty() {
             return Err("needs at least one probability".into());

@@ -135,6 +135,11 @@ fn check_rates(key: &str, rates: &[f64]) -> Result<(), BadAcceptance> {
 
 impl AcceptanceSpec {
     /// Checks the values that serde cannot check.
+    ///
+    /// # Errors
+    /// A rate is not in [0, 1], a span is 0, an autocorrelation is not in [0, 1), the shape of a Beta distribution is
+    /// not in [0.001, 1000000], or the model of the confidences or of the prompt lookup has a fault. The error names
+    /// the setting.
     pub fn check(&self) -> Result<(), BadAcceptance> {
         if let Some((key, why)) = self.confidence.fault() {
             return bad(key, why);
@@ -168,7 +173,10 @@ impl AcceptanceSpec {
         }
     }
 
-    /// Builds the source for a workload. Fails if the source needs recordings that the workload does not have.
+    /// Builds the source for a workload.
+    ///
+    /// # Errors
+    /// The errors of [`check`](Self::check); or the source replays recordings, and a request of the workload has none.
     pub fn build(&self, seed: u64, workload: &Workload) -> Result<Box<dyn AcceptanceSource>, BadAcceptance> {
         self.check()?;
         let confidence = ConfidenceModel::new(&self.confidence, seed);

@@ -39,6 +39,9 @@ struct Source {
 
 impl Document {
     /// Parses TOML text known to the user as `name`.
+    ///
+    /// # Errors
+    /// The text is not valid TOML. The error points at the place.
     pub fn parse(name: &str, text: &str) -> Result<Document> {
         let text = keep(text);
         let table = DeTable::parse(text).map_err(|e| {
@@ -60,12 +63,18 @@ impl Document {
     }
 
     /// Turns the tree into a typed value.
+    ///
+    /// # Errors
+    /// A key is missing or unknown, or a value has another type or is refused by `T`. The error points at the place.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T> {
         self.read_knowing(|_| Vec::new())
     }
 
     /// [`read`](Document::read) with hints: `settings_of(name)` lists the keys of the table called `name`. The error
     /// lists them when something else stands where that table belongs.
+    ///
+    /// # Errors
+    /// A key is missing or unknown, or a value has another type or is refused by `T`. The error points at the place.
     pub fn read_knowing<T: DeserializeOwned>(&self, settings_of: impl Fn(&str) -> Vec<String>) -> Result<T> {
         T::deserialize(self.root.clone().into_deserializer()).map_err(|e| {
             let (what, help) =

@@ -11,6 +11,10 @@ pub(super) const SET: &str = "--set ";
 
 impl Document {
     /// Applies one `path=value` argument. The value is TOML; a bare word is taken as a string.
+    ///
+    /// # Errors
+    /// The argument has no `=`, no path or no value; the value is not valid TOML; or the path leads into a value that
+    /// is no table, or past the end of a list.
     pub fn set(&mut self, argument: &str) -> Result<()> {
         let name = format!("{SET}{argument}");
         let wanted = "write --set path.to.key=value, for example --set engine.max_num_seqs=64";
@@ -48,6 +52,9 @@ impl Document {
 impl Document {
     /// Puts the TOML value `text`, known to the user as `name`, at `path`, which must exist or be a missing key of a
     /// table.
+    ///
+    /// # Errors
+    /// `text` is not a TOML value, or `path` leads into a value that is no table, or past the end of a list.
     pub fn replace(&mut self, path: &Path, name: &str, text: &str) -> Result<()> {
         let node = self.value_from(name, text)?;
         let whole = node.span();
@@ -65,6 +72,9 @@ impl Document {
     }
 
     /// Appends the TOML value `text`, known to the user as `name`, to the list at `path`, if that list exists.
+    ///
+    /// # Errors
+    /// `text` is not a TOML value.
     pub fn append(&mut self, path: &Path, name: &str, text: &str) -> Result<()> {
         let node = self.value_from(name, text)?;
         if let DeValue::Array(items) = self.get_mut(path).get_mut() {

@@ -60,6 +60,10 @@ impl From<Document> for Picked {
 impl Document {
     /// All combinations of all sweeps; the document itself when it has none. Elements of the array `list` multiply in
     /// place. The top-level keys in `fixed` must not be swept.
+    ///
+    /// # Errors
+    /// A sweep is empty, is not a list, has a value twice, holds another sweep or has other keys beside it; a key of
+    /// `fixed` is swept; `sweep_order` names a missing path or a path twice; or the sweeps make too many combinations.
     pub fn variants(mut self, list: &str, fixed: &[&str]) -> Result<Vec<Variant>> {
         self.expand_list(list)?;
         let order = self.sweep_order()?;
@@ -71,6 +75,10 @@ impl Document {
 
     /// Every outermost sweep with its path, as plain TOML, the one that varies slowest first. Sweeps below the keys
     /// in `except` are left out.
+    ///
+    /// # Errors
+    /// A sweep is empty, is not a list, has a value twice, holds another sweep or has other keys beside it; or
+    /// `sweep_order` names a missing path or a path twice.
     pub fn sweeps(&self, except: &[&str]) -> Result<Vec<(Path, toml::Value)>> {
         let mut rest = self.clone();
         if let DeValue::Table(top) = rest.root.get_mut() {

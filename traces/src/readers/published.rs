@@ -50,6 +50,9 @@ pub struct TreeSteps {
 }
 
 /// Reads the SpecForge summary CSV. Errors name line and column.
+///
+/// # Errors
+/// The file cannot be read, a column is missing, or a number is malformed or out of range.
 pub fn read_specforge(path: &Path) -> Result<Vec<SpecForgeRow>, TraceError> {
     let mut table = Table::open(path)?;
     let (model, dataset, batch) = (table.column("model")?, table.column("dataset")?, table.column("batch_size")?);
@@ -74,6 +77,9 @@ pub fn read_specforge(path: &Path) -> Result<Vec<SpecForgeRow>, TraceError> {
 }
 
 /// Reads the tree-steps JSON lines. Errors name line and key.
+///
+/// # Errors
+/// The file cannot be read, a line is not a JSON object, or a key is missing or has a value of another type.
 pub fn read_tree_steps(path: &Path) -> Result<Vec<TreeSteps>, TraceError> {
     const KEYS: [&str; 6] = ["method", "question_id", "category", "turn", "output_tokens", "tokens_per_step"];
     let mut lines = Lines::open(path)?;
