@@ -14,8 +14,7 @@ use std::path::Path;
 pub const EXAMPLES: &str = "Examples:
   foretoken models list
   foretoken models show qwen3-30b-a3b
-  foretoken models show Qwen3-32B/config.json
-  curl -sL https://huggingface.co/Qwen/Qwen3-32B/raw/main/config.json | foretoken models show -";
+  foretoken models show deepseek-v3 --format json";
 
 const LIST_EXAMPLES: &str = "Examples:
   foretoken models list
@@ -23,8 +22,7 @@ const LIST_EXAMPLES: &str = "Examples:
 
 const SHOW_EXAMPLES: &str = "Examples:
   foretoken models show deepseek-v3
-  foretoken models show config.json --format json
-  foretoken models show - < config.json";
+  foretoken models show gpt-oss-120b --format json";
 
 #[derive(Debug, Args)]
 pub struct ModelsArgs {
@@ -44,7 +42,7 @@ pub enum ModelsCommand {
     /// Show a model: its layers, weights, KV, and what its file says that is not modelled
     #[command(after_help = SHOW_EXAMPLES)]
     Show {
-        /// A preset, a config.json, or - for a config.json on standard input
+        /// A preset, the path of a config.json, or - for a config.json on standard input
         model: String,
         /// How to print it
         #[arg(long, value_enum, default_value_t)]

@@ -100,9 +100,12 @@ fn impossible_orders_of_scheduling_and_drafting_are_refused() {
 fn a_key_that_overrides_its_version_is_noted() {
     let (code, said) = with("{ watermark = 0.05, num_lookahead_tokens = 0 }", &[]);
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("not all of vllm-0.33: set by hand are watermark, num_lookahead_tokens"), "{said}");
+    assert!(
+        said.contains("the engine differs from vllm-0.33: set by hand are watermark, num_lookahead_tokens"),
+        "{said}"
+    );
     let (_, said) = with("{ draft_at = 'step-start' }", &[]);
-    assert!(said.contains("not all of vllm-0.33: set by hand are draft_at"), "{said}");
+    assert!(said.contains("the engine differs from vllm-0.33: set by hand are draft_at"), "{said}");
     let (_, said) = with("{ async_scheduling = false, deliver_at = 'drafted' }", &[]);
     assert!(said.contains("set by hand are async_scheduling, deliver_at"), "{said}");
     // A value that the release has anyway gives no note.

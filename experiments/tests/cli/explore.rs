@@ -68,11 +68,15 @@ fn any_point(draws: &mut Draws) -> Point {
         let mut model = || &catalog()[draws.below(catalog().len())].name;
         let (target, draft) = (model(), model());
         let n = [1, 2, 4, 8][draws.below(4)];
-        (
-            spec(json!({ "roofline": { "gpu": gpu, "model": target, "tensor_parallel": n } })),
-            spec(json!({ "roofline": { "gpu": gpu, "model": draft } })),
-            format!("hw={gpu}&target={target}&draft={draft}&tp={n}"),
-        )
+        // As the page: where the GPU lacks the precision, weights are multiplied in bf16.
+        let roofline = |model: &str, n: u32| {
+            let of = |weight_only: bool| {
+                let settings = json!({ "gpu": gpu, "model": model, "tensor_parallel": n, "weight_only": weight_only });
+                spec(json!({ "roofline": settings }))
+            };
+            if of(false).check().is_ok() { of(false) } else { of(true) }
+        };
+        (roofline(target, n), roofline(draft, 1), format!("hw={gpu}&target={target}&draft={draft}&tp={n}"))
     } else {
         let c: Vec<f64> = [(1.0, 300.0), (1.0, 200.0), (0.5, 50.0), (0.01, 30.0), (0.1, 50.0), (0.05, 10.0)]
             .iter()

@@ -80,7 +80,7 @@ fn a_pipe_without_a_writer_is_refused_at_once() {
     assert!(made.success());
     let out = observe(&place, &stub(|r| speculating(r).reply(r)).url("127.0.0.1"), &["--step-log", "pipe"]);
     assert_eq!(out.status.code(), Some(2), "{}", stderr(&out));
-    assert!(stderr(&out).contains("--step-log pipe: it is a pipe, and no file"), "{}", stderr(&out));
+    assert!(stderr(&out).contains("--step-log pipe: it is a pipe, not a regular file"), "{}", stderr(&out));
 }
 
 /// An answer of 8 tokens in chunks without ids, with the given usage at its end and the given rounds.

@@ -86,7 +86,8 @@ const Model = (() => {
     const exchangeBytes = (((2 * (n - 1)) / n) * work.hidden * 2 * work.active_experts) / n;
     const linkBytes = n === 1 ? 0 : reduces * reduceBytes + sparse * exchangeBytes;
     const fixed = spec.pass_overhead_s + work.layers * spec.layer_overhead_s + messages * spec.all_reduce_s;
-    const of = (work, peak) => (work === 0 ? 0 : work / flops(peak));
+    // Where the GPU lacks the precision, engines multiply in bf16.
+    const of = (work, peak) => (work === 0 ? 0 : work / flops(peak ?? gpu.bf16_flops));
     const tokenFlops =
       work.token_flops.bf16 / bf16 + of(work.token_flops.fp8, gpu.fp8_flops) + of(work.token_flops.fp4, gpu.fp4_flops);
     const headFlops = work.head_flops / bf16;
