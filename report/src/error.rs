@@ -18,8 +18,8 @@ pub enum ReportError {
     Parquet {
         /// The final path of the file.
         path: PathBuf,
-        /// The error that polars reported.
-        cause: polars::error::PolarsError,
+        /// The error that the Parquet writer reported.
+        cause: parquet::errors::ParquetError,
     },
     /// A result file that cannot be read back.
     #[error("cannot read {}: {cause}", path.display())]

@@ -20,7 +20,7 @@ fn partial_files() -> MutexGuard<'static, BTreeSet<PathBuf>> {
 
 /// A writer to a file that does not exist yet. If it is dropped without [`Staged::commit`], nothing is left.
 pub struct Staged {
-    // The open file; `None` after commit. It is closed before the partial file is removed on drop.
+    // The open file; `None` once it is complete. It is closed before the partial file is removed on drop.
     out: Option<BufWriter<std::fs::File>>,
     /// The `.partial` file; `None` if bytes go directly to a pipe or a device.
     partial: Option<PathBuf>,
@@ -58,7 +58,15 @@ impl Staged {
     /// # Errors
     /// The last bytes cannot be written (disk full), or the file cannot be renamed; nothing is left then.
     pub fn commit(mut self) -> Result<(), ReportError> {
-        let out = self.out.take().expect("only commit takes the writer");
+        self.complete()
+    }
+
+    /// As [`Staged::commit`], for a writer inside of another object. Nothing can be written after it.
+    ///
+    /// # Errors
+    /// As [`Staged::commit`].
+    pub(crate) fn complete(&mut self) -> Result<(), ReportError> {
+        let out = self.out.take().expect("a file is completed once");
         let file = out.into_inner().map_err(|e| ReportError::write(&self.path)(e.into_error()))?;
         drop(file);
         // The lock is held so that no other thread removes the file before it is renamed.
@@ -91,11 +99,11 @@ impl Staged {
 
 impl Write for Staged {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.out.as_mut().expect("only commit takes the writer").write(bytes)
+        self.out.as_mut().expect("not written after its end").write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.out.as_mut().expect("only commit takes the writer").flush()
+        self.out.as_mut().expect("not written after its end").flush()
     }
 }
 

@@ -1,9 +1,9 @@
 //! `calibration.parquet`: the draft's confidences and the share of right drafts, one row per bin and cell.
 
-use super::writer::{CELLS, Table, column};
+use super::column::{Column, column};
+use super::writer::{CELLS, Table};
 use crate::{Cell, ReportError};
 use foretoken_sim::metrics::CalibrationBin;
-use polars::prelude::Column;
 use std::path::Path;
 
 /// Writes `calibration.parquet`.
@@ -25,9 +25,9 @@ pub fn write_calibration(path: &Path, cells: &[Cell]) -> Result<(), ReportError>
 
 fn columns(rows: &[(u32, CalibrationBin)]) -> Vec<Column> {
     vec![
-        column("bin", rows.iter().map(|r| r.0).collect::<Vec<_>>()),
-        column("drafts", rows.iter().map(|r| r.1.drafts).collect::<Vec<_>>()),
-        column("right", rows.iter().map(|r| r.1.right).collect::<Vec<_>>()),
-        column("confidence_sum", rows.iter().map(|r| r.1.confidence).collect::<Vec<_>>()),
+        column("bin", rows.iter().map(|r| r.0)),
+        column("drafts", rows.iter().map(|r| r.1.drafts)),
+        column("right", rows.iter().map(|r| r.1.right)),
+        column("confidence_sum", rows.iter().map(|r| r.1.confidence)),
     ]
 }

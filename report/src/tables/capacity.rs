@@ -1,8 +1,8 @@
 //! `capacity.parquet`, one row per policy and seed, and `probes.parquet`, one row per rate that was tried.
 
-use super::writer::{Table, column};
+use super::column::{Column, column};
+use super::writer::Table;
 use crate::{Key, ReportError};
-use polars::prelude::Column;
 use std::path::Path;
 
 /// The capacity of one policy with one seed.
@@ -50,12 +50,12 @@ pub fn write_capacity(path: &Path, rows: &[CapacityRow]) -> Result<(), ReportErr
     let columns = |rows: &[CapacityRow]| -> Vec<Column> {
         let slo = |i: usize| rows.iter().map(|r| r.slo[i]).collect::<Vec<_>>();
         vec![
-            column("verdict", rows.iter().map(|r| r.verdict.clone()).collect::<Vec<_>>()),
-            column("req_s", rows.iter().map(|r| r.req_s).collect::<Vec<_>>()),
-            column("tried_up_to", rows.iter().map(|r| r.tried_up_to).collect::<Vec<_>>()),
-            column("limit", rows.iter().map(|r| r.limit.clone()).collect::<Vec<_>>()),
-            column("tok_s_gpu", rows.iter().map(|r| r.tok_s_gpu).collect::<Vec<_>>()),
-            column("exceptions", rows.iter().map(|r| r.exceptions).collect::<Vec<_>>()),
+            column("verdict", rows.iter().map(|r| r.verdict.as_str())),
+            column("req_s", rows.iter().map(|r| r.req_s)),
+            column("tried_up_to", rows.iter().map(|r| r.tried_up_to)),
+            column("limit", rows.iter().map(|r| r.limit.as_deref())),
+            column("tok_s_gpu", rows.iter().map(|r| r.tok_s_gpu)),
+            column("exceptions", rows.iter().map(|r| r.exceptions)),
             column("slo_ttft_s", slo(0)),
             column("slo_tpot_s", slo(1)),
             column("slo_e2e_s", slo(2)),
@@ -72,12 +72,12 @@ pub fn write_probes(path: &Path, rows: &[ProbeRow]) -> Result<(), ReportError> {
     let columns = |rows: &[ProbeRow]| -> Vec<Column> {
         let counted = |i: usize| rows.iter().map(|r| r.counted[i]).collect::<Vec<_>>();
         vec![
-            column("rate", rows.iter().map(|r| r.rate).collect::<Vec<_>>()),
-            column("carried", rows.iter().map(|r| r.carried).collect::<Vec<_>>()),
+            column("rate", rows.iter().map(|r| r.rate)),
+            column("carried", rows.iter().map(|r| r.carried)),
             column("counted", counted(0)),
             column("kept", counted(1)),
             column("missed", counted(2)),
-            column("steady", rows.iter().map(|r| r.steady).collect::<Vec<_>>()),
+            column("steady", rows.iter().map(|r| r.steady)),
         ]
     };
     write(path, rows, |r| &r.key, columns)

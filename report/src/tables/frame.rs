@@ -1,112 +1,200 @@
 //! A Parquet table being read: columns by name and type, and the cell that each row belongs to.
 
-use crate::{Entry, ReportError};
-use polars::prelude::{Column, DataFrame, ParquetReader, SerReader};
+use crate::{Entry, Key, ReportError, Swept};
+use parquet::basic::Type as Physical;
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_typed_column_reader};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
+use parquet::errors::Result as Decoded;
+use parquet::file::reader::FileReader;
+use parquet::file::serialized_reader::SerializedFileReader;
+use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// A table in memory.
+/// A table of a results folder. A column is read when it is asked for.
 pub(super) struct Frame {
-    frame: DataFrame,
+    file: SerializedFileReader<File>,
+    /// The rows that columns are read for.
+    rows: Range<usize>,
     path: PathBuf,
 }
 
 impl Frame {
-    /// Reads the key columns and `columns` of a file; `None` reads all columns.
-    pub(super) fn read(path: &Path, columns: Option<&[&str]>) -> Result<Frame, ReportError> {
+    /// All rows of a file.
+    pub(super) fn open(path: &Path) -> Result<Frame, ReportError> {
         let bad = |cause: String| ReportError::Read { path: path.to_path_buf(), cause };
-        let file = std::fs::File::open(path).map_err(|e| bad(e.to_string()))?;
-        let mut reader = ParquetReader::new(file);
-        if let Some(columns) = columns {
-            let schema = reader.schema().map_err(|e| bad(e.to_string()))?;
-            let wanted = |name: &str| is_key(name) || columns.contains(&name);
-            let names = schema.iter_names().map(|n| n.as_str()).filter(|n| wanted(n));
-            let names = names.map(str::to_owned).collect();
-            reader = reader.with_columns(Some(names));
-        }
-        let frame = reader.finish().map_err(|e| bad(e.to_string()))?;
-        Ok(Frame { frame, path: path.to_path_buf() })
+        let file = File::open(path).map_err(|e| bad(e.to_string()))?;
+        let file = SerializedFileReader::new(file).map_err(|e| bad(e.to_string()))?;
+        let rows = usize::try_from(file.metadata().file_metadata().num_rows()).map_err(|e| bad(e.to_string()))?;
+        Ok(Frame { file, rows: 0..rows, path: path.to_path_buf() })
     }
 
-    fn bad(&self, cause: String) -> ReportError {
-        ReportError::Read { path: self.path.clone(), cause }
-    }
-
-    fn column(&self, name: &str) -> Result<&Column, ReportError> {
-        let missing = |_| self.bad(format!("it has no column `{name}`: another version of Foretoken wrote it"));
-        self.frame.column(name).map_err(missing)
+    /// The rows of a cell. Rows of a cell lie together, so the keys are read first, then only this cell's rows.
+    pub(super) fn open_cell(path: &Path, key: &Key) -> Result<Frame, ReportError> {
+        let mut frame = Frame::open(path)?;
+        let keys = frame.key_columns(key.sweep.iter().map(|s| s.path.as_str()))?;
+        let first = (0..frame.height()).find(|&row| keys.is(row, key)).unwrap_or(0);
+        let n = (first..frame.height()).take_while(|&row| keys.is(row, key)).count();
+        frame.rows = first..first + n;
+        Ok(frame)
     }
 
     /// Does the table have a column of this name?
     pub(super) fn has(&self, name: &str) -> bool {
-        self.frame.column(name).is_ok()
+        self.names().any(|column| column == name)
     }
 
     /// Number of rows.
     pub(super) fn height(&self) -> usize {
-        self.frame.height()
+        self.rows.len()
     }
 
-    /// A column of numbers that may be absent.
+    /// A column of real numbers; `None` is null.
     pub(super) fn reals(&self, name: &str) -> Result<Vec<Option<f64>>, ReportError> {
-        let column = self.column(name)?.f64().map_err(|e| self.bad(e.to_string()))?;
-        Ok(column.iter().collect())
+        self.column::<DoubleType>(name)
     }
 
     /// A column of 64-bit counts; null reads as 0.
     pub(super) fn counts(&self, name: &str) -> Result<Vec<u64>, ReportError> {
-        let column = self.column(name)?.u64().map_err(|e| self.bad(e.to_string()))?;
-        Ok(column.iter().map(Option::unwrap_or_default).collect())
+        Ok(self.column::<Int64Type>(name)?.into_iter().map(|n| n.unwrap_or_default().cast_unsigned()).collect())
     }
 
     /// A column of 32-bit counts; null reads as 0.
     pub(super) fn small(&self, name: &str) -> Result<Vec<u32>, ReportError> {
-        let column = self.column(name)?.u32().map_err(|e| self.bad(e.to_string()))?;
-        Ok(column.iter().map(Option::unwrap_or_default).collect())
+        Ok(self.column::<Int32Type>(name)?.into_iter().map(|n| n.unwrap_or_default().cast_unsigned()).collect())
     }
 
     /// A column of booleans; null reads as false.
     pub(super) fn flags(&self, name: &str) -> Result<Vec<bool>, ReportError> {
-        let column = self.column(name)?.bool().map_err(|e| self.bad(e.to_string()))?;
-        Ok(column.iter().map(Option::unwrap_or_default).collect())
+        Ok(self.column::<BoolType>(name)?.into_iter().map(Option::unwrap_or_default).collect())
+    }
+
+    /// A column of texts; null reads as an empty text.
+    pub(super) fn texts(&self, name: &str) -> Result<Vec<String>, ReportError> {
+        let text =
+            |t: Option<ByteArray>| t.map_or_else(String::new, |t| String::from_utf8_lossy(t.data()).into_owned());
+        Ok(self.column::<ByteArrayType>(name)?.into_iter().map(text).collect())
     }
 
     /// For each row the index of its entry; `None` for rows of other cells. Rows of a cell lie together.
     pub(super) fn rows_of(&self, entries: &[Entry]) -> Result<Vec<Option<usize>>, ReportError> {
-        let bad = |e: polars::error::PolarsError| self.bad(e.to_string());
-        let policy = self.column("policy")?.str().map_err(bad)?;
-        let seed = self.column("seed")?.u64().map_err(bad)?;
-        let sweep: Vec<SweepColumn> = match entries.first() {
-            Some(first) => first.key.sweep.iter().map(|s| self.sweep(&s.path)).collect::<Result<_, _>>()?,
-            None => Vec::new(),
-        };
-        let is = |row: usize, entry: &Entry| {
-            let swept = || entry.key.sweep.iter().zip(&sweep).all(|(s, column)| column.is(row, s));
-            policy.get(row) == Some(&entry.key.policy) && seed.get(row) == Some(entry.key.seed) && swept()
-        };
+        let paths = entries.first().into_iter().flat_map(|first| first.key.sweep.iter().map(|s| s.path.as_str()));
+        let keys = self.key_columns(paths)?;
         let mut current = None;
         let find = |row: usize| {
-            if !current.is_some_and(|at: usize| is(row, &entries[at])) {
-                current = entries.iter().position(|entry| is(row, entry));
+            if !current.is_some_and(|at: usize| keys.is(row, &entries[at].key)) {
+                current = entries.iter().position(|entry| keys.is(row, &entry.key));
             }
             current
         };
-        Ok((0..self.frame.height()).map(find).collect())
+        Ok((0..self.height()).map(find).collect())
     }
 
-    fn sweep(&self, path: &str) -> Result<SweepColumn, ReportError> {
-        let column = self.column(&format!("sweep.{path}"))?;
-        match column.f64() {
-            Ok(numbers) => Ok(SweepColumn::Numbers(numbers.iter().collect())),
-            Err(_) => {
-                let texts = column.str().map_err(|e| self.bad(e.to_string()))?;
-                Ok(SweepColumn::Texts(texts.iter().map(|t| t.unwrap_or_default().to_owned()).collect()))
-            }
+    /// The key of each row.
+    pub(super) fn keys(&self) -> Result<Vec<Key>, ReportError> {
+        let paths: Vec<&str> = self.names().filter_map(|name| name.strip_prefix("sweep.")).collect();
+        let keys = self.key_columns(paths.iter().copied())?;
+        Ok((0..self.height()).map(|row| keys.key(row, &paths)).collect())
+    }
+
+    /// The key columns; `paths` are the paths of the swept settings.
+    fn key_columns<'a>(&self, paths: impl Iterator<Item = &'a str>) -> Result<KeyColumns, ReportError> {
+        Ok(KeyColumns {
+            policy: self.texts("policy")?,
+            sweep: paths.map(|path| self.sweep(&format!("sweep.{path}"))).collect::<Result<_, _>>()?,
+            seed: self.counts("seed")?,
+        })
+    }
+
+    fn sweep(&self, name: &str) -> Result<SweepColumn, ReportError> {
+        if self.physical(name)? == Physical::DOUBLE {
+            Ok(SweepColumn::Numbers(self.reals(name)?))
+        } else {
+            Ok(SweepColumn::Texts(self.texts(name)?))
         }
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.file.metadata().file_metadata().schema_descr().columns().iter().map(|column| column.name())
+    }
+
+    fn bad(&self, cause: impl ToString) -> ReportError {
+        ReportError::Read { path: self.path.clone(), cause: cause.to_string() }
+    }
+
+    /// The place of a column.
+    fn find(&self, name: &str) -> Result<usize, ReportError> {
+        let missing = || self.bad(format!("it has no column `{name}`: another version of Foretoken wrote it"));
+        self.names().position(|column| column == name).ok_or_else(missing)
+    }
+
+    /// How a column is stored.
+    fn physical(&self, name: &str) -> Result<Physical, ReportError> {
+        Ok(self.file.metadata().file_metadata().schema_descr().column(self.find(name)?).physical_type())
+    }
+
+    /// The values of a column, one a row.
+    fn column<T: DataType>(&self, name: &str) -> Result<Vec<Option<T::T>>, ReportError> {
+        let at = self.find(name)?;
+        let column = self.file.metadata().file_metadata().schema_descr().column(at);
+        let (stored, wanted) = (column.physical_type(), T::get_physical_type());
+        if stored != wanted || column.max_def_level() > 1 || column.max_rep_level() > 0 {
+            let cause = format!("its column `{name}` has values of type {stored} where Foretoken writes {wanted}");
+            return Err(self.bad(cause));
+        }
+        self.values::<T>(at).map_err(|e| self.bad(e))
+    }
+
+    fn values<T: DataType>(&self, at: usize) -> Decoded<Vec<Option<T::T>>> {
+        let mut values = Vec::with_capacity(self.height());
+        let mut first = 0;
+        for group in 0..self.file.num_row_groups() {
+            let group = self.file.get_row_group(group)?;
+            let end = first + usize::try_from(group.metadata().num_rows())?;
+            let wanted = self.rows.start.clamp(first, end)..self.rows.end.clamp(first, end);
+            if !wanted.is_empty() {
+                read_rows::<T>(group.get_column_reader(at)?, wanted.start - first, wanted.len(), &mut values)?;
+            }
+            first = end;
+        }
+        Ok(values)
     }
 }
 
-fn is_key(name: &str) -> bool {
-    name == "policy" || name == "seed" || name.starts_with("sweep.")
+/// Reads `n` rows of a column, from row `first` of its group on.
+fn read_rows<T: DataType>(column: ColumnReader, first: usize, n: usize, to: &mut Vec<Option<T::T>>) -> Decoded<()> {
+    let mut column: ColumnReaderImpl<T> = get_typed_column_reader(column);
+    column.skip_records(first)?;
+    let (mut values, mut present) = (Vec::with_capacity(n), Vec::with_capacity(n));
+    column.read_records(n, Some(&mut present), None, &mut values)?;
+    if present.is_empty() {
+        // A column without nulls has no levels.
+        to.extend(values.into_iter().map(Some));
+    } else {
+        let mut values = values.into_iter();
+        to.extend(present.into_iter().map(|present| if present == 1 { values.next() } else { None }));
+    }
+    Ok(())
+}
+
+/// The columns that say which cell a row belongs to.
+struct KeyColumns {
+    policy: Vec<String>,
+    sweep: Vec<SweepColumn>,
+    seed: Vec<u64>,
+}
+
+impl KeyColumns {
+    /// Is this the row's key?
+    fn is(&self, row: usize, key: &Key) -> bool {
+        let swept = || key.sweep.iter().zip(&self.sweep).all(|(swept, column)| column.is(row, swept));
+        self.policy[row] == key.policy && self.seed[row] == key.seed && swept()
+    }
+
+    fn key(&self, row: usize, paths: &[&str]) -> Key {
+        let sweep = paths.iter().zip(&self.sweep).map(|(path, column)| column.swept(row, path)).collect();
+        Key { policy: self.policy[row].clone(), sweep, seed: self.seed[row] }
+    }
 }
 
 /// The values of a swept setting.
@@ -116,10 +204,18 @@ enum SweepColumn {
 }
 
 impl SweepColumn {
-    fn is(&self, row: usize, swept: &crate::Swept) -> bool {
+    fn is(&self, row: usize, swept: &Swept) -> bool {
         match self {
             SweepColumn::Numbers(all) => all[row] == swept.number,
             SweepColumn::Texts(all) => all[row] == swept.value,
         }
+    }
+
+    fn swept(&self, row: usize, path: &str) -> Swept {
+        let (value, number) = match self {
+            SweepColumn::Numbers(all) => (all[row].map_or_else(String::new, |n| n.to_string()), all[row]),
+            SweepColumn::Texts(all) => (all[row].clone(), None),
+        };
+        Swept { path: path.to_owned(), value, number }
     }
 }

@@ -1,9 +1,9 @@
 //! `lengths.parquet`: which draft lengths were chosen at which batch size, one row per bucket and cell.
 
-use super::writer::{CELLS, Table, column};
+use super::column::{Column, column};
+use super::writer::{CELLS, Table};
 use crate::{Cell, ReportError};
 use foretoken_sim::metrics::LengthRow;
-use polars::prelude::Column;
 use std::path::Path;
 
 /// Writes `lengths.parquet`.
@@ -25,13 +25,13 @@ pub fn write_lengths(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
 }
 
 fn columns(rows: &[LengthRow]) -> Vec<Column> {
-    let size = |name, of: fn(&LengthRow) -> u32| column(name, rows.iter().map(of).collect::<Vec<_>>());
-    let sum = |name, of: fn(&LengthRow) -> u64| column(name, rows.iter().map(of).collect::<Vec<_>>());
+    let size = |name, of: fn(&LengthRow) -> u32| column(name, rows.iter().map(of));
+    let sum = |name, of: fn(&LengthRow) -> u64| column(name, rows.iter().map(of));
     vec![
         size("batch_size", |r| r.batch_size),
         size("batch_size_to", |r| r.batch_size_to),
         size("draft_len", |r| r.draft_len),
-        column("prefilling", rows.iter().map(|r| r.prefilling).collect::<Vec<_>>()),
+        column("prefilling", rows.iter().map(|r| r.prefilling)),
         sum("steps", |r| r.sums.steps),
         sum("request_steps", |r| r.sums.request_steps),
         sum("busy_ps", |r| r.sums.busy),

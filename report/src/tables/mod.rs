@@ -5,6 +5,7 @@
 
 mod calibration;
 mod capacity;
+mod column;
 mod frame;
 mod lengths;
 mod positions;

@@ -1,9 +1,9 @@
 //! `positions.parquet`: how often each draft position was tried and accepted, one row per position and cell.
 
-use super::writer::{CELLS, Table, column};
+use super::column::{Column, column};
+use super::writer::{CELLS, Table};
 use crate::{Cell, ReportError};
 use foretoken_sim::metrics::PositionCounts;
-use polars::prelude::Column;
 use std::path::Path;
 
 /// Writes `positions.parquet`.
@@ -28,10 +28,9 @@ pub fn write_positions(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
 }
 
 fn columns(rows: &[(u32, PositionCounts)]) -> Vec<Column> {
-    let count =
-        |name, of: fn(&PositionCounts) -> u64| column(name, rows.iter().map(|(_, c)| of(c)).collect::<Vec<_>>());
+    let count = |name, of: fn(&PositionCounts) -> u64| column(name, rows.iter().map(|(_, c)| of(c)));
     vec![
-        column("position", rows.iter().map(|r| r.0).collect::<Vec<_>>()),
+        column("position", rows.iter().map(|r| r.0)),
         count("attempts", |c| c.attempts),
         count("reached", |c| c.reached),
         count("accepted", |c| c.accepted),

@@ -15,7 +15,7 @@ use std::path::Path;
 /// # Errors
 /// When a table or a column is missing, or a file cannot be read.
 pub fn read_cells(folder: &Path, entries: &[Entry]) -> Result<Vec<Cell>, ReportError> {
-    let summaries = Frame::read(&folder.join("summary.parquet"), None)?;
+    let summaries = Frame::open(&folder.join("summary.parquet"))?;
     let mut cells: Vec<Option<Cell>> = entries.iter().map(|_| None).collect();
     let (implied, speedup) = (summaries.flags("implied")?, summaries.reals("speedup")?);
     let all = read_summaries(&summaries)?;
@@ -49,7 +49,7 @@ fn for_each(
 }
 
 fn fill_positions(folder: &Path, entries: &[Entry], cells: &mut [Option<Cell>]) -> Result<(), ReportError> {
-    let frame = Frame::read(&folder.join("positions.parquet"), Some(&["position", "attempts", "reached", "accepted"]))?;
+    let frame = Frame::open(&folder.join("positions.parquet"))?;
     let (attempts, reached, accepted) =
         (frame.counts("attempts")?, frame.counts("reached")?, frame.counts("accepted")?);
     for_each(&frame, entries, cells, |cell, row| {
@@ -59,7 +59,7 @@ fn fill_positions(folder: &Path, entries: &[Entry], cells: &mut [Option<Cell>]) 
 }
 
 fn fill_latencies(folder: &Path, entries: &[Entry], cells: &mut [Option<Cell>]) -> Result<(), ReportError> {
-    let frame = Frame::read(&folder.join("requests.parquet"), Some(&["ttft_s", "tpot_s", "e2e_s"]))?;
+    let frame = Frame::open(&folder.join("requests.parquet"))?;
     let (ttft, tpot, e2e) = (frame.reals("ttft_s")?, frame.reals("tpot_s")?, frame.reals("e2e_s")?);
     let mut samples = vec![[const { Vec::new() }; 3]; entries.len()];
     for (row, at) in frame.rows_of(entries)?.into_iter().enumerate() {
@@ -78,7 +78,7 @@ fn fill_latencies(folder: &Path, entries: &[Entry], cells: &mut [Option<Cell>]) 
 }
 
 fn fill_series(folder: &Path, entries: &[Entry], cells: &mut [Option<Cell>]) -> Result<(), ReportError> {
-    let frame = Frame::read(&folder.join("series.parquet"), None)?;
+    let frame = Frame::open(&folder.join("series.parquet"))?;
     let (start, width, batch_size) = (frame.reals("start_s")?, frame.reals("width_s")?, frame.reals("batch_size")?);
     let (busy, request_steps) = (frame.counts("busy_ps")?, frame.counts("request_steps")?);
     let (drafted, accepted, emitted) = (frame.counts("drafted")?, frame.counts("accepted")?, frame.counts("emitted")?);
@@ -99,7 +99,7 @@ fn fill_series(folder: &Path, entries: &[Entry], cells: &mut [Option<Cell>]) -> 
 }
 
 fn fill_lengths(folder: &Path, entries: &[Entry], cells: &mut [Option<Cell>]) -> Result<(), ReportError> {
-    let frame = Frame::read(&folder.join("lengths.parquet"), None)?;
+    let frame = Frame::open(&folder.join("lengths.parquet"))?;
     let (batch_size, batch_size_to) = (frame.small("batch_size")?, frame.small("batch_size_to")?);
     let (draft_len, prefilling) = (frame.small("draft_len")?, frame.flags("prefilling")?);
     let (steps, request_steps, busy) =
@@ -124,7 +124,7 @@ fn fill_lengths(folder: &Path, entries: &[Entry], cells: &mut [Option<Cell>]) ->
 }
 
 fn fill_calibration(folder: &Path, entries: &[Entry], cells: &mut [Option<Cell>]) -> Result<(), ReportError> {
-    let frame = Frame::read(&folder.join("calibration.parquet"), None)?;
+    let frame = Frame::open(&folder.join("calibration.parquet"))?;
     let (drafts, right, sum) = (frame.counts("drafts")?, frame.counts("right")?, frame.reals("confidence_sum")?);
     for_each(&frame, entries, cells, |cell, row| {
         let confidence = sum[row].unwrap_or(0.0);

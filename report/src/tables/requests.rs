@@ -1,9 +1,10 @@
 //! `requests.parquet`: one row per request and cell.
 
-use super::writer::{ROWS, Table, column};
+use super::column::{Column, column};
+use super::writer::{ROWS, Table};
 use crate::{Key, ReportError};
 use foretoken_sim::{Outcome, RequestRecords, Time};
-use polars::prelude::Column;
+use parquet::data_type::ByteArray;
 use std::ops::Range;
 use std::path::Path;
 
@@ -46,20 +47,18 @@ impl RequestsWriter {
 
 fn columns(r: &RequestRecords, rows: Range<usize>) -> Vec<Column> {
     let happened = |t: Time| t != Time::MAX;
-    let instant = |name, of: &[Time]| {
-        let seconds: Vec<_> = of[rows.clone()].iter().map(|&t| happened(t).then(|| t.as_s())).collect();
-        column(name, seconds)
-    };
-    let span = |name, of: &dyn Fn(usize) -> Option<f64>| column(name, rows.clone().map(of).collect::<Vec<_>>());
-    let count = |name, of: &[u32]| column(name, &of[rows.clone()]);
+    let instant = |name, of: &[Time]| column(name, of[rows.clone()].iter().map(|&t| happened(t).then(|| t.as_s())));
+    let span = |name, of: &dyn Fn(usize) -> Option<f64>| column(name, rows.clone().map(of));
+    let count = |name, of: &[u32]| column(name, of[rows.clone()].iter().copied());
+    let [in_flight, finished, rejected] = ["in-flight", "finished", "rejected"].map(ByteArray::from);
     let outcome = |o: &Outcome| match o {
-        Outcome::InFlight => "in-flight",
-        Outcome::Finished => "finished",
-        Outcome::Rejected => "rejected",
+        Outcome::InFlight => in_flight.clone(),
+        Outcome::Finished => finished.clone(),
+        Outcome::Rejected => rejected.clone(),
     };
     let index = |i: usize| u32::try_from(i).expect("request ids are u32");
     vec![
-        column("request", rows.clone().map(index).collect::<Vec<_>>()),
+        column("request", rows.clone().map(index)),
         instant("arrival_s", &r.arrival),
         instant("first_scheduled_s", &r.first_scheduled),
         instant("first_token_s", &r.first_token),
@@ -75,6 +74,6 @@ fn columns(r: &RequestRecords, rows: Range<usize>) -> Vec<Column> {
         count("cached_tokens", &r.cached_tokens),
         count("rounds", &r.rounds),
         count("preemptions", &r.preemptions),
-        column("outcome", r.outcome[rows.clone()].iter().map(outcome).collect::<Vec<_>>()),
+        column("outcome", r.outcome[rows.clone()].iter().map(outcome)),
     ]
 }

@@ -1,9 +1,9 @@
 //! `series.parquet`: load and draft length over time, one row per bin and cell.
 
-use super::writer::{CELLS, Table, column};
+use super::column::{Column, column};
+use super::writer::{CELLS, Table};
 use crate::{Cell, ReportError};
 use foretoken_sim::metrics::Bin;
-use polars::prelude::Column;
 use std::path::Path;
 
 /// Writes `series.parquet`.
@@ -31,13 +31,13 @@ pub fn write_series(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
 }
 
 fn columns(rows: &[(f64, f64, Bin)]) -> Vec<Column> {
-    let sum = |name, of: fn(&Bin) -> u64| column(name, rows.iter().map(|r| of(&r.2)).collect::<Vec<_>>());
+    let sum = |name, of: fn(&Bin) -> u64| column(name, rows.iter().map(|r| of(&r.2)));
     let batch_size = |b: &Bin| (b.busy > 0).then(|| b.batch_size());
     vec![
-        column("start_s", rows.iter().map(|r| r.0).collect::<Vec<_>>()),
-        column("width_s", rows.iter().map(|r| r.1).collect::<Vec<_>>()),
+        column("start_s", rows.iter().map(|r| r.0)),
+        column("width_s", rows.iter().map(|r| r.1)),
         sum("busy_ps", |b| b.busy),
-        column("batch_size", rows.iter().map(|r| batch_size(&r.2)).collect::<Vec<_>>()),
+        column("batch_size", rows.iter().map(|r| batch_size(&r.2))),
         sum("request_steps", |b| b.request_steps),
         sum("drafted", |b| b.drafted),
         sum("accepted", |b| b.accepted),

@@ -1,9 +1,9 @@
 //! `steps.parquet`: one row per step and cell, for experiments that ask for it.
 
-use super::writer::{ROWS, Table, column};
+use super::column::{Column, column};
+use super::writer::{ROWS, Table};
 use crate::{Key, ReportError};
 use foretoken_sim::{StepRecord, Time};
-use polars::prelude::Column;
 use std::path::Path;
 
 /// Writes `steps.parquet` cell by cell; only the cell at hand is in memory.
@@ -40,9 +40,9 @@ impl StepsWriter {
 }
 
 fn columns(steps: &[StepRecord]) -> Vec<Column> {
-    let time = |name, of: fn(&StepRecord) -> Time| column(name, steps.iter().map(|s| of(s).as_s()).collect::<Vec<_>>());
-    let long = |name, of: fn(&StepRecord) -> u64| column(name, steps.iter().map(of).collect::<Vec<_>>());
-    let count = |name, of: fn(&StepRecord) -> u32| column(name, steps.iter().map(of).collect::<Vec<_>>());
+    let time = |name, of: fn(&StepRecord) -> Time| column(name, steps.iter().map(|s| of(s).as_s()));
+    let long = |name, of: fn(&StepRecord) -> u64| column(name, steps.iter().map(of));
+    let count = |name, of: fn(&StepRecord) -> u32| column(name, steps.iter().map(of));
     vec![
         long("step", |s| s.step),
         time("start_s", |s| s.start),

@@ -1,10 +1,10 @@
 //! `summary.parquet`: one row per cell, every number of its [`Summary`].
 
-use super::writer::{CELLS, Table, column};
+use super::column::{Column, column};
+use super::writer::{CELLS, Table};
 use crate::{Cell, ReportError};
 use foretoken_sim::metrics::{Overload, Quantiles, Slo, Totals};
 use foretoken_sim::{RequestRecords, Summary};
-use polars::prelude::Column;
 use std::path::Path;
 
 /// Writes `summary.parquet`.
@@ -153,17 +153,17 @@ fn numbers(summary: &Summary) -> Vec<(String, Number)> {
 fn columns(names: &[(String, bool)], cells: &[Cell]) -> Vec<Column> {
     let rows: Vec<_> = cells.iter().map(|c| numbers(&c.summary)).collect();
     let mut columns = vec![
-        column("implied", cells.iter().map(|c| c.entry.implied).collect::<Vec<_>>()),
-        column("speedup", cells.iter().map(|c| c.speedup).collect::<Vec<_>>()),
+        column("implied", cells.iter().map(|c| c.entry.implied)),
+        column("speedup", cells.iter().map(|c| c.speedup)),
     ];
     for (i, (name, is_count)) in names.iter().enumerate() {
         let values = rows.iter().map(|row| &row[i].1);
         columns.push(if *is_count {
             let counts = values.filter_map(|n| if let Number::Count(n) = n { Some(*n) } else { None });
-            column(name, counts.collect::<Vec<_>>())
+            column(name, counts)
         } else {
             let reals = values.filter_map(|n| if let Number::Real(x) = n { Some(*x) } else { None });
-            column(name, reals.collect::<Vec<_>>())
+            column(name, reals)
         });
     }
     columns

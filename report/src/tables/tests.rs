@@ -4,7 +4,7 @@ use crate::fixtures::{records, report};
 use crate::*;
 use foretoken_sim::{RequestRecords, StepRecord, Time};
 use itertools::Itertools;
-use polars::prelude::{DataFrame, DataType, ParquetReader, SerReader};
+use polars::prelude::{DataFrame, DataType, ParquetReader, ParquetWriter, SerReader};
 use std::path::Path;
 
 fn read(path: &Path) -> DataFrame {
@@ -184,6 +184,32 @@ fn cells_that_sweep_something_else_are_refused() {
     let error = write_summary(&dir.path().join("summary.parquet"), &cells).unwrap_err().to_string();
     assert_eq!(error, "cell fixed-1, seed 1 does not have the swept settings of the first cell (workload.rate_scale)");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+/// Results of earlier versions were written by polars: with dictionaries, and in another order of pages.
+#[test]
+fn a_table_that_polars_wrote_is_read_like_ours() {
+    let dir = tempfile::tempdir().unwrap();
+    let cells = report(3, &[0.5, 2.0], &["v1", "v0"], 2, 50).cells;
+    let entries: Vec<Entry> = cells.iter().map(|c| c.entry.clone()).collect();
+    write_summary(&dir.path().join("summary.parquet"), &cells).unwrap();
+    write_positions(&dir.path().join("positions.parquet"), &cells).unwrap();
+    write_series(&dir.path().join("series.parquet"), &cells).unwrap();
+    write_lengths(&dir.path().join("lengths.parquet"), &cells).unwrap();
+    write_calibration(&dir.path().join("calibration.parquet"), &cells).unwrap();
+    let all: Vec<_> = cells.iter().map(|c| records(300, 1.0, 1.0, c.key().seed)).collect();
+    let keys: Vec<&Key> = cells.iter().map(Cell::key).collect();
+    write_requests(&dir.path().join("requests.parquet"), &keys, &all).unwrap();
+    let ours = read_cells(dir.path(), &entries).unwrap();
+    assert_eq!(ours.len(), cells.len());
+    for file in std::fs::read_dir(dir.path()).unwrap() {
+        let path = file.unwrap().path();
+        let mut frame = read(&path);
+        ParquetWriter::new(std::fs::File::create(&path).unwrap()).finish(&mut frame).unwrap();
+    }
+    let theirs = read_cells(dir.path(), &entries).unwrap();
+    assert!(format!("{ours:?}") == format!("{theirs:?}"));
+    assert_eq!(read_requests(dir.path(), keys[5]).unwrap(), all[5]);
 }
 
 /// `/dev/full` takes no byte: the staged name points there, so the writer fails as it does on a full disk.

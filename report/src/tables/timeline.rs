@@ -1,17 +1,16 @@
 //! Reads the steps and the requests of one cell back from a results folder, to draw a timeline.
 
-use crate::{Key, ReportError, Swept};
+use super::frame::Frame;
+use crate::{Key, ReportError};
 use foretoken_sim::{Outcome, RequestRecords, StepRecord, Time};
-use polars::prelude::{Column, DataFrame, ParquetReader, SerReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The cells of a results folder, in its order; `summary.parquet` has a row for each.
 ///
 /// # Errors
 /// When the file is missing or is no table of results.
 pub fn read_keys(folder: &Path) -> Result<Vec<Key>, ReportError> {
-    let table = Frame::read(&folder.join("summary.parquet"), None, None)?;
-    table.keys()
+    Frame::open(&folder.join("summary.parquet"))?.keys()
 }
 
 /// The steps of a cell, in order.
@@ -19,15 +18,15 @@ pub fn read_keys(folder: &Path) -> Result<Vec<Key>, ReportError> {
 /// # Errors
 /// When `steps.parquet` is missing, or lacks a column.
 pub fn read_steps(folder: &Path, key: &Key) -> Result<Vec<StepRecord>, ReportError> {
-    let table = Frame::of_cell(&folder.join("steps.parquet"), key)?;
-    let (step, start, end) = (table.longs("step")?, table.instants("start_s")?, table.instants("end_s")?);
-    let (draft_time, verify_time) = (table.instants("draft_time_s")?, table.instants("verify_time_s")?);
-    let (batch_size, chunks) = (table.counts("batch_size")?, table.counts("chunks")?);
-    let (chunk_tokens, context) = (table.longs("chunk_tokens")?, table.longs("context_tokens")?);
-    let (waiting, draft_passes) = (table.counts("waiting")?, table.counts("draft_passes")?);
-    let (drafted, verified) = (table.counts("drafted")?, table.counts("verified")?);
-    let (accepted, emitted) = (table.counts("accepted")?, table.counts("emitted")?);
-    let (used_blocks, preempted) = (table.counts("used_blocks")?, table.counts("preempted")?);
+    let table = Frame::open_cell(&folder.join("steps.parquet"), key)?;
+    let (step, start, end) = (table.counts("step")?, instants(&table, "start_s")?, instants(&table, "end_s")?);
+    let (draft_time, verify_time) = (instants(&table, "draft_time_s")?, instants(&table, "verify_time_s")?);
+    let (batch_size, chunks) = (table.small("batch_size")?, table.small("chunks")?);
+    let (chunk_tokens, context) = (table.counts("chunk_tokens")?, table.counts("context_tokens")?);
+    let (waiting, draft_passes) = (table.small("waiting")?, table.small("draft_passes")?);
+    let (drafted, verified) = (table.small("drafted")?, table.small("verified")?);
+    let (accepted, emitted) = (table.small("accepted")?, table.small("emitted")?);
+    let (used_blocks, preempted) = (table.small("used_blocks")?, table.small("preempted")?);
     let record = |i: usize| StepRecord {
         step: step[i],
         start: start[i],
@@ -55,24 +54,24 @@ pub fn read_steps(folder: &Path, key: &Key) -> Result<Vec<StepRecord>, ReportErr
 /// # Errors
 /// When `requests.parquet` is missing, or lacks a column.
 pub fn read_requests(folder: &Path, key: &Key) -> Result<RequestRecords, ReportError> {
-    let table = Frame::of_cell(&folder.join("requests.parquet"), key)?;
+    let table = Frame::open_cell(&folder.join("requests.parquet"), key)?;
     let outcome = |text: &str| match text {
         "finished" => Outcome::Finished,
         "rejected" => Outcome::Rejected,
         _ => Outcome::InFlight,
     };
     Ok(RequestRecords {
-        arrival: table.instants("arrival_s")?,
-        first_scheduled: table.instants("first_scheduled_s")?,
-        first_token: table.instants("first_token_s")?,
-        finish: table.instants("finish_s")?,
-        emitted: table.counts("emitted")?,
-        rounds: table.counts("rounds")?,
-        drafted: table.counts("drafted")?,
-        verified: table.counts("verified")?,
-        accepted: table.counts("accepted")?,
-        preemptions: table.counts("preemptions")?,
-        cached_tokens: table.counts("cached_tokens")?,
+        arrival: instants(&table, "arrival_s")?,
+        first_scheduled: instants(&table, "first_scheduled_s")?,
+        first_token: instants(&table, "first_token_s")?,
+        finish: instants(&table, "finish_s")?,
+        emitted: table.small("emitted")?,
+        rounds: table.small("rounds")?,
+        drafted: table.small("drafted")?,
+        verified: table.small("verified")?,
+        accepted: table.small("accepted")?,
+        preemptions: table.small("preemptions")?,
+        cached_tokens: table.small("cached_tokens")?,
         outcome: table.texts("outcome")?.iter().map(|t| outcome(t)).collect(),
     })
 }
@@ -82,107 +81,13 @@ pub fn read_requests(folder: &Path, key: &Key) -> Result<RequestRecords, ReportE
 /// # Errors
 /// As [`read_keys`].
 pub fn read_kv_peaks(folder: &Path) -> Result<Vec<f64>, ReportError> {
-    let table = Frame::read(&folder.join("summary.parquet"), None, None)?;
-    let peaks = table.column("kv_use_peak")?.f64().map_err(|e| table.bad(e))?;
-    Ok(peaks.iter().map(Option::unwrap_or_default).collect())
+    let peaks = Frame::open(&folder.join("summary.parquet"))?.reals("kv_use_peak")?;
+    Ok(peaks.into_iter().map(Option::unwrap_or_default).collect())
 }
 
-/// A table in memory.
-struct Frame {
-    frame: DataFrame,
-    path: PathBuf,
-}
-
-impl Frame {
-    /// Reads `columns` and `rows` (first row, number of rows) of a file; `None` reads all.
-    fn read(path: &Path, columns: Option<Vec<String>>, rows: Option<(usize, usize)>) -> Result<Frame, ReportError> {
-        let bad = |cause: String| ReportError::Read { path: path.to_path_buf(), cause };
-        let file = std::fs::File::open(path).map_err(|e| bad(e.to_string()))?;
-        let reader = ParquetReader::new(file).with_columns(columns).with_slice(rows);
-        Ok(Frame { frame: reader.finish().map_err(|e| bad(e.to_string()))?, path: path.to_path_buf() })
-    }
-
-    /// The rows of a cell. Rows of a cell lie together, so the keys are read first, then only this cell's rows.
-    fn of_cell(path: &Path, key: &Key) -> Result<Frame, ReportError> {
-        let swept = key.sweep.iter().map(|s| format!("sweep.{}", s.path));
-        let columns = ["policy", "seed"].map(str::to_owned).into_iter().chain(swept).collect();
-        let keys = Frame::read(path, Some(columns), None)?;
-        let mine = keys.is_of(key)?;
-        let first = mine.iter().position(|&m| m).unwrap_or(0);
-        let n = mine.iter().filter(|&&m| m).count();
-        Frame::read(path, None, Some((first, n)))
-    }
-
-    fn bad(&self, cause: polars::error::PolarsError) -> ReportError {
-        ReportError::Read { path: self.path.clone(), cause: cause.to_string() }
-    }
-
-    fn column(&self, name: &str) -> Result<&Column, ReportError> {
-        let cause = || format!("it has no column `{name}`: another version of Foretoken wrote it");
-        self.frame.column(name).map_err(|_| ReportError::Read { path: self.path.clone(), cause: cause() })
-    }
-
-    fn longs(&self, name: &str) -> Result<Vec<u64>, ReportError> {
-        Ok(self.column(name)?.u64().map_err(|e| self.bad(e))?.iter().map(Option::unwrap_or_default).collect())
-    }
-
-    fn counts(&self, name: &str) -> Result<Vec<u32>, ReportError> {
-        Ok(self.column(name)?.u32().map_err(|e| self.bad(e))?.iter().map(Option::unwrap_or_default).collect())
-    }
-
-    fn texts(&self, name: &str) -> Result<Vec<String>, ReportError> {
-        let texts = self.column(name)?.str().map_err(|e| self.bad(e))?;
-        Ok(texts.iter().map(|t| t.unwrap_or_default().to_owned()).collect())
-    }
-
-    /// Seconds as times; a null is an instant that never came.
-    fn instants(&self, name: &str) -> Result<Vec<Time>, ReportError> {
-        let seconds = self.column(name)?.f64().map_err(|e| self.bad(e))?;
-        Ok(seconds.iter().map(|s| s.map_or(Time::MAX, Time::from_s)).collect())
-    }
-
-    /// The swept settings of each row: path, then value as text and as number.
-    fn sweep(&self) -> Result<Vec<Vec<Swept>>, ReportError> {
-        let mut rows = vec![Vec::new(); self.frame.height()];
-        for name in self.frame.get_column_names_owned() {
-            let Some(path) = name.strip_prefix("sweep.") else { continue };
-            let column = self.column(&name)?;
-            let values: Vec<(String, Option<f64>)> = match column.f64() {
-                Ok(numbers) => {
-                    let number = |n: Option<f64>| (n.map_or_else(String::new, |n| n.to_string()), n);
-                    numbers.iter().map(number).collect()
-                }
-                Err(_) => self.texts(&name)?.into_iter().map(|text| (text, None)).collect(),
-            };
-            for (row, (value, number)) in rows.iter_mut().zip(values) {
-                row.push(Swept { path: path.to_owned(), value, number });
-            }
-        }
-        Ok(rows)
-    }
-
-    fn keys(&self) -> Result<Vec<Key>, ReportError> {
-        let rows = self.texts("policy")?.into_iter().zip(self.sweep()?).zip(self.longs("seed")?);
-        Ok(rows.map(|((policy, sweep), seed)| Key { policy, sweep, seed }).collect())
-    }
-
-    fn is_of(&self, key: &Key) -> Result<Vec<bool>, ReportError> {
-        let policy = self.column("policy")?.str().map_err(|e| self.bad(e))?;
-        let seeds = self.longs("seed")?;
-        let mut mine: Vec<bool> =
-            policy.iter().zip(seeds).map(|(p, seed)| p == Some(key.policy.as_str()) && seed == key.seed).collect();
-        for swept in &key.sweep {
-            let name = format!("sweep.{}", swept.path);
-            match self.column(&name)?.f64() {
-                Ok(numbers) => mine.iter_mut().zip(numbers.iter()).for_each(|(m, n)| *m &= n == swept.number),
-                Err(_) => {
-                    let texts = self.column(&name)?.str().map_err(|e| self.bad(e))?;
-                    mine.iter_mut().zip(texts.iter()).for_each(|(m, t)| *m &= t == Some(swept.value.as_str()));
-                }
-            }
-        }
-        Ok(mine)
-    }
+/// Seconds as times; a null is an instant that never came.
+fn instants(table: &Frame, name: &str) -> Result<Vec<Time>, ReportError> {
+    Ok(table.reals(name)?.into_iter().map(|s| s.map_or(Time::MAX, Time::from_s)).collect())
 }
 
 #[cfg(test)]

@@ -1,11 +1,14 @@
 //! The Parquet file behind every table: key columns, row groups in the order of writing, staged until finished.
 
+use super::column::{Column, column, texts};
 use crate::{Key, ReportError, Staged};
-use polars::io::parquet::write::BatchedWriter;
-use polars::prelude::{Column, DataFrame, NamedFrom, ParquetCompression, ParquetWriter, PolarsError, Series};
-use std::io::{self, Write};
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::{ParquetError, Result as Encoded};
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::{ColumnPath, Type};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// Rows in a row group at most: bounds memory when a cell has millions of requests.
 pub(super) const ROWS: usize = 1 << 18;
@@ -17,13 +20,8 @@ const GROUP: usize = 1 << 16;
 /// Cells whose rows are made at a time: each has some thousand at most.
 pub(super) const CELLS: usize = 128;
 
-/// A column from a vector of any type that polars has a column type for.
-pub(super) fn column<T, P: ?Sized>(name: &str, values: T) -> Column
-where
-    Series: NamedFrom<T, P>,
-{
-    Column::new(name.into(), values)
-}
+/// zstd's own default.
+const ZSTD_LEVEL: i32 = 3;
 
 /// The swept settings as columns, the same in every row of every table of a result.
 pub(super) struct KeyColumns {
@@ -54,16 +52,16 @@ impl KeyColumns {
     /// The key columns of rows that belong to `keys`, one key per row.
     pub(super) fn columns(&self, keys: &[&Key]) -> Result<Vec<Column>, ReportError> {
         keys.iter().try_for_each(|key| Self::check(&self.paths, key))?;
-        let mut columns = vec![column("policy", keys.iter().map(|k| k.policy.as_str()).collect::<Vec<_>>())];
+        let mut columns = vec![column("policy", texts(keys, |k| &k.policy))];
         for (i, (path, numbers)) in self.paths.iter().enumerate() {
             let name = format!("sweep.{path}");
             columns.push(if *numbers {
-                column(&name, keys.iter().map(|k| k.sweep[i].number).collect::<Vec<_>>())
+                column(&name, keys.iter().map(|k| k.sweep[i].number))
             } else {
-                column(&name, keys.iter().map(|k| k.sweep[i].value.as_str()).collect::<Vec<_>>())
+                column(&name, texts(keys, |k| &k.sweep[i].value))
             });
         }
-        columns.push(column("seed", keys.iter().map(|k| k.seed).collect::<Vec<_>>()));
+        columns.push(column("seed", keys.iter().map(|k| k.seed)));
         Ok(columns)
     }
 }
@@ -72,10 +70,9 @@ impl KeyColumns {
 pub(super) struct Table {
     keys: KeyColumns,
     path: PathBuf,
-    file: Shared,
-    writer: BatchedWriter<Shared>,
-    /// Rows that no group has yet.
-    pending: DataFrame,
+    writer: SerializedFileWriter<Staged>,
+    /// All columns, with the rows that are not in a row group yet.
+    pending: Vec<Column>,
 }
 
 impl Table {
@@ -87,91 +84,83 @@ impl Table {
         columns: Vec<Column>,
     ) -> Result<Table, ReportError> {
         let keys = KeyColumns::of(keys)?;
-        let refused = |cause| ReportError::Parquet { path: path.to_path_buf(), cause };
-        let mut all = keys.columns(&[])?;
-        all.extend(columns);
-        let empty = DataFrame::new(0, all).map_err(refused)?;
-        let file = Shared(Arc::new(Mutex::new(State { staged: Some(Staged::create(path)?), failed: None })));
-        // One thread: columns are encoded in a fixed order and other cells may still be running on the others.
-        let writer = ParquetWriter::new(file.clone())
-            .with_compression(ParquetCompression::Zstd(None))
-            .set_parallel(false)
-            .batched(empty.schema());
-        match writer {
-            Ok(writer) => Ok(Table { keys, path: path.to_path_buf(), file, writer, pending: empty }),
-            Err(cause) => Err(file.explain(path, cause)),
+        let mut pending = keys.columns(&[])?;
+        pending.extend(columns);
+        let file = Staged::create(path)?;
+        match start(file, &pending) {
+            Ok(writer) => Ok(Table { keys, path: path.to_path_buf(), writer, pending }),
+            Err(cause) => Err(refused(path, cause)),
         }
     }
 
     /// Adds rows: one key and one entry of each column a row.
     pub(super) fn write(&mut self, keys: &[&Key], columns: Vec<Column>) -> Result<(), ReportError> {
-        if self.pending.height() + keys.len() > ROWS {
+        if self.rows() + keys.len() > ROWS {
             self.write_group()?;
         }
         let mut all = self.keys.columns(keys)?;
         all.extend(columns);
-        let rows = DataFrame::new(keys.len(), all).and_then(|rows| self.pending.vstack_mut_owned(rows).map(|_| ()));
-        rows.map_err(|cause| self.file.explain(&self.path, cause))?;
-        if self.pending.height() >= GROUP { self.write_group() } else { Ok(()) }
+        self.pending.iter_mut().zip(all).for_each(|(pending, more)| pending.append(more));
+        if self.rows() >= GROUP { self.write_group() } else { Ok(()) }
+    }
+
+    /// Rows that are pending.
+    fn rows(&self) -> usize {
+        self.pending.iter().map(Column::rows).max().unwrap_or(0)
     }
 
     /// Writes the pending rows as a row group; does nothing without rows.
     fn write_group(&mut self) -> Result<(), ReportError> {
-        if self.pending.height() == 0 {
+        if self.rows() == 0 {
             return Ok(());
         }
-        let none = self.pending.clear();
-        let mut rows = std::mem::replace(&mut self.pending, none);
-        self.writer.write_batch(rows.rechunk_mut()).map_err(|cause| self.file.explain(&self.path, cause))
+        write_group(&mut self.writer, &self.pending).map_err(|cause| refused(&self.path, cause))?;
+        self.pending.iter_mut().for_each(Column::clear);
+        Ok(())
     }
 
     /// Completes the file and gives it its name.
     pub(super) fn finish(mut self) -> Result<(), ReportError> {
         self.write_group()?;
-        self.writer.finish().map_err(|cause| self.file.explain(&self.path, cause))?;
-        self.file.lock().staged.take().expect("finished once").commit()
+        self.writer.finish().map_err(|cause| refused(&self.path, cause))?;
+        self.writer.inner_mut().complete()
     }
 }
 
-/// The staged file, shared with polars' writer, which neither gives it back nor keeps the cause of an I/O error.
-#[derive(Clone)]
-struct Shared(Arc<Mutex<State>>);
-
-struct State {
-    staged: Option<Staged>,
-    failed: Option<io::Error>,
+/// The writer of a file with these columns.
+fn start(file: Staged, columns: &[Column]) -> Encoded<SerializedFileWriter<Staged>> {
+    let fields = columns.iter().map(Column::field).collect::<Encoded<_>>()?;
+    let schema = Type::group_type_builder("results").with_fields(fields).build()?;
+    // Texts repeat, so they get a dictionary. Numbers are written as they are and compressed by zstd.
+    let mut properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
+        .set_dictionary_enabled(false)
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_offset_index_disabled(true)
+        .set_data_page_row_count_limit(ROWS);
+    for text in columns.iter().filter(|column| column.is_text()) {
+        properties = properties.set_column_dictionary_enabled(ColumnPath::from(text.name()), true);
+    }
+    SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties.build()))
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("no thread panics while it writes")
+fn write_group(writer: &mut SerializedFileWriter<Staged>, columns: &[Column]) -> Encoded<()> {
+    let mut group = writer.next_row_group()?;
+    for column in columns {
+        let to = group.next_column()?.expect("the schema has all columns");
+        column.write(to)?;
     }
+    group.close().map(drop)
+}
 
-    /// The operating system's error if there was one, else the error of polars.
-    fn explain(&self, path: &Path, cause: PolarsError) -> ReportError {
-        let path = path.to_path_buf();
-        match self.lock().failed.take() {
-            Some(cause) => ReportError::Write { path, cause },
-            None => ReportError::Parquet { path, cause },
+/// The operating system's error if there was one, else the error of the Parquet writer.
+fn refused(path: &Path, cause: ParquetError) -> ReportError {
+    let path = path.to_path_buf();
+    match cause {
+        ParquetError::External(cause) if cause.is::<std::io::Error>() => {
+            let cause = *cause.downcast().expect("just looked");
+            ReportError::Write { path, cause }
         }
-    }
-
-    fn attempt<T>(&self, what: impl FnOnce(&mut Staged) -> io::Result<T>) -> io::Result<T> {
-        let State { staged, failed } = &mut *self.lock();
-        what(staged.as_mut().expect("not written after its end")).map_err(|cause| {
-            let kind = cause.kind();
-            *failed = Some(cause);
-            kind.into()
-        })
-    }
-}
-
-impl Write for Shared {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.attempt(|file| file.write(bytes))
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.attempt(|file| file.flush())
+        cause => ReportError::Parquet { path, cause },
     }
 }

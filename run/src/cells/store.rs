@@ -199,6 +199,9 @@ mod tests {
         assert!(help(std::io::ErrorKind::ReadOnlyFilesystem).starts_with("make the folder writable"));
         assert!(help(std::io::ErrorKind::StorageFull).starts_with("free some space"));
         assert!(help(std::io::ErrorKind::OutOfMemory).starts_with("it ran out of memory"));
+        let cause = std::io::Error::other("Allocation error : not enough memory");
+        let zstd = write_problem(ReportError::Write { path: "x".into(), cause });
+        assert!(zstd.help_text().starts_with("it ran out of memory"));
     }
 
     #[test]

@@ -10,10 +10,10 @@ pub fn write_problem(error: ReportError) -> Box<Problem> {
         ReportError::Write { cause, .. } => match cause.kind() {
             PermissionDenied | ReadOnlyFilesystem => "make the folder writable or choose another with -o",
             OutOfMemory => MORE_MEMORY,
+            // zstd has no error kind for a lack of memory, only a text.
+            _ if cause.to_string().contains("memory") => MORE_MEMORY,
             _ => "free some space or choose another folder with -o",
         },
-        // zstd and polars have no error kind for a lack of memory, only a text.
-        ReportError::Parquet { cause, .. } if cause.to_string().contains("memory") => MORE_MEMORY,
         _ => "free some space or choose another folder with -o",
     };
     Problem::failed(error.to_string()).help(format!("{what}; finished cells are kept, and --resume goes on from them"))

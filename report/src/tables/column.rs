@@ -1,0 +1,209 @@
+//! A column in the form in which Parquet stores it: the values that exist, and which rows have one.
+
+use crate::Key;
+use parquet::basic::{LogicalType, Repetition, Type as Physical};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
+use parquet::errors::Result;
+use parquet::file::writer::SerializedColumnWriter;
+use parquet::schema::types::{Type, TypePtr};
+use std::sync::Arc;
+
+/// Some rows of a column.
+pub(super) struct Column {
+    name: String,
+    values: Values,
+    /// One entry a row: 1 where the row has a value, 0 where it is null.
+    present: Vec<i16>,
+}
+
+/// The values of the rows that have one. Parquet stores counts as integers with a sign and the same bits; the schema
+/// says that they have no sign.
+pub(super) enum Values {
+    Flag(Vec<bool>),
+    Small(Vec<i32>),
+    Long(Vec<i64>),
+    Real(Vec<f64>),
+    Text(Vec<ByteArray>),
+}
+
+/// A type that a column can have.
+pub(super) trait Value {
+    /// The type that Parquet stores.
+    type Stored;
+
+    /// The value as it is stored; `None` is null.
+    fn stored(self) -> Option<Self::Stored>;
+
+    /// Values of this type.
+    fn values(values: Vec<Self::Stored>) -> Values;
+}
+
+/// A column from one value a row.
+pub(super) fn column<V: Value>(name: &str, rows: impl IntoIterator<Item = V>) -> Column {
+    let rows = rows.into_iter();
+    let n = rows.size_hint().0;
+    let (mut values, mut present) = (Vec::with_capacity(n), Vec::with_capacity(n));
+    for value in rows.map(V::stored) {
+        present.push(i16::from(value.is_some()));
+        values.extend(value);
+    }
+    Column { name: name.to_owned(), values: V::values(values), present }
+}
+
+/// A text of the cell that each row belongs to. Neighbouring rows of one cell share the text's bytes.
+pub(super) fn texts<'a>(keys: &[&'a Key], text: impl Fn(&'a Key) -> &'a str) -> Vec<ByteArray> {
+    let cells = keys.chunk_by(|a, b| std::ptr::eq(*a, *b));
+    cells.flat_map(|rows| std::iter::repeat_n(ByteArray::from(text(rows[0])), rows.len())).collect()
+}
+
+impl Column {
+    /// Number of rows.
+    pub(super) fn rows(&self) -> usize {
+        self.present.len()
+    }
+
+    /// The column's name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Is it a column of texts?
+    pub(super) fn is_text(&self) -> bool {
+        matches!(self.values, Values::Text(_))
+    }
+
+    /// The column in the file's schema. Every column may have nulls, whether it has any or not.
+    pub(super) fn field(&self) -> Result<TypePtr> {
+        let (physical, logical) = match &self.values {
+            Values::Flag(_) => (Physical::BOOLEAN, None),
+            Values::Small(_) => (Physical::INT32, Some(LogicalType::integer(32, false))),
+            Values::Long(_) => (Physical::INT64, Some(LogicalType::integer(64, false))),
+            Values::Real(_) => (Physical::DOUBLE, None),
+            Values::Text(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+        };
+        let field = Type::primitive_type_builder(&self.name, physical);
+        field.with_repetition(Repetition::OPTIONAL).with_logical_type(logical).build().map(Arc::new)
+    }
+
+    /// Adds the rows of the same column behind these.
+    pub(super) fn append(&mut self, mut more: Column) {
+        match (&mut self.values, &mut more.values) {
+            (Values::Flag(these), Values::Flag(more)) => these.append(more),
+            (Values::Small(these), Values::Small(more)) => these.append(more),
+            (Values::Long(these), Values::Long(more)) => these.append(more),
+            (Values::Real(these), Values::Real(more)) => these.append(more),
+            (Values::Text(these), Values::Text(more)) => these.append(more),
+            _ => unreachable!("the rows of column {} have one type", self.name),
+        }
+        self.present.append(&mut more.present);
+    }
+
+    /// Removes all rows; the memory is used again.
+    pub(super) fn clear(&mut self) {
+        match &mut self.values {
+            Values::Flag(values) => values.clear(),
+            Values::Small(values) => values.clear(),
+            Values::Long(values) => values.clear(),
+            Values::Real(values) => values.clear(),
+            Values::Text(values) => values.clear(),
+        }
+        self.present.clear();
+    }
+
+    /// Writes all rows.
+    pub(super) fn write(&self, mut to: SerializedColumnWriter<'_>) -> Result<()> {
+        let present = Some(self.present.as_slice());
+        match &self.values {
+            Values::Flag(values) => to.typed::<BoolType>().write_batch(values, present, None),
+            Values::Small(values) => to.typed::<Int32Type>().write_batch(values, present, None),
+            Values::Long(values) => to.typed::<Int64Type>().write_batch(values, present, None),
+            Values::Real(values) => to.typed::<DoubleType>().write_batch(values, present, None),
+            Values::Text(values) => to.typed::<ByteArrayType>().write_batch(values, present, None),
+        }?;
+        to.close()
+    }
+}
+
+impl Value for bool {
+    type Stored = bool;
+
+    fn stored(self) -> Option<bool> {
+        Some(self)
+    }
+
+    fn values(values: Vec<bool>) -> Values {
+        Values::Flag(values)
+    }
+}
+
+impl Value for u32 {
+    type Stored = i32;
+
+    fn stored(self) -> Option<i32> {
+        Some(self.cast_signed())
+    }
+
+    fn values(values: Vec<i32>) -> Values {
+        Values::Small(values)
+    }
+}
+
+impl Value for u64 {
+    type Stored = i64;
+
+    fn stored(self) -> Option<i64> {
+        Some(self.cast_signed())
+    }
+
+    fn values(values: Vec<i64>) -> Values {
+        Values::Long(values)
+    }
+}
+
+impl Value for f64 {
+    type Stored = f64;
+
+    fn stored(self) -> Option<f64> {
+        Some(self)
+    }
+
+    fn values(values: Vec<f64>) -> Values {
+        Values::Real(values)
+    }
+}
+
+impl Value for ByteArray {
+    type Stored = ByteArray;
+
+    fn stored(self) -> Option<ByteArray> {
+        Some(self)
+    }
+
+    fn values(values: Vec<ByteArray>) -> Values {
+        Values::Text(values)
+    }
+}
+
+impl Value for &str {
+    type Stored = ByteArray;
+
+    fn stored(self) -> Option<ByteArray> {
+        Some(ByteArray::from(self))
+    }
+
+    fn values(values: Vec<ByteArray>) -> Values {
+        Values::Text(values)
+    }
+}
+
+impl<V: Value> Value for Option<V> {
+    type Stored = V::Stored;
+
+    fn stored(self) -> Option<V::Stored> {
+        self.and_then(V::stored)
+    }
+
+    fn values(values: Vec<V::Stored>) -> Values {
+        V::values(values)
+    }
+}
