@@ -13,6 +13,7 @@ extern crate foretoken_spec;
 mod cli;
 mod commands;
 mod memory;
+mod shipped;
 mod state;
 
 use clap::Parser;
@@ -23,6 +24,7 @@ use std::process::ExitCode;
 
 pub use commands::decide::decisions as decide;
 pub use commands::policies::as_json as policies;
+pub use shipped::read_document;
 
 /// The program: reads the arguments, runs the command, prints its error. Returns an exit code of docs/experiments.md.
 pub fn main() -> ExitCode {

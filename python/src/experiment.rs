@@ -7,7 +7,7 @@ use foretoken_capacity::run::complete as complete_capacity;
 use foretoken_run::cells::{EXPERIMENT, Folder, Mode, Shard};
 use foretoken_run::complete::{How, complete};
 use foretoken_run::inert::Check;
-use foretoken_run::load::{parse_document, read_document};
+use foretoken_run::load::parse_document;
 use foretoken_run::merge::{self, Merged, Ran};
 use foretoken_run::plan::Plan;
 use foretoken_run::report as pages;
@@ -32,7 +32,7 @@ pub struct Experiment {
 impl Experiment {
     fn document(&self) -> Result<Document> {
         match (&self.file, &self.text) {
-            (Some(file), _) => read_document(file, &self.sets),
+            (Some(file), _) => foretoken::read_document(file, &self.sets),
             (None, text) => parse_document("experiment", text.as_deref().unwrap_or_default(), &self.sets),
         }
     }

@@ -31,7 +31,6 @@ mod rejection;
 pub mod report;
 mod room;
 pub mod setting;
-mod shipped;
 pub mod table;
 pub mod vllm_table;
 pub mod workload;

@@ -3,7 +3,7 @@
 use crate::model_config::read_configs;
 use crate::plan::{Derived, Entrant, Plan, Variant, path_from, put_order};
 use crate::profiled::{self, Filled};
-use crate::{bound, papers, shipped};
+use crate::{bound, papers};
 use foretoken_policies::{PolicySpec, from_sglang_json};
 use foretoken_spec::document::{Document, Path};
 use foretoken_spec::experiment::{Experiment, UNSWEPT};
@@ -33,13 +33,12 @@ impl Plan {
         Plan::of(parse_document(name, text, sets)?, folder)
     }
 
-    /// [`load`](Plan::load) for `foretoken observe`. A missing `[hardware]` or `[acceptance]` is filled with costs of
-    /// zero and acceptance 0.
+    /// The plan of a document for `foretoken observe`; relative paths in it start at `folder`. A missing `[hardware]`
+    /// or `[acceptance]` is filled with costs of zero and acceptance 0.
     ///
     /// # Errors
-    /// The errors of [`load`](Plan::load) and of [`observed`](Plan::observed).
-    pub fn load_to_observe(file: &FilePath, sets: &[String]) -> Result<Plan> {
-        let mut document = read_document(file, sets)?;
+    /// The errors of [`of`](Plan::of) and of [`observed`](Plan::observed).
+    pub fn to_observe(mut document: Document, folder: &FilePath) -> Result<Plan> {
         let nothing = "{ linear = { alpha_s = 0.0, gamma_s = 0.0, delta_s = 0.0 } }";
         let unknown = [
             ("hardware", format!("{{ target = {nothing}, draft = {nothing} }}")),
@@ -50,7 +49,7 @@ impl Plan {
                 document.replace(&Path::of(key), "what is not known of a server", &value)?;
             }
         }
-        let mut plan = Plan::of(document, file.parent().unwrap_or(FilePath::new("")))?;
+        let mut plan = Plan::of(document, folder)?;
         plan.observed()?;
         Ok(plan)
     }
@@ -68,13 +67,13 @@ impl Plan {
         Plan::of(document, &self.folder)
     }
 
-    /// [`load`](Plan::load) with the costs of a profile instead of the experiment's own.
+    /// The plan with the costs of a profile instead of its own.
     ///
     /// # Errors
-    /// The errors of [`load`](Plan::load), with the experiment's own costs and with the profile's.
-    pub fn load_with_profile(file: &FilePath, sets: &[String], profile: &FilePath) -> Result<Plan> {
-        let mut document = Plan::load(file, sets)?.document;
-        let folder = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(FilePath::new("."));
+    /// The errors of [`of`](Plan::of), with the profile's costs.
+    pub fn with_profile(self, profile: &FilePath) -> Result<Plan> {
+        let mut document = self.document;
+        let folder = if self.folder.as_os_str().is_empty() { FilePath::new(".") } else { self.folder.as_path() };
         for key in ["target", "draft", "context_reads"] {
             document.remove(&Path::of("hardware").key(key));
         }
@@ -218,14 +217,7 @@ impl Plan {
 /// # Errors
 /// The file cannot be read, is not TOML, or an override is not `path=value`.
 pub fn read_document(file: &FilePath, sets: &[String]) -> Result<Document> {
-    if let Some(text) = shipped::text(file) {
-        return parse_document(&format!("{}.toml", file.display()), text, sets);
-    }
-    let text = text::read(file).map_err(|e| {
-        let names: Vec<&str> = shipped::names().collect();
-        Problem::bad_input(format!("cannot read the experiment: {e}"))
-            .help(format!("give a TOML file, or the name of a shipped experiment: {}", names.join(", ")))
-    })?;
+    let text = text::read(file).map_err(|e| Problem::bad_input(format!("cannot read the experiment: {e}")))?;
     parse_document(&file.display().to_string(), &text, sets)
 }
 

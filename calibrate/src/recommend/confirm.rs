@@ -68,8 +68,7 @@ pub fn command(ask: &Question, spec: &PolicySpec, runs: &[SeenRun]) -> String {
 }
 
 fn scaled_bound(ask: &Question) -> &'static str {
-    let plan = Plan::load(&ask.file, &ask.sets);
-    let scaled = plan.is_ok_and(|p| p.variants[0].experiment.slo.adaspec_scale.is_some());
+    let scaled = ask.experiment().is_ok_and(|p| p.variants[0].experiment.slo.adaspec_scale.is_some());
     if scaled { " --set 'slo={}'" } else { "" }
 }
 

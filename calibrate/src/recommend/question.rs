@@ -9,7 +9,7 @@ use foretoken_spec::document::Path;
 use foretoken_spec::problem::{Problem, Result};
 use foretoken_traces::{ArrivalSpec, LengthSpec, WorkloadSpec};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path as FilePath, PathBuf};
 
 /// The engine for which settings are asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -27,6 +27,8 @@ pub enum Engine {
 pub struct Question {
     /// The experiment: written by `calibrate`, or any other with one setting.
     pub file: PathBuf,
+    /// The text of that file, in TOML.
+    pub text: String,
     /// Replaced values of the experiment.
     pub sets: Vec<String>,
     /// The engine for which settings are asked.
@@ -69,9 +71,18 @@ impl Question {
         }
     }
 
+    /// The experiment as it is given.
+    ///
+    /// # Errors
+    /// The text is no experiment, or an override is wrong.
+    pub fn experiment(&self) -> Result<Plan> {
+        let folder = self.file.parent().unwrap_or(FilePath::new(""));
+        Plan::of_text(&self.file.display().to_string(), &self.text, &self.sets, folder)
+    }
+
     /// The experiment with a load, without its own policies and without its own limit on drafts.
     pub fn plan(&self, load: &AskedLoad) -> Result<Plan> {
-        let plan = Plan::load(&self.file, &self.sets)?;
+        let plan = self.experiment()?;
         one_setting(&plan, &self.file)?;
         let mut plan = plan.altered(0, |document| {
             document.replace(&Path::of("policies"), "what is compared", "[{ autoregressive = {} }]")?;

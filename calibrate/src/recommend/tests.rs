@@ -18,6 +18,7 @@ fn calibrated(law: &Law, lengths: &[u32], dir: &Path) -> PathBuf {
 
 fn ask(folder: &Path, clients: u32) -> Question {
     Question {
+        text: std::fs::read_to_string(folder.join(EXPERIMENT)).unwrap(),
         file: folder.join(EXPERIMENT),
         sets: vec![format!("workload.arrivals={{ closed-loop = {clients} }}"), "engine.max_num_seqs=8".into()],
         engine: Engine::Vllm,

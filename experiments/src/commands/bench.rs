@@ -3,13 +3,14 @@
 
 use super::print;
 use crate::cli::format::Format;
+use crate::shipped;
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
 use foretoken_spec::problem::Result;
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -33,9 +34,6 @@ pub struct BenchArgs {
     pub repeat: u16,
 }
 
-/// The experiment that is timed when no file is given.
-const YARDSTICK: &str = include_str!("../../bench-poisson.toml");
-
 /// Times of the engine's runs with one policy.
 #[derive(Serialize)]
 struct Timed {
@@ -56,8 +54,8 @@ struct Timed {
 /// Runs the command with its arguments.
 pub fn run(args: &BenchArgs) -> Result<()> {
     let plan = match &args.file {
-        Some(file) => Plan::load(file, &args.sets)?,
-        None => Plan::of_text("bench-poisson.toml", YARDSTICK, &args.sets, Path::new(""))?,
+        Some(file) => shipped::load(file, &args.sets)?,
+        None => shipped::yardstick(&args.sets)?,
     };
     let timed = time(args, &plan)?;
     let (repeats, seed) = (args.repeat, plan.seeds[0]);

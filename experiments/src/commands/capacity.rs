@@ -2,16 +2,16 @@
 
 use super::print;
 use crate::cli::format::Format;
+use crate::shipped;
 use clap::Args;
 use foretoken_capacity::kept::{CAPACITY_TEXT, PAGE};
 use foretoken_capacity::plan::load;
 use foretoken_capacity::run::complete;
 use foretoken_run::cells::{CAPACITY_JSON, Mode};
-use foretoken_run::load::read_document;
 use foretoken_run::machine;
 use foretoken_spec::problem::{Problem, Result};
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 pub const EXAMPLES: &str = "Examples:
   foretoken capacity experiments/capacity.toml --set seeds='[1]' --set capacity.requests=200
@@ -53,8 +53,8 @@ pub struct CapacityArgs {
 
 /// Runs the command with its arguments.
 pub fn run(args: &CapacityArgs) -> Result<()> {
-    let document = read_document(&args.file, &args.sets)?;
-    let (plan, spec) = load(&document, args.file.parent().unwrap_or(Path::new("")))?;
+    let document = shipped::read_document(&args.file, &args.sets)?;
+    let (plan, spec) = load(&document, shipped::folder(&args.file))?;
     plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
     let path = args.output.clone().unwrap_or_else(|| plan.usual_folder("capacity-"));
     let mode = match (args.overwrite, args.resume) {

@@ -2,11 +2,11 @@
 
 use super::perfetto::{self, ExportPerfettoArgs};
 use super::print;
+use crate::shipped;
 use clap::{Args, Subcommand};
 use foretoken_policies::{PolicySpec, to_sglang_json, to_vllm_speculative_config};
 use foretoken_run::interrupt;
 use foretoken_run::load::with_defaults;
-use foretoken_run::plan::Plan;
 use foretoken_run::vllm_table::{Table, no_draft};
 use foretoken_spec::problem::{Problem, Result, nearest};
 use foretoken_spec::read::unknown_policy;
@@ -97,7 +97,7 @@ pub fn run(args: &ExportArgs) -> Result<()> {
 /// SGLang's `adaptive_spec.json` of a preset, or of a policy in an experiment.
 fn sglang(args: &ExportSglangArgs) -> Result<()> {
     let spec = if args.policy.ends_with(".toml") {
-        let plan = Plan::load(Path::new(&args.policy), &[])?;
+        let plan = shipped::load(Path::new(&args.policy), &[])?;
         let mut all = plan.policies.iter().map(|e| &e.spec);
         let found = match &args.label {
             Some(label) => all.find(|p| p.label() == *label),
@@ -122,7 +122,7 @@ fn vllm(args: &ExportVllmArgs) -> Result<()> {
     if args.batch_sizes.is_empty() || args.batch_sizes.contains(&0) {
         return Err(Problem::bad_input("--batch-sizes: a batch has at least one request").help("for example 1,4,16,64"));
     }
-    let plan = Plan::load(&args.file, &args.sets)?;
+    let plan = shipped::load(&args.file, &args.sets)?;
     plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
     plan.variants.iter().try_for_each(|v| v.filled.check_all_lengths())?;
     let hardware = plan.variants[0].experiment.hardware.clone();

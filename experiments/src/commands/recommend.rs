@@ -2,13 +2,13 @@
 
 use super::print;
 use crate::cli::format::Format;
+use crate::shipped;
 use clap::{Args, ValueEnum};
 use foretoken_calibrate::kept::{EXPERIMENT, FOUND, Known};
 use foretoken_calibrate::recommend::{ADVICE, Engine, Goal, Now, Objective, PAGE, Question, check, recommend, write};
 use foretoken_policies::PolicySpec;
 use foretoken_run::cells::OBSERVED_JSON;
 use foretoken_run::interrupt;
-use foretoken_run::plan::Plan;
 use foretoken_sim::MAX_SPEC_LEN;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
@@ -106,6 +106,7 @@ pub fn run(args: &RecommendArgs) -> Result<()> {
         (None, None) => first_policy(&file, &args.sets)?,
     };
     let ask = Question {
+        text: shipped::read(&file)?,
         file,
         sets: args.sets.clone(),
         engine: match args.engine {
@@ -154,7 +155,7 @@ fn open(from: &Path) -> Result<(PathBuf, Option<Known>)> {
 
 /// The draft length of an experiment's first policy.
 fn first_policy(file: &Path, sets: &[String]) -> Result<Now> {
-    let plan = Plan::load(file, sets)?;
+    let plan = shipped::load(file, sets)?;
     let first = plan.policies.iter().find(|p| !p.implied).map(|p| &p.spec);
     match first {
         Some(spec @ (PolicySpec::Fixed(_) | PolicySpec::Autoregressive(_) | PolicySpec::VllmDynamic(_))) => {

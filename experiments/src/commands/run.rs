@@ -4,6 +4,7 @@
 use super::print;
 use crate::cli::check_settings::CheckSettings;
 use crate::cli::format::Format;
+use crate::shipped;
 use clap::Args;
 use foretoken_run::cells::Shard;
 use foretoken_run::cells::{Assembled, Folder, Mode};
@@ -92,7 +93,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
 }
 
 fn load(args: &RunArgs, file: &Path) -> Result<Plan> {
-    let plan = Plan::load(file, &args.sets)?;
+    let plan = shipped::load(file, &args.sets)?;
     if args.regret { plan.with_regret() } else { Ok(plan) }
 }
 

@@ -91,7 +91,7 @@ pub fn run_and_compare(request: Request) -> Result<Outcome> {
     let mut machine = open_timed(&live, &models, room, &asked).inspect_err(|_| folder.abandon())?;
     let mut profiling = Profiling { given, slices: None, spec: &spec, now: request.now };
     let name = profiling.write_belief(&mut *machine, &folder, &interrupt).inspect_err(|_| folder.abandon())?;
-    plan = Plan::load_with_profile(request.experiment, request.sets, &folder.path().join(name))?;
+    plan = Plan::load(request.experiment, request.sets)?.with_profile(&folder.path().join(name))?;
     prepare(&mut plan);
     folder.replan(&plan)?;
     let runs = serve(&plan, &live, &models, &mut *machine, profiling.slices.as_mut(), &folder, &interrupt)?;

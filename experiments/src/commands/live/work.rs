@@ -3,18 +3,19 @@
 use super::LiveArgs;
 use crate::cli::format::Format;
 use crate::commands::print;
+use crate::shipped;
 use foretoken_live::serve::{Ran, run_live};
 use foretoken_run::cells::LIVE_JSON;
 use foretoken_run::cells::{Folder, Mode, assemble};
 use foretoken_run::complete::keep_report;
-use foretoken_run::plan::{Measured, Plan};
+use foretoken_run::plan::Measured;
 use foretoken_run::{interrupt, table};
 use foretoken_spec::live::{required, with_device};
 use foretoken_spec::problem::Result;
 
 /// Runs the command with its arguments.
 pub fn run(args: &LiveArgs) -> Result<()> {
-    let mut plan = Plan::load(&args.file, &args.sets)?;
+    let mut plan = shipped::load(&args.file, &args.sets)?;
     let live = with_device(
         required(plan.variants[0].experiment.live.as_ref(), &plan.name)?,
         args.device.as_deref(),

@@ -3,6 +3,7 @@
 use super::ObserveArgs;
 use crate::cli::format::Format;
 use crate::commands::print;
+use crate::shipped;
 use foretoken_observer::client::Client;
 use foretoken_observer::run::{Observed, Site, observe};
 use foretoken_run::cells::{Folder, Mode, OBSERVED_JSON, assemble};
@@ -14,7 +15,8 @@ use std::path::PathBuf;
 
 /// Runs the command with its arguments.
 pub fn run(args: &ObserveArgs) -> Result<()> {
-    let mut plan = Plan::load_to_observe(&args.file, &args.sets)?;
+    let document = shipped::read_document(&args.file, &args.sets)?;
+    let mut plan = Plan::to_observe(document, shipped::folder(&args.file))?;
     let spec = plan.variants[0].experiment.observe.clone().unwrap_or_default();
     let client = Client::new(&args.url, key(args.api_key_env.as_deref())?, args.ca.as_deref())?;
     let site = Site { client, step_log: args.step_log.clone() };

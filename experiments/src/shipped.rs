@@ -1,0 +1,95 @@
+//! The shipped experiments that need no other file, inside the program: `foretoken run quickstart` works without a
+//! checkout.
+
+use foretoken_run::load::parse_document;
+use foretoken_run::plan::Plan;
+use foretoken_spec::document::Document;
+use foretoken_spec::problem::{Problem, Result};
+use foretoken_spec::text;
+use std::path::Path;
+
+const BENCH_POISSON: &str = include_str!("../bench-poisson.toml");
+
+/// Name and text of each, as the file of that name in `experiments/`.
+const SHIPPED: [(&str, &str); 8] = [
+    ("quickstart", include_str!("../quickstart.toml")),
+    ("capacity", include_str!("../capacity.toml")),
+    ("capacity-slo", include_str!("../capacity-slo.toml")),
+    ("orders", include_str!("../orders.toml")),
+    ("observe", include_str!("../observe.toml")),
+    ("live-cpu", include_str!("../live-cpu.toml")),
+    ("bench-poisson", BENCH_POISSON),
+    ("bench-poisson-fixed4", include_str!("../bench-poisson-fixed4.toml")),
+];
+
+/// The plan of an experiment: of a file, or of the shipped one with that name; with overrides applied.
+///
+/// # Errors
+/// There is neither, or the experiment is wrong.
+pub fn load(file: &Path, sets: &[String]) -> Result<Plan> {
+    Plan::of(read_document(file, sets)?, folder(file))
+}
+
+/// The plan of the experiment that `foretoken bench` times when no file is given.
+///
+/// # Errors
+/// An override is wrong.
+pub fn yardstick(sets: &[String]) -> Result<Plan> {
+    Plan::of_text("bench-poisson.toml", BENCH_POISSON, sets, Path::new(""))
+}
+
+/// Reads an experiment file, or the shipped experiment of that name, and applies overrides; what it says is not
+/// checked yet. A file or folder of that name in the working directory comes first.
+///
+/// # Errors
+/// There is neither, the file is not TOML, or an override is not `path=value`.
+pub fn read_document(file: &Path, sets: &[String]) -> Result<Document> {
+    let ending = if shipped(file).is_some() { ".toml" } else { "" };
+    parse_document(&format!("{}{ending}", file.display()), &read(file)?, sets)
+}
+
+/// The text of an experiment file, or of the shipped experiment of that name.
+///
+/// # Errors
+/// There is neither.
+pub fn read(file: &Path) -> Result<String> {
+    if let Some(text) = shipped(file) {
+        return Ok(text.to_owned());
+    }
+    text::read(file).map_err(|e| {
+        let names = SHIPPED.map(|(name, _)| name).join(", ");
+        Problem::bad_input(format!("cannot read the experiment: {e}"))
+            .help(format!("give a TOML file, or the name of a shipped experiment: {names}"))
+    })
+}
+
+/// Where relative paths of an experiment start.
+pub fn folder(file: &Path) -> &Path {
+    file.parent().unwrap_or(Path::new(""))
+}
+
+/// The text of the shipped experiment that `file` names; `None` where it names none, or a file that exists.
+fn shipped(file: &Path) -> Option<&'static str> {
+    let name = file.to_str().filter(|_| !file.exists())?;
+    SHIPPED.iter().find(|(shipped, _)| *shipped == name).map(|(_, text)| *text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shipped_experiment_is_found_by_its_name_alone() {
+        for (name, _) in SHIPPED {
+            // `foretoken capacity` chooses the number of requests itself.
+            let sets = name.starts_with("capacity").then(|| "workload.requests=100".to_owned());
+            let document = read_document(Path::new(name), sets.as_slice()).unwrap();
+            let of = if name == "observe" { Plan::to_observe } else { Plan::of };
+            of(document, Path::new("")).unwrap_or_else(|e| panic!("{name}: {}", e.in_words()));
+        }
+        for other in ["Quickstart", "./quickstart"] {
+            let refused = read_document(Path::new(other), &[]).map(drop).unwrap_err().in_words();
+            assert!(refused.contains("the name of a shipped experiment: quickstart, "), "{refused}");
+        }
+    }
+}
