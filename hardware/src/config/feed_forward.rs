@@ -91,7 +91,9 @@ fn sparse_layers(fields: &Fields, count: u32) -> Result<Vec<bool>, BadConfig> {
     let every = if by_layer.is_some() { 1 } else { fields.size_of(&["moe_layer_freq"])?.unwrap_or(1) };
     let sparse = |i: u32| match &by_layer {
         Some(flags) => flags[i as usize] != 0,
-        None => i >= first && i % every == 0 && (i + 1) % step == 0 && !listed.contains(&u64::from(i)),
+        None => {
+            i >= first && i.is_multiple_of(every) && (i + 1).is_multiple_of(step) && !listed.contains(&u64::from(i))
+        }
     };
     Ok((0..count).map(sparse).collect())
 }

@@ -66,15 +66,15 @@ fn kinds(fields: &Fields, family: &Family, count: u32) -> Result<Vec<Kind>, BadC
         return Ok((1..=u64::from(count)).map(|i| if state.contains(&i) { Kind::State } else { Kind::Full }).collect());
     }
     if let Some(every) = fields.size_of(&["full_attention_interval"])? {
-        return Ok((1..=count).map(|i| if i % every == 0 { Kind::Full } else { Kind::State }).collect());
+        return Ok((1..=count).map(|i| if i.is_multiple_of(every) { Kind::Full } else { Kind::State }).collect());
     }
     let Some(window) = window else { return Ok(vec![Kind::Full; count as usize]) };
     let pattern = fields.size_of(&["sliding_window_pattern", "_sliding_window_pattern", "no_rope_layer_interval"])?;
     let from = fields.count("max_window_layers")?;
     let has = |i: u32| match (family.windows, pattern) {
         (Windows::Never, _) => false,
-        (Windows::AllBut(_), Some(every)) | (Windows::AllBut(every), None) => (i + 1) % every != 0,
-        (Windows::EveryOther, _) => i % 2 == 0,
+        (Windows::AllBut(_), Some(every)) | (Windows::AllBut(every), None) => !(i + 1).is_multiple_of(every),
+        (Windows::EveryOther, _) => i.is_multiple_of(2),
         // Qwen gives the layers from `max_window_layers` on a window.
         (Windows::All, _) => from.is_none_or(|from| i >= from),
     };
@@ -119,14 +119,14 @@ fn full(fields: &Fields, family: &Family) -> Result<Attention, BadConfig> {
         Some(dim) => dim,
         None => {
             let hidden = fields.size("hidden_size")?;
-            if hidden % heads != 0 {
+            if !hidden.is_multiple_of(heads) {
                 let why = format!("{heads} heads do not divide hidden_size {hidden}; give head_dim");
                 return Err(fields.bad("num_attention_heads", why));
             }
             hidden / heads
         }
     };
-    if heads % kv_heads != 0 {
+    if !heads.is_multiple_of(kv_heads) {
         let why = format!("{kv_heads} does not divide num_attention_heads {heads}");
         return Err(fields.bad("num_key_value_heads", why));
     }

@@ -318,7 +318,7 @@ impl ModelShape {
                     if heads == 0 || kv_heads == 0 || head_dim == 0 || window == Some(0) {
                         return fault("attention", "heads, kv_heads, head_dim and window must be at least 1".into());
                     }
-                    if heads % kv_heads != 0 {
+                    if !heads.is_multiple_of(kv_heads) {
                         let why = format!("{heads} query heads cannot share {kv_heads} key-value heads evenly");
                         return fault("attention", why);
                     }
