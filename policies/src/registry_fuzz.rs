@@ -61,7 +61,9 @@ fn run(policy: &PolicySpec, context: &PolicyContext, batches: &[Batch], rng: &mu
         let mut batch = batch.clone();
         batch.step = step as u64;
         if rng.next_u32().is_multiple_of(3) {
-            first_id += rng.next_u32() % 4;
+            let ended = first_id..first_id + rng.next_u32() % 4;
+            first_id = ended.end;
+            ended.for_each(|id| policy.request_finished(id));
         }
         let ids = |i: usize| first_id + i as RequestId * 2;
         batch.ids = (0..batch.ids.len()).map(ids).collect();

@@ -1,5 +1,6 @@
 //! Staleness: a policy learns outcomes some steps late, as in overlapped schedulers (docs/model.md 0.7). `Stale` wraps
-//! any policy. Decisions within a step, made with the step's own confidences, are not delayed.
+//! any policy. The end of a request comes as late as the outcomes. Decisions within a step, made with the step's own
+//! confidences, are not delayed.
 
 use foretoken_sim::{Around, Drafts, RequestId, SpecPolicy, StepOutcome, Time};
 use std::collections::VecDeque;
@@ -24,6 +25,8 @@ struct Kept {
     drafts: Drafts,
     draft_time: Time,
     verify_time: Time,
+    /// Requests that ended behind this outcome and before the next one.
+    ended: Vec<RequestId>,
 }
 
 impl Stale {
@@ -55,7 +58,7 @@ impl Around for Stale {
         if self.late.len() <= self.steps {
             return;
         }
-        if let Some(k) = self.late.pop_front() {
+        if let Some(mut k) = self.late.pop_front() {
             self.policy.observe(&StepOutcome {
                 ids: &k.ids,
                 drafted: &k.drafted,
@@ -65,7 +68,15 @@ impl Around for Stale {
                 draft_time: k.draft_time,
                 verify_time: k.verify_time,
             });
+            k.ended.drain(..).for_each(|id| self.policy.request_finished(id));
             self.spare.push(k);
+        }
+    }
+
+    fn around_request_finished(&mut self, id: RequestId) {
+        match self.late.back_mut() {
+            Some(newest) => newest.ended.push(id),
+            None => self.policy.request_finished(id),
         }
     }
 }
@@ -77,7 +88,8 @@ mod tests {
     use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Wants};
     use std::sync::{Arc, Mutex};
 
-    struct Diary(Arc<Mutex<Vec<u32>>>);
+    /// Writes down what it learns: the accepted drafts of a step, or the negative id of an ended request.
+    struct Diary(Arc<Mutex<Vec<i64>>>);
 
     impl SpecPolicy for Diary {
         fn limits(&self) -> DraftLimits<'_> {
@@ -87,7 +99,11 @@ mod tests {
         fn propose(&mut self, _: &BatchView, _: &mut DraftPlan) {}
 
         fn observe(&mut self, o: &StepOutcome) {
-            self.0.lock().expect("one thread").push(o.accepted[0]);
+            self.0.lock().expect("one thread").push(o.accepted[0].into());
+        }
+
+        fn request_finished(&mut self, id: RequestId) {
+            self.0.lock().expect("one thread").push(-i64::from(id));
         }
     }
 
@@ -113,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_come_so_many_steps_late() {
+    fn outcomes_and_ends_come_late() {
         for steps in [0, 1, 3] {
             let diary = Arc::new(Mutex::new(Vec::new()));
             let mut policy = Stale::new(Box::new(Diary(diary.clone())), steps);
@@ -121,7 +137,26 @@ mod tests {
             for step in 0..6 {
                 policy.observe(&outcome(&drafts, &[9], &[step]));
             }
-            assert_eq!(*diary.lock().expect("one thread"), (0..6 - steps).collect::<Vec<u32>>());
+            assert_eq!(*diary.lock().expect("one thread"), (0..6 - i64::from(steps)).collect::<Vec<i64>>());
+        }
+    }
+
+    /// The end of a request keeps its place between the outcomes.
+    #[test]
+    fn an_end_is_learnt_behind_the_last_outcome() {
+        for steps in [0, 1, 3] {
+            let diary = Arc::new(Mutex::new(Vec::new()));
+            let mut policy = Stale::new(Box::new(Diary(diary.clone())), steps);
+            let drafts = Drafts::default();
+            policy.request_finished(7);
+            for step in 0..8 {
+                policy.observe(&outcome(&drafts, &[9], &[step]));
+                if step < 3 {
+                    policy.request_finished(10 + step);
+                }
+            }
+            let learnt = [-7, 0, -10, 1, -11, 2, -12, 3, 4, 5, 6, 7];
+            assert_eq!(*diary.lock().expect("one thread"), learnt[..learnt.len() - steps as usize]);
         }
     }
 }

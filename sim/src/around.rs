@@ -21,6 +21,11 @@ pub trait Around: Send {
     fn around_observe(&mut self, outcome: &StepOutcome) {
         self.inner_mut().observe(outcome);
     }
+
+    /// Called for [`SpecPolicy::request_finished`].
+    fn around_request_finished(&mut self, id: RequestId) {
+        self.inner_mut().request_finished(id);
+    }
 }
 
 impl<T: Around> SpecPolicy for T {
@@ -57,7 +62,7 @@ impl<T: Around> SpecPolicy for T {
     }
 
     fn request_finished(&mut self, id: RequestId) {
-        self.inner_mut().request_finished(id);
+        self.around_request_finished(id);
     }
 
     fn warnings(&self) -> Vec<String> {

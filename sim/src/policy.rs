@@ -246,8 +246,8 @@ pub trait SpecPolicy: Send {
     /// what the policy remembers of the current step.
     fn observe(&mut self, _outcome: &StepOutcome) {}
 
-    /// A running request has ended: the policy may forget it. Called once, after the last outcome with this request was
-    /// made; that outcome may be observed later.
+    /// A request has ended (finished or rejected): the policy may forget it. Called once for each request that ran,
+    /// after the last outcome of the request was observed. No later call names the request.
     fn request_finished(&mut self, _id: RequestId) {}
 
     /// Warnings for the user at the end of a run ("chose 0 for the last 20,000 steps").

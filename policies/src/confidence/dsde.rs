@@ -17,7 +17,7 @@
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::shared::slots::Slots;
-use foretoken_sim::{BatchView, DraftLimits, DraftPlan, SpecPolicy, Speculation, StepOutcome, Wants};
+use foretoken_sim::{BatchView, DraftLimits, DraftPlan, RequestId, SpecPolicy, Speculation, StepOutcome, Wants};
 use serde::{Deserialize, Serialize};
 
 /// Parameters of `dsde`, with the implementation's values.
@@ -146,7 +146,7 @@ impl Running {
         let rule = Dsde { initial: cut(rule.initial), k_min: cut(rule.k_min), k_max: cut(rule.k_max), ..rule };
         let n = rule.history as i32;
         Running {
-            slots: Slots::new(context.max_num_seqs),
+            slots: Slots::default(),
             known: Vec::new(),
             history: Vec::new(),
             weights: (0..n).map(|i| rule.decay.powi(n - 1 - i)).collect(),
@@ -240,14 +240,13 @@ impl SpecPolicy for Running {
     }
 
     fn observe(&mut self, outcome: &StepOutcome) {
-        self.slots.next_step();
         self.step.clear();
         let (mut uncapped_sum, mut uncapped) = (0, 0);
         for (i, (&id, &verified)) in outcome.ids.iter().zip(outcome.verified).enumerate() {
             if verified == 0 {
                 continue;
             }
-            let (place, new) = self.slots.see(id);
+            let (place, new) = self.slots.take(id);
             if new {
                 let (places, n) = (self.known.len().max(place + 1), self.rule.history as usize);
                 self.known.resize(places, self.fresh());
@@ -293,6 +292,10 @@ impl SpecPolicy for Running {
             }
             self.known[place].k = length.min(cap);
         }
+    }
+
+    fn request_finished(&mut self, id: RequestId) {
+        self.slots.free(id);
     }
 }
 

@@ -9,7 +9,9 @@
 use crate::confidence::roc::Samples;
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::shared::slots::Slots;
-use foretoken_sim::{BatchView, Continue, DraftLimits, DraftPlan, Drafts, SpecPolicy, Speculation, StepOutcome, Wants};
+use foretoken_sim::{
+    BatchView, Continue, DraftLimits, DraftPlan, Drafts, RequestId, SpecPolicy, Speculation, StepOutcome, Wants,
+};
 use serde::{Deserialize, Serialize};
 
 /// How the draft length changes (`num_assistant_tokens_schedule`).
@@ -127,7 +129,7 @@ impl Assistants {
     fn new(params: HfDynamic, context: &PolicyContext) -> Assistants {
         Assistants {
             longest: context.max_draft_len,
-            slots: Slots::new(context.max_num_seqs),
+            slots: Slots::default(),
             of: Vec::new(),
             first_len: params.num_assistant_tokens,
             first_threshold: params.assistant_confidence_threshold,
@@ -152,7 +154,7 @@ impl SpecPolicy for Assistants {
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
         self.batch.clear();
         for (&id, len) in batch.ids.iter().zip(&mut plan.draft_len) {
-            let (place, new) = self.slots.see(id);
+            let (place, new) = self.slots.take(id);
             if self.of.len() <= place {
                 self.of.resize_with(place + 1, Generator::default);
             }
@@ -181,7 +183,6 @@ impl SpecPolicy for Assistants {
     }
 
     fn observe(&mut self, outcome: &StepOutcome) {
-        self.slots.next_step();
         for (i, &id) in outcome.ids.iter().enumerate() {
             let (drafted, accepted) = (outcome.drafted[i], outcome.accepted[i]);
             let Some(place) = self.slots.get(id).filter(|_| drafted > 0) else { continue };
@@ -205,13 +206,16 @@ impl SpecPolicy for Assistants {
             }
         }
     }
+
+    fn request_finished(&mut self, id: RequestId) {
+        self.slots.free(id);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{Batch, CONTEXT, Run, outcome};
-    use foretoken_sim::RequestId;
 
     #[test]
     fn defaults_are_those_of_transformers() {
@@ -278,7 +282,7 @@ mod tests {
         }
     }
 
-    /// The state of finished requests is freed: 60,000 requests of 20 steps each, two at a time.
+    /// The state of ended requests is used again: 60,000 requests of 20 steps each, two at a time.
     #[test]
     fn memory_does_not_grow_with_the_trace() {
         let mut policy = Assistants::new(HfDynamic::default(), &PolicyContext { max_num_seqs: 2, ..CONTEXT });
@@ -295,8 +299,11 @@ mod tests {
             policy.propose(&batch.view(), &mut plan);
             let accepted = [(step % 7) as u32, 8];
             policy.observe(&StepOutcome { ids: &batch.ids, ..outcome(&drafts, &[8, 8], &accepted) });
+            if step % 20 == 19 {
+                batch.ids.iter().for_each(|&id| policy.request_finished(id));
+            }
         }
-        assert!(policy.of.len() < 4_000, "{} requests are remembered", policy.of.len());
+        assert_eq!(policy.of.len(), 2);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::shared::acceptance::Rate;
 use crate::shared::belief::Belief;
 use crate::shared::estimator::{Depths, Estimate};
 use crate::shared::weighed::Weighed;
-use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Explanation, SpecPolicy, Speculation, StepOutcome};
+use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Explanation, RequestId, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
 /// Parameters of `smartspec-request`, with the values of the req-dsd branch.
@@ -111,11 +111,7 @@ impl Running {
             belief: context.belief,
             longest: context.max_draft_len,
             acceptance: told.unwrap_or(params.initial_acceptance),
-            rates: RequestRates::new(
-                told.unwrap_or(params.request_acceptance),
-                params.window,
-                4 * context.max_num_seqs,
-            ),
+            rates: RequestRates::new(told.unwrap_or(params.request_acceptance), params.window),
             zeroes: ZeroLengths::new(params.absorbing_steps, params.skip_draft_prefill_above, context.belief.drafting),
             depths: Depths::default(),
             goodput: 0.0,
@@ -167,6 +163,10 @@ impl SpecPolicy for Running {
             self.acceptance = self.params.ema_keep * self.acceptance + (1.0 - self.params.ema_keep) * rate;
         }
         self.rates.observe(outcome, self.params.rate);
+    }
+
+    fn request_finished(&mut self, id: RequestId) {
+        self.rates.forget(id);
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -5,7 +5,7 @@
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::local::per_request::PerRequest;
-use foretoken_sim::{BatchView, DraftLimits, DraftPlan, SpecPolicy, Speculation, StepOutcome};
+use foretoken_sim::{BatchView, DraftLimits, DraftPlan, RequestId, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
 /// Parameters of `aimd`. The guard has imp's numbers; imp's cap and start were not found.
@@ -60,7 +60,7 @@ impl Definition for Aimd {
 
     fn build(&self, context: &PolicyContext) -> Speculation {
         let cap = self.cap.min(context.max_draft_len);
-        Speculation::Policy(Box::new(Running { params: *self, cap, requests: PerRequest::new(context.max_num_seqs) }))
+        Speculation::Policy(Box::new(Running { params: *self, cap, requests: PerRequest::default() }))
     }
 }
 
@@ -95,7 +95,6 @@ impl SpecPolicy for Running {
     }
 
     fn observe(&mut self, outcome: &StepOutcome) {
-        self.requests.next_step();
         for ((&id, &verified), &accepted) in outcome.ids.iter().zip(outcome.verified).zip(outcome.accepted) {
             if verified == 0 {
                 continue;
@@ -113,6 +112,10 @@ impl SpecPolicy for Running {
             let pays = request.accepted as f64 >= self.params.guard_cost * request.drafted as f64;
             request.stopped |= request.verifies >= self.params.guard_verifies && !pays;
         }
+    }
+
+    fn request_finished(&mut self, id: RequestId) {
+        self.requests.forget(id);
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::local::per_request::PerRequest;
-use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome};
+use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, RequestId, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
 /// Parameters of `downshift`, with vmlx's numbers.
@@ -61,11 +61,7 @@ impl Definition for Downshift {
 
     fn build(&self, context: &PolicyContext) -> Speculation {
         let longest = context.max_draft_len;
-        Speculation::Policy(Box::new(Running {
-            params: *self,
-            longest,
-            requests: PerRequest::new(context.max_num_seqs),
-        }))
+        Speculation::Policy(Box::new(Running { params: *self, longest, requests: PerRequest::default() }))
     }
 }
 
@@ -99,11 +95,14 @@ impl SpecPolicy for Running {
     }
 
     fn observe(&mut self, outcome: &StepOutcome) {
-        self.requests.next_step();
         for ((&id, &verified), &accepted) in outcome.ids.iter().zip(outcome.verified).zip(outcome.accepted) {
             let counts = self.requests.entry(id);
             *counts = (counts.0 + u64::from(accepted), counts.1 + u64::from(verified));
         }
+    }
+
+    fn request_finished(&mut self, id: RequestId) {
+        self.requests.forget(id);
     }
 }
 

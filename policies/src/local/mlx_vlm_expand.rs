@@ -6,7 +6,7 @@
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::local::per_request::PerRequest;
-use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome};
+use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, RequestId, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
 /// Number of rounds remembered per request: the bits of a word.
@@ -68,11 +68,7 @@ impl Definition for MlxVlmExpand {
 
     fn build(&self, context: &PolicyContext) -> Speculation {
         let longest = context.max_draft_len;
-        Speculation::Policy(Box::new(Running {
-            params: *self,
-            longest,
-            requests: PerRequest::new(context.max_num_seqs),
-        }))
+        Speculation::Policy(Box::new(Running { params: *self, longest, requests: PerRequest::default() }))
     }
 }
 
@@ -107,7 +103,6 @@ impl SpecPolicy for Running {
     }
 
     fn observe(&mut self, outcome: &StepOutcome) {
-        self.requests.next_step();
         let configured = self.params.configured.min(self.longest);
         for ((&id, &verified), &accepted) in outcome.ids.iter().zip(outcome.verified).zip(outcome.accepted) {
             if verified >= configured {
@@ -116,6 +111,10 @@ impl SpecPolicy for Running {
                 rounds.seen = (rounds.seen + 1).min(WINDOW);
             }
         }
+    }
+
+    fn request_finished(&mut self, id: RequestId) {
+        self.requests.forget(id);
     }
 }
 

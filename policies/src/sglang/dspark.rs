@@ -15,7 +15,9 @@ use crate::sglang::dspark_table::{CostTable, SpsTable};
 use crate::shared::profile::{capture_sizes, padded};
 use crate::shared::survival::{Slots, best_budget, survivals};
 use crate::shared::weighed::Weighed;
-use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Drafts, Explanation, SpecPolicy, Speculation, Wants};
+use foretoken_sim::{
+    BatchView, DraftLimits, DraftPlan, Drafts, Explanation, RequestId, SpecPolicy, Speculation, Wants,
+};
 use serde::{Deserialize, Serialize};
 
 /// Tokens with a survival below this are not candidates; compared in single precision.
@@ -132,7 +134,7 @@ impl Scheduler {
             align: params.align_to_graph,
             table: CostTable::build(params.table, context, gamma, params.profile_context_len),
             capture_sizes: capture_sizes(context.max_num_seqs),
-            relay: Relay::new(params.lag_steps, params.overlap_schedule, gamma, context.max_num_seqs),
+            relay: Relay::new(params.lag_steps, params.overlap_schedule, gamma),
             late: vec![1.0; gamma as usize],
             told: context.told.is_some(),
             slots: Slots::default(),
@@ -211,6 +213,10 @@ impl SpecPolicy for Scheduler {
             }
             self.relay.next_round();
         }
+    }
+
+    fn request_finished(&mut self, id: RequestId) {
+        self.relay.forget(id);
     }
 
     fn explain(&mut self) -> Explanation {

@@ -16,7 +16,7 @@ use crate::vllm::acceptance_estimator::AcceptanceEstimator;
 use crate::vllm::confidence_history::{History, Known};
 use crate::vllm::cost_table::{CostLookup, CostTables};
 use foretoken_sim::{
-    BatchView, DraftLimits, DraftPlan, Drafts, Explanation, SpecPolicy, Speculation, StepOutcome, Wants,
+    BatchView, DraftLimits, DraftPlan, Drafts, Explanation, RequestId, SpecPolicy, Speculation, StepOutcome, Wants,
 };
 use serde::{Deserialize, Serialize};
 
@@ -124,7 +124,7 @@ impl Adaptive {
             k,
             tables: CostTables::measure(context, k, params.profile_context_len, params.cost_lookup),
             estimator: AcceptanceEstimator::new(k, params.refit_interval),
-            history: History::new(k, context.max_num_seqs),
+            history: History::new(k),
             max_total_logits: (CHUNK_BYTES / params.vocab_size.saturating_mul(4)).max(1) as usize,
             told: context.told.is_some(),
             confidence: Vec::new(),
@@ -212,6 +212,10 @@ impl SpecPolicy for Adaptive {
         if !self.told {
             self.estimator.observe(outcome);
         }
+    }
+
+    fn request_finished(&mut self, id: RequestId) {
+        self.history.forget(id);
     }
 
     fn explain(&mut self) -> Explanation {

@@ -309,7 +309,10 @@ class Policy:
         """
 
     def request_finished(self, id: int) -> None:
-        """Called when a request has ended, so that the policy can forget it.
+        """Called when a request has ended (finished or rejected), so that the policy can forget it.
+
+        Called once for each request that ran, after the last outcome of the request was observed. No later call names
+        the request.
 
         Parameters
         ----------

@@ -79,7 +79,7 @@ pub trait Drafter<E: Executor>: Hooks<E> {
     /// Called after the step with its outcome.
     fn observe(&mut self, _outcome: &StepOutcome) {}
 
-    /// Called when a request has ended.
+    /// Called when a request has ended, after `observe` of the last step that had it.
     fn request_finished(&mut self, _id: RequestId) {}
 
     /// Called at the end of the run: warnings for the user.

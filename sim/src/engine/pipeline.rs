@@ -35,6 +35,9 @@ pub(super) struct Pipeline {
     pub(super) room: usize,
     /// The drafts between two steps.
     pub(super) ahead: Ahead,
+    /// Requests that have ended, in this order, and whose end the drafter does not yet know. A step in flight may still
+    /// have them.
+    pub(super) untold_ends: Vec<RequestId>,
     /// Whether requests have ended since the last scheduler call. One more call is needed to report them.
     pub(super) untold: bool,
     /// When the last output was taken.

@@ -87,8 +87,11 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
             self.out.reject(r.id, now, r.reason);
             self.executor.end(r.id);
             self.pipeline.forget(r.id);
-            self.drafter.request_finished(r.id);
+            self.pipeline.untold_ends.push(r.id);
             self.arrivals.ended(now);
+        }
+        if self.pipeline.queue.is_empty() {
+            self.tell_ended(self.pipeline.untold_ends.len());
         }
     }
 
@@ -117,15 +120,24 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
         }
     }
 
-    /// Reports the requests that finished in a step to executor, drafter and collector.
+    /// Reports the requests that finished in a step to executor and collector. The drafter learns of them by
+    /// [`tell_ended`](Engine::tell_ended), once it has observed the step.
     #[inline]
     pub(super) fn act_on_output(&mut self, end: Time) {
         for r in &self.scheduler.result().finished {
             self.out.finish(r, end);
             self.executor.end(r.id);
             self.pipeline.ended(r.id);
-            self.drafter.request_finished(r.id);
+            self.pipeline.untold_ends.push(r.id);
             self.arrivals.ended(end);
+        }
+    }
+
+    /// Reports the first `count` ended requests to the drafter, which has observed every outcome with them.
+    #[inline]
+    pub(super) fn tell_ended(&mut self, count: usize) {
+        for id in self.pipeline.untold_ends.drain(..count) {
+            self.drafter.request_finished(id);
         }
     }
 }

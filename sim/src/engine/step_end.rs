@@ -187,6 +187,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.executor.charge_decision(Moment::Update);
         let end = self.executor.now();
         self.scheduler.swap_output(&mut step.output);
+        let ended_before = self.pipeline.untold_ends.len();
         if step.runs {
             let InFlight { spec, record, verifies, .. } = &mut *step;
             // Of two queued steps the second begins to count when the output of the first was taken, so that no time
@@ -201,6 +202,9 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             self.drafter.observe(&spec.outcome(&batch, verifies.drafting, record.verify_time));
             self.pipeline.last_end = end;
         }
+        // The step that is still queued may have the requests that ended in this one.
+        let all = self.pipeline.queue.is_empty();
+        self.tell_ended(if all { self.pipeline.untold_ends.len() } else { ended_before });
         self.watch.updated(&self.scheduler, start, end);
         self.scheduler.swap_output(&mut step.output);
         self.pipeline.spare.push(step);

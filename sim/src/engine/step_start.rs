@@ -39,6 +39,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.act_on_output(end);
         let batch = self.scheduler.step_plan().batch;
         self.drafter.observe(&self.spec.outcome(&batch, record.draft_time, record.verify_time));
+        self.tell_ended(self.pipeline.untold_ends.len());
         Ok(())
     }
 }

@@ -54,6 +54,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             self.scheduler.remove_finished();
         }
         self.act_on_output(now);
+        self.tell_ended(self.pipeline.untold_ends.len());
         true
     }
 }

@@ -1,5 +1,6 @@
 //! The invariants of INVARIANTS.md on random small worlds, and golden cases of the engine.
 
+mod ends;
 mod golden;
 mod invariants;
 mod order;

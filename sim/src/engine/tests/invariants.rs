@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 
 static LOOKUPS: LazyLock<Arc<dyn AcceptanceSource>> = LazyLock::new(|| lookups(0.4));
 
-fn workloads() -> impl Strategy<Value = Workload> {
+pub(super) fn workloads() -> impl Strategy<Value = Workload> {
     let request = (0u64..400, 1u32..200, 1u32..60, 0usize..4);
     prop::collection::vec(request, 1..25).prop_map(|list| {
         let mut w = Workload { prefix_block: 32, ..Workload::default() };
@@ -28,7 +28,7 @@ fn workloads() -> impl Strategy<Value = Workload> {
 }
 
 /// Settings with which every release starts, for drafts of up to [`WILD_TREE`] tokens.
-fn configs() -> impl Strategy<Value = EngineConfig> {
+pub(super) fn configs() -> impl Strategy<Value = EngineConfig> {
     let sizes = (1u32..12, 32u32..300, prop::sample::select(vec![4u32, 16]), 16u32..60, 60u32..400);
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let gap = prop::sample::select(vec![DraftGap::CatchUpNextUse, DraftGap::AlwaysExtend, DraftGap::Permanent]);
@@ -78,7 +78,7 @@ fn drafting_first(config: EngineConfig) -> EngineConfig {
     EngineConfig { draft_at: Some(DraftAt::StepStart), async_scheduling: None, ..config }
 }
 
-fn arrivals() -> impl Strategy<Value = Arrivals> {
+pub(super) fn arrivals() -> impl Strategy<Value = Arrivals> {
     prop_oneof![Just(Arrivals::Open), (1u32..5).prop_map(|clients| Arrivals::Closed { clients })]
 }
 
@@ -217,7 +217,7 @@ fn revealed(f: &Fixture, policy: Erratic) -> Revealed {
     std::mem::take(&mut *revealed.lock().unwrap())
 }
 
-fn cases() -> ProptestConfig {
+pub(super) fn cases() -> ProptestConfig {
     ProptestConfig { cases: 400, ..ProptestConfig::default() }
 }
 
