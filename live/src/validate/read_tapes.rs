@@ -46,6 +46,10 @@ impl Tapes<'_> {
             return Ok(Recording::Nothing("its run was not begun"));
         }
         let tape = if self.intact { read_intact(&path) } else { read_tape(&path) };
+        // A kill may come between the making of the file and its first frame.
+        if matches!(tape, Err(TapeError::NoHead(_))) && listed.is_none() && !self.manifest.complete {
+            return Ok(Recording::Nothing("its run was killed before anything was recorded"));
+        }
         let tape = tape.map_err(|e| match &e {
             TapeError::Damaged(damage) if damage.frame > 0 => bad(e.to_string(), RUN_AGAIN),
             TapeError::Io(io) if io.kind() == std::io::ErrorKind::NotFound => bad("it is missing".into(), AGAIN),
