@@ -262,7 +262,9 @@ fn every_leaf_of_the_schema_changes_the_results_or_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let leaves = schema_leaves();
     assert!(leaves.len() > 350, "only {} leaves", leaves.len());
-    let mut open: BTreeSet<&str> = leaves.keys().map(String::as_str).collect();
+    // The shape of a model and the datasheet of a GPU are one value each (`trial.rs`).
+    let is_part = |leaf: &&str| leaf.contains(".roofline.model.") || leaf.contains(".roofline.gpu.");
+    let mut open: BTreeSet<&str> = leaves.keys().map(String::as_str).filter(|leaf| !is_part(leaf)).collect();
     let mut jobs = Vec::new();
     for sets in worlds(folder.path()) {
         let world = plan(&sets).unwrap_or_else(|e| panic!("{sets:?}: {e}"));

@@ -50,6 +50,15 @@ fn policy(path: &Path) -> Option<usize> {
     }
 }
 
+/// Whether a key lies within the shape of a model or the datasheet of a GPU. Each is one value, which is not tried key
+/// by key.
+fn is_part_of_hardware(path: &Path) -> bool {
+    let keys = path.0.windows(2);
+    let named =
+        |pair: &[Step]| matches!(pair, [Step::Key(a), Step::Key(b)] if a == "roofline" && (b == "model" || b == "gpu"));
+    keys.into_iter().position(named).is_some_and(|at| at + 2 < path.0.len())
+}
+
 /// The plan of a variant with other settings; reduced to one policy when the settings belong to one. `requests`:
 /// requests of the original run.
 ///
@@ -88,6 +97,7 @@ impl Trials {
         let tried = |path: &Path| {
             wanted(path)
                 && !matches!(path.0.first(), Some(Step::Key(top)) if NOT_TRIED.contains(&top.as_str()))
+                && !is_part_of_hardware(path)
                 && !swept.iter().chain(&first.filled.keys).any(|other| path.is_below(other))
         };
         let mut all = Trials::default();
