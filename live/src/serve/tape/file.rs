@@ -206,7 +206,8 @@ mod tests {
 
     fn step(n: u64) -> StepTrace {
         let end = Time::from_s(n as f64 * 0.3);
-        let shape = PassShape { requests: 1, batched: n, context: 3, pairs: 4 };
+        // A tape does not keep the number of requests.
+        let shape = PassShape { requests: 0, batched: n, context: 3, pairs: 4 };
         let mark = Mark { kind: MarkKind::Verify, begin: Time::ZERO, end, device: end, shape };
         StepTrace { step: n, marks: vec![mark], confidence: vec![0.5; 3], ..StepTrace::default() }
     }
