@@ -429,8 +429,8 @@ def test_objects_that_are_no_policies_are_refused(experiment):
         (Coded, "cannot be named `code`"),
         (Wanting, "`wants` names `luck`"),
         (functools.partial(Base, depth=3), "unexpected keyword argument"),
-        (functools.partial(Base, how=object()), "settings are numbers"),
-        (functools.partial(Base, how=float("nan")), "settings are numbers"),
+        (functools.partial(Base, how=object()), "settings must be numbers"),
+        (functools.partial(Base, how=float("nan")), "settings must be numbers"),
         (functools.partial(Base, 3), "settings are given by name"),
         ("adaspecc", "adaspec"),
     ]:
