@@ -1,6 +1,6 @@
 //! The families of models that can be read, by `model_type`.
 
-use super::BadConfig;
+use super::bad::BadConfig;
 use super::fields::Fields;
 
 /// Which layers attend to a window only.

@@ -1,6 +1,6 @@
 //! The feed-forward block of each layer: dense, or a mixture of experts.
 
-use super::BadConfig;
+use super::bad::BadConfig;
 use super::families::Family;
 use super::fields::Fields;
 use crate::models::FeedForward;

@@ -1,6 +1,6 @@
 //! The fields of a `config.json`, with a note of which were read.
 
-use super::BadConfig;
+use super::bad::BadConfig;
 use super::harmless::is_harmless;
 use serde_json::{Map, Value};
 use std::cell::RefCell;

@@ -1,6 +1,6 @@
 //! Drafts that read the target's hidden states: EAGLE-3 heads and MTP modules.
 
-use super::BadConfig;
+use super::bad::BadConfig;
 use super::fields::Fields;
 use crate::models::{Attention, LayerGroup, ModelShape};
 

@@ -3,7 +3,7 @@
 use super::families::{Family, Windows};
 use super::feed_forward::feed_forwards;
 use super::fields::Fields;
-use super::{BadConfig, recurrent};
+use super::{bad::BadConfig, recurrent};
 use crate::models::{Attention, FeedForward, LayerGroup, Selection};
 
 /// The layers in order, one a group.

@@ -4,6 +4,7 @@
 //! state or have experts (`layers.rs`). A family that it does not know is refused. A key that it does not know is named
 //! in a warning, and so is what a file says and no roofline models.
 
+mod bad;
 mod families;
 mod feed_forward;
 mod fields;
@@ -15,19 +16,11 @@ mod recurrent;
 #[cfg(test)]
 mod tests;
 
+pub use bad::BadConfig;
+
 use crate::models::{LayerGroup, ModelShape};
 use fields::Fields;
 use serde_json::Value;
-
-/// A `config.json` that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{key}: {why}")]
-pub struct BadConfig {
-    /// The key at fault, as the file nests it (`text_config.hidden_size`).
-    pub key: String,
-    /// What is wrong and what would be right.
-    pub why: String,
-}
 
 /// What a `config.json` says.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,6 +1,6 @@
 //! Bits of weights, activations and KV, from `quantization_config` and `torch_dtype`.
 
-use super::BadConfig;
+use super::bad::BadConfig;
 use super::fields::Fields;
 use crate::models::Bits;
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! Layers that keep a state of fixed size: gated delta rule, Kimi's delta attention, Mamba-2.
 
-use super::BadConfig;
+use super::bad::BadConfig;
 use super::fields::Fields;
 use crate::models::Attention;
 
