@@ -5,6 +5,7 @@
 use crate::inert::Inert;
 use crate::papers::PaperReport;
 use crate::plan::{Plan, Variant};
+use crate::questions::Answer;
 use foretoken_report::Cell;
 use foretoken_sim::metrics::{Interval, Overload, Quantiles, RatioInterval, Slo};
 use foretoken_sim::{DraftKv, Summary};
@@ -36,6 +37,9 @@ pub struct Comparison {
     /// Claims of a paper beside the measured values; absent for an experiment without claims.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paper: Option<PaperReport>,
+    /// The answer to the experiment's question; absent for an experiment without a question.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub question: Option<Answer>,
 }
 
 /// The policies under one combination of swept values.
@@ -160,6 +164,7 @@ impl Comparison {
             warnings: Vec::new(),
             settings: None,
             paper: None,
+            question: None,
         }
     }
 }

@@ -26,6 +26,7 @@ pub mod perfetto;
 pub mod plan;
 pub mod profile_figures;
 pub mod profiled;
+pub mod questions;
 mod recorded;
 mod rejection;
 pub mod report;

@@ -3,7 +3,7 @@
 use crate::model_config::read_configs;
 use crate::plan::{Derived, Entrant, Plan, Variant, path_from, put_order};
 use crate::profiled::{self, Filled};
-use crate::{bound, papers};
+use crate::{bound, papers, questions};
 use foretoken_policies::{PolicySpec, from_sglang_json};
 use foretoken_spec::document::{Document, Path};
 use foretoken_spec::experiment::{Experiment, UNSWEPT};
@@ -105,7 +105,7 @@ impl Plan {
         Plan::build(Document::parse(&file.display().to_string(), &text)?, folder, false, BTreeMap::new())
     }
 
-    /// The plan of one of this plan's variants, with its document changed by `change`. A paper's claims are left out,
+    /// The plan of one of this plan's variants, with its document changed by `change`. Claims and questions are left out,
     /// because they are about the whole.
     ///
     /// # Errors
@@ -113,7 +113,11 @@ impl Plan {
     pub fn altered(&self, variant: usize, change: impl FnOnce(&mut Document) -> Result<()>) -> Result<Plan> {
         let mut document = self.variants[variant].document();
         let filled = &self.variants[variant].filled;
-        filled.keys.iter().chain(&["paper", "sweep_order"].map(Path::of)).for_each(|path| document.remove(path));
+        filled
+            .keys
+            .iter()
+            .chain(&["paper", "question", "sweep_order"].map(Path::of))
+            .for_each(|path| document.remove(path));
         change(&mut document)?;
         Plan::build(document, &self.folder, true, self.inputs.clone())
     }
@@ -207,6 +211,7 @@ impl Plan {
             variants,
         };
         papers::check(&plan)?;
+        questions::check(&plan)?;
         bound::check(&plan)?;
         Ok(plan)
     }

@@ -1,7 +1,7 @@
 //! The comparison as text. It is ASCII only, so that it looks the same in a terminal, a log and a diff.
 
 use crate::compare::{Comparison, PolicyResult, VariantResult};
-use crate::papers;
+use crate::{papers, questions};
 use comfy_table::{CellAlignment, Table, presets};
 use foretoken_sim::metrics::{Interval, RatioInterval, Slo};
 use std::fmt::Write;
@@ -48,6 +48,10 @@ pub fn render(comparison: &Comparison, show_implied: bool) -> String {
     if let Some(report) = &comparison.paper {
         text.push('\n');
         text.push_str(&papers::render([(comparison.name.as_str(), report)]));
+    }
+    if let Some(answer) = &comparison.question {
+        text.push('\n');
+        text.push_str(&questions::render([(comparison.name.as_str(), answer)]));
     }
     // The text is also written to a file, which other programs may print, so control characters are escaped.
     foretoken_spec::shown::escape(&text).into_owned()

@@ -4,6 +4,7 @@ use crate::capacity::CapacitySpec;
 use crate::live::LiveSpec;
 use crate::observe::ObserveSpec;
 use crate::paper::{At, Paper};
+use crate::question::Question;
 use crate::validate::ValidateSpec;
 use foretoken_hardware::LatencySpec;
 use foretoken_policies::PolicySpec;
@@ -16,7 +17,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Top-level keys that cannot be swept: they are the same for every cell.
-pub const UNSWEPT: [&str; 7] = ["name", "seeds", "sweep_order", "policies", "capacity", "output", "paper"];
+pub const UNSWEPT: [&str; 8] = ["name", "seeds", "sweep_order", "policies", "capacity", "output", "paper", "question"];
 
 /// One experiment without sweeps.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
@@ -66,6 +67,9 @@ pub struct Experiment {
     /// Claims of a paper that the run is compared with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paper: Option<Paper>,
+    /// A question that was asked in public; the run answers it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<Question>,
 }
 
 /// The true cost of forward passes.

@@ -9,6 +9,7 @@ pub mod observe;
 pub mod paper;
 pub mod problem;
 pub mod prompts;
+pub mod question;
 pub mod read;
 pub mod schema;
 pub mod shown;

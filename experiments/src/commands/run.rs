@@ -1,17 +1,17 @@
 //! `foretoken run`: runs one experiment and prints the comparison, or all experiments of a folder and prints one
-//! table of claims.
+//! table of papers' claims or of questions and answers.
 
 use super::print;
 use crate::cli::check_settings::CheckSettings;
-use crate::cli::format::Format;
 use crate::shipped;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use foretoken_run::cells::Shard;
 use foretoken_run::cells::{Assembled, Folder, Mode};
 use foretoken_run::complete::{Complete, How, Made, REPORT_JSON, REPORT_TEXT, complete};
 use foretoken_run::merge::{Ran, run_shard};
 use foretoken_run::papers::{self, PaperReport};
 use foretoken_run::plan::Plan;
+use foretoken_run::questions::{self, Answer};
 use foretoken_run::{machine, table};
 use foretoken_spec::problem::{Problem, Result};
 use rayon::ThreadPool;
@@ -25,12 +25,13 @@ pub const EXAMPLES: &str = "Examples:
   foretoken run experiments/quickstart.toml --resume
   foretoken run experiments/quickstart.toml --overwrite --format json
   foretoken run experiments/papers/ --resume
+  foretoken run experiments/questions/ --resume
   foretoken run experiments/quickstart.toml --shard 1/2 -o results/shared --resume
   foretoken run experiments/quickstart.toml --shard 2/2 -o results/shared --resume";
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The experiment, or a folder: every experiment in it, and one table of what their papers claim
+    /// The experiment, or a folder: every experiment in it, and one table of their papers' claims or their questions
     pub file: PathBuf,
     /// Replace or add a value of the experiment; may be a sweep
     #[arg(long = "set", value_name = "PATH=VALUE")]
@@ -46,7 +47,7 @@ pub struct RunArgs {
     pub overwrite: bool,
     /// How to print the comparison
     #[arg(long, value_enum, default_value_t)]
-    pub format: Format,
+    pub format: RunFormat,
     /// Cells to run at a time [default: the machine's cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
@@ -70,6 +71,18 @@ pub struct RunArgs {
     pub retry_failed: bool,
 }
 
+/// How the results are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum RunFormat {
+    /// For people
+    #[default]
+    Table,
+    /// One JSON document
+    Json,
+    /// A page about the questions of a folder
+    Markdown,
+}
+
 /// Runs the command with its arguments.
 pub fn run(args: &RunArgs) -> Result<()> {
     if args.file.is_dir() {
@@ -80,6 +93,10 @@ pub fn run(args: &RunArgs) -> Result<()> {
         };
     }
     let plan = load(args, &args.file)?;
+    if args.format == RunFormat::Markdown {
+        return Err(Problem::bad_input("only questions are printed as Markdown, and this is one experiment")
+            .help("give a folder of experiments with questions, such as experiments/questions/"));
+    }
     let path = args.output.clone().unwrap_or_else(|| plan.usual_folder(""));
     if let Some(of) = args.shard {
         plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
@@ -87,7 +104,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     }
     let (folder, results) = run_plan(args, &plan, path, &pool(args, plan.cells())?)?;
     match (args.format, results) {
-        (Format::Table, Some(results)) => print(&table::render(&results.comparison, args.show_implied)),
+        (RunFormat::Table, Some(results)) => print(&table::render(&results.comparison, args.show_implied)),
         _ => print_report(args, &folder),
     }
 }
@@ -97,22 +114,39 @@ fn load(args: &RunArgs, file: &Path) -> Result<Plan> {
     if args.regret { plan.with_regret() } else { Ok(plan) }
 }
 
-/// Runs every experiment of a folder, each into its own results, and prints their papers' claims.
+/// Runs every experiment of a folder, each into its own results, and prints their papers' claims and their questions.
 fn run_folder(args: &RunArgs) -> Result<()> {
     let plans = plans_of(args)?;
     let pool = pool(args, plans.iter().map(Plan::cells).max().unwrap_or(1))?;
-    let mut reports: Vec<(&str, PaperReport)> = Vec::new();
+    let (mut reports, mut answers) = (Vec::new(), Vec::new());
     for (i, plan) in plans.iter().enumerate() {
         eprintln!("[{} of {}] {}", i + 1, plans.len(), plan.name);
         let path = args.output.as_ref().map_or_else(|| plan.usual_folder(""), |o| o.join(&plan.name));
         let (folder, _) = run_plan(args, plan, path, &pool)?;
-        reports.extend(kept_claims(&folder)?.map(|report| (plan.name.as_str(), report)));
+        let kept = kept_claims(&folder)?;
+        reports.extend(kept.paper.map(|report| (plan.name.as_str(), report)));
+        answers.extend(kept.question.map(|answer| (plan.name.as_str(), answer)));
     }
-    let reports = reports.iter().map(|(name, report)| (*name, report));
-    print(&match args.format {
-        Format::Table => papers::render(reports),
-        Format::Json => papers::render_json(reports),
-    })
+    print(&folder_text(args.format, &reports, &answers))
+}
+
+/// The claims and the answers of a folder's experiments, each under the experiment's name.
+fn folder_text(format: RunFormat, papers: &[(&str, PaperReport)], answers: &[(&str, Answer)]) -> String {
+    let claims = || papers.iter().map(|(name, report)| (*name, report));
+    let asked = || answers.iter().map(|(name, answer)| (*name, answer));
+    match format {
+        RunFormat::Table if answers.is_empty() => papers::render(claims()),
+        RunFormat::Table if papers.is_empty() => questions::render(asked()),
+        RunFormat::Table => papers::render(claims()) + "\n" + &questions::render(asked()),
+        RunFormat::Json => {
+            let both = serde_json::json!({
+                "papers": papers::render_json(claims()),
+                "questions": questions::render_json(asked()),
+            });
+            serde_json::to_string_pretty(&both).expect("plain data always serialises") + "\n"
+        }
+        RunFormat::Markdown => questions::render_markdown(asked()),
+    }
 }
 
 /// The plans of a folder's experiments, by file name. All files are read before the first one runs.
@@ -174,17 +208,18 @@ fn wants_figures(args: &RunArgs, plan: &Plan) -> bool {
     plan.variants[0].experiment.output.figures && !args.no_figures
 }
 
-/// The claims that the folder keeps beside its comparison.
-fn kept_claims(folder: &Folder) -> Result<Option<PaperReport>> {
-    #[derive(Deserialize)]
-    struct Kept {
-        paper: Option<PaperReport>,
-    }
+/// What a results folder says about its paper's claims and its question.
+#[derive(Deserialize)]
+struct Kept {
+    paper: Option<PaperReport>,
+    question: Option<Answer>,
+}
+
+/// The claims and the answer that the folder keeps beside its comparison.
+fn kept_claims(folder: &Folder) -> Result<Kept> {
     let path = folder.path().join(REPORT_JSON);
     let text = fs_err::read_to_string(&path).map_err(|e| Problem::failed(e.to_string()))?;
-    let kept: Kept = serde_json::from_str(&text)
-        .map_err(|e| Problem::failed(format!("{}: cannot be read back: {e}", path.display())))?;
-    Ok(kept.paper)
+    serde_json::from_str(&text).map_err(|e| Problem::failed(format!("{}: cannot be read back: {e}", path.display())))
 }
 
 /// Notes which options need another run, since the cells of finished results are deleted.
@@ -192,7 +227,7 @@ fn say_what_is_missing(args: &RunArgs, plan: &Plan, folder: &Folder) {
     if wants_figures(args, plan) && !folder.figures().exists() {
         eprintln!("note: it was run without figures: run with --overwrite to draw them");
     }
-    if args.show_implied && args.format == Format::Table && plan.policies[plan.baseline].implied {
+    if args.show_implied && args.format == RunFormat::Table && plan.policies[plan.baseline].implied {
         eprintln!("note: the table it keeps lacks the implied run: --format json has it, and so has --overwrite");
     }
 }
@@ -200,8 +235,8 @@ fn say_what_is_missing(args: &RunArgs, plan: &Plan, folder: &Folder) {
 /// Prints the comparison that the folder keeps.
 fn print_report(args: &RunArgs, folder: &Folder) -> Result<()> {
     let name = match args.format {
-        Format::Table => REPORT_TEXT,
-        Format::Json => REPORT_JSON,
+        RunFormat::Table | RunFormat::Markdown => REPORT_TEXT,
+        RunFormat::Json => REPORT_JSON,
     };
     let text = fs_err::read_to_string(folder.path().join(name)).map_err(|e| Problem::failed(e.to_string()))?;
     print(&text)

@@ -13,6 +13,7 @@ use crate::compare::Comparison;
 use crate::load::is_autoregressive;
 use crate::papers::PaperReport;
 use crate::plan::Plan;
+use crate::questions::Answer;
 use foretoken_policies::PolicySpec;
 use foretoken_report::{
     Cell, Entry, Report, RequestsWriter, Role, ScaledBound, StepsWriter, relate, write_calibration, write_figures,
@@ -91,13 +92,17 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     write_calibration(&path("calibration.parquet"), &cells).map_err(write_problem)?;
     let figures = figures && output.figures;
     let paper = plan.variants[0].experiment.paper.as_ref();
-    if !figures && paper.is_none() {
-        // Only figures and claims of papers need the curves.
+    let question = plan.variants[0].experiment.question.as_ref();
+    if !figures && paper.is_none() && question.is_none() {
+        // Only figures and claims need the curves.
         cells.iter_mut().for_each(Cell::forget_curves);
     }
     let mut comparison = Comparison::of(plan, &cells, &usable_blocks);
     if let Some(paper) = paper {
         comparison.paper = Some(PaperReport::of(paper, plan, &cells)?);
+    }
+    if let Some(question) = question {
+        comparison.question = Some(Answer::of(question, plan, &cells)?);
     }
     if figures {
         draw(plan, folder, cells)?;

@@ -80,8 +80,10 @@ fn look_at(
         inert.without_effect.push(swept("seeds".to_owned(), "with each of its values", why));
     }
     // A claim's estimate is computed from the acceptance alone, without a run.
-    let claims = plan.variants[0].experiment.paper.iter().flat_map(|paper| &paper.claims);
-    let estimates = claims.into_iter().any(|claim| matches!(claim.measure, Measure::Estimate(_)));
+    let experiment = &plan.variants[0].experiment;
+    let of_papers = experiment.paper.iter().flat_map(|paper| &paper.claims).map(|claim| &claim.measure);
+    let of_questions = experiment.question.iter().flat_map(|question| &question.claims).map(|claim| &claim.measure);
+    let estimates = of_papers.chain(of_questions).any(|measure| matches!(measure, Measure::Estimate(_)));
     let of_claims = |path: &str| estimates && path.starts_with("acceptance.");
     inert.without_effect.extend(swept_idly.into_iter().filter(|path| !of_claims(path)).map(|path| {
         let why = facts.why(&path);

@@ -1,9 +1,10 @@
-//! Checks that every claim of a `[paper]` table refers to policies, swept values and bounds that the experiment has.
+//! Checks that every claim of a `[paper]` or `[question]` table refers to policies, swept values and bounds that the
+//! experiment has.
 
 use crate::plan::{Plan, choice, variants};
 use foretoken_spec::document::Path;
 use foretoken_spec::experiment::SloSpec;
-use foretoken_spec::paper::{At, Claim, Measure, Metric, Paper, Stated};
+use foretoken_spec::paper::{At, Claim, Measure, Metric, Stated};
 use foretoken_spec::problem::{Problem, Result, nearest};
 
 /// Checks the `[paper]` table of a plan.
@@ -12,23 +13,34 @@ use foretoken_spec::problem::{Problem, Result, nearest};
 /// A claim names something that the experiment lacks; the error points at its place in the file.
 pub fn check(plan: &Plan) -> Result<()> {
     let Some(paper) = &plan.variants[0].experiment.paper else { return Ok(()) };
-    let check = Check { plan, labels: plan.policies.iter().map(|p| p.spec.label()).collect() };
-    check.paper(paper)
+    check_claims(plan, &paper.claims, "paper")
+}
+
+/// Checks the claims of `table`, which is `paper` or `question`.
+///
+/// # Errors
+/// A claim names something that the experiment lacks; the error points at its place in the file.
+pub fn check_claims(plan: &Plan, claims: &[Claim], table: &str) -> Result<()> {
+    let labels = plan.policies.iter().map(|p| p.spec.label()).collect();
+    let stated = if table == "question" { "reported" } else { "paper" };
+    Check { plan, labels, stated }.claims(claims, &Path::of(&format!("{table}.claims")))
 }
 
 struct Check<'a> {
     plan: &'a Plan,
     labels: Vec<String>,
+    /// The key of the number that a claim is compared with.
+    stated: &'static str,
 }
 
 impl Check<'_> {
-    fn paper(&self, paper: &Paper) -> Result<()> {
-        if paper.claims.is_empty() {
-            return Err(self.at(&Path::of("paper.claims"), "paper.claims is empty: there is nothing to compare"));
+    fn claims(&self, claims: &[Claim], table: &Path) -> Result<()> {
+        if claims.is_empty() {
+            return Err(self.at(table, format!("{table} is empty: there is nothing to compare")));
         }
-        for (i, claim) in paper.claims.iter().enumerate() {
-            let path = Path::of(&format!("paper.claims[{i}]"));
-            if paper.claims[..i].iter().any(|other| other.id == claim.id) {
+        for (i, claim) in claims.iter().enumerate() {
+            let path = Path::of(&format!("{table}[{i}]"));
+            if claims[..i].iter().any(|other| other.id == claim.id) {
                 return Err(self.at(&path.key("id"), format!("{path}: another claim is called `{}` too", claim.id)));
             }
             self.claim(claim, &path)?;
@@ -50,6 +62,12 @@ impl Check<'_> {
                 self.policies(&m.over, &path.key("over"))?;
                 self.metric(m.metric, &m.at, &path)?;
             }
+            Measure::Increase(m) => {
+                let path = measure.key("increase");
+                self.policy(&m.policy, &path.key("policy"))?;
+                self.policy(&m.over, &path.key("over"))?;
+                self.metric(m.metric, &m.at, &path)?;
+            }
             Measure::Best(m) => {
                 let path = measure.key("best");
                 self.policies(&m.among, &path.key("among"))?;
@@ -57,8 +75,9 @@ impl Check<'_> {
                 if let Stated::Policies(names) = &claim.stated
                     && let Some(foreign) = names.iter().find(|name| !m.among.contains(name))
                 {
-                    let message = format!("{path}.paper: `{foreign}` is not among the policies that are compared");
-                    return Err(self.at(&Path::of(&format!("{path}.paper")), message));
+                    let place = path.key(self.stated);
+                    let message = format!("{place}: `{foreign}` is not among the policies that are compared");
+                    return Err(self.at(&place, message));
                 }
             }
             Measure::Crossing(m) => {
@@ -109,7 +128,8 @@ impl Check<'_> {
             return Ok(());
         }
         let wanted = if claim.measure.names_a_policy() { "a list of policies" } else { "a number or a range" };
-        let problem = self.at(&path.key("paper"), format!("{path}.paper cannot be compared with what is measured"));
+        let place = path.key(self.stated);
+        let problem = self.at(&place, format!("{place} cannot be compared with what is measured"));
         Err(problem.help(format!("expected {wanted}, or \"figure only\"")))
     }
 
@@ -181,7 +201,7 @@ impl Check<'_> {
         values.join(", ")
     }
 
-    /// Checks that `along` is a swept number, and that it alone varies among the picked variants.
+    /// Checks that `along` is a number that is swept over at least two values.
     fn along(&self, along: &str, at: &At, path: &Path) -> Result<()> {
         let place = path.key("along");
         self.swept(along, &place)?;
@@ -190,11 +210,9 @@ impl Check<'_> {
             let Some(number) = choice(&self.plan.variants[v], along).and_then(|c| c.number) else {
                 return Err(self.at(&place, format!("{place}: `{along}` is not swept over numbers")));
             };
-            if numbers.contains(&number) {
-                let problem = self.at(&place, format!("{path}: other settings vary along with `{along}`"));
-                return Err(problem.help("give `at` a value of every other sweep"));
+            if !numbers.contains(&number) {
+                numbers.push(number);
             }
-            numbers.push(number);
         }
         match numbers.len() {
             0 | 1 => Err(self.at(&place, format!("{path}: at least two values of `{along}` are needed"))),

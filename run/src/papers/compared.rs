@@ -87,7 +87,8 @@ impl Compared {
     }
 }
 
-fn stated(stated: &Stated) -> Option<Measured> {
+/// The stated value; `None` where there is only a figure.
+pub fn stated(stated: &Stated) -> Option<Measured> {
     let end = |x: f64| Some(x).filter(|x| x.is_finite());
     match stated {
         Stated::FigureOnly => None,
@@ -99,7 +100,7 @@ fn stated(stated: &Stated) -> Option<Measured> {
 
 /// Returns how far our value is outside the paper's range, as a ratio − 1 (shares are compared as 1 + share), and
 /// whether it agrees. `None` if there is no value to compare with.
-fn compare(paper: &Measured, ours: &Measured, share: bool) -> (Option<f64>, Option<bool>) {
+pub fn compare(paper: &Measured, ours: &Measured, share: bool) -> (Option<f64>, Option<bool>) {
     match (paper, ours) {
         (Measured::Policies(theirs), Measured::Policies(ours)) => {
             (None, Some(ours.iter().all(|label| theirs.contains(label))))
@@ -122,11 +123,12 @@ fn compare(paper: &Measured, ours: &Measured, share: bool) -> (Option<f64>, Opti
 }
 
 /// Rounds to six significant digits, so that a value read back from JSON is the same.
-fn six_digits(x: f64) -> f64 {
+pub fn six_digits(x: f64) -> f64 {
     format!("{x:.5e}").parse().unwrap_or(x)
 }
 
-fn rounded(measured: Measured) -> Measured {
+/// Rounds every number to six significant digits.
+pub fn rounded(measured: Measured) -> Measured {
     match measured {
         Measured::Numbers(low, high) => Measured::Numbers(low.map(six_digits), high.map(six_digits)),
         other => other,

@@ -25,6 +25,9 @@ pub fn measure(what: &Measure, results: Results) -> Result<Measured> {
             let (_, other) = results.best(m.metric, v, &m.over)?;
             Some(gain(m.metric, results.mean(m.metric, v, &m.policy)?, other))
         }),
+        Measure::Increase(m) => each(&m.at, m.keep, &|v| {
+            Some(results.mean(m.metric, v, &m.policy)? / results.mean(m.metric, v, &m.over)? - 1.0)
+        }),
         Measure::Best(m) => {
             let best = |v| results.best(m.metric, v, &m.among).map(|(label, _)| label.clone());
             let labels: Option<Vec<String>> = variants(results.plan, &m.at).map(best).collect();
@@ -36,14 +39,17 @@ pub fn measure(what: &Measure, results: Results) -> Result<Measured> {
                 Some(gain(m.metric, own, results.mean(m.metric, v, &m.over)?))
             };
             let points = results.along(&m.along, &m.at, ahead);
-            points.map_or(Measured::Nothing, |points| crossing(points, m.turns))
+            let each = points.map(|lists| lists.into_iter().map(|points| crossing(points, m.turns)).collect());
+            each.map_or(Measured::Nothing, Measured::covering)
         }
         Measure::Change(m) => {
             let points = results.along(&m.along, &m.at, |v| results.mean(m.metric, v, &m.policy));
-            let ends = points.as_deref().and_then(|p| p.first().zip(p.last()));
-            ends.map_or(Measured::Nothing, |(first, last)| {
-                Measured::one((last.1 - first.1) / if m.relative { first.1 } else { 1.0 })
-            })
+            let change = |points: &Vec<(f64, f64)>| {
+                let (first, last) = (points.first()?.1, points.last()?.1);
+                Some((last - first) / if m.relative { first } else { 1.0 })
+            };
+            let each: Option<Vec<f64>> = points.and_then(|lists| lists.iter().map(change).collect());
+            each.map_or(Measured::Nothing, |each| Measured::of(each, Keep::Range))
         }
         Measure::Windows(m) => windows::lengths(m, results),
         Measure::Estimate(m) => replay::estimate(m, results.plan)?,
@@ -96,6 +102,15 @@ mod tests {
         assert_eq!(crossing(vec![(4.0, -0.5), (8.0, 0.3)], Turns::Behind), Measured::Numbers(None, Some(4.0)));
         assert_eq!(crossing(vec![(0.3, 0.1), (0.5, 0.4)], Turns::Ahead), Measured::Numbers(None, Some(0.3)));
         assert_eq!(crossing(vec![(0.3, 0.1), (0.5, -0.4)], Turns::Ahead), Measured::Numbers(Some(0.5), None));
+    }
+
+    #[test]
+    fn crossings_of_several_assumptions_are_a_range() {
+        let one = |x| Measured::one(x);
+        assert_eq!(Measured::covering(vec![one(4.0), one(2.0)]), Measured::Numbers(Some(2.0), Some(4.0)));
+        let beyond = Measured::Numbers(Some(8.0), None);
+        assert_eq!(Measured::covering(vec![one(4.0), beyond]), Measured::Numbers(Some(4.0), None));
+        assert_eq!(Measured::covering(vec![one(4.0), Measured::Nothing]), Measured::Nothing);
     }
 
     #[test]

@@ -2,15 +2,15 @@
 //! tune anything.
 
 mod check;
-mod compared;
+pub(crate) mod compared;
 mod cost;
-mod measure;
+pub(crate) mod measure;
 mod metric;
-mod render;
+pub(crate) mod render;
 mod replay;
-mod results;
+pub(crate) mod results;
 mod windows;
 
-pub use check::check;
+pub use check::{check, check_claims};
 pub use compared::PaperReport;
 pub use render::{render, render_json};

@@ -23,11 +23,16 @@ pub fn render<'r>(reports: impl IntoIterator<Item = (&'r str, &'r PaperReport)>)
 
 /// Rows in the table's columns, wrapped.
 fn lines(rows: impl IntoIterator<Item = [String; 6]>) -> String {
+    wrapped(COLUMNS, rows)
+}
+
+/// Rows in six columns of the given names and widths, wrapped. The middle three are aligned to the right.
+pub fn wrapped(columns: [(&str, u16); 6], rows: impl IntoIterator<Item = [String; 6]>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_width(COLUMNS.iter().map(|(_, width)| width + 2).sum::<u16>());
+    table.set_width(columns.iter().map(|(_, width)| width + 2).sum::<u16>());
     table.add_rows(rows);
-    for (i, (column, (_, width))) in table.column_iter_mut().zip(COLUMNS).enumerate() {
+    for (i, (column, (_, width))) in table.column_iter_mut().zip(columns).enumerate() {
         column.set_padding((0, 2)).set_constraint(ColumnConstraint::Absolute(Width::Fixed(width + 2)));
         if (2..5).contains(&i) {
             column.set_cell_alignment(CellAlignment::Right);
@@ -67,7 +72,7 @@ fn difference(claim: &Compared) -> String {
 
 /// Numbers or names as text. `ours`: is it our value? An open end of our range was not reached in the sweep; an open
 /// end of the paper's range has no limit.
-fn shown(measured: &Measured, share: bool, ours: bool) -> String {
+pub fn shown(measured: &Measured, share: bool, ours: bool) -> String {
     let one = |x: f64| number(x, share);
     match measured {
         Measured::Numbers(Some(low), Some(high)) if low == high => one(*low),
@@ -92,15 +97,14 @@ fn number(x: f64, share: bool) -> String {
     format!("{x:.digits$}")
 }
 
-/// One JSON document over several experiments.
-pub fn render_json<'r>(reports: impl IntoIterator<Item = (&'r str, &'r PaperReport)>) -> String {
+/// A JSON list over several experiments.
+pub fn render_json<'r>(reports: impl IntoIterator<Item = (&'r str, &'r PaperReport)>) -> serde_json::Value {
     let one = |(name, report): (&str, &PaperReport)| {
         let mut value = serde_json::to_value(report).expect("plain data always serialises");
         value["experiment"] = name.into();
         value
     };
-    let all = serde_json::json!({ "papers": reports.into_iter().map(one).collect::<Vec<_>>() });
-    serde_json::to_string_pretty(&all).expect("plain data always serialises") + "\n"
+    reports.into_iter().map(one).collect::<Vec<_>>().into()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use crate::plan::{Plan, choice, variants};
 use foretoken_report::Cell;
 use foretoken_spec::paper::{At, Keep, Metric};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A measured value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -28,6 +29,17 @@ impl Measured {
             (Some(x), _, Keep::Least) | (_, Some(x), Keep::Most) => Measured::one(x),
             _ => Measured::Nothing,
         }
+    }
+
+    /// The range that covers several ranges of numbers. An end is absent where it is absent in one of them.
+    pub fn covering(ranges: Vec<Measured>) -> Measured {
+        let covering = |a: Measured, b: Measured| match (a, b) {
+            (Measured::Numbers(low, high), Measured::Numbers(from, to)) => {
+                Measured::Numbers(low.zip(from).map(|(a, b)| a.min(b)), high.zip(to).map(|(a, b)| a.max(b)))
+            }
+            _ => Measured::Nothing,
+        };
+        ranges.into_iter().reduce(covering).unwrap_or(Measured::Nothing)
     }
 
     /// A range with both ends at `x`.
@@ -69,11 +81,17 @@ impl<'a> Results<'a> {
         each.into_iter().reduce(|a, b| if better(b.1, a.1) { b } else { a })
     }
 
-    /// Pairs (swept number, `f` of the variant) in the order of the number; `None` if one is missing.
-    pub fn along(&self, path: &str, at: &At, f: impl Fn(usize) -> Option<f64>) -> Option<Vec<(f64, f64)>> {
-        let point = |v: usize| choice(&self.plan.variants[v], path).and_then(|c| c.number).zip(f(v));
-        let mut points: Vec<(f64, f64)> = variants(self.plan, at).map(point).collect::<Option<_>>()?;
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Some(points)
+    /// Pairs (swept number, `f` of the variant) in the order of the number: one list for each combination of the other
+    /// swept values. `None` if a value is missing.
+    pub fn along(&self, path: &str, at: &At, f: impl Fn(usize) -> Option<f64>) -> Option<Vec<Vec<(f64, f64)>>> {
+        let mut lists: BTreeMap<Vec<&str>, Vec<(f64, f64)>> = BTreeMap::new();
+        for v in variants(self.plan, at) {
+            let variant = &self.plan.variants[v];
+            let others = variant.choices.iter().filter(|c| c.path != path).map(|c| c.value.as_str()).collect();
+            let point = choice(variant, path).and_then(|c| c.number).zip(f(v))?;
+            lists.entry(others).or_default().push(point);
+        }
+        lists.values_mut().for_each(|points| points.sort_by(|a, b| a.0.total_cmp(&b.0)));
+        Some(lists.into_values().collect())
     }
 }

@@ -16,6 +16,8 @@ pub enum Measure {
     Value(Value),
     /// How far a policy is ahead of others in a metric, relative to the best of the others.
     Gain(Gain),
+    /// How much larger a policy's metric is than another policy's, as a share of it, whichever is better.
+    Increase(Increase),
     /// Which policy has the best metric.
     Best(Best),
     /// The swept value from which on a policy no longer beats another.
@@ -36,7 +38,7 @@ impl Measure {
     /// Is it a share, to be shown in percent?
     pub fn is_share(&self) -> bool {
         match self {
-            Measure::Gain(_) | Measure::Estimate(_) => true,
+            Measure::Gain(_) | Measure::Increase(_) | Measure::Estimate(_) => true,
             Measure::Change(m) => m.relative,
             _ => false,
         }
@@ -75,6 +77,25 @@ pub struct Gain {
     pub policy: String,
     /// Labels of the other policies: the best of them counts in each variant.
     pub over: Vec<String>,
+    /// Swept values that pick variants, by path; empty: all variants.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
+    pub at: At,
+    /// How the values of several variants are reduced: to a range, or to the least or the greatest.
+    #[serde(default, skip_serializing_if = "is_range")]
+    pub keep: Keep,
+}
+
+/// Settings of `increase`: how much larger a policy's metric is than another policy's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Increase {
+    /// The metric that is compared.
+    pub metric: Metric,
+    /// Label of the policy.
+    pub policy: String,
+    /// Label of the other policy.
+    pub over: String,
     /// Swept values that pick variants, by path; empty: all variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]

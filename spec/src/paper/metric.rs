@@ -1,4 +1,4 @@
-//! The numbers of a run that a claim of a paper may refer to.
+//! The numbers of a run that a claim may refer to.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +12,20 @@ pub enum Metric {
     E2eMeanS,
     /// Output tokens a second, from first arrival to last finish.
     TokenGoodput,
+    /// Time from the first arrival to the last finish, seconds.
+    MakespanS,
+    /// Mean time to first token, seconds.
+    TtftMeanS,
+    /// 99th percentile of the time to first token, seconds.
+    TtftP99S,
+    /// Mean time per output token after the first, seconds.
+    TpotMeanS,
+    /// 99th percentile of the time per output token after the first, seconds.
+    TpotP99S,
+    /// Median gap between the emissions of a request, seconds. An emission may hold several tokens.
+    ItlP50S,
+    /// 99th percentile of the gaps between the emissions of a request, seconds.
+    ItlP99S,
     /// Share of requests that met every bound.
     SloAttainment,
     /// Draft tokens drafted a request-step.
@@ -20,6 +34,8 @@ pub enum Metric {
     VerifyLength,
     /// Draft tokens accepted a request-step.
     AcceptedLength,
+    /// Tokens emitted a round that verified drafts: 1 + accepted drafts.
+    AcceptanceLength,
     /// Accepted / drafted.
     DraftedAcceptance,
     /// Accepted / verified.
@@ -33,6 +49,7 @@ pub enum Metric {
 impl Metric {
     /// Is a lower value better?
     pub fn less_is_better(self) -> bool {
-        matches!(self, Metric::E2eMeanS)
+        use Metric::{E2eMeanS, ItlP50S, ItlP99S, MakespanS, TpotMeanS, TpotP99S, TtftMeanS, TtftP99S};
+        matches!(self, E2eMeanS | ItlP50S | ItlP99S | MakespanS | TpotMeanS | TpotP99S | TtftMeanS | TtftP99S)
     }
 }

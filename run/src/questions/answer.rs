@@ -1,0 +1,141 @@
+//! The answer to a question, and the claims that it rests on.
+
+use super::verdict::{Verdict, holds, verdict};
+use crate::papers::compared::{rounded, stated};
+use crate::papers::measure::measure;
+use crate::papers::render::shown;
+use crate::papers::results::{Measured, Results};
+use crate::plan::Plan;
+use foretoken_report::Cell;
+use foretoken_spec::paper::Stated;
+use foretoken_spec::problem::Result;
+use foretoken_spec::question::{Question, Reported};
+use serde::{Deserialize, Serialize};
+
+/// A question with its answer and every claim's value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// The thread, such as `vllm-project/vllm#49369`.
+    pub thread: String,
+    /// The address of the thread.
+    pub url: String,
+    /// The question in one sentence.
+    pub asks: String,
+    /// Does the answer hold for everything that is assumed?
+    pub decided: Decided,
+    /// The answer in one sentence.
+    pub answer: String,
+    /// What the thread does not say and the experiment assumes.
+    pub assumed: Vec<String>,
+    /// The claims, in the order of the file.
+    pub claims: Vec<Finding>,
+}
+
+/// Does the answer hold for everything that is assumed?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Decided {
+    /// Every claim that decides holds.
+    Yes,
+    /// A claim that decides does not hold, whatever is assumed.
+    No,
+    /// A claim that decides holds for one part of the assumed values only.
+    CannotSay,
+}
+
+/// One claim with the measured value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// Name of the claim within its experiment.
+    pub id: String,
+    /// The claim in our words.
+    pub says: String,
+    /// The reported value; absent if the thread reports none.
+    pub reported: Option<Measured>,
+    /// The value that was measured here: a range over everything that is assumed.
+    pub ours: Measured,
+    /// Are the numbers shares (a gain of 0.1 is 10 %)?
+    pub share: bool,
+    /// How the two compare.
+    pub verdict: Verdict,
+    /// Why they differ, or why it cannot be said.
+    pub because: Option<String>,
+}
+
+impl Answer {
+    /// Measures every claim of a question in the finished cells, and words the answer.
+    ///
+    /// # Errors
+    /// A setting cannot be built again.
+    pub fn of(question: &Question, plan: &Plan, cells: &[Cell]) -> Result<Answer> {
+        let results = Results { plan, cells };
+        let claims: Vec<Finding> =
+            question.claims.iter().map(|claim| Finding::of(claim, results)).collect::<Result<_>>()?;
+        let deciding = || question.decided_by.iter().filter_map(|id| claims.iter().find(|c| c.id == *id));
+        let each: Vec<Option<bool>> = deciding().map(|c| holds(c.verdict, &c.ours, c.share)).collect();
+        let (decided, answer) = if each.contains(&Some(false)) {
+            (Decided::No, filled(&question.otherwise, &claims))
+        } else if let Some(at) = each.iter().position(Option::is_none) {
+            let open = deciding().nth(at).expect("`each` has one entry for each deciding claim");
+            (Decided::CannotSay, cannot_say(open))
+        } else {
+            (Decided::Yes, filled(&question.answer, &claims))
+        };
+        Ok(Answer {
+            thread: question.thread.clone(),
+            url: question.url.clone(),
+            asks: question.asks.clone(),
+            decided,
+            answer,
+            assumed: question.assumed.clone(),
+            claims,
+        })
+    }
+}
+
+impl Finding {
+    fn of(claim: &Reported, results: Results) -> Result<Finding> {
+        let (ours, share) = (rounded(measure(&claim.measure, results)?), claim.measure.is_share());
+        let reported = claim.reported.as_ref().and_then(|value: &Stated| stated(value));
+        Ok(Finding {
+            id: claim.id.clone(),
+            says: claim.says.clone(),
+            verdict: verdict(reported.as_ref(), &ours, share),
+            reported,
+            ours,
+            share,
+            because: claim.because.clone(),
+        })
+    }
+
+    /// Our value as text.
+    pub fn ours_shown(&self) -> String {
+        match &self.ours {
+            Measured::Policies(labels) => {
+                let mut names: Vec<&str> = Vec::new();
+                for l in labels {
+                    if !names.contains(&l.as_str()) {
+                        names.push(l);
+                    }
+                }
+                names.join(" or ")
+            }
+            ours => shown(ours, self.share, true),
+        }
+    }
+
+    /// The reported value as text.
+    pub fn reported_shown(&self) -> String {
+        self.reported.as_ref().map_or_else(|| "-".to_owned(), |reported| shown(reported, self.share, false))
+    }
+}
+
+/// Puts our values into the places `{id}` of an answer.
+fn filled(template: &str, claims: &[Finding]) -> String {
+    claims.iter().fold(template.to_owned(), |text, c| text.replace(&format!("{{{}}}", c.id), &c.ours_shown()))
+}
+
+fn cannot_say(open: &Finding) -> String {
+    let because = open.because.as_ref().map(|b| format!(" {b}")).unwrap_or_default();
+    format!("Cannot say. {}: {} over what is assumed.{because}", open.says, open.ours_shown())
+}

@@ -1,0 +1,50 @@
+//! Checks the `[question]` table of a plan.
+
+use crate::papers::check_claims;
+use crate::plan::Plan;
+use foretoken_spec::document::Path;
+use foretoken_spec::paper::Claim;
+use foretoken_spec::problem::{Problem, Result};
+use foretoken_spec::question::{Question, Reported};
+
+/// Checks that claims refer to what the experiment has, and that the answer refers to claims.
+///
+/// # Errors
+/// A claim, `decided_by` or an answer names something that is missing; the error points at its place in the file.
+pub fn check(plan: &Plan) -> Result<()> {
+    let Some(question) = &plan.variants[0].experiment.question else { return Ok(()) };
+    let claims: Vec<Claim> = question.claims.iter().map(Reported::as_claim).collect();
+    check_claims(plan, &claims, "question")?;
+    let ids: Vec<&str> = claims.iter().map(|c| c.id.as_str()).collect();
+    let wrong = |key: &str, message: String| {
+        let problem = plan.variants[0].document().problem_at(&Path::of("question").key(key), message);
+        problem.help(format!("claims here: {}", ids.join(", ")))
+    };
+    if question.decided_by.is_empty() {
+        let message = "question.decided_by is empty: no claim decides the answer".to_owned();
+        return Err(wrong("decided_by", message));
+    }
+    if let Some(id) = question.decided_by.iter().find(|id| !ids.contains(&id.as_str())) {
+        return Err(wrong("decided_by", format!("question.decided_by: no claim is called `{id}`")));
+    }
+    for (key, text) in [("answer", &question.answer), ("otherwise", &question.otherwise)] {
+        if let Some(id) = places(text).find(|id| !ids.contains(id)) {
+            return Err(wrong(key, format!("question.{key}: no claim is called `{id}`")));
+        }
+    }
+    address(plan, question)
+}
+
+/// The names in braces.
+fn places(text: &str) -> impl Iterator<Item = &str> {
+    text.split('{').skip(1).filter_map(|part| part.split_once('}')).map(|(id, _)| id)
+}
+
+fn address(plan: &Plan, question: &Question) -> Result<()> {
+    if question.url.starts_with("https://") {
+        return Ok(());
+    }
+    let message = format!("question.url: `{}` is not an address that begins with https://", question.url);
+    let problem: Box<Problem> = plan.variants[0].document().problem_at(&Path::of("question.url"), message);
+    Err(problem)
+}

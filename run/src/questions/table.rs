@@ -1,0 +1,81 @@
+//! Questions and their answers as text with lines of bounded length, and as JSON.
+
+use super::answer::{Answer, Decided, Finding};
+use super::verdict::Verdict;
+use crate::papers::render::wrapped;
+
+/// Names and widths of the columns, in characters.
+const COLUMNS: [(&str, u16); 6] =
+    [("claim", 22), ("what is measured", 46), ("reported", 18), ("ours", 20), ("verdict", 10), ("reason", 42)];
+
+/// The width of the question, its answer and what is assumed, in characters.
+const WIDTH: usize = 150;
+
+/// All questions, each with its answer and claims, and how many were answered.
+pub fn render<'r>(answers: impl IntoIterator<Item = (&'r str, &'r Answer)>) -> String {
+    let mut text = wrapped(COLUMNS, [COLUMNS.map(|(name, _)| name.to_owned())]);
+    let mut all = Vec::new();
+    for (name, answer) in answers {
+        text.push_str(&format!("\n{name}: {}, {}\n", answer.thread, answer.url));
+        paragraph(&mut text, "asked", &answer.asks);
+        paragraph(&mut text, "answer", &answer.answer);
+        paragraph(&mut text, "assumed", &answer.assumed.join(" "));
+        text.push_str(&wrapped(COLUMNS, answer.claims.iter().map(row)));
+        all.push(answer);
+    }
+    text + "\n" + &count(&all)
+}
+
+/// How many questions are answered, and how the claims compare.
+pub fn count(answers: &[&Answer]) -> String {
+    let answered = answers.iter().filter(|a| a.decided != Decided::CannotSay).count();
+    let claims = || answers.iter().flat_map(|a| &a.claims).filter(|c| c.verdict != Verdict::NotReported);
+    let of = |verdict: Verdict| claims().filter(|c| c.verdict == verdict).count();
+    format!(
+        "{answered} of {} questions are answered for everything that is assumed. Of {} reported numbers, {} agree \
+         within a tenth, {} have the same sign, {} differ, {} cannot be said.\n",
+        answers.len(),
+        claims().count(),
+        of(Verdict::Agrees),
+        of(Verdict::SameSign),
+        of(Verdict::Differs),
+        of(Verdict::CannotSay),
+    )
+}
+
+fn row(claim: &Finding) -> [String; 6] {
+    [
+        claim.id.clone(),
+        claim.says.clone(),
+        claim.reported_shown(),
+        claim.ours_shown(),
+        claim.verdict.words().to_owned(),
+        claim.because.clone().unwrap_or_default(),
+    ]
+}
+
+/// A word in front, and a text that is wrapped behind it.
+fn paragraph(text: &mut String, word: &str, says: &str) {
+    let mut line = format!("  {word:<8}");
+    for part in says.split_whitespace() {
+        if line.chars().count() + 1 + part.chars().count() > WIDTH {
+            text.push_str(line.trim_end());
+            text.push('\n');
+            line = " ".repeat(10);
+        }
+        line.push_str(part);
+        line.push(' ');
+    }
+    text.push_str(line.trim_end());
+    text.push('\n');
+}
+
+/// A JSON list over several experiments.
+pub fn render_json<'r>(answers: impl IntoIterator<Item = (&'r str, &'r Answer)>) -> serde_json::Value {
+    let one = |(name, answer): (&str, &Answer)| {
+        let mut value = serde_json::to_value(answer).expect("plain data always serialises");
+        value["experiment"] = name.into();
+        value
+    };
+    answers.into_iter().map(one).collect::<Vec<_>>().into()
+}

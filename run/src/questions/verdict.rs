@@ -1,0 +1,178 @@
+//! How a measured range compares with a reported number, and whether a claim holds for everything that is assumed.
+
+use crate::papers::compared::compare;
+use crate::papers::results::Measured;
+use serde::{Deserialize, Serialize};
+
+/// A share closer to 0 than this has no sign: the two are as good as equal.
+const TIE: f64 = 0.01;
+
+/// A measured range beside a reported number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Everything measured is within a tenth of the number, or in the reported range.
+    Agrees,
+    /// The shares have the reported sign, and their size differs by more than a tenth.
+    SameSign,
+    /// One part of what is assumed agrees with the number, and another part does not.
+    CannotSay,
+    /// Nothing of what is assumed agrees with the number.
+    Differs,
+    /// The thread reports no number.
+    NotReported,
+}
+
+impl Verdict {
+    /// The verdict in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Verdict::Agrees => "agrees",
+            Verdict::SameSign => "same sign",
+            Verdict::CannotSay => "cannot say",
+            Verdict::Differs => "differs",
+            Verdict::NotReported => "-",
+        }
+    }
+}
+
+/// Compares the measured range `ours` with the reported value. `share`: are the numbers shares?
+pub fn verdict(reported: Option<&Measured>, ours: &Measured, share: bool) -> Verdict {
+    let Some(reported) = reported else { return Verdict::NotReported };
+    match (reported, ours) {
+        (Measured::Policies(theirs), Measured::Policies(ours)) => {
+            of_parts(ours.iter().map(|label| theirs.contains(label)))
+        }
+        (Measured::Numbers(..), &Measured::Numbers(from, to)) => {
+            let agrees = |end: Option<f64>| {
+                let one = end.map(Measured::one).unwrap_or_else(|| ours.clone());
+                compare(reported, &one, share).1 == Some(true)
+            };
+            let inside = of_parts([agrees(from), agrees(to)].into_iter());
+            match sign(reported).filter(|_| share) {
+                Some(wanted) => match (same_sign(wanted, ours), inside) {
+                    (Some(true), Verdict::Agrees) => Verdict::Agrees,
+                    (Some(true), _) => Verdict::SameSign,
+                    (Some(false), _) => Verdict::Differs,
+                    (None, _) => Verdict::CannotSay,
+                },
+                None if inside == Verdict::Differs && covers(ours, reported) => Verdict::CannotSay,
+                None => inside,
+            }
+        }
+        _ => Verdict::Differs,
+    }
+}
+
+/// Does the claim hold for everything that is assumed? `None`: only for a part of it.
+pub fn holds(verdict: Verdict, ours: &Measured, share: bool) -> Option<bool> {
+    match (verdict, ours) {
+        (Verdict::Agrees | Verdict::SameSign, _) => Some(true),
+        (Verdict::Differs, _) => Some(false),
+        (Verdict::CannotSay, _) | (_, Measured::Nothing) => None,
+        (Verdict::NotReported, Measured::Policies(labels)) => labels.windows(2).all(|w| w[0] == w[1]).then_some(true),
+        (Verdict::NotReported, Measured::Numbers(..)) if share => same_sign(1.0, ours),
+        (Verdict::NotReported, Measured::Numbers(..)) => Some(true),
+    }
+}
+
+/// Agrees if all parts do, differs if none does.
+fn of_parts(parts: impl Iterator<Item = bool> + Clone) -> Verdict {
+    match (parts.clone().any(|p| p), parts.clone().all(|p| p)) {
+        (true, true) => Verdict::Agrees,
+        (true, false) => Verdict::CannotSay,
+        (false, _) => Verdict::Differs,
+    }
+}
+
+/// The sign that all numbers of a reported range have; `None` if they have both or the range is a tie.
+fn sign(reported: &Measured) -> Option<f64> {
+    match *reported {
+        Measured::Numbers(Some(low), high) if low >= 0.0 && high.is_none_or(|high| high >= TIE) => Some(1.0),
+        Measured::Numbers(low, Some(high)) if high <= 0.0 && low.is_none_or(|low| low <= -TIE) => Some(-1.0),
+        _ => None,
+    }
+}
+
+/// Do all measured shares have the sign `wanted`? `None` if some do not, or are ties.
+fn same_sign(wanted: f64, ours: &Measured) -> Option<bool> {
+    let &Measured::Numbers(Some(from), Some(to)) = ours else { return None };
+    let ends = [from * wanted, to * wanted];
+    match (ends.iter().all(|x| *x >= TIE), ends.iter().all(|x| *x <= -TIE)) {
+        (true, _) => Some(true),
+        (_, true) => Some(false),
+        _ => None,
+    }
+}
+
+/// Does our range have a number below and a number above the reported range?
+fn covers(ours: &Measured, reported: &Measured) -> bool {
+    match (ours, reported) {
+        (&Measured::Numbers(from, to), &Measured::Numbers(low, high)) => {
+            let below = from.is_none_or(|from| low.or(high).is_some_and(|low| from < low));
+            let above = to.is_none_or(|to| high.or(low).is_some_and(|high| to > high));
+            below && above
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(low: f64, high: f64) -> Measured {
+        let end = |x: f64| Some(x).filter(|x| x.is_finite());
+        Measured::Numbers(end(low), end(high))
+    }
+
+    fn policies(names: &[&str]) -> Measured {
+        Measured::Policies(names.iter().map(|n| (*n).to_owned()).collect())
+    }
+
+    #[test]
+    fn shares_are_compared_by_sign_first() {
+        let minus_15 = Measured::one(-0.15);
+        let against = |from, to| verdict(Some(&minus_15), &range(from, to), true);
+        assert_eq!(against(-0.16, -0.1), Verdict::Agrees);
+        assert_eq!(against(-0.4, -0.1), Verdict::SameSign);
+        assert_eq!(against(-0.2, 0.05), Verdict::CannotSay);
+        assert_eq!(against(-0.2, -0.001), Verdict::CannotSay);
+        assert_eq!(against(0.02, 0.05), Verdict::Differs);
+        let gains = range(0.0, f64::INFINITY);
+        assert_eq!(verdict(Some(&gains), &range(0.1, 0.3), true), Verdict::Agrees);
+        assert_eq!(verdict(Some(&gains), &range(-0.1, 0.3), true), Verdict::CannotSay);
+        assert_eq!(verdict(Some(&gains), &range(-0.3, -0.1), true), Verdict::Differs);
+    }
+
+    #[test]
+    fn numbers_are_compared_within_a_tenth() {
+        let ten = Measured::one(10.0);
+        let against = |from, to| verdict(Some(&ten), &range(from, to), false);
+        assert_eq!(against(9.5, 10.5), Verdict::Agrees);
+        assert_eq!(against(9.5, 15.0), Verdict::CannotSay);
+        assert_eq!(against(5.0, 20.0), Verdict::CannotSay);
+        assert_eq!(against(20.0, 30.0), Verdict::Differs);
+        assert_eq!(verdict(None, &range(1.0, 2.0), false), Verdict::NotReported);
+        assert_eq!(verdict(Some(&ten), &Measured::Nothing, false), Verdict::Differs);
+    }
+
+    #[test]
+    fn policies_must_be_the_reported_ones_for_every_assumption() {
+        let reported = policies(&["fixed-2", "fixed-3"]);
+        let against = |names: &[&str]| verdict(Some(&reported), &policies(names), false);
+        assert_eq!(against(&["fixed-2", "fixed-3"]), Verdict::Agrees);
+        assert_eq!(against(&["fixed-2", "fixed-4"]), Verdict::CannotSay);
+        assert_eq!(against(&["fixed-4"]), Verdict::Differs);
+    }
+
+    #[test]
+    fn a_claim_without_a_number_holds_by_its_own_sign() {
+        let of = |from, to| holds(Verdict::NotReported, &range(from, to), true);
+        assert_eq!((of(0.02, 0.3), of(-0.3, -0.02), of(-0.1, 0.1)), (Some(true), Some(false), None));
+        let best = |names: &[&str]| holds(Verdict::NotReported, &policies(names), false);
+        assert_eq!((best(&["a", "a"]), best(&["a", "b"])), (Some(true), None));
+        assert_eq!(holds(Verdict::NotReported, &Measured::Nothing, false), None);
+        assert_eq!(holds(Verdict::CannotSay, &range(0.1, 0.2), true), None);
+    }
+}
