@@ -105,8 +105,8 @@ impl Plan {
         Plan::build(Document::parse(&file.display().to_string(), &text)?, folder, false, BTreeMap::new())
     }
 
-    /// The plan of one of this plan's variants, with its document changed by `change`. Claims and questions are left out,
-    /// because they are about the whole.
+    /// The plan of one of this plan's variants, with its document changed by `change`. Claims and questions are left
+    /// out, because they are about the whole.
     ///
     /// # Errors
     /// `change` returns an error, or the changed experiment is wrong (see [`Plan::of`]).

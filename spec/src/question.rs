@@ -1,4 +1,4 @@
-//! The `[question]` table of an experiment file: a question that somebody asked in public, the numbers that the thread
+//! The `[question]` table of an experiment file: a question that was asked in public, the numbers that the thread
 //! reports, and the answer that the run gives.
 //!
 //! What the thread does not say is assumed. An assumption is a swept setting; a claim is measured over all its values,

@@ -33,6 +33,7 @@ mod perfetto;
 mod policies;
 mod profile;
 mod profile_acceptance;
+mod questions;
 mod recommend;
 mod report;
 mod results;
