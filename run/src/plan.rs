@@ -287,7 +287,10 @@ pub fn picks(plan: &Plan, variant: usize, path: &str, value: &toml::Value) -> bo
     choice(&plan.variants[variant], path).is_some_and(|c| match (c.number, number(value)) {
         (Some(swept), Some(x)) => swept == x,
         (None, Some(x)) => place(plan, path, c) as f64 == x,
-        _ => value.as_str() == Some(unquoted(&c.value)),
+        _ => match value {
+            toml::Value::Boolean(on) => c.value == on.to_string(),
+            _ => value.as_str() == Some(unquoted(&c.value)),
+        },
     })
 }
 

@@ -46,12 +46,12 @@ fn examples(help: &str) -> impl Iterator<Item = &str> {
 /// A folder with small versions of all files that examples name.
 fn stage(decide_help: &str) -> Place {
     let place = Place::new();
-    for folder in ["experiments/papers", "home/.zfunc", "home/.config/fish/completions"] {
+    for folder in ["experiments/papers", "experiments/questions", "home/.zfunc", "home/.config/fish/completions"] {
         std::fs::create_dir_all(place.path(folder)).unwrap();
     }
     std::fs::create_dir_all(place.path("home/.local/share/bash-completion/completions")).unwrap();
     let small = EXPERIMENT.replace("requests = 200", "requests = 20").replace("{ sweep = [8, 64] }", "8");
-    for name in ["quickstart", "bench-poisson", "bench-poisson-fixed4", "papers/one"] {
+    for name in ["quickstart", "bench-poisson", "bench-poisson-fixed4", "papers/one", "questions/one"] {
         std::fs::write(place.path(&format!("experiments/{name}.toml")), &small).unwrap();
     }
     let promised = small.replace("adaspec-scale = 1.0", "ttft_s = 1.0");

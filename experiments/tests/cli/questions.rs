@@ -42,19 +42,22 @@ fn the_answer_stands_below_the_comparison() {
 
 #[test]
 fn an_answer_that_depends_on_what_is_assumed_is_none() {
-    // The batch limit of 8 keeps the batch below 8 and the limit of 64 does not.
+    // The batch limit of 1 keeps the batch at 1, and the limit of 64 does not.
+    let sweep = |text: String| text.replacen("sweep = [8, 64]", "sweep = [1, 64]", 1);
     let measure = "measure = { gain = { metric = \"speedup\", policy = \"oracle-goodput\", over = [\"fixed-3\"] } }";
     let batch = "measure = { value = { metric = \"batch-size\", policy = \"fixed-3\" } }";
     let value = |metric: &str, at: u32| -> f64 {
         let at = format!("at = {{ \"engine.max_num_seqs\" = {at} }}");
         let claim = format!("measure = {{ value = {{ metric = \"{metric}\", policy = \"fixed-3\", {at} }} }}");
-        let place = Place::holding(&with_question().replacen(measure, &claim, 1));
+        let place = Place::holding(&sweep(with_question()).replacen(measure, &claim, 1));
         let document: serde_json::Value = serde_json::from_str(&place.run("out", &["--format", "json"])).unwrap();
         document["question"]["claims"][0]["ours"]["numbers"][0].as_f64().unwrap()
     };
-    let (few, many) = (value("batch-size", 8), value("batch-size", 64));
+    let (few, many) = (value("batch-size", 1), value("batch-size", 64));
     assert!(many > few * 1.2, "{few} and {many}");
-    let reported = |x: f64| with_question().replacen(measure, batch, 1).replacen("0.05", &x.to_string(), 1);
+    let reported = |x: f64| {
+        sweep(with_question()).replacen(measure, batch, 1).replacen("reported = 0.05", &format!("reported = {x}"), 1)
+    };
     let text = Place::holding(&reported(few)).run("out", &[]);
     assert!(text.contains("answer  Cannot say.") && text.contains("over what is assumed."), "{text}");
     let text = Place::holding(&reported(many * 2.0)).run("out", &[]);

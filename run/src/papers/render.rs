@@ -72,8 +72,12 @@ fn difference(claim: &Compared) -> String {
 
 /// Numbers or names as text. `ours`: is it our value? An open end of our range was not reached in the sweep; an open
 /// end of the paper's range has no limit.
-pub fn shown(measured: &Measured, share: bool, ours: bool) -> String {
-    let one = |x: f64| number(x, share);
+fn shown(measured: &Measured, share: bool, ours: bool) -> String {
+    in_words(measured, ours, |x| number(x, share))
+}
+
+/// The same with each number shown by `one`.
+pub fn in_words(measured: &Measured, ours: bool, one: impl Fn(f64) -> String) -> String {
     match measured {
         Measured::Numbers(Some(low), Some(high)) if low == high => one(*low),
         Measured::Numbers(Some(low), Some(high)) => format!("{} to {}", one(*low), one(*high)),
@@ -85,7 +89,7 @@ pub fn shown(measured: &Measured, share: bool, ours: bool) -> String {
 }
 
 /// Three significant digits; shares in percent with a sign.
-fn number(x: f64, share: bool) -> String {
+pub fn number(x: f64, share: bool) -> String {
     if share {
         return format!("{:+.1} %", x * 100.0);
     }

@@ -3,7 +3,7 @@
 use super::verdict::{Verdict, holds, verdict};
 use crate::papers::compared::{rounded, stated};
 use crate::papers::measure::measure;
-use crate::papers::render::shown;
+use crate::papers::render::{in_words, number};
 use crate::papers::results::{Measured, Results};
 use crate::plan::Plan;
 use foretoken_report::Cell;
@@ -11,6 +11,7 @@ use foretoken_spec::paper::Stated;
 use foretoken_spec::problem::Result;
 use foretoken_spec::question::{Question, Reported};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// A question with its answer and every claim's value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -112,21 +113,27 @@ impl Finding {
     pub fn ours_shown(&self) -> String {
         match &self.ours {
             Measured::Policies(labels) => {
-                let mut names: Vec<&str> = Vec::new();
-                for l in labels {
-                    if !names.contains(&l.as_str()) {
-                        names.push(l);
-                    }
-                }
-                names.join(" or ")
+                let names: BTreeSet<&str> = labels.iter().map(String::as_str).collect();
+                Vec::from_iter(names).join(" or ")
             }
-            ours => shown(ours, self.share, true),
+            // Both ends may be the same after rounding.
+            &Measured::Numbers(Some(low), Some(high)) if self.digits(low) == self.digits(high) => self.digits(low),
+            ours => in_words(ours, true, |x| self.digits(x)),
         }
     }
 
     /// The reported value as text.
     pub fn reported_shown(&self) -> String {
-        self.reported.as_ref().map_or_else(|| "-".to_owned(), |reported| shown(reported, self.share, false))
+        self.reported.as_ref().map_or_else(|| "-".to_owned(), |reported| in_words(reported, false, |x| self.digits(x)))
+    }
+
+    /// A number with three significant digits, also below 0.1.
+    fn digits(&self, x: f64) -> String {
+        if self.share || x == 0.0 || x.abs() >= 0.1 {
+            return number(x, self.share);
+        }
+        let digits = (2.0 - x.abs().log10().floor()) as usize;
+        format!("{x:.digits$}")
     }
 }
 
