@@ -34,6 +34,7 @@ mod policies;
 mod profile;
 mod profile_acceptance;
 mod questions;
+mod recipes;
 mod recommend;
 mod report;
 mod results;
