@@ -278,6 +278,7 @@ pub fn name_of(arrivals: &ArrivalSpec, rate: f64, log: &str) -> String {
     let rate = short(rate);
     match arrivals {
         ArrivalSpec::ClosedLoop(clients) => format!("closed loop of {clients}"),
+        ArrivalSpec::Batch(_) => "batch".to_owned(),
         ArrivalSpec::Poisson(_) => format!("Poisson {rate}/s"),
         ArrivalSpec::Trace(_) => format!("log of {log}, {rate} requests/s"),
         other => {

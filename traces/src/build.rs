@@ -51,8 +51,10 @@ pub fn build(spec: &WorkloadSpec, seed: u64, baseline_tpot_s: Option<f64>) -> Re
     };
     let has_lengths = match &spec.arrivals {
         ArrivalSpec::Trace(t) => built.take_arrivals(t, baseline_tpot_s)?,
-        ArrivalSpec::ClosedLoop(clients) => {
-            built.arrivals = Arrivals::Closed { clients: *clients };
+        ArrivalSpec::ClosedLoop(_) | ArrivalSpec::Batch(_) => {
+            if let ArrivalSpec::ClosedLoop(clients) = spec.arrivals {
+                built.arrivals = Arrivals::Closed { clients };
+            }
             let rows = source.as_ref().map_or(0, Workload::len);
             let requests = spec.requests.map_or(rows, |n| n as usize);
             built.workload = (0..requests).map(|_| Request::new(Time::ZERO, 1, 1)).collect();
@@ -184,7 +186,7 @@ fn arrivals(generator: &ArrivalSpec, spec: &WorkloadSpec, seed: u64) -> Process 
         ArrivalSpec::AzureCode(p) => Box::new(OnOffArrivals::new(p, draws, search_s)),
         ArrivalSpec::MooncakeTicks(p) | ArrivalSpec::T2(p) => Box::new(TickArrivals::new(p, draws, search_s)),
         ArrivalSpec::AdaspecMooncake(p) => Box::new(AdaSpecBinArrivals::new(p, draws, search_s)),
-        ArrivalSpec::Trace(_) | ArrivalSpec::ClosedLoop(_) => Box::new(std::iter::empty()),
+        ArrivalSpec::Trace(_) | ArrivalSpec::ClosedLoop(_) | ArrivalSpec::Batch(_) => Box::new(std::iter::empty()),
     };
     // The clock saturates at `Time::MAX`, so an arrival there lies beyond the clock.
     let end = if end_s.is_finite() { Time::from_s(end_s) } else { Time::MAX };
@@ -201,6 +203,13 @@ fn replace_lengths(arrivals: &[Time], lengths: &LengthSpec, source: Option<&Work
     let numbered = arrivals.iter().zip(0u64..);
     match lengths {
         LengthSpec::Fixed(f) => arrivals.iter().map(|&at| Request::new(at, f.prompt, f.output)).collect(),
+        LengthSpec::LogNormal(law) => {
+            let request = |(&at, i)| {
+                let (prompt, output) = law.draw(&mut each(i));
+                Request::new(at, prompt, output)
+            };
+            numbered.map(request).collect()
+        }
         LengthSpec::Table(name) => {
             let table = name.table();
             let request = |(&at, i)| {

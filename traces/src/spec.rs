@@ -6,7 +6,8 @@
 use crate::checks::{positive, rate};
 use crate::error::TraceError;
 use crate::generate::{
-    AdaSpecBins, AzureCode, BurstGptArrivals, Gamma, LogOuPoisson, Poisson, SpecBenchLengths, TableName, Ticks, TwoRate,
+    AdaSpecBins, AzureCode, BurstGptArrivals, Gamma, LogNormalLengths, LogOuPoisson, Poisson, SpecBenchLengths,
+    TableName, Ticks, TwoRate,
 };
 use crate::trace_spec::TraceSpec;
 use crate::transform::Transform;
@@ -50,6 +51,8 @@ pub enum ArrivalSpec {
     Trace(Box<TraceSpec>),
     /// This many clients, each of which sends its next request when its last one ends.
     ClosedLoop(u32),
+    /// An offline batch: all requests arrive at time 0. Its makespan is the summary's `duration_s`.
+    Batch(Batch),
     /// Independent exponential gaps.
     Poisson(Poisson),
     /// Independent gamma gaps.
@@ -73,6 +76,11 @@ pub enum ArrivalSpec {
     /// AdaSpec's third shape: second-level fluctuation around a level.
     T3(T3),
 }
+
+/// An offline batch. It has no settings of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Batch {}
 
 /// [`Poisson`] with the rate of the Mooncake synthetic trace as default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -108,6 +116,8 @@ impl Default for T3 {
 pub enum LengthSpec {
     /// The same lengths for all requests.
     Fixed(FixedLengths),
+    /// Drawn from log-normal laws, prompt and output independently.
+    LogNormal(LogNormalLengths),
     /// Drawn from a calibrated quantile table.
     Table(TableName),
     /// Drawn like Spec-Bench requests, by category.
@@ -139,8 +149,10 @@ impl WorkloadSpec {
         {
             return Err(TraceError::spec("lengths.fixed", "prompt and output must be at least 1", ""));
         }
-        if let Some(LengthSpec::SpecBench(s)) = &self.lengths {
-            s.check("lengths.spec-bench")?;
+        match &self.lengths {
+            Some(LengthSpec::SpecBench(s)) => s.check("lengths.spec-bench")?,
+            Some(LengthSpec::LogNormal(l)) => l.check("lengths.log-normal")?,
+            _ => {}
         }
         for (i, transform) in self.transform.iter().enumerate() {
             transform.check(&format!("transform[{i}]"))?;
@@ -180,18 +192,8 @@ impl WorkloadSpec {
                 let hint = "add lengths = { fixed = { prompt = 512, output = 256 } } or { spec-bench = {} }";
                 return Err(TraceError::spec("lengths", "generated arrivals have no lengths of their own", hint));
             }
-            ArrivalSpec::ClosedLoop(_) => {
-                if self.duration_s.is_some() {
-                    return Err(TraceError::spec("duration_s", "a closed loop ends by count", "give requests = N"));
-                }
-                if self.requests.is_none() && !matches!(self.lengths, Some(LengthSpec::Trace(_))) {
-                    return Err(TraceError::spec("requests", "a closed loop needs a number", "add requests = 1000"));
-                }
-                if let Some(i) = self.transform.iter().position(Transform::needs_times) {
-                    let what = "a closed loop has no arrival times to change";
-                    return Err(TraceError::spec(format!("transform[{i}]"), what, "remove it"));
-                }
-            }
+            ArrivalSpec::ClosedLoop(_) => self.check_counted("a closed loop")?,
+            ArrivalSpec::Batch(_) => self.check_counted("a batch")?,
             ArrivalSpec::T1(_) | ArrivalSpec::T2(_) | ArrivalSpec::T3(_) => {}
             _ if self.duration_s.is_none() && self.requests.is_none() => {
                 let what = "generated arrivals need an end";
@@ -201,12 +203,28 @@ impl WorkloadSpec {
         }
         Ok(())
     }
+
+    /// Checks arrivals without times of their own: they end by count, and no transformation changes their times.
+    /// `name` is the arrivals' name in messages.
+    fn check_counted(&self, name: &str) -> Result<(), TraceError> {
+        if self.duration_s.is_some() {
+            return Err(TraceError::spec("duration_s", format!("{name} ends by count"), "give requests = N"));
+        }
+        if self.requests.is_none() && !matches!(self.lengths, Some(LengthSpec::Trace(_))) {
+            return Err(TraceError::spec("requests", format!("{name} needs a number"), "add requests = 1000"));
+        }
+        if let Some(i) = self.transform.iter().position(Transform::needs_times) {
+            let what = format!("{name} has no arrival times to change");
+            return Err(TraceError::spec(format!("transform[{i}]"), what, "remove it"));
+        }
+        Ok(())
+    }
 }
 
 impl ArrivalSpec {
     fn check(&self) -> Result<(), TraceError> {
         match self {
-            ArrivalSpec::Trace(_) => Ok(()),
+            ArrivalSpec::Trace(_) | ArrivalSpec::Batch(_) => Ok(()),
             ArrivalSpec::ClosedLoop(0) => {
                 Err(TraceError::spec("arrivals.closed-loop", "0 is not a number of clients", ""))
             }

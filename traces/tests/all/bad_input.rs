@@ -148,6 +148,14 @@ fn descriptions_are_checked() {
         &with("arrivals = { closed-loop = 4 }\nrequests = 9\ntransform = [{ rate-scale = 2 }]"),
         &["transform[0]"],
     );
+    let batch = "arrivals = { batch = {} }";
+    refused_spec(&with(batch), &["workload.requests", "a batch needs a number"]);
+    refused_spec(&with(&format!("{batch}\nrequests = 9\nduration_s = 3")), &["workload.duration_s", "a batch"]);
+    for transform in ["{ rate-scale = 2 }", "{ spread = { tick_s = 1 } }", "{ window = { start_s = 0, end_s = 5 } }"] {
+        let text = format!("{batch}\nrequests = 9\ntransform = [{{ thin = {{ keep = 0.5 }} }}, {transform}]");
+        refused_spec(&with(&text), &["transform[1]", "a batch has no arrival times"]);
+    }
+    refused_spec(&format!("{batch}\nrequests = 9"), &["workload.lengths"]);
     refused_spec(&with("arrivals = { t3 = {} }\ntransform = [{ thin = { keep = 1.5 } }]"), &["transform[0].thin.keep"]);
     refused_spec(&with("arrivals = { t3 = {} }\ntransform = [{ window = { start_s = 5, end_s = 5 } }]"), &["empty"]);
     refused_spec(

@@ -80,6 +80,24 @@ fn closed_loops_take_their_number_from_requests_or_the_length_trace() {
 }
 
 #[test]
+fn a_batch_arrives_at_once() {
+    let lengths = "lengths = { log-normal = { prompt = { mean = 80.0, sigma = 1.0, max = 400 }, output = { mean = 20.0, sigma = 0.5, max = 90 } } }";
+    let text = format!("arrivals = {{ batch = {{}} }}\nrequests = 40\n{lengths}");
+    let built = made(&text, 3);
+    assert_eq!(built.arrivals, Arrivals::Open);
+    assert_eq!(built.workload.arrival, vec![Time::ZERO; 40]);
+    // Lengths do not depend on the arrivals. They depend on the seed, and `seed` fixes them.
+    let poisson = text.replace("{ batch = {} }", "{ poisson = { rate = 4.0 } }");
+    assert_eq!(made(&poisson, 3).workload.prompt_len, built.workload.prompt_len);
+    assert_ne!(made(&text, 4).workload.prompt_len, built.workload.prompt_len);
+    assert_eq!(made(&format!("seed = 3\n{text}"), 4).workload.output_len, built.workload.output_len);
+    assert_eq!(made(&format!("{text}\ntransform = [{{ max-requests = 7 }}]"), 3).workload.len(), 7);
+    let (_dir, path) = file(b"num_prefill_tokens,num_decode_tokens\n7,5\n8,6\n9,7\n");
+    let source = format!("arrivals = {{ batch = {{}} }}\nlengths = {{ trace = {{ path = {path:?} }} }}\n");
+    assert_eq!(made(&source, 0).workload.prompt_len, [7, 8, 9]);
+}
+
+#[test]
 fn shuffled_sources_use_every_row_once_a_round() {
     let rows: String = (1..=50).map(|i| format!("{i},1\n")).collect();
     let (_dir, path) = file(format!("num_prefill_tokens,num_decode_tokens\n{rows}").as_bytes());
