@@ -70,6 +70,7 @@ impl Prediction<'_> {
             seed: self.seed,
             slo_tpot_s: f64::INFINITY,
             keep_steps: true,
+            keep_lives: false,
             interrupt: &AtomicBool::new(false),
         };
         Ok(simulation.run(fixed(k, &config, self.cost, self.seed)))

@@ -122,6 +122,7 @@ fn declared_acceptance_is_the_simulators() {
             seed: 1,
             slo_tpot_s: f64::INFINITY,
             keep_steps: true,
+            keep_lives: false,
             interrupt: &AtomicBool::new(false),
         };
         let simulated = simulation.run(Speculation::Policy(Box::new(policy.clone())));

@@ -55,6 +55,7 @@ fn run(policy: &str, workload: &Workload, draft_gap: DraftGap) -> Run {
         seed: 1,
         slo_tpot_s: f64::INFINITY,
         keep_steps: true,
+        keep_lives: false,
         interrupt: &AtomicBool::new(false),
     }
     .run(policy.build(&context))

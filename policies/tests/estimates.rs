@@ -211,6 +211,7 @@ fn hold(belief: Belief, config: &EngineConfig, source: &dyn AcceptanceSource, wo
             seed: 1,
             slo_tpot_s: 0.03,
             keep_steps: false,
+            keep_lives: false,
             interrupt: &AtomicBool::new(false),
         };
         let run = simulation.run(Speculation::Policy(Box::new(watched)));

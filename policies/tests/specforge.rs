@@ -100,6 +100,7 @@ fn simulated(rates: &[f64], (num_steps, topk, num_draft_tokens): Shape, ranks: &
         seed: 1,
         slo_tpot_s: f64::INFINITY,
         keep_steps: false,
+        keep_lives: false,
         interrupt: &AtomicBool::new(false),
     }
     .run(PolicySpec::Eagle2(Eagle2 { num_steps, topk, num_draft_tokens }).build(&context));

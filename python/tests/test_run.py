@@ -46,6 +46,20 @@ def test_tables_are_frames(experiment):
     assert beside.exists()
 
 
+def test_why_splits_the_difference_to_plain_decoding(experiment):
+    results = foretoken.run(experiment, figures=False)
+    why = results.why()
+    parts = [column for column in why.columns if column.endswith("_s") and not column.startswith("difference")]
+    assert len(parts) == 8 and why.height > 0 and "autoregressive" not in why["policy"]
+    summary = results.summary.group_by("policy").agg(polars.col("e2e_mean_s").mean())
+    e2e = dict(summary.iter_rows())
+    for row in why.iter_rows(named=True):
+        difference = e2e[row["policy"]] - e2e["autoregressive"]
+        assert sum(row[part] for part in parts) == pytest.approx(row["difference_s"], rel=1e-9, abs=1e-12)
+        assert row["difference_s"] == pytest.approx(difference, rel=1e-6, abs=1e-12)
+        assert row["policy"] in row["mostly"]
+
+
 def test_a_complete_folder_is_read_and_an_unfinished_one_goes_on(experiment, tmp_path):
     first = foretoken.run(experiment, figures=False)
     assert first.path.parent.name == "results" and first.path.name.startswith("small-")

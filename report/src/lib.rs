@@ -14,6 +14,7 @@ mod number;
 mod run_page;
 mod staged;
 mod tables;
+mod why;
 
 pub use cdf::Cdf;
 pub use error::ReportError;
@@ -30,3 +31,4 @@ pub use tables::{
     write_lengths, write_positions, write_probes, write_series, write_summary,
 };
 pub use tables::{read_keys, read_kv_peaks, read_requests, read_steps};
+pub use why::{WORDS, Why};

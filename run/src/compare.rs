@@ -6,7 +6,7 @@ use crate::inert::Inert;
 use crate::papers::PaperReport;
 use crate::plan::{Plan, Variant};
 use crate::questions::Answer;
-use foretoken_report::Cell;
+use foretoken_report::{Cell, Why};
 use foretoken_sim::metrics::{Interval, Overload, Quantiles, RatioInterval, Slo};
 use foretoken_sim::{DraftKv, Summary};
 use foretoken_spec::document::Choice;
@@ -113,6 +113,9 @@ pub struct PolicyResult {
     pub e2e_mean_s: Option<Interval>,
     /// Mean E2E of autoregressive / mean E2E of this policy, per seed.
     pub speedup: Option<RatioInterval>,
+    /// The difference to autoregressive in parts; absent for autoregressive itself, and where it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<Why>,
     /// Mean E2E of this policy / mean E2E of oracle-goodput − 1, per seed, when that oracle is in the list.
     pub regret_to_oracle_goodput: Option<RatioInterval>,
     /// Does it draft trees? Then oracle-goodput, which drafts chains, does not bound it.
@@ -196,6 +199,7 @@ fn variant(plan: &Plan, at: usize, of: &Variant, cells: &[Cell], kv: &[u32]) -> 
 fn policy(plan: &Plan, at: usize, oracle: Option<usize>, cells: &[Cell]) -> PolicyResult {
     let n = plan.policies.len();
     let own: Vec<&Cell> = cells.iter().skip(at).step_by(n).collect();
+    let baselines: Vec<&Cell> = cells.iter().skip(plan.baseline).step_by(n).collect();
     let mean_of = |f: &dyn Fn(&Summary) -> Option<f64>| over_seeds(own.iter().map(|c| f(&c.summary)));
     let quantile = |metric: fn(&Summary) -> Option<Quantiles>, part: fn(Quantiles) -> f64| {
         over_seeds(own.iter().map(|c| metric(&c.summary).map(part)))
@@ -217,6 +221,7 @@ fn policy(plan: &Plan, at: usize, oracle: Option<usize>, cells: &[Cell]) -> Poli
         attains_by_definition: own.iter().all(|c| c.attains_by_definition()),
         e2e_mean_s: quantile(|s| s.e2e, |q| q.mean),
         speedup: ratio_over_seeds(own.iter().map(|c| c.speedup)),
+        why: (at != plan.baseline).then(|| Why::of(&own, &baselines)).flatten(),
         regret_to_oracle_goodput: regret,
         drafts_trees: spec.definition().drafts_trees(),
         stops_for_a_bound_of_another_load: own.iter().any(|c| c.stops_for_a_bound_of_another_load()),

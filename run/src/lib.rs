@@ -34,4 +34,5 @@ mod room;
 pub mod setting;
 pub mod table;
 pub mod vllm_table;
+pub mod why;
 pub mod workload;

@@ -224,6 +224,7 @@ impl Setting {
             seed: self.seed,
             slo_tpot_s,
             keep_steps: self.keep_steps,
+            keep_lives: true,
             interrupt,
         }
     }

@@ -3,6 +3,7 @@
 use crate::drafts::Drafts;
 use crate::executor::{DraftPass, Executor, Moment, RequestTruth, StepPlan};
 use crate::latency::PassShape;
+use crate::metrics::Spent;
 use crate::time::Time;
 use crate::workload::RequestId;
 
@@ -108,6 +109,10 @@ impl<T: AroundExecutor> Executor for T {
 
     fn verify(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) -> Result<(), Self::Error> {
         self.around_verify(step, drafts, accepted)
+    }
+
+    fn spent(&mut self, at: Time) -> Option<Spent> {
+        self.inner_mut().spent(at)
     }
 
     fn plain_step(&mut self, _: PassShape) {

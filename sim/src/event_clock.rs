@@ -4,7 +4,9 @@ use crate::acceptance::{AcceptanceSource, Truths};
 use crate::drafts::Drafts;
 use crate::executor::{DecisionTime, DraftPass, Executor, Moment, PassCost, RequestTruth, StepPlan};
 use crate::latency::{ContextReads, Drafting, LatencyModel, PassShape};
+use crate::ledger::Ledger;
 use crate::luck::{Luck, Stream};
+use crate::metrics::Spent;
 use crate::oracle::Truth;
 use crate::policy::BatchView;
 use crate::shape;
@@ -45,9 +47,13 @@ pub struct EventClock<'a> {
     now: Time,
     /// When the device will have run all queued passes; a time before `now` means that it is idle.
     device: Time,
+    /// Whether passes are noted: there is noise or a ledger.
+    noted: bool,
     step: u64,
     noise: Option<Noise>,
     truths: Truths<'a>,
+    /// What the device did; `None` if it is not kept.
+    ledger: Option<Box<Ledger>>,
     /// Buffer for oracles.
     runs: Vec<u32>,
 }
@@ -59,11 +65,19 @@ impl<'a> EventClock<'a> {
             world,
             now: Time::ZERO,
             device: Time::ZERO,
+            noted: world.noise_cv > 0.0,
             step: 0,
             noise: (world.noise_cv > 0.0).then(|| Noise::new(world.noise_cv, world.seed)),
             truths: Truths::new(world.acceptance, world.max_draft_len, requests),
+            ledger: None,
             runs: Vec::new(),
         }
+    }
+
+    /// Keeps a ledger of the device's time, for `requests` requests. Call it before the run.
+    pub fn keep_ledger(&mut self, requests: usize) {
+        self.ledger = Some(Box::new(Ledger::new(requests)));
+        self.noted = true;
     }
 
     /// The hidden truth of a batch, for oracles only.
@@ -84,13 +98,50 @@ impl<'a> EventClock<'a> {
 
     #[inline]
     fn advance(&mut self, pass: Time, which: u64) {
-        let pass = match &self.noise {
-            None => pass,
-            Some(noise) => noise.apply(pass, self.step, which),
+        let pass = match self.noted {
+            false => pass,
+            true => self.note(pass, which),
         };
         match self.world.queues {
             true => self.device = self.queued_until() + pass,
             false => self.now += pass,
+        }
+    }
+
+    /// The time of a pass with noise. Notes the pass in the ledger: `which` is 0 for target passes.
+    #[cold]
+    #[inline(never)]
+    fn note(&mut self, pass: Time, which: u64) -> Time {
+        let pass = self.noise.as_ref().map_or(pass, |noise| noise.apply(pass, self.step, which));
+        let start = if self.world.queues { self.queued_until() } else { self.now };
+        if let Some(ledger) = &mut self.ledger {
+            ledger.pass(self.now, start, start + pass, which == 0);
+        }
+        pass
+    }
+
+    /// Runs a target pass of a step, and looks up which drafts it accepts.
+    #[inline(always)]
+    fn run(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) {
+        let drafting = self.world.max_draft_len > 0;
+        self.target_pass(step.target_shape(drafts, drafting, self.world.context_reads));
+        if !self.world.queues {
+            self.now += self.world.overhead;
+        }
+        if drafting {
+            self.truths.accept(&step.batch, drafts, accepted);
+        }
+    }
+
+    /// The same, with a ledger. A function of its own, so that it costs runs without a ledger one branch.
+    #[cold]
+    #[inline(never)]
+    fn run_and_split(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) {
+        self.run(step, drafts, accepted);
+        if let Some(ledger) = &mut self.ledger {
+            let shape = step.target_shape(drafts, self.world.max_draft_len > 0, self.world.context_reads);
+            let accepted = accepted.iter().map(|&accepted| u64::from(accepted)).sum();
+            ledger.split(self.world.target, shape, step, accepted);
         }
     }
 
@@ -125,7 +176,11 @@ impl Executor for EventClock<'_> {
         self.truths.start(request);
     }
 
-    fn preempted(&mut self, _: RequestId) {}
+    fn preempted(&mut self, id: RequestId) {
+        if let Some(ledger) = &mut self.ledger {
+            ledger.lost(id);
+        }
+    }
 
     fn end(&mut self, id: RequestId) {
         self.truths.end(id);
@@ -169,15 +224,15 @@ impl Executor for EventClock<'_> {
     }
 
     fn verify(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) -> Result<(), Infallible> {
-        let drafting = self.world.max_draft_len > 0;
-        self.target_pass(step.target_shape(drafts, drafting, self.world.context_reads));
-        if !self.world.queues {
-            self.now += self.world.overhead;
-        }
-        if drafting {
-            self.truths.accept(&step.batch, drafts, accepted);
+        match self.noted {
+            false => self.run(step, drafts, accepted),
+            true => self.run_and_split(step, drafts, accepted),
         }
         Ok(())
+    }
+
+    fn spent(&mut self, at: Time) -> Option<Spent> {
+        self.ledger.as_mut().map(|ledger| ledger.until(at))
     }
 
     #[inline]

@@ -3,6 +3,7 @@
 use crate::drafts::Drafts;
 use crate::engine::TablesOf;
 use crate::latency::{ContextReads, PassShape};
+use crate::metrics::Spent;
 use crate::policy::BatchView;
 use crate::shape;
 use crate::time::Time;
@@ -205,6 +206,10 @@ pub trait Executor {
     /// # Errors
     /// The device fails.
     fn verify(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) -> Result<(), Self::Error>;
+
+    /// What the device did with its time until `at`, which is now or earlier and never goes back; `None` if the
+    /// executor does not know.
+    fn spent(&mut self, at: Time) -> Option<Spent>;
 
     /// Runs one step that is only a target pass of `shape`. The engine calls it only if `SKIPS` is true.
     fn plain_step(&mut self, shape: PassShape);

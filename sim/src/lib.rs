@@ -14,6 +14,7 @@ pub mod engine;
 pub mod event_clock;
 pub mod executor;
 pub mod latency;
+mod ledger;
 pub mod live;
 pub mod look;
 pub mod luck;

@@ -6,6 +6,7 @@ use crate::drafts::Drafts;
 use crate::engine::{ByPolicy, SpecDecode, TablesOf, draft_at_start};
 use crate::executor::{DraftPass, Executor, Moment, RequestTruth, StepPlan};
 use crate::latency::PassShape;
+use crate::metrics::Spent;
 use crate::policy::{BatchView, DraftLimits, DraftPlan, SpecPolicy};
 use crate::time::Time;
 use crate::workload::RequestId;
@@ -90,6 +91,10 @@ impl Executor for Scripted {
     }
 
     fn charge_decision(&mut self, _: Moment) {}
+
+    fn spent(&mut self, _: Time) -> Option<Spent> {
+        None
+    }
 
     fn plain_step(&mut self, _: PassShape) {
         unreachable!("a script has no steps to skip")

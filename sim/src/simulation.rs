@@ -67,6 +67,9 @@ pub struct Simulation<'a> {
     pub slo_tpot_s: f64,
     /// Whether to keep a record of every step.
     pub keep_steps: bool,
+    /// Whether to split the lives of requests into parts ([`Totals::lives`](crate::Totals::lives)). Changes no other
+    /// result.
+    pub keep_lives: bool,
     /// Set this flag to end the run early.
     pub interrupt: &'a AtomicBool,
 }
@@ -121,7 +124,10 @@ impl<'a> Simulation<'a> {
             max_draft_len,
             queues: rules.order != Order::StepStart,
         };
-        let clock = EventClock::new(world, self.workload.len());
+        let mut clock = EventClock::new(world, self.workload.len());
+        if self.keep_lives {
+            clock.keep_ledger(self.workload.len());
+        }
         let serving = Serving {
             workload: self.workload,
             arrivals: self.arrivals,

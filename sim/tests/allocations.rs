@@ -40,6 +40,7 @@ fn allocations_and_steps(config: &EngineConfig, draft_len: u32, output_len: u32)
             seed: 1,
             slo_tpot_s: f64::INFINITY,
             keep_steps: false,
+            keep_lives: true,
             interrupt: &AtomicBool::new(false),
         };
         let speculation = match draft_len {

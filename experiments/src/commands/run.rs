@@ -12,7 +12,7 @@ use foretoken_run::merge::{Ran, run_shard};
 use foretoken_run::papers::{self, PaperReport};
 use foretoken_run::plan::Plan;
 use foretoken_run::questions::{self, Answer};
-use foretoken_run::{machine, table};
+use foretoken_run::{machine, table, why};
 use foretoken_spec::problem::{Problem, Result};
 use rayon::ThreadPool;
 use serde::Deserialize;
@@ -23,6 +23,7 @@ pub const EXAMPLES: &str = "Examples:
   foretoken run experiments/quickstart.toml --set seeds='[1]' --set engine.max_num_seqs=64 -o results/small
   foretoken run experiments/quickstart.toml --set 'hardware.noise_cv={ sweep = [0.0, 0.05] }'
   foretoken run experiments/quickstart.toml --resume
+  foretoken run experiments/quickstart.toml --resume --why
   foretoken run experiments/quickstart.toml --overwrite --format json
   foretoken run experiments/papers/ --resume
   foretoken run experiments/questions/ --resume
@@ -57,6 +58,9 @@ pub struct RunArgs {
     /// Show the autoregressive run that was added as the baseline
     #[arg(long)]
     pub show_implied: bool,
+    /// Say why each policy is slower or faster than plain decoding: the difference in parts
+    #[arg(long, conflicts_with = "shard")]
+    pub why: bool,
     /// Repeat the run without single settings, and name settings without effect
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
     pub check_settings: CheckSettings,
@@ -86,6 +90,10 @@ pub enum RunFormat {
 /// Runs the command with its arguments.
 pub fn run(args: &RunArgs) -> Result<()> {
     if args.file.is_dir() {
+        if args.why {
+            return Err(Problem::bad_input("--why explains one experiment, and this is a folder of several")
+                .help("give them one by one"));
+        }
         return match args.shard {
             None => run_folder(args),
             Some(_) => Err(Problem::bad_input("shards are parts of one experiment, and this is a folder of several")
@@ -104,8 +112,13 @@ pub fn run(args: &RunArgs) -> Result<()> {
     }
     let (folder, results) = run_plan(args, &plan, path, &pool(args, plan.cells())?)?;
     match (args.format, results) {
-        (RunFormat::Table, Some(results)) => print(&table::render(&results.comparison, args.show_implied)),
-        _ => print_report(args, &folder),
+        (RunFormat::Table, Some(results)) => print(&table::render(&results.comparison, args.show_implied))?,
+        _ => print_report(args, &folder)?,
+    }
+    match args.format {
+        RunFormat::Table if args.why => print(&format!("\n{}", why::of_folder(folder.path())?)),
+        // The comparison as JSON has the parts.
+        _ => Ok(()),
     }
 }
 

@@ -204,3 +204,55 @@ fn adaspec_conv_runs_on_real_traces() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(String::from_utf8(output.stdout).unwrap().contains("40 requests"));
 }
+
+/// The number in a column of a row of the table of `--why`.
+fn milliseconds(row: &str, column: usize) -> f64 {
+    row.split_whitespace().filter(|w| !w.starts_with("+-")).nth(column).unwrap().parse().unwrap()
+}
+
+#[test]
+fn why_splits_the_difference_to_plain_decoding() {
+    let place = Place::new();
+    let text = place.run("out", &["--why", "--no-figures"]);
+    let (table, why) = text.split_once("\nWhy: ").unwrap();
+    assert!(table.contains("speedup") && why.contains("engine.max_num_seqs = 8"), "{text}");
+    let rows: Vec<&str> = why.lines().filter(|l| l.starts_with(" fixed-") || l.starts_with(" adaspec")).collect();
+    assert_eq!(rows.len(), 6, "{why}");
+    for row in rows {
+        let parts: f64 = (2..10).map(|column| milliseconds(row, column)).sum();
+        // Nine numbers with one decimal.
+        assert!((parts - milliseconds(row, 1)).abs() < 0.46, "{row}");
+        assert!(
+            milliseconds(row, 2) < 0.0 && milliseconds(row, 3) > 0.0,
+            "fewer target passes, more draft passes: {row}"
+        );
+    }
+    assert!(why.contains(" than plain decoding, mostly because of "), "{why}");
+    // The kept results say the same, and so do their files, exactly.
+    let again = place.run("out", &["--why", "--no-figures", "--resume"]);
+    assert_eq!(again.split_once("\nWhy: ").unwrap().1, why);
+    let json: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(place.path("out/report.json")).unwrap()).unwrap();
+    for variant in json["variants"].as_array().unwrap() {
+        let policies = variant["policies"].as_array().unwrap();
+        let e2e = |p: &serde_json::Value| p["e2e_mean_s"]["mean"].as_f64().unwrap();
+        let plain = policies.iter().find(|p| p["policy"] == "autoregressive").unwrap();
+        assert_eq!(plain.get("why"), None);
+        for policy in policies.iter().filter(|p| p["policy"] != "autoregressive") {
+            let parts = policy["why"]["parts_s"].as_object().unwrap().values();
+            let sum: f64 = parts.map(|part| part["mean"].as_f64().unwrap()).sum();
+            let difference = e2e(policy) - e2e(plain);
+            assert!((sum - difference).abs() < 1e-9 * e2e(plain), "{sum} is not {difference}: {policy}");
+        }
+    }
+}
+
+#[test]
+fn without_another_policy_there_is_nothing_to_explain() {
+    let place = Place::new();
+    let args = ["run", "x.toml", "-o", "out", "--no-figures", "--why", "--set", "policies=[{ autoregressive = {} }]"];
+    let output = place.foretoken().args(args).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("no policy here can be compared with plain decoding"), "{said}");
+    assert!(said.contains("add one to `policies`"), "{said}");
+}

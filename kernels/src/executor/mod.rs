@@ -29,6 +29,7 @@ pub use state::{DeviceExecutor, Live};
 use crate::device::Device;
 use foretoken_sim::executor::{DraftPass, Executor, Moment, StepPlan};
 use foretoken_sim::live::MarkKind;
+use foretoken_sim::metrics::Spent;
 use foretoken_sim::{ContextReads, Drafts, PassShape, RequestId, RequestTruth, Time};
 
 impl<D: Device> Executor for DeviceExecutor<'_, D> {
@@ -102,6 +103,10 @@ impl<D: Device> Executor for DeviceExecutor<'_, D> {
         self.mark_pass(MarkKind::Verify, begin, device, shape);
         self.record(step, drafts, accepted);
         Ok(())
+    }
+
+    fn spent(&mut self, _: Time) -> Option<Spent> {
+        None
     }
 
     fn plain_step(&mut self, _: PassShape) {

@@ -42,6 +42,7 @@ fn run(policy: &PolicySpec, belief: Belief, version: Version, workload: &Workloa
         seed: 1,
         slo_tpot_s: f64::INFINITY,
         keep_steps: true,
+        keep_lives: false,
         interrupt: &AtomicBool::new(false),
     };
     simulation.run(policy.build(&context))

@@ -197,6 +197,7 @@ mod tests {
             seed: 3,
             slo_tpot_s: 0.012,
             keep_steps: true,
+            keep_lives: false,
             interrupt: &AtomicBool::new(false),
         };
         simulation.run(speculation)

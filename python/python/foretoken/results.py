@@ -15,6 +15,9 @@ from foretoken.errors import BadInput
 
 __all__ = ["Capacity", "Results"]
 
+# The parts of a life, in the order of the table of ``foretoken run --why``.
+_PARTS = ("plain", "drafts", "verify", "rejected", "prompts", "host", "waiting", "kv_lost")
+
 
 class _Folder:
     """A folder with Parquet tables, each readable as an attribute."""
@@ -90,6 +93,41 @@ class Results(_Folder):
     def show(self) -> None:
         """Prints the comparison as ``foretoken run`` does."""
         print(self._text("report.txt"), end="")
+
+    def why(self) -> polars.DataFrame:
+        """Why each policy is slower or faster than plain decoding: the difference in parts.
+
+        Returns
+        -------
+        polars.DataFrame
+            One row per policy and combination of swept values, without the autoregressive one. ``difference_s`` is the
+            mean end-to-end latency of the policy less that of autoregressive on the same draws, seconds, averaged over
+            seeds; ``difference_half_width_s`` half its 95 % interval, null with one seed. The other columns are its parts,
+            and sum to it: ``plain_s`` (target passes at one token a request), ``drafts_s``, ``verify_s``, ``rejected_s``,
+            ``prompts_s``, ``host_s``, ``waiting_s``, ``kv_lost_s``. ``mostly`` says it in a sentence.
+
+        Raises
+        ------
+        BadInput
+            No policy here can be compared with plain decoding.
+        """
+        rows: list[dict[str, Any]] = []
+        for variant in self.comparison["variants"]:
+            swept = {choice["path"]: choice["value"] for choice in variant["sweep"]}
+            for policy in variant["policies"]:
+                if (why := policy.get("why")) is None:
+                    continue
+                whole = why["difference_s"]
+                row = {"policy": policy["policy"], **swept, "difference_s": whole["mean"]}
+                row["difference_half_width_s"] = whole["half_width"]
+                row |= {f"{part}_s": why["parts_s"][part]["mean"] for part in _PARTS}
+                rows.append(row | {"mostly": why["mostly"]})
+        if not rows:
+            raise BadInput(
+                f"{self.path}: no policy here can be compared with plain decoding",
+                hint="it takes a policy beside `autoregressive`, and results of this version: add one, or run again",
+            )
+        return polars.DataFrame(rows, schema_overrides={"difference_half_width_s": polars.Float64}, infer_schema_length=None)
 
     def report(
         self, path: str | PathLike[str] | None = None, *, baseline: str | PathLike[str] | Results | None = None

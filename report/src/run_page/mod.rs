@@ -7,6 +7,7 @@ mod matrix;
 mod rank;
 mod results;
 mod say;
+mod why;
 
 pub use compared::{Compared, Pair};
 
@@ -60,6 +61,7 @@ pub fn run_page(report: &Report, run: &RunFacts) -> Page {
     sections.extend(run.compared.as_ref().map(|c| compared::section(report, c, &pick(&[Kind::Change]))));
     sections.extend(matrix::section(report, &view));
     sections.push(results::section(report, &view));
+    sections.extend(why::section(report, &view));
     sections.extend(shown(&view, pick));
     sections.extend(explore(run.explorer.as_ref(), report.source));
     sections.push(warnings(run));

@@ -1,10 +1,10 @@
 //! Reads the tables back into cells, so that a report can be made from a results folder alone.
 
 use super::frame::Frame;
-use super::summary::OVERLOAD;
+use super::summary::{OVERLOAD, lived_column};
 use crate::{Cdf, Cell, Entry, ReportError};
 use foretoken_sim::metrics::{
-    Bin, CalibrationBin, LengthRow, LengthSums, Overload, PositionCounts, Quantiles, Series, Slo,
+    Bin, CalibrationBin, LengthRow, LengthSums, Lived, Overload, PARTS, PositionCounts, Quantiles, Series, Slo,
 };
 use foretoken_sim::{Summary, Time};
 use std::path::Path;
@@ -147,6 +147,29 @@ fn read_overload(frame: &Frame) -> Result<Vec<Option<Overload>>, ReportError> {
     Ok((0..frame.height()).map(overload).collect())
 }
 
+/// The parts of the mean lives; none in results of a device or of an earlier version.
+fn read_lived(frame: &Frame) -> Result<Vec<Option<Lived>>, ReportError> {
+    let names = PARTS.map(|(part, _)| lived_column(part));
+    if !names.iter().all(|name| frame.has(name)) {
+        return Ok(vec![None; frame.height()]);
+    }
+    let columns: Vec<Vec<Option<f64>>> = names.iter().map(|name| frame.reals(name)).collect::<Result<_, _>>()?;
+    let lived = |i: usize| {
+        let at = |part: &str| columns[PARTS.iter().position(|p| p.0 == part)?][i];
+        Some(Lived {
+            waiting_s: at("waiting")?,
+            prompts_s: at("prompts")?,
+            decoding_s: at("plain")?,
+            drafting_s: at("drafts")?,
+            verifying_s: at("verify")?,
+            rejected_s: at("rejected")?,
+            host_s: at("host")?,
+            kv_lost_s: at("kv_lost")?,
+        })
+    };
+    Ok((0..frame.height()).map(lived).collect())
+}
+
 /// The summaries, one per row, without positions.
 fn read_summaries(frame: &Frame) -> Result<Vec<Summary>, ReportError> {
     let quantiles = |metric: &str| -> Result<Vec<Option<Quantiles>>, ReportError> {
@@ -175,7 +198,7 @@ fn read_summaries(frame: &Frame) -> Result<Vec<Summary>, ReportError> {
     let accepted_per = real("accepted_per_step")?;
     let (rate, length) = (maybe("acceptance_rate")?, maybe("mean_acceptance_length")?);
     let (batch, kv_mean, kv_peak) = (real("mean_batch_size")?, real("kv_use_mean")?, real("kv_use_peak")?);
-    let overload = read_overload(frame)?;
+    let (overload, lived) = (read_overload(frame)?, read_lived(frame)?);
     let summary = |i: usize| Summary {
         requests: requests[i],
         finished: finished[i],
@@ -213,6 +236,7 @@ fn read_summaries(frame: &Frame) -> Result<Vec<Summary>, ReportError> {
         kv_use_mean: kv_mean[i],
         kv_use_peak: kv_peak[i],
         overload: overload[i],
+        lived: lived[i],
     };
     Ok((0..requests.len()).map(summary).collect())
 }

@@ -3,7 +3,7 @@
 use super::column::{Column, column};
 use super::writer::{CELLS, Table};
 use crate::{Cell, ReportError};
-use foretoken_sim::metrics::{Overload, Quantiles, Slo, Totals};
+use foretoken_sim::metrics::{Overload, PARTS, Quantiles, Slo, Totals};
 use foretoken_sim::{RequestRecords, Summary};
 use std::path::Path;
 
@@ -12,7 +12,8 @@ use std::path::Path;
 /// Columns after the key: `implied`, `speedup`, then the fields of [`Summary`] under their own names, with
 /// `<metric>_{mean,p50,p90,p99}_s` for queue, ttft, tpot, itl and e2e, `slo_{ttft,tpot,e2e}_s` for the bounds, and of
 /// runs that fell behind their arrivals `overload_{offered,completed}_req_s` and
-/// `overload_waiting_{half,three_quarters,end}`; null is none. Positions have a table of their own.
+/// `overload_waiting_{half,three_quarters,end}`; `lived_<part>_s` are the
+/// parts of the mean E2E. Null is none. Positions have a table of their own.
 ///
 /// # Errors
 /// When the file cannot be written, or the cells differ in their swept paths.
@@ -43,6 +44,11 @@ pub(super) const OVERLOAD: [&str; 5] = [
     "overload_waiting_three_quarters",
     "overload_waiting_end",
 ];
+
+/// The column of a part of the mean life.
+pub(super) fn lived_column(part: &str) -> String {
+    format!("lived_{part}_s")
+}
 
 /// A number of a summary; a real is `None` where the summary has none.
 enum Number {
@@ -96,6 +102,7 @@ fn numbers(summary: &Summary) -> Vec<(String, Number)> {
         kv_use_mean,
         kv_use_peak,
         overload,
+        lived,
     } = summary;
     let count = |name: &str, n: &u64| (name.to_owned(), Number::Count(*n));
     let real = |name: &str, x: Option<f64>| (name.to_owned(), Number::Real(x));
@@ -146,6 +153,7 @@ fn numbers(summary: &Summary) -> Vec<(String, Number)> {
     };
     let values = overload.as_ref().map_or([None; 5], |o| numbers(o).map(Some));
     all.extend(OVERLOAD.into_iter().zip(values).map(|(name, value)| real(name, value)));
+    all.extend(PARTS.iter().map(|(part, of)| real(&lived_column(part), lived.as_ref().map(of))));
     all
 }
 

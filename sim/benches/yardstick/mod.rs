@@ -157,6 +157,7 @@ impl Yardstick {
             seed: 1,
             slo_tpot_s: f64::INFINITY,
             keep_steps: false,
+            keep_lives: false,
             interrupt: &AtomicBool::new(false),
         };
         simulation.run(speculation)

@@ -4,7 +4,7 @@ use super::request::{RejectReason, RunningRequest};
 use super::scheduler::Scheduler;
 use super::scheduler_output::Admission;
 use super::spec_decode::SpecDecode;
-use crate::metrics::{Emissions, Outcome, RequestRecords, Series, StepRecord, Totals};
+use crate::metrics::{Emissions, Life, Outcome, RequestRecords, Series, Spent, StepRecord, Totals};
 use crate::patience::Patience;
 use crate::shape::common;
 use crate::time::Time;
@@ -27,6 +27,8 @@ pub struct Collector {
     emissions: Emissions,
     /// Counts of speculation of each request.
     rounds: Vec<Rounds>,
+    /// The life of each request; empty until the executor says what its device did.
+    lives: Vec<Life>,
     /// Decides when the run may end early; `None` if it runs to its end.
     patience: Option<Patience>,
 }
@@ -63,6 +65,7 @@ impl Collector {
             keep_steps,
             emissions: Emissions::new(requests),
             rounds: vec![Rounds::default(); requests],
+            lives: Vec::new(),
             patience: None,
         }
     }
@@ -198,13 +201,20 @@ impl Collector {
         self.totals.peak_blocks = self.totals.peak_blocks.max(scheduler.kv_cache_manager().used());
     }
 
-    /// Records that a request was admitted. Returns whether this was the first time.
-    pub(super) fn admit(&mut self, admission: Admission, now: Time) -> bool {
+    /// Records that a request was admitted. `spent` is what the device did until now. Returns whether it is the first
+    /// time.
+    pub(super) fn admit(&mut self, admission: Admission, now: Time, spent: Option<Spent>) -> bool {
         let i = admission.id as usize;
         let first = self.records.first_scheduled[i] == Time::MAX;
         if first {
             self.records.first_scheduled[i] = now;
             self.records.cached_tokens[i] = admission.num_cached_tokens;
+        }
+        if let Some(spent) = &spent {
+            if self.lives.is_empty() {
+                self.lives.resize(self.records.len(), Life::default());
+            }
+            self.lives[i].enter(spent, now, first);
         }
         first
     }
@@ -225,14 +235,23 @@ impl Collector {
     }
 
     /// Records that a request lost its KV.
-    pub(super) fn preempt(&mut self, r: &RunningRequest) {
+    pub(super) fn preempt(&mut self, r: &RunningRequest, now: Time, spent: Option<Spent>) {
         self.left(r);
+        if let Some(spent) = &spent {
+            self.lives[r.id as usize].lose(spent, now);
+        }
         self.records.preemptions[r.id as usize] += 1;
     }
 
     /// Records that a request emitted its whole output. Its last step was recorded before.
-    pub(super) fn finish(&mut self, r: &RunningRequest, now: Time) {
+    pub(super) fn finish(&mut self, r: &RunningRequest, now: Time, spent: Option<Spent>) {
         self.left(r);
+        if let Some(spent) = &spent {
+            let i = r.id as usize;
+            let (arrival, scheduled) = (self.records.arrival[i], self.records.first_scheduled[i]);
+            let lives = self.totals.lives.get_or_insert_default();
+            lives.add(self.lives[i], spent, now, now - arrival, scheduled - arrival);
+        }
         self.emissions.ended(r.id);
         self.records.finish[r.id as usize] = now;
         self.records.outcome[r.id as usize] = Outcome::Finished;

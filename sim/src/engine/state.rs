@@ -76,7 +76,7 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
         }
         let output = self.scheduler.output();
         for r in &output.preempted {
-            self.out.preempt(r);
+            self.out.preempt(r, now, self.executor.spent(now));
             self.executor.preempted(r.id);
             self.pipeline.forget(r.id);
         }
@@ -99,7 +99,7 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
     fn start_admitted(&mut self, now: Time) {
         for index in 0..self.scheduler.output().admitted.len() {
             let admission = self.scheduler.output().admitted[index];
-            if !self.out.admit(admission, now) {
+            if !self.out.admit(admission, now, self.executor.spent(now)) {
                 continue;
             }
             if self.config.draft_prefill && !self.drafter.drafts_for_next() {
@@ -125,7 +125,7 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
     #[inline]
     pub(super) fn act_on_output(&mut self, end: Time) {
         for r in &self.scheduler.result().finished {
-            self.out.finish(r, end);
+            self.out.finish(r, end, self.executor.spent(end));
             self.executor.end(r.id);
             self.pipeline.ended(r.id);
             self.pipeline.untold_ends.push(r.id);

@@ -3,6 +3,7 @@
 mod ends;
 mod golden;
 mod invariants;
+mod lives;
 mod order;
 mod speculation;
 mod world;

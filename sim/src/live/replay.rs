@@ -6,6 +6,7 @@ use crate::acceptance::{AcceptanceSource, Truths};
 use crate::drafts::Drafts;
 use crate::executor::{DraftPass, Executor, Moment, RequestTruth, StepPlan};
 use crate::latency::PassShape;
+use crate::metrics::Spent;
 use crate::time::Time;
 use crate::workload::RequestId;
 
@@ -136,6 +137,10 @@ impl Executor for ReplayClock<'_> {
             self.truths.accept(&step.batch, drafts, accepted);
         }
         self.result()
+    }
+
+    fn spent(&mut self, _: Time) -> Option<Spent> {
+        None
     }
 
     fn plain_step(&mut self, _: PassShape) {

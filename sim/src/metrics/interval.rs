@@ -1,7 +1,7 @@
 //! Student-t confidence intervals over seeds. One seed gives no interval.
 
 /// A mean over replications with its 95 % confidence interval.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Interval {
     /// The mean of the per-seed values.
     pub mean: f64,

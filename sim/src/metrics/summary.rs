@@ -1,6 +1,6 @@
 //! The numbers of a run, defined in docs/model.md 4.8 and 14. "Goodput" is always qualified.
 
-use super::{Outcome, Overload, RequestRecords, Totals, overload};
+use super::{Lived, Outcome, Overload, RequestRecords, Totals, overload};
 use serde::{Deserialize, Serialize};
 
 /// Mean and quantiles of a metric, seconds. Quantiles interpolate linearly (numpy's default).
@@ -143,6 +143,8 @@ pub struct Summary {
     /// Set if the run fell behind its arrivals. Never set for a closed loop, or before
     /// [`with_overload`](Summary::with_overload).
     pub overload: Option<Overload>,
+    /// The parts of the mean end-to-end latency; `None` if they are not known, as on a device.
+    pub lived: Option<Lived>,
 }
 
 impl Summary {
@@ -216,6 +218,7 @@ impl Summary {
             kv_use_mean: per(totals.context_time as f64 / 1e12, busy) / pool_tokens,
             kv_use_peak: f64::from(totals.peak_blocks) / f64::from(usable_blocks),
             overload: None,
+            lived: totals.lives.as_ref().and_then(Lived::of),
         }
     }
 

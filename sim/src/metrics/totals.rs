@@ -1,6 +1,6 @@
 //! Counters of a whole run, updated once a step: all numbers that need no list of samples.
 
-use super::{Calibration, Gaps, Lengths};
+use super::{Calibration, Gaps, Lengths, Lives};
 use crate::config::MAX_SPEC_LEN;
 use crate::metrics::StepRecord;
 use crate::time::Time;
@@ -47,6 +47,8 @@ pub struct Totals {
     pub lengths: Lengths,
     /// Confidences compared with acceptance, for policies that read confidences.
     pub calibration: Calibration,
+    /// How finished requests spent their lives; `None` if the executor does not know what its device did.
+    pub lives: Option<Lives>,
 }
 
 impl Default for Totals {
@@ -70,6 +72,7 @@ impl Default for Totals {
             verified_accepted: Box::new([[0; LENGTHS]; LENGTHS]),
             lengths: Lengths::default(),
             calibration: Calibration::default(),
+            lives: None,
         }
     }
 }

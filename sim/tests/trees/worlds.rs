@@ -73,6 +73,7 @@ pub fn run_with(
         seed: 3,
         slo_tpot_s: f64::INFINITY,
         keep_steps: true,
+        keep_lives: false,
         interrupt: &AtomicBool::new(false),
     };
     simulation.run(policy)

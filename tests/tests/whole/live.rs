@@ -334,6 +334,7 @@ fn values_missing_from_a_recording_are_counted() {
         seed: 1,
         slo_tpot_s: f64::INFINITY,
         keep_steps: false,
+        keep_lives: false,
         interrupt: &AtomicBool::new(false),
     };
     let run = simulation.run(Speculation::Policy(build(4).unwrap()));

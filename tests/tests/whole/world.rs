@@ -83,6 +83,7 @@ impl<'a> World<'a> {
             seed: 1,
             slo_tpot_s: f64::INFINITY,
             keep_steps: self.keep_steps,
+            keep_lives: false,
             interrupt: &AtomicBool::new(false),
         };
         simulation.run(speculation)

@@ -224,6 +224,7 @@ impl Fixture {
             seed: 1,
             slo_tpot_s: f64::INFINITY,
             keep_steps: self.keep_steps,
+            keep_lives: true,
             interrupt: &AtomicBool::new(false),
         })
     }

@@ -1,0 +1,115 @@
+//! `--why` as text: why each policy is slower or faster than plain decoding. It reads the comparison that a results
+//! folder keeps, so that it works for resumed, merged and finished runs alike.
+
+use crate::complete::REPORT_JSON;
+use comfy_table::{CellAlignment, Table, presets};
+use foretoken_report::{WORDS, Why};
+use foretoken_spec::problem::{Problem, Result};
+use serde::Deserialize;
+use std::fmt::Write;
+use std::path::Path;
+
+/// The parts of `report.json` that are needed.
+#[derive(Deserialize)]
+struct Kept {
+    variants: Vec<Variant>,
+}
+
+#[derive(Deserialize)]
+struct Variant {
+    sweep: Vec<Swept>,
+    policies: Vec<Policy>,
+}
+
+#[derive(Deserialize)]
+struct Swept {
+    path: String,
+    value: serde_json::Value,
+}
+
+#[derive(Deserialize)]
+struct Policy {
+    policy: String,
+    sees_hidden_truth: bool,
+    why: Option<Why>,
+}
+
+/// The tables of a results folder: one for each combination of swept values, one row a policy, and a sentence.
+///
+/// # Errors
+/// The folder's comparison cannot be read, or no policy in it can be compared with plain decoding.
+pub fn of_folder(folder: &Path) -> Result<String> {
+    let path = folder.join(REPORT_JSON);
+    let text = fs_err::read_to_string(&path).map_err(|e| Problem::failed(e.to_string()))?;
+    let kept: Kept = serde_json::from_str(&text)
+        .map_err(|e| Problem::failed(format!("{}: cannot be read back: {e}", path.display())))?;
+    if kept.variants.iter().flat_map(|v| &v.policies).all(|p| p.why.is_none()) {
+        let what = "no policy here can be compared with plain decoding";
+        return Err(Problem::bad_input(format!("{}: {what}", folder.display())).help(
+            "it takes a policy beside `autoregressive`, requests that finish under both, and results of this version: add one \
+             to `policies`, or run again with --overwrite",
+        ));
+    }
+    let mut text =
+        "Why: mean E2E of the policy less that of autoregressive on the same draws, ms; the parts sum to it\n"
+            .to_owned();
+    for variant in &kept.variants {
+        text.push_str(&of_variant(variant));
+    }
+    text.push_str(&legend());
+    Ok(foretoken_spec::shown::escape(&text).into_owned())
+}
+
+fn of_variant(v: &Variant) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["policy", "difference\n"].into_iter().chain(WORDS.iter().map(|(_, heading, ..)| *heading)));
+    let explained = || v.policies.iter().filter_map(|p| Some((p, p.why.as_ref()?)));
+    for (policy, why) in explained() {
+        let ms = |s: f64| signed(1e3 * s);
+        let half = why.difference_s.half_width.map(|half| format!(" +-{:.1}", 1e3 * half)).unwrap_or_default();
+        let mut row = vec![policy.policy.clone(), ms(why.difference_s.mean) + &half];
+        row.extend(WORDS.iter().map(|(key, ..)| ms(why.part_s(key))));
+        table.add_row(row);
+    }
+    table.column_iter_mut().for_each(|c| {
+        c.set_padding((1, 0));
+    });
+    table.column_iter_mut().skip(1).for_each(|c| {
+        c.set_cell_alignment(CellAlignment::Right);
+    });
+    let swept: Vec<String> = v.sweep.iter().map(|s| format!("{} = {}", s.path, plain(&s.value))).collect();
+    let mut text = if swept.is_empty() { String::new() } else { format!("\n{}\n", swept.join(", ")) };
+    table.lines().for_each(|line| writeln!(text, "{}", line.trim_end()).expect("writing to a string cannot fail"));
+    // The slowest policy that a server can run is the one that needs a reason.
+    let slowest = explained().filter(|(p, _)| !p.sees_hidden_truth);
+    let slowest = slowest.max_by(|a, b| a.1.difference_s.mean.total_cmp(&b.1.difference_s.mean));
+    slowest.map_or(text.clone(), |(_, why)| text + &why.mostly + "\n")
+}
+
+/// A swept value as text: a string without its quotes.
+fn plain(value: &serde_json::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// With a sign, and one decimal; zero has no sign.
+fn signed(ms: f64) -> String {
+    let text = format!("{ms:+.1}");
+    if text[1..].bytes().all(|b| matches!(b, b'0' | b'.')) { text[1..].to_owned() } else { text }
+}
+
+fn legend() -> String {
+    WORDS.iter().fold("\n".to_owned(), |text, (_, heading, what, ..)| {
+        text + &format!("{}: {what}\n", heading.replace('\n', " ").trim_end())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_has_no_sign() {
+        assert_eq!([1.25, -0.96, 0.04, -0.01].map(signed), ["+1.2", "-1.0", "0.0", "0.0"]);
+    }
+}
