@@ -162,8 +162,13 @@ fn workload() -> Workload {
 fn rows(source: &dyn AcceptanceSource, workload: &Workload) -> Vec<TruthRow> {
     let row = |id: usize| {
         let mut row = TruthRow::default();
-        let request =
-            RequestTruth { id: id as RequestId, output_len: workload.output_len[id], category: 0, recording: None };
+        let request = RequestTruth {
+            id: id as RequestId,
+            prompt_len: 0,
+            output_len: workload.output_len[id],
+            category: 0,
+            recording: None,
+        };
         source.start(request, LONGEST, &mut row);
         row
     };

@@ -79,8 +79,13 @@ fn bare(y: &Yardstick, k: u32, skip: bool) -> Time {
             for id in prompt.0 - begun..prompt.0 {
                 let mut truth = spare.pop().unwrap_or_default();
                 if k > 0 {
-                    let request =
-                        RequestTruth { id: id as u32, output_len: w.output_len[id], category: 0, recording: None };
+                    let request = RequestTruth {
+                        id: id as u32,
+                        prompt_len: 0,
+                        output_len: w.output_len[id],
+                        category: 0,
+                        recording: None,
+                    };
                     coin.start(request, k, &mut truth);
                 }
                 context += u64::from(w.prompt_len[id]);

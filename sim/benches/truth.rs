@@ -14,6 +14,7 @@ const POSITIONS: u32 = 4096;
 fn sources() -> [(&'static str, Box<dyn AcceptanceSource>); 4] {
     let rates = [
         ("constant", Rates::Constant { rate: 0.7 }),
+        ("by-context", Rates::ByContext { points: vec![(0, 0.8), (4096, 0.6)] }),
         ("by-position", Rates::ByPosition { rates: vec![0.8, 0.6], span: 64 }),
         ("by-depth", Rates::ByDepth { rates: vec![0.8, 0.75, 0.7, 0.65, 0.6] }),
         ("mixture", Rates::Mixture(Mixture::default())),
@@ -25,7 +26,7 @@ fn sources() -> [(&'static str, Box<dyn AcceptanceSource>); 4] {
 }
 
 fn request(id: u32) -> RequestTruth {
-    RequestTruth { id, output_len: POSITIONS - 8, category: 0, recording: None }
+    RequestTruth { id, prompt_len: 0, output_len: POSITIONS - 8, category: 0, recording: None }
 }
 
 fn truth(c: &mut Criterion) {

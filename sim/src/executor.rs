@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 pub struct RequestTruth {
     /// Id of the request.
     pub id: RequestId,
+    /// Number of tokens of its prompt.
+    pub prompt_len: u32,
     /// Number of tokens that it will emit.
     pub output_len: u32,
     /// Its category (index into `Workload::categories`).

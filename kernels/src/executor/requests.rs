@@ -154,7 +154,7 @@ mod tests {
         let mut requests = Requests::new(&workload, Capacity::of(&config, needs));
         let all = requests.scratch.0.len();
         for id in 0..1000 {
-            let truth = RequestTruth { id, output_len: 5, category: 0, recording: None };
+            let truth = RequestTruth { id, prompt_len: 0, output_len: 5, category: 0, recording: None };
             requests.start(truth, &prompts);
             let (slot, scratch) = requests.with_scratch(id);
             slot.tokens.extend([7; 6]);

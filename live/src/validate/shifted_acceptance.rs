@@ -67,7 +67,7 @@ mod tests {
     fn request_0_of_the_part_is_request_2_of_the_whole() {
         let spec = AcceptanceSpec { source: Rates::Constant { rate: 0.5 }, ..AcceptanceSpec::default() };
         let whole = spec.build(7, &Workload::default()).unwrap();
-        let request = |id| RequestTruth { id, output_len: 200, category: 0, recording: None };
+        let request = |id| RequestTruth { id, prompt_len: 0, output_len: 200, category: 0, recording: None };
         let row = |source: &dyn AcceptanceSource, id| {
             let mut row = TruthRow::default();
             source.start(request(id), 3, &mut row);

@@ -26,7 +26,8 @@ fn ratio(setting: &Setting, length: u32) -> f64 {
     for id in 0..setting.workload.len() as u32 {
         let request = setting.workload.get(id);
         let (output_len, category) = (request.output_len, request.category);
-        let truth = RequestTruth { id, output_len, category, recording: request.recording };
+        let truth =
+            RequestTruth { id, prompt_len: request.prompt_len, output_len, category, recording: request.recording };
         setting.acceptance().start(truth, length, &mut row);
         // The prefill emits the first token, so drafting starts at position 1.
         let mut at = 1;

@@ -1,4 +1,4 @@
-//! `constant` and `by-position`: the rate of an independent draft depends on the output position alone.
+//! `constant`, `by-position` and `by-context`: the rate of an independent draft depends on where it stands alone.
 
 use super::TruthRow;
 use super::source::{Bits, below, fill_constant, within};
@@ -56,5 +56,45 @@ impl Bits for ByPosition {
 
     fn rate(&self, _: RequestTruth, position: u32, _: u32) -> f64 {
         self.at(position)
+    }
+}
+
+/// A rate that depends on the number of tokens in front: straight lines between `points`, level beyond them.
+pub(super) struct ByContext {
+    /// `[tokens, rate]`, by rising number of tokens; not empty.
+    pub points: Vec<(u32, f64)>,
+    pub seed: u64,
+}
+
+/// Output tokens for which one rate holds: the bits of a word.
+const HOLDS: u32 = 64;
+
+impl ByContext {
+    /// The rate at an output position, with the context at the beginning of its word.
+    fn at(&self, request: RequestTruth, position: u32) -> f64 {
+        let context = f64::from(request.prompt_len) + f64::from(position / HOLDS * HOLDS);
+        let behind = self.points.partition_point(|&(tokens, _)| f64::from(tokens) <= context);
+        match (behind.checked_sub(1).map(|i| self.points[i]), self.points.get(behind)) {
+            (Some((from, low)), Some(&(to, high))) => {
+                low + (high - low) * (context - f64::from(from)) / f64::from(to - from)
+            }
+            (Some((_, rate)), None) | (None, Some(&(_, rate))) => rate,
+            (None, None) => 0.0,
+        }
+    }
+}
+
+impl Bits for ByContext {
+    fn fill(&self, request: RequestTruth, positions: usize, out: &mut TruthRow) {
+        out.reset(positions, 1);
+        let luck = Luck::new(self.seed, Stream::Right, request.id.into());
+        for (w, word) in out.depth_mut(0).iter_mut().enumerate().take(positions.div_ceil(64)) {
+            let (from, to) = (w * 64, (w * 64 + 64).min(positions));
+            *word = below(luck, self.at(request, from as u32), w) & within(w, from, to);
+        }
+    }
+
+    fn rate(&self, request: RequestTruth, position: u32, _: u32) -> f64 {
+        self.at(request, position)
     }
 }

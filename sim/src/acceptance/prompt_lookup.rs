@@ -114,7 +114,11 @@ mod tests {
         let source = Lookups { spec, seed: 3 };
         let mut row = TruthRow::default();
         for id in 0..n {
-            source.fill(RequestTruth { id, output_len: 400, category: 0, recording: None }, 408, &mut row);
+            source.fill(
+                RequestTruth { id, prompt_len: 0, output_len: 400, category: 0, recording: None },
+                408,
+                &mut row,
+            );
             each(&row);
         }
     }

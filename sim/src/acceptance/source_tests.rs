@@ -17,7 +17,7 @@ fn with(spec: AcceptanceSpec) -> Box<dyn AcceptanceSource> {
 }
 
 fn request(id: u32) -> RequestTruth {
-    RequestTruth { id, output_len: POSITIONS - 8, category: 0, recording: None }
+    RequestTruth { id, prompt_len: 0, output_len: POSITIONS - 8, category: 0, recording: None }
 }
 
 /// The bits of `n` requests at depth 0.
@@ -49,6 +49,28 @@ fn rates_are_what_was_asked() {
     let at = |p: usize| share(x.iter().map(|r| r[p]));
     for (p, rate) in [(0, 0.9), (9, 0.9), (10, 0.2), (250, 0.2)] {
         assert!((at(p) - rate).abs() < 0.03, "position {p}: {}", at(p));
+    }
+}
+
+/// The rate follows the context: prompt and output together, on straight lines between points.
+#[test]
+fn a_rate_by_context_follows_prompt_and_output() {
+    let points = vec![(1000, 0.9), (2000, 0.5), (4000, 0.5)];
+    let source = source(Rates::ByContext { points });
+    let mut row = TruthRow::default();
+    let share_at = |prompt_len: u32, position: u32, row: &mut TruthRow| {
+        let right = (0..4000).filter(|&id| {
+            source.start(RequestTruth { prompt_len, ..request(id) }, 1, row);
+            row.run(position, 1) == 1
+        });
+        right.count() as f64 / 4000.0
+    };
+    // The context is taken at multiples of 64 output tokens: position 200 has the rate of position 192.
+    for (prompt, position, rate) in
+        [(10, 0, 0.9), (1000, 0, 0.9), (1500, 0, 0.7), (1308, 200, 0.7), (2000, 63, 0.5), (90_000, 0, 0.5)]
+    {
+        let got = share_at(prompt, position, &mut row);
+        assert!((got - rate).abs() < 0.03, "{prompt} + {position}: {got}, not {rate}");
     }
 }
 
@@ -146,6 +168,10 @@ fn bad_settings_name_their_key() {
     assert!(fault(Rates::Constant { rate: f64::NAN }).contains("NaN"));
     assert!(fault(Rates::ByDepth { rates: vec![] }).contains("at least one"));
     assert!(fault(Rates::ByPosition { rates: vec![0.5], span: 0 }).contains("span"));
+    let by_context = |points| fault(Rates::ByContext { points });
+    assert!(by_context(vec![]).contains("at least one"));
+    assert!(by_context(vec![(5, 0.5), (5, 0.4)]).contains("tokens must rise"));
+    assert!(by_context(vec![(5, 1.5)]).starts_with("acceptance.source.by-context.points: 1.5"));
     assert!(fault(one_law(-1.0, 1.0, 0.0)).contains("mixture.all"));
     assert!(fault(one_law(1.0, 1.0, 1.0)).contains("autocorrelation"));
     let recorded = AcceptanceSpec { source: Rates::Recorded { hazards: vec![0.5] }, ..AcceptanceSpec::default() };
@@ -165,7 +191,7 @@ fn extreme_laws_of_rates_are_drawn_from_or_refused() {
         let spec = AcceptanceSpec { source: one_law(a, b, 0.1), ..AcceptanceSpec::default() };
         let Ok(source) = spec.build(1, &Workload::default()) else { continue };
         for id in 0..100 {
-            let request = RequestTruth { id, output_len: 64, category: 0, recording: None };
+            let request = RequestTruth { id, prompt_len: 0, output_len: 64, category: 0, recording: None };
             let mut row = TruthRow::default();
             source.start(request, 4, &mut row);
             let confidence = source.confidence(request, 1, 0, Some(true), 0);

@@ -2,7 +2,7 @@
 
 use super::by_depth::ByDepth;
 use super::confidence::{Confidence, ConfidenceModel};
-use super::independent::{ByPosition, Constant};
+use super::independent::{ByContext, ByPosition, Constant};
 use super::mixture::{Mixture, MixtureBits};
 use super::prompt_lookup::{Lookups, PromptLookup};
 use super::recorded::{POOLED_HAZARDS, Recorded};
@@ -39,6 +39,12 @@ pub enum Rates {
         rates: Vec<f64>,
         /// Number of positions for which a rate holds, at least 1.
         span: u32,
+    },
+    /// Rates by context: the prompt and the output in front of the draft. Long contexts are often drafted worse.
+    ByContext {
+        /// `[tokens, rate]`, by rising number of tokens of context, rates in [0, 1]. Between two points the rate is on the
+        /// straight line, beyond them level. A rate holds for 64 output tokens.
+        points: Vec<(u32, f64)>,
     },
     /// Conditional rates by draft depth (EAGLE family); the last one repeats.
     ByDepth {
@@ -133,6 +139,20 @@ fn check_rates(key: &str, rates: &[f64]) -> Result<(), BadAcceptance> {
     }
 }
 
+fn check_points(points: &[(u32, f64)]) -> Result<(), BadAcceptance> {
+    let key = "source.by-context.points";
+    if points.is_empty() {
+        return bad(key, "needs at least one [tokens, rate]");
+    }
+    if let Some(w) = points.windows(2).find(|w| w[0].0 >= w[1].0) {
+        return bad(key, format!("{} tokens come behind {}: tokens must rise", w[1].0, w[0].0));
+    }
+    match points.iter().find(|(_, rate)| !(0.0..=1.0).contains(rate)) {
+        Some((_, rate)) => bad(key, format!("{rate} is not a probability in [0, 1]")),
+        None => Ok(()),
+    }
+}
+
 impl AcceptanceSpec {
     /// Checks the values that serde cannot check.
     ///
@@ -148,6 +168,7 @@ impl AcceptanceSpec {
             Rates::Constant { rate } => check_rates("source.constant.rate", &[*rate]),
             Rates::ByPosition { span: 0, .. } => bad("source.by-position.span", "must be at least 1"),
             Rates::ByPosition { rates, .. } => check_rates("source.by-position.rates", rates),
+            Rates::ByContext { points } => check_points(points),
             Rates::ByDepth { rates } => check_rates("source.by-depth.rates", rates),
             Rates::Recorded { hazards } => check_rates("source.recorded.hazards", hazards),
             // The reader of the file checks whether the file can be used.
@@ -184,6 +205,7 @@ impl AcceptanceSpec {
         Ok(match &self.source {
             Rates::Constant { rate } => common.with(Constant { rate: *rate, seed }),
             Rates::ByPosition { rates, span } => common.with(ByPosition { rates: rates.clone(), span: *span, seed }),
+            Rates::ByContext { points } => common.with(ByContext { points: points.clone(), seed }),
             Rates::ByDepth { rates } => common.with(ByDepth { rates: rates.clone(), seed }),
             Rates::PromptLookup(spec) => common.with(Lookups { spec: *spec, seed }),
             Rates::Mixture(m) => common.with(MixtureBits::new(m, &workload.categories, seed)),

@@ -113,6 +113,7 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
         let (i, w) = (id as usize, self.workload);
         RequestTruth {
             id,
+            prompt_len: w.prompt_len[i],
             // Behind the model's length nothing is emitted, so no truth is needed.
             output_len: self.scheduler.max_tokens(id),
             category: w.category[i],

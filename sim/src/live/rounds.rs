@@ -283,7 +283,7 @@ mod tests {
         Round { request: 0, start, context: start, drafted, verified, accepted, nodes: 0 }
     }
 
-    const REQUEST: RequestTruth = RequestTruth { id: 0, output_len: 40, category: 0, recording: None };
+    const REQUEST: RequestTruth = RequestTruth { id: 0, prompt_len: 0, output_len: 40, category: 0, recording: None };
 
     #[test]
     fn a_chain_reveals_what_it_accepted_and_the_first_it_did_not() {

@@ -67,7 +67,8 @@ fn what_is_shown_and_accepted_is_the_sources() {
         let mut met = (0, 0, 0);
         for step in seen.lock().expect("one thread").iter() {
             for (i, tree) in step.trees.iter().enumerate() {
-                let request = RequestTruth { id: step.ids[i], output_len: OUTPUT, category: 0, recording: None };
+                let request =
+                    RequestTruth { id: step.ids[i], prompt_len: 0, output_len: OUTPUT, category: 0, recording: None };
                 let mut row = TruthRow::default();
                 source.start(request, 8, &mut row);
                 let start = step.emitted[i];

@@ -7,7 +7,7 @@ use foretoken_sim::{AcceptanceSource, Recording, Request, RequestTruth, Time, Tr
 const SEED: u64 = 11;
 
 fn request(id: u32, output_len: u32) -> RequestTruth {
-    RequestTruth { id, output_len, category: 0, recording: None }
+    RequestTruth { id, prompt_len: 0, output_len, category: 0, recording: None }
 }
 
 fn source(source: Rates) -> Box<dyn AcceptanceSource> {

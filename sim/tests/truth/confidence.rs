@@ -22,7 +22,11 @@ fn workload() -> Workload {
     let mut workload: Workload =
         (0..REQUESTS).map(|i| Request { recording: Some(i), ..Request::new(Time::ZERO, 1, OUTPUT_LEN) }).collect();
     for id in 0..REQUESTS {
-        truth.start(RequestTruth { id, output_len: OUTPUT_LEN, category: 0, recording: None }, 8, &mut row);
+        truth.start(
+            RequestTruth { id, prompt_len: 0, output_len: OUTPUT_LEN, category: 0, recording: None },
+            8,
+            &mut row,
+        );
         let (mut bits, mut accepted_before, mut n) = (Vec::new(), Vec::new(), 0);
         while bits.len() < OUTPUT_LEN as usize {
             let run = row.run(n, 3);
@@ -48,7 +52,7 @@ fn reliability(source: &dyn AcceptanceSource, curve: &Curve, on_path_only: bool)
     let mut bins = Bins::default();
     let mut row = TruthRow::default();
     for id in 0..REQUESTS {
-        let request = RequestTruth { id, output_len: OUTPUT_LEN, category: 0, recording: Some(id) };
+        let request = RequestTruth { id, prompt_len: 0, output_len: OUTPUT_LEN, category: 0, recording: Some(id) };
         source.start(request, MAX_DRAFT_LEN, &mut row);
         let mut round_start = 1;
         while round_start < OUTPUT_LEN {
@@ -84,6 +88,7 @@ fn sources() -> Vec<(&'static str, Rates)> {
         ("constant 0.8", Rates::Constant { rate: 0.8 }),
         ("constant 0.95", Rates::Constant { rate: 0.95 }),
         ("constant 0.999", Rates::Constant { rate: 0.999 }),
+        ("by-context", Rates::ByContext { points: vec![(0, 0.9), (60, 0.3), (200, 0.6)] }),
         ("by-position", Rates::ByPosition { rates: vec![0.9, 0.3, 0.6], span: 100 }),
         ("by-depth", Rates::ByDepth { rates: vec![0.8, 0.7, 0.6, 0.4] }),
         ("mixture, independent", mixture(0.0)),
@@ -127,7 +132,7 @@ fn bits_never_depend_on_confidences() {
         let (one, two) = (with(Confidence::default()), with(other.clone()));
         let (mut first, mut second) = (TruthRow::default(), TruthRow::default());
         for id in 0..20 {
-            let request = RequestTruth { id, output_len: OUTPUT_LEN, category: 0, recording: Some(id) };
+            let request = RequestTruth { id, prompt_len: 0, output_len: OUTPUT_LEN, category: 0, recording: Some(id) };
             one.start(request, MAX_DRAFT_LEN, &mut first);
             two.start(request, MAX_DRAFT_LEN, &mut second);
             let same = |n| (0..4).all(|depth| first.right(n, depth) == second.right(n, depth));
@@ -144,7 +149,7 @@ fn misfit_moves_what_is_seen_by_exactly_its_logit() {
         AcceptanceSpec { source, confidence, ..AcceptanceSpec::default() }.build(SEED, &Workload::default()).unwrap()
     };
     let (honest, bold) = (seen(Misfit::default()), seen(Misfit { scale: 1.5, shift: 0.25 }));
-    let request = RequestTruth { id: 7, output_len: OUTPUT_LEN, category: 0, recording: None };
+    let request = RequestTruth { id: 7, prompt_len: 0, output_len: OUTPUT_LEN, category: 0, recording: None };
     let logit = |c: f32| (f64::from(c) / (1.0 - f64::from(c))).ln();
     for n in 0..200 {
         let of = |source: &dyn AcceptanceSource| logit(source.confidence(request, n, 0, Some(n % 2 == 0), 0));
@@ -160,7 +165,7 @@ fn misfit_moves_what_is_seen_by_exactly_its_logit() {
 fn off_path_looks_like_wrong() {
     let spec = AcceptanceSpec { source: Rates::Constant { rate: 0.7 }, ..AcceptanceSpec::default() };
     let source = spec.build(SEED, &Workload::default()).unwrap();
-    let request = RequestTruth { id: 1, output_len: 30_000, category: 0, recording: None };
+    let request = RequestTruth { id: 1, prompt_len: 0, output_len: 30_000, category: 0, recording: None };
     let mean =
         |right| (0..30_000).map(|n| f64::from(source.confidence(request, n, 2, right, 0))).sum::<f64>() / 30_000.0;
     let (right, wrong, off) = (mean(Some(true)), mean(Some(false)), mean(None));
@@ -181,7 +186,7 @@ fn confidences_are_pure_and_stay_in_their_range() {
             let source = Rates::Constant { rate };
             let source = AcceptanceSpec { source, confidence: confidence.clone(), ..AcceptanceSpec::default() };
             let source = source.build(SEED, &Workload::default()).unwrap();
-            let request = RequestTruth { id: 2, output_len: 100, category: 0, recording: None };
+            let request = RequestTruth { id: 2, prompt_len: 0, output_len: 100, category: 0, recording: None };
             for (n, right) in (0..300).map(|n| (n, [None, Some(false), Some(true)][n as usize % 3])) {
                 let c = source.confidence(request, n, n % 5, right, 0);
                 assert!(c > 0.0 && c <= 1.0, "rate {rate}: {c}");

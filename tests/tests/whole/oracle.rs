@@ -171,8 +171,13 @@ fn no_policy_beats_the_oracle_on_a_state_it_visits() {
             let truth = |id: usize| {
                 let mut row = TruthRow::default();
                 let output_len = workload.output_len[id];
-                let request =
-                    RequestTruth { id: id as u32, output_len, category: workload.category[id], recording: None };
+                let request = RequestTruth {
+                    id: id as u32,
+                    prompt_len: 0,
+                    output_len,
+                    category: workload.category[id],
+                    recording: None,
+                };
                 source.start(request, LONGEST, &mut row);
                 row
             };

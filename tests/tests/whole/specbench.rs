@@ -37,7 +37,11 @@ fn recorded_rounds_from_position_0_accept_the_published_mean() {
         for i in 0..480 {
             let r = workload.get(i);
             let (output_len, category) = (r.output_len, r.category);
-            truth.start(RequestTruth { id: i, output_len, category, recording: r.recording }, k, &mut row);
+            truth.start(
+                RequestTruth { id: i, prompt_len: 0, output_len, category, recording: r.recording },
+                k,
+                &mut row,
+            );
             let mut n = 0;
             while n < output_len {
                 let run = row.run(n, k);
