@@ -42,8 +42,8 @@ pub enum Rates {
     },
     /// Rates by context: the prompt and the output in front of the draft. Long contexts are often drafted worse.
     ByContext {
-        /// `[tokens, rate]`, by rising number of tokens of context, rates in [0, 1]. Between two points the rate is on the
-        /// straight line, beyond them level. A rate holds for 64 output tokens.
+        /// `[tokens, rate]`, by rising number of tokens of context, rates in [0, 1]. Between two points the rate is on
+        /// the straight line, beyond them level. A rate holds for 64 output tokens.
         points: Vec<(u32, f64)>,
     },
     /// Conditional rates by draft depth (EAGLE family); the last one repeats.
