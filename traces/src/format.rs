@@ -32,6 +32,8 @@ macro_rules! formats {
             /// The output of `foretoken profile-acceptance`: lengths, families and recorded acceptance; no times. Its
             /// first bytes identify it.
             TruthTable, "truth-table", truth_table::read, [];
+            /// CSV of any log whose columns `columns` names: times, lengths, categories. It is not detected.
+            Columns, "columns", columns::read, [];
         }
     };
 }
@@ -113,7 +115,8 @@ impl TraceFormat {
             start.truncate(cut);
         }
         let hint = format!(
-            "a log of your own is read as CSV with the header t_s,input_tokens,output_tokens (seconds from the start, tokens); \
+            "a log of your own is read as CSV with the header t_s,input_tokens,output_tokens (seconds from the start, tokens), \
+                 or with columns = {{ arrival = \"...\", prompt = \"...\", output = \"...\" }} in the experiment; \
                  known formats are {}; name one with format = \"...\" if this file is one",
             Self::names().collect::<Vec<_>>().join(", ")
         );

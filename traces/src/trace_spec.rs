@@ -40,6 +40,9 @@ pub struct TraceSpec {
     /// Spec-Bench CSV only: the JSON-lines file with the recorded acceptance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accept: Option<PathBuf>,
+    /// Format `columns` only: the names of the columns in a CSV log of any other tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<Columns>,
     /// Drop rows with longer prompts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_prompt_len: Option<u32>,
@@ -58,6 +61,53 @@ impl TraceSpec {
     /// The file at `path` with every option at its default.
     pub fn new(path: impl Into<PathBuf>) -> TraceSpec {
         TraceSpec { path: path.into(), ..TraceSpec::default() }
+    }
+}
+
+/// The columns of a CSV log by their names in its header.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Columns {
+    /// Column of arrival times: numbers, or `YYYY-MM-DD HH:MM:SS[.fff]` with `T` or a space, and a zone or none (UTC).
+    /// They count from the earliest. A source of lengths needs none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrival: Option<String>,
+    /// Column of prompt tokens.
+    pub prompt: String,
+    /// Column of output tokens.
+    pub output: String,
+    /// Column of the requests' categories.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub category: Option<String>,
+    /// Unit of arrival times that are numbers (default: s).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<TimeUnit>,
+}
+
+/// The unit of times that are numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TimeUnit {
+    /// Seconds.
+    #[default]
+    S,
+    /// Milliseconds.
+    Ms,
+    /// Microseconds.
+    Us,
+    /// Nanoseconds.
+    Ns,
+}
+
+impl TimeUnit {
+    /// The unit is 10 to this power in picoseconds.
+    pub(crate) fn places(self) -> usize {
+        match self {
+            TimeUnit::S => 12,
+            TimeUnit::Ms => 9,
+            TimeUnit::Us => 6,
+            TimeUnit::Ns => 3,
+        }
     }
 }
 

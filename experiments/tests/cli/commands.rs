@@ -49,6 +49,24 @@ fn a_trace_is_inspected_as_text_and_json() {
     assert!(error.contains("did you mean `mooncake`?"), "{error}");
 }
 
+#[test]
+fn a_log_of_another_tool_is_run_by_the_names_of_its_columns() {
+    let text = crate::support::EXPERIMENT.replace("requests = 200\n", "");
+    let text = text.replace("lengths = { fixed = { prompt = 128, output = 64 } }\n", "");
+    let columns = "{ arrival = \"start\", prompt = \"in\", output = \"out\" }";
+    let trace = format!("{{ trace = {{ path = \"log.csv\", format = \"columns\", columns = {columns} }} }}");
+    let place = Place::holding(&text.replace("{ poisson = { rate = 4.0 } }", &trace));
+    let row = |i: u32| format!("2026-11-24 09:30:{i:02}.250,{},{}\n", 100 + i, 20 + i);
+    let rows: String = (0..30).map(row).collect();
+    std::fs::write(place.path("log.csv"), format!("start,in,out\n{rows}")).unwrap();
+    assert!(place.run("out", &[]).contains("30 requests"), "every row is a request");
+    std::fs::write(place.path("log.csv"), format!("begin,in,out\n{rows}")).unwrap();
+    let error = place.fails(&["run", "x.toml", "-o", "out2"], 2);
+    for part in ["log.csv:1", "\"start\"", "missing", "begin, in, out"] {
+        assert!(error.contains(part), "{part} is missing in\n{error}");
+    }
+}
+
 /// Runs in an empty working directory, without a checkout.
 #[test]
 fn a_shipped_experiment_runs_by_its_name() {

@@ -76,6 +76,9 @@ fn traces(folder: &FilePath) -> Vec<Vec<String>> {
         )
     };
     let recorded = write("recorded.jsonl", rows(row));
+    let row = |i| format!("{},{},{},qa\n", 1_700_000_000_000_u64 + 125 * u64::from(i), 30 + i, 9 + i % 7);
+    let own = write("own.csv", "when,in,out,kind\n".to_owned() + &rows(row));
+    let columns = "format = \"columns\", columns = { arrival = \"when\", prompt = \"in\", output = \"out\", category = \"kind\", unit = \"ms\" }";
     let common = "format = \"burstgpt\", unsorted = \"error\", zero_tokens = \"drop\", max_prompt_len = 50, max_output_len = 14, max_total_len = 60";
     let burstgpt = "failed_rows = \"drop\", ties = \"keep\", model = \"ChatGPT\", log_type = \"Conversation log\"";
     let spec = "format = \"spec-bench\", turns = \"first\", sample = \"shuffle\"";
@@ -85,6 +88,12 @@ fn traces(folder: &FilePath) -> Vec<Vec<String>> {
             "--remove workload.lengths".to_owned(),
             format!("workload.arrivals={{ trace = {{ path = \"{burst}\", {common}, {burstgpt} }} }}"),
         ],
+        vec![
+            "--remove workload.requests".to_owned(),
+            "--remove workload.lengths".to_owned(),
+            format!("workload.arrivals={{ trace = {{ path = \"{own}\", {columns} }} }}"),
+        ],
+        vec![format!("workload.lengths={{ trace = {{ path = \"{own}\", {columns} }} }}")],
         vec![format!(
             "workload.lengths={{ trace = {{ path = \"{burst}\", {common}, {burstgpt}, sample = \"in-order\" }} }}"
         )],
@@ -190,12 +199,13 @@ fn normal<'a>(path: &str, leaves: &'a BTreeMap<String, BTreeSet<String>>) -> Opt
 
 /// Leaves for which the test cannot guess another valid value: names and paths in files, lists and thresholds that must
 /// rise, two parameters that depend on each other, and values that some experiments refuse. They are not checked.
-const NOT_GUESSED: [&str; 20] = [
+const NOT_GUESSED: [&str; 21] = [
     ".trace.format",
     ".trace.log_type",
     ".trace.model",
     ".trace.path",
     ".trace.accept",
+    ".trace.columns.",
     ".mixture.all.",
     ".mixture.categories.",
     ".roofline.activation_bytes",

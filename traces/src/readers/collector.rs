@@ -11,10 +11,10 @@ use std::path::PathBuf;
 
 /// Names of a format's columns, for error messages.
 #[derive(Clone, Copy)]
-pub(super) struct Names {
-    pub(super) time: &'static str,
-    pub(super) prompt: &'static str,
-    pub(super) output: &'static str,
+pub(super) struct Names<'n> {
+    pub(super) time: &'n str,
+    pub(super) prompt: &'n str,
+    pub(super) output: &'n str,
 }
 
 /// Most categories of a trace. Each lookup is a search by name.
@@ -68,12 +68,17 @@ impl<'a> Collector<'a> {
 
     /// The index of a category, which is added if it is new.
     pub(super) fn category(&mut self, line: u64, name: &str) -> Result<u16, TraceError> {
+        self.category_in("category", line, name)
+    }
+
+    /// [`category`](Collector::category) of a file that has categories in `column`.
+    pub(super) fn category_in(&mut self, column: &str, line: u64, name: &str) -> Result<u16, TraceError> {
         let known = self.workload.categories.iter().position(|c| c == name);
         let index = known.unwrap_or(self.workload.categories.len());
         if index >= MOST_CATEGORIES {
             let what = format!("is the category number {}: more than {MOST_CATEGORIES} are no categories", index + 1);
             let hint = "is it the right column? A category is what requests have in common";
-            return Err(TraceError::row(&self.spec.path, line, Some("category"), what, hint));
+            return Err(TraceError::row(&self.spec.path, line, Some(column), what, hint));
         }
         if known.is_none() {
             self.workload.categories.push(name.to_owned());
@@ -112,7 +117,12 @@ impl<'a> Collector<'a> {
     }
 
     /// Adds a BurstGPT row. For rows without a response `failed_rows` applies before `zero_tokens`.
-    pub(super) fn push_or_failed(&mut self, line: u64, mut request: Request, names: Names) -> Result<(), TraceError> {
+    pub(super) fn push_or_failed(
+        &mut self,
+        line: u64,
+        mut request: Request,
+        names: Names<'_>,
+    ) -> Result<(), TraceError> {
         if request.output_len > 0 {
             return self.push(line, request, names);
         }
@@ -135,7 +145,7 @@ impl<'a> Collector<'a> {
     }
 
     /// Adds a row, unless the options leave it out.
-    pub(super) fn push(&mut self, line: u64, mut request: Request, names: Names) -> Result<(), TraceError> {
+    pub(super) fn push(&mut self, line: u64, mut request: Request, names: Names<'_>) -> Result<(), TraceError> {
         self.rows += 1;
         if request.prompt_len == 0 || request.output_len == 0 {
             match self.spec.zero_tokens.unwrap_or_default() {

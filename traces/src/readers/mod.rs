@@ -5,7 +5,9 @@
 mod adaspec;
 mod azure;
 mod burstgpt;
+mod clock;
 mod collector;
+mod columns;
 pub(crate) mod json;
 mod mooncake;
 mod number;
@@ -47,6 +49,7 @@ formats!(dispatch);
 pub fn read(spec: &TraceSpec, baseline_tpot_s: Option<f64>) -> Result<Trace, TraceError> {
     let format = match spec.format {
         Some(format) => format,
+        None if spec.columns.is_some() => TraceFormat::Columns,
         None => TraceFormat::detect(&spec.path)?,
     };
     check_options(spec, format)?;
@@ -63,6 +66,7 @@ fn check_options(spec: &TraceSpec, format: TraceFormat) -> Result<(), TraceError
         ("log_type", spec.log_type.is_some(), TraceFormat::BurstGpt),
         ("turns", spec.turns.is_some(), TraceFormat::SpecBench),
         ("accept", spec.accept.is_some(), TraceFormat::SpecBench),
+        ("columns", spec.columns.is_some(), TraceFormat::Columns),
     ];
     match given.iter().find(|(_, given, of)| *given && *of != format) {
         None => Ok(()),

@@ -67,10 +67,35 @@ pub(crate) fn seconds(field: &[u8]) -> Result<Time, Bad> {
         .ok_or(TOO_LATE)
 }
 
-/// Picoseconds of the digits behind the decimal point, rounded at the twelfth.
+/// Parses a decimal number of a unit of 10^`places` picoseconds, exact to the picosecond. Any sign and up to 20
+/// digits before the point, for example seconds since 1970. Numbers with exponents are parsed as `f64`.
+pub(crate) fn picoseconds(field: &[u8], places: usize) -> Result<i128, Bad> {
+    let field = field.trim_ascii();
+    let negative = field.starts_with(b"-");
+    let size = &field[usize::from(negative)..];
+    let dot = size.iter().position(|&b| b == b'.').unwrap_or(size.len());
+    let (whole, behind) = (&size[..dot], size.get(dot + 1..).unwrap_or_default());
+    let digits = |part: &[u8]| part.iter().all(u8::is_ascii_digit);
+    if whole.is_empty() || !digits(whole) || !digits(behind) || whole.len() > 20 {
+        return match finite(field)? * 10f64.powi(places as i32) {
+            x if x.abs() < 1e30 => Ok(x.round() as i128),
+            _ => Err(TOO_LATE),
+        };
+    }
+    let units = whole.iter().fold(0i128, |v, b| v * 10 + i128::from(b - b'0'));
+    let ps = units * 10i128.pow(places as u32) + i128::from(fraction(behind, places));
+    Ok(if negative { -ps } else { ps })
+}
+
+/// Picoseconds of the digits behind the decimal point of seconds, rounded at the twelfth.
 pub(crate) fn fraction_ps(digits: &[u8]) -> u64 {
+    fraction(digits, 12)
+}
+
+/// The first `places` digits behind a decimal point as a whole number, rounded.
+fn fraction(digits: &[u8], places: usize) -> u64 {
     let digit = |i: usize| u64::from(digits.get(i).map_or(0, |b| b - b'0'));
-    (0..12).fold(0, |v, i| v * 10 + digit(i)) + u64::from(digit(12) >= 5)
+    (0..places).fold(0, |v, i| v * 10 + digit(i)) + u64::from(digit(places) >= 5)
 }
 
 #[cfg(test)]
@@ -89,6 +114,20 @@ mod tests {
         assert_eq!(seconds(b""), Err("is empty"));
         assert_eq!(seconds(b"12:30"), Err("is not a number"));
         assert_eq!(seconds(b"1700000000"), Err(TOO_LATE));
+    }
+
+    #[test]
+    fn picoseconds_are_exact_in_every_unit() {
+        assert_eq!(picoseconds(b"1700000000.123456789012", 12), Ok(1_700_000_000_123_456_789_012));
+        assert_eq!(picoseconds(b" 1700000000123.5 ", 9), Ok(1_700_000_000_123_500_000_000));
+        assert_eq!(picoseconds(b"7.0006", 3), Ok(7_001));
+        assert_eq!(picoseconds(b"-0.25", 12), Ok(-250_000_000_000));
+        assert_eq!(picoseconds(b"1e-3", 12), Ok(1_000_000_000));
+        assert_eq!(picoseconds(b"-1e-3", 9), Ok(-1_000_000));
+        assert_eq!(picoseconds(b"1e300", 12), Err(TOO_LATE));
+        for (field, why) in [(&b""[..], "is empty"), (b"-", "is not a number"), (b"nan", "is not a finite number")] {
+            assert_eq!(picoseconds(field, 12), Err(why));
+        }
     }
 
     #[test]
@@ -116,7 +155,7 @@ mod tests {
 
         #[test]
         fn nothing_panics(field in proptest::collection::vec(any::<u8>(), 0..30)) {
-            let _ = (seconds(&field), tokens(&field), finite(&field));
+            let _ = (seconds(&field), tokens(&field), finite(&field), picoseconds(&field, 12));
         }
     }
 }

@@ -16,9 +16,9 @@ pub(super) struct Table<'a> {
 
 /// A column of the header, found by name.
 #[derive(Clone, Copy)]
-pub(super) struct Column {
+pub(super) struct Column<'n> {
     index: usize,
-    name: &'static str,
+    name: &'n str,
 }
 
 impl<'a> Table<'a> {
@@ -39,8 +39,8 @@ impl<'a> Table<'a> {
         self.header.iter().any(|column| column == name)
     }
 
-    /// The column with this name; the error names similar columns.
-    pub(super) fn column(&self, name: &'static str) -> Result<Column, TraceError> {
+    /// The column with this name; the error names similar columns and lists all.
+    pub(super) fn column<'n>(&self, name: &'n str) -> Result<Column<'n>, TraceError> {
         let mut found = (0..self.header.len()).filter(|&i| self.header[i] == name);
         if let Some(index) = found.next() {
             let Some(second) = found.next() else { return Ok(Column { index, name }) };
@@ -48,10 +48,11 @@ impl<'a> Table<'a> {
             let hint = "nothing says which of the two is meant: remove or rename one";
             return Err(TraceError::row(self.path, 1, Some(name), what, hint));
         }
+        let all = self.header.join(", ");
         let near = nearest(name, self.header.iter().map(String::as_str));
         let hint = match near.as_slice() {
-            [] => format!("the file has the columns: {}", self.header.join(", ")),
-            names => format!("the nearest columns are: {}", names.join(", ")),
+            [] => format!("the file has the columns: {all}"),
+            names => format!("the nearest columns are: {}; the file has: {all}", names.join(", ")),
         };
         Err(TraceError::row(self.path, 1, Some(name), "is missing from the header", hint))
     }
@@ -70,33 +71,33 @@ impl<'a> Table<'a> {
     }
 
     /// The bytes of this row's field in `column`.
-    pub(super) fn bytes(&self, column: Column) -> &[u8] {
+    pub(super) fn bytes(&self, column: Column<'_>) -> &[u8] {
         // The reader is not flexible: every row has as many fields as the header.
         &self.row[column.index]
     }
 
     /// The field of `column` as text.
-    pub(super) fn text(&self, column: Column) -> Result<&str, TraceError> {
+    pub(super) fn text(&self, column: Column<'_>) -> Result<&str, TraceError> {
         std::str::from_utf8(self.bytes(column)).map_err(|_| not_utf8(self.path, self.line(), Some(column.name)))
     }
 
     /// The field of `column` as a number of tokens.
-    pub(super) fn tokens(&self, column: Column) -> Result<u32, TraceError> {
+    pub(super) fn tokens(&self, column: Column<'_>) -> Result<u32, TraceError> {
         number::tokens(self.bytes(column)).map_err(|why| self.bad(column, why))
     }
 
     /// The field of `column` as decimal seconds, at least 0.
-    pub(super) fn seconds(&self, column: Column) -> Result<Time, TraceError> {
+    pub(super) fn seconds(&self, column: Column<'_>) -> Result<Time, TraceError> {
         number::seconds(self.bytes(column)).map_err(|why| self.bad(column, why))
     }
 
     /// The field of `column` as a finite number.
-    pub(super) fn finite(&self, column: Column) -> Result<f64, TraceError> {
+    pub(super) fn finite(&self, column: Column<'_>) -> Result<f64, TraceError> {
         number::finite(self.bytes(column)).map_err(|why| self.bad(column, why))
     }
 
     /// The error that a field of this row is invalid.
-    pub(super) fn bad(&self, column: Column, why: Bad) -> TraceError {
+    pub(super) fn bad(&self, column: Column<'_>, why: Bad) -> TraceError {
         let shown: String = String::from_utf8_lossy(self.bytes(column)).chars().take(40).collect();
         TraceError::row(
             self.path,

@@ -1,6 +1,7 @@
 //! Whole-crate tests: real traces against published statistics, files in every packing, bad input, workloads.
 
 mod bad_input;
+mod columns;
 mod extremes;
 mod generators;
 mod real_traces;
