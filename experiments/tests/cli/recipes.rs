@@ -27,6 +27,8 @@ fn every_command_of_the_recipes_runs() {
     std::fs::write(place.path("config.json"), CONFIG).unwrap();
     let rows: String = (0..40).map(|i| format!("{}.5,{},{}\n", i, 100 + i, 20 + i)).collect();
     std::fs::write(place.path("log.csv"), format!("t_s,input_tokens,output_tokens\n{rows}")).unwrap();
+    let dated: String = (0..40).map(|i| format!("2026-11-24 09:30:{i:02}.5,{},{}\n", 100 + i, 20 + i)).collect();
+    std::fs::write(place.path("gateway.csv"), format!("start,in,out\n{dated}")).unwrap();
     let mut ran = 0;
     for line in blocks(&page, "sh").iter().flat_map(|block| block.lines()) {
         // A policy is added to a checkout of the source; a test of its own does so.
