@@ -11,7 +11,7 @@ use std::hint::black_box;
 
 const POSITIONS: u32 = 4096;
 
-fn sources() -> [(&'static str, Box<dyn AcceptanceSource>); 4] {
+fn sources() -> [(&'static str, Box<dyn AcceptanceSource>); 5] {
     let rates = [
         ("constant", Rates::Constant { rate: 0.7 }),
         ("by-context", Rates::ByContext { points: vec![(0, 0.8), (4096, 0.6)] }),
