@@ -9,9 +9,9 @@ use crate::search::{Next, Search};
 use crate::store::{SearchId, Store};
 use foretoken_run::bar::Bar;
 use foretoken_run::cells::{Folder, Mode, Speed, play, swept};
-use foretoken_run::interrupt;
 use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
+use foretoken_run::work::Work;
 use foretoken_sim::Arrivals;
 use foretoken_sim::metrics::Slo;
 use foretoken_spec::capacity::CapacitySpec;
@@ -43,15 +43,16 @@ pub fn complete(
     mode: Mode,
     figures: bool,
     pool: &ThreadPool,
+    work: &Work,
 ) -> Result<Folder> {
     let (folder, complete) = Folder::open(path, plan, mode)?;
     if complete {
         return Ok(folder);
     }
-    interrupt::keeps("every rate that was tried is kept", "run the same command with --resume to go on");
-    let watch = interrupt::watch();
-    let (started, flag) = (Instant::now(), interrupt::flag());
-    let answer = pool.install(|| run(plan, spec, &folder, &flag)).inspect_err(|problem| {
+    work.interrupt.keeps("every rate that was tried is kept", "run the same command with --resume to go on");
+    let watch = work.interrupt.watch();
+    let started = Instant::now();
+    let answer = pool.install(|| run(plan, spec, &folder, work)).inspect_err(|problem| {
         if problem.exit == Exit::BadInput {
             folder.abandon();
         }
@@ -67,9 +68,10 @@ pub fn complete(
 ///
 /// # Errors
 /// The experiment is wrong, a probe cannot be stored, or the search is interrupted. Finished probes are kept.
-pub fn run(plan: &Plan, spec: &CapacitySpec, folder: &Folder, flag: &AtomicBool) -> Result<Answer> {
+pub fn run(plan: &Plan, spec: &CapacitySpec, folder: &Folder, work: &Work) -> Result<Answer> {
     let store = Store::open(folder, &plan.digest())?;
-    let searcher = Searcher { plan, spec, store, flag, bar: Bar::new(plan.cells() as u64, "searches") };
+    let bar = Bar::new(plan.cells() as u64, "searches", &work.counts);
+    let searcher = Searcher { plan, spec, store, flag: work.interrupt.flag(), bar };
     let policies = plan.policies.len();
     let each: Vec<(usize, usize)> = (0..plan.variants.len()).flat_map(|v| (0..policies).map(move |p| (v, p))).collect();
     // All searches run before an error is returned, the first one in the order of the plan, so that the error does not

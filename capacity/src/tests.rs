@@ -10,6 +10,7 @@ use foretoken_run::cells::{Folder, Mode};
 use foretoken_run::load::parse_document;
 use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
+use foretoken_run::work::Work;
 use foretoken_spec::capacity::CapacitySpec;
 use foretoken_spec::problem::Problem;
 use std::sync::atomic::AtomicBool;
@@ -61,7 +62,7 @@ fn answer(plan: &Plan) -> Result<Answer, Box<Problem>> {
     let dir = tempfile::tempdir().unwrap();
     let (folder, _) = Folder::open(dir.path().join("out"), plan, Mode::Fresh).unwrap();
     let spec = plan.variants[0].experiment.capacity.clone().unwrap_or_default();
-    run(plan, &spec, &folder, &AtomicBool::new(false))
+    run(plan, &spec, &folder, &Work::default())
 }
 
 /// P(wait ≤ t) of M/D/1 with service time d (Erlang 1909; for example Tijms, A First Course in Stochastic Models,
@@ -383,16 +384,17 @@ fn an_interrupted_search_continues() {
     let spec = plan.variants[0].experiment.capacity.clone().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let (folder, _) = Folder::open(dir.path().join("out"), &plan, Mode::Fresh).unwrap();
-    let flag = AtomicBool::new(false);
-    let first = run(&plan, &spec, &folder, &flag).unwrap();
+    let work = Work::default();
+    let first = run(&plan, &spec, &folder, &work).unwrap();
     // Half of the first search's rates are forgotten.
     let store = Store::open(&folder, &plan.digest()).unwrap();
     let id = SearchId { variant: 0, policy: 0, seed: 0 };
     let probes = store.load(id);
     store.save(id, &probes[..probes.len() / 2]).unwrap();
-    assert_eq!(run(&plan, &spec, &folder, &flag).unwrap().to_json(), first.to_json());
+    assert_eq!(run(&plan, &spec, &folder, &work).unwrap().to_json(), first.to_json());
     // An interrupt keeps them too.
-    let stopped = run(&plan, &CapacitySpec { tolerance: 0.001, ..spec }, &folder, &AtomicBool::new(true)).unwrap_err();
+    work.interrupt.ask();
+    let stopped = run(&plan, &CapacitySpec { tolerance: 0.001, ..spec }, &folder, &work).unwrap_err();
     assert_eq!(stopped.exit, foretoken_spec::problem::Exit::Interrupted);
     assert_eq!(store.load(id).len(), probes.len());
 }

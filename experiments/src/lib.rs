@@ -17,10 +17,12 @@ mod shipped;
 mod state;
 
 use clap::Parser;
-use foretoken_run::interrupt;
+use foretoken_report::Staged;
+use foretoken_run::work::Work;
 use foretoken_spec::{problem, shown};
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 pub use commands::decide::decisions as decide;
 pub use commands::policies::as_json as policies;
@@ -37,6 +39,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     match prepared(arguments).and_then(run) {
         Ok(()) => 0,
         Err(wrong) => {
+            let wrong = work().interrupt.with_what_is_kept(wrong);
             let exit = wrong.exit as u8;
             problem::tell(*wrong);
             exit
@@ -50,11 +53,30 @@ fn prepared(arguments: impl IntoIterator<Item = OsString>) -> problem::Result<cl
     let wrong =
         |what| problem::Problem::bad_input(what).help("leave it out for three quarters of the machine's memory");
     foretoken_traces::limits::given().map_err(wrong)?;
-    interrupt::listen()?;
+    listen()?;
     if let Some(note) = memory::short() {
         eprintln!("note: {note}");
     }
     Ok(cli.command)
+}
+
+/// The work of this program's command: one process runs one command.
+fn work() -> &'static Work {
+    static WORK: LazyLock<Work> = LazyLock::new(Work::default);
+    &WORK
+}
+
+/// Handles Ctrl-C and SIGTERM from now on. Where the program must end, it prints "interrupted", leaves no half-written
+/// file and exits with 130.
+fn listen() -> problem::Result<()> {
+    ctrlc::set_handler(|| {
+        if work().interrupt.signalled() {
+            Staged::abandon_all();
+            problem::tell(*work().interrupt.problem());
+            std::process::exit(problem::Exit::Interrupted as i32);
+        }
+    })
+    .map_err(|e| problem::Problem::failed(format!("cannot listen for Ctrl-C: {e}")))
 }
 
 /// Ends the program with clap's message, which quotes the arguments.

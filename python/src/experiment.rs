@@ -97,13 +97,13 @@ pub fn run(
     progress: &Bound<'_, PyAny>,
 ) -> PyResult<Made> {
     let (mode, check_settings) = (options.mode()?, options.check()?);
-    work(py, progress, || {
+    work(py, progress, |work| {
         let plan = experiment.plan()?;
         let plan = if regret { plan.with_regret()? } else { plan };
         let path = options.output.clone().unwrap_or_else(|| plan.usual_folder(""));
         let figures = options.figures && plan.variants[0].experiment.output.figures;
         let how = How { mode, figures, check_settings };
-        let complete = complete(&plan, path, how, &pool(options.threads, plan.cells())?)?;
+        let complete = complete(&plan, path, how, &pool(options.threads, plan.cells())?, work)?;
         let (warnings, notes) = match complete.made {
             Some(made) => (made.results.comparison.warnings, made.notes),
             None => (plan.warnings().into_iter().map(str::to_owned).collect(), Vec::new()),
@@ -121,11 +121,11 @@ pub fn capacity(
     progress: &Bound<'_, PyAny>,
 ) -> PyResult<Made> {
     let mode = options.mode()?;
-    work(py, progress, || {
+    work(py, progress, |work| {
         let (plan, spec) = load_capacity(&experiment.document()?, experiment.folder())?;
         let path = options.output.clone().unwrap_or_else(|| plan.usual_folder("capacity-"));
         let pool = pool(options.threads, plan.cells())?;
-        let folder = complete_capacity(&plan, &spec, path, mode, options.figures, &pool)?;
+        let folder = complete_capacity(&plan, &spec, path, mode, options.figures, &pool, work)?;
         Ok((folder.path().to_path_buf(), plan.warnings().into_iter().map(str::to_owned).collect(), Vec::new()))
     })
 }
@@ -138,7 +138,7 @@ pub fn begin(
     experiment: Experiment,
     output: Option<PathBuf>,
 ) -> PyResult<(PathBuf, usize, usize, bool)> {
-    work(py, &py.None().into_bound(py), || {
+    work(py, &py.None().into_bound(py), |_| {
         let plan = experiment.plan()?;
         let (folder, complete) = Folder::join(output.unwrap_or_else(|| plan.usual_folder("")), &plan)?;
         Ok((folder.path().to_path_buf(), plan.variants.len() * plan.seeds.len(), plan.cells(), complete))
@@ -156,9 +156,9 @@ pub fn shard(
     progress: &Bound<'_, PyAny>,
 ) -> PyResult<usize> {
     let shard: Shard = shard.parse().map_err(PyValueError::new_err)?;
-    work(py, progress, || {
+    work(py, progress, |work| {
         let plan = Plan::load(&folder.join(EXPERIMENT), &[])?;
-        match merge::run_shard(&plan, &folder, shard, true, retry_failed, &pool(threads, plan.cells())?)? {
+        match merge::run_shard(&plan, &folder, shard, true, retry_failed, &pool(threads, plan.cells())?, work)? {
             Ran::Before => Ok(0),
             Ran::Now { cells, .. } => Ok(cells),
         }
@@ -169,13 +169,13 @@ pub fn shard(
 #[pyfunction]
 pub fn merge_shards(py: Python<'_>, folder: PathBuf, options: Options, progress: &Bound<'_, PyAny>) -> PyResult<Made> {
     let check_settings = options.check()?;
-    work(py, progress, || {
+    work(py, progress, |work| {
         let how = |plan: &Plan| How {
             mode: Mode::Resume,
             figures: options.figures && plan.variants[0].experiment.output.figures,
             check_settings,
         };
-        let complete = match merge::merge(&folder, how, &pool(options.threads, usize::MAX)?)? {
+        let complete = match merge::merge(&folder, how, &pool(options.threads, usize::MAX)?, work)? {
             Merged::Complete(complete) => *complete,
             Merged::Missing(state, problem) => {
                 return Err(Problem::new(
@@ -194,7 +194,7 @@ pub fn merge_shards(py: Python<'_>, folder: PathBuf, options: Options, progress:
 /// The progress of the shards in a folder, as JSON.
 #[pyfunction]
 pub fn state(py: Python<'_>, folder: PathBuf) -> PyResult<String> {
-    work(py, &py.None().into_bound(py), || {
+    work(py, &py.None().into_bound(py), |_| {
         let state = merge::state(&folder)?;
         Ok(serde_json::to_string(&state).expect("plain data always serialises"))
     })
@@ -203,7 +203,7 @@ pub fn state(py: Python<'_>, folder: PathBuf) -> PyResult<String> {
 /// Writes the page of a results folder and returns the page's path.
 #[pyfunction]
 pub fn report(py: Python<'_>, folder: PathBuf, baseline: Option<PathBuf>, to: Option<PathBuf>) -> PyResult<PathBuf> {
-    work(py, &py.None().into_bound(py), || {
+    work(py, &py.None().into_bound(py), |_| {
         let results = pages::Results::open(&folder)?;
         let baseline = baseline.as_deref().map(pages::Results::open).transpose()?;
         pages::write(results, baseline, &to.unwrap_or_else(|| Folder::at(folder.clone()).report()))

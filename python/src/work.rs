@@ -2,15 +2,20 @@
 
 use crate::errors;
 use foretoken_run::guard::guarded;
-use foretoken_run::{bar, interrupt, machine};
+use foretoken_run::machine;
+use foretoken_run::work::Work;
 use foretoken_spec::problem::{Problem, Result};
 use pyo3::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// How often progress is reported and Ctrl-C is checked.
 const EVERY: Duration = Duration::from_millis(50);
+
+/// One job of a process at a time: the errors of hooks are kept for the process.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// Runs `job` on a thread of its own and waits; only one job of a process runs at a time. `progress` is called with
 /// the count so far and the total; `None` for no reports.
@@ -20,17 +25,19 @@ const EVERY: Duration = Duration::from_millis(50);
 pub fn work<T: Send>(
     py: Python<'_>,
     progress: &Bound<'_, PyAny>,
-    job: impl FnOnce() -> Result<T> + Send,
+    job: impl FnOnce(&Work) -> Result<T> + Send,
 ) -> PyResult<T> {
-    bar::elsewhere();
+    let work = Work::default();
+    work.counts.draw_elsewhere();
     let (done, mut answer) = channel();
     let mut interrupted = None;
     let result = std::thread::scope(|scope| {
+        let of_the_job = work.clone();
         scope.spawn(move || {
-            let _alone = interrupt::begin();
+            let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
             errors::begin();
             // If the receiver is gone, the result is dropped.
-            let _ = done.send(guarded("the run", job).and_then(|result| result));
+            let _ = done.send(guarded("the run", || job(&of_the_job)).and_then(|result| result));
         });
         loop {
             let (got, back) = py.detach(move || (answer.recv_timeout(EVERY), answer));
@@ -42,21 +49,21 @@ pub fn work<T: Send>(
             }
             let reported = py.check_signals().and_then(|()| match progress.is_none() {
                 true => Ok(()),
-                false => progress.call1(bar::so_far()).map(drop),
+                false => progress.call1(work.counts.so_far()).map(drop),
             });
             if let Err(e) = reported {
                 interrupted.get_or_insert(e);
-                interrupt::ask();
+                work.interrupt.ask();
             }
         }
     });
     if !progress.is_none() {
-        progress.call1(bar::so_far())?;
+        progress.call1(work.counts.so_far())?;
     }
     match (result, interrupted) {
         (Ok(result), None) => Ok(result),
         (Ok(_), Some(e)) => Err(e),
-        (Err(problem), _) => Err(errors::of(py, &problem)),
+        (Err(problem), _) => Err(errors::of(py, &work.interrupt.with_what_is_kept(problem))),
     }
 }
 

@@ -7,6 +7,7 @@ use foretoken_run::compare::PolicyResult;
 use foretoken_run::complete::{How, complete};
 use foretoken_run::inert::Check;
 use foretoken_run::plan::Plan;
+use foretoken_run::work::Work;
 use foretoken_spec::problem::Result;
 use std::path::Path;
 
@@ -16,7 +17,8 @@ fn main() -> Result<()> {
     let threads = rayon::ThreadPoolBuilder::new().build().expect("a machine can start a thread for each core");
     let folder = std::env::temp_dir().join("foretoken-quickstart");
     let how = How { mode: Mode::Overwrite, figures: false, check_settings: Check::Never };
-    let made = complete(&plan, folder, how, &threads)?.made.expect("an overwritten folder is made anew");
+    let made =
+        complete(&plan, folder, how, &threads, &Work::default())?.made.expect("an overwritten folder is made anew");
     let policies = &made.results.comparison.variants[0].policies;
     let speedup = |policy: &PolicyResult| policy.speedup.map_or(0.0, |s| s.mean);
     let servers = policies.iter().filter(|policy| !policy.sees_hidden_truth);

@@ -2,50 +2,64 @@
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-static DONE: AtomicU64 = AtomicU64::new(0);
-static OF: AtomicU64 = AtomicU64::new(0);
-static ELSEWHERE: AtomicBool = AtomicBool::new(false);
+/// How far a piece of work is, and who draws it. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Counts(Arc<Numbers>);
 
-/// Draws no bar from now on: the program draws its own.
-pub fn elsewhere() {
-    ELSEWHERE.store(true, Ordering::Relaxed);
+#[derive(Debug, Default)]
+struct Numbers {
+    done: AtomicU64,
+    of: AtomicU64,
+    elsewhere: AtomicBool,
 }
 
-/// Finished pieces and all pieces of the work that began last.
-pub fn so_far() -> (u64, u64) {
-    (DONE.load(Ordering::Relaxed), OF.load(Ordering::Relaxed))
+impl Counts {
+    /// Draws no bar from now on: the program draws its own.
+    pub fn draw_elsewhere(&self) {
+        self.0.elsewhere.store(true, Ordering::Relaxed);
+    }
+
+    /// Finished pieces and all pieces of the work that began last.
+    pub fn so_far(&self) -> (u64, u64) {
+        (self.0.done.load(Ordering::Relaxed), self.0.of.load(Ordering::Relaxed))
+    }
 }
 
 /// Counts pieces of work as they end.
-pub struct Bar(ProgressBar);
+pub struct Bar {
+    drawn: ProgressBar,
+    counts: Counts,
+}
 
 impl Bar {
-    /// A bar for `of` pieces of work, called `pieces`.
-    pub fn new(of: u64, pieces: &str) -> Bar {
-        DONE.store(0, Ordering::Relaxed);
-        OF.store(of, Ordering::Relaxed);
-        let drawn = std::io::stderr().is_terminal() && !ELSEWHERE.load(Ordering::Relaxed);
+    /// A bar for `of` pieces of work, called `pieces`, which `counts` counts, too.
+    pub fn new(of: u64, pieces: &str, counts: &Counts) -> Bar {
+        counts.0.done.store(0, Ordering::Relaxed);
+        counts.0.of.store(of, Ordering::Relaxed);
+        let drawn = std::io::stderr().is_terminal() && !counts.0.elsewhere.load(Ordering::Relaxed);
         let target = if drawn { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let template = format!("{{bar:30}} {{pos}}/{{len}} {pieces}  {{elapsed}} (left: {{eta}})  {{msg}}");
         let style = ProgressStyle::with_template(&template).expect("the template is constant but for one word");
-        Bar(ProgressBar::with_draw_target(Some(of), target).with_style(style))
+        let drawn = ProgressBar::with_draw_target(Some(of), target).with_style(style);
+        Bar { drawn, counts: counts.clone() }
     }
 
     /// Counts `pieces` more pieces of work as finished.
     pub fn inc(&self, pieces: u64) {
-        DONE.fetch_add(pieces, Ordering::Relaxed);
-        self.0.inc(pieces);
+        self.counts.0.done.fetch_add(pieces, Ordering::Relaxed);
+        self.drawn.inc(pieces);
     }
 
     /// Shows what is being worked on.
     pub fn say(&self, what: String) {
-        self.0.set_message(what);
+        self.drawn.set_message(what);
     }
 
     /// Removes the bar.
     pub fn finish(&self) {
-        self.0.finish_and_clear();
+        self.drawn.finish_and_clear();
     }
 }

@@ -4,7 +4,8 @@ use crate::cells::{Assembled, Folder, Mode, Speed, assemble, run_cells};
 use crate::inert::{self, Check, Inert};
 use crate::plan::Plan;
 use crate::report::INDEX;
-use crate::{interrupt, report, table};
+use crate::work::Work;
+use crate::{report, table};
 use foretoken_spec::problem::{Exit, Result};
 use rayon::ThreadPool;
 use std::path::PathBuf;
@@ -45,21 +46,21 @@ pub struct Complete {
     pub page: Option<PathBuf>,
 }
 
-/// Runs a plan into the folder at `path`, on the threads of `pool`, until the folder has complete results. After
-/// [`interrupt::listen`], Ctrl-C ends the run in order and keeps finished cells.
+/// Runs a plan into the folder at `path`, on the threads of `pool`, until the folder has complete results. If `work` is
+/// asked to end, the run ends in order and keeps finished cells.
 ///
 /// # Errors
 /// The experiment is wrong (found before anything runs), a cell cannot be run or stored, or the run is interrupted.
-pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool) -> Result<Complete> {
+pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool, work: &Work) -> Result<Complete> {
     let (folder, complete) = Folder::open(path, plan, how.mode)?;
     if complete {
         let lacks_page = how.figures && !folder.report().join(INDEX).exists();
         let page = if lacks_page { Some(report::make_in(folder.path())?) } else { None };
         return Ok(Complete { folder, made: None, page });
     }
-    interrupt::keeps("what was finished is kept", "run the same command with --resume to go on");
-    let watch = interrupt::watch();
-    let speed = pool.install(|| run_cells(plan, &folder, &interrupt::flag())).inspect_err(|problem| {
+    work.interrupt.keeps("what was finished is kept", "run the same command with --resume to go on");
+    let watch = work.interrupt.watch();
+    let speed = pool.install(|| run_cells(plan, &folder, work)).inspect_err(|problem| {
         if problem.exit == Exit::BadInput {
             folder.abandon();
         }
@@ -67,8 +68,8 @@ pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool) -> Resu
     // Nothing watches the flag while tables are written: the first signal ends the program, and --resume makes the
     // tables again.
     drop(watch);
-    interrupt::check()?;
-    let (results, notes) = put_together(plan, &folder, how, pool)?;
+    work.interrupt.check()?;
+    let (results, notes) = put_together(plan, &folder, how, pool, work)?;
     folder.complete(plan, &speed)?;
     let page = if how.figures { Some(report::make_in(folder.path())?) } else { None };
     Ok(Complete { folder, made: Some(Made { results, notes, speed }), page })
@@ -79,13 +80,19 @@ pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool) -> Resu
 ///
 /// # Errors
 /// A cell's file is missing, a file cannot be written, or the run is interrupted.
-pub fn put_together(plan: &Plan, folder: &Folder, how: How, pool: &ThreadPool) -> Result<(Assembled, Vec<String>)> {
+pub fn put_together(
+    plan: &Plan,
+    folder: &Folder,
+    how: How,
+    pool: &ThreadPool,
+    work: &Work,
+) -> Result<(Assembled, Vec<String>)> {
     let mut results = assemble(plan, folder, how.figures)?;
-    let watch = interrupt::watch();
-    let flag = interrupt::flag();
-    let settings = pool.install(|| inert::look(plan, &results.numbers, how.check_settings, &flag))?;
+    let watch = work.interrupt.watch();
+    let flag = work.interrupt.flag();
+    let settings = pool.install(|| inert::look(plan, &results.numbers, how.check_settings, flag))?;
     drop(watch);
-    interrupt::check()?;
+    work.interrupt.check()?;
     let notes = settings.lines();
     results.comparison.settings = (settings != Inert::default()).then_some(settings);
     keep_report(&results, folder)?;

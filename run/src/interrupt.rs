@@ -1,83 +1,89 @@
-//! Handles Ctrl-C and SIGTERM for every command: the command prints "interrupted", exits with 130 and leaves no
-//! half-written file.
+//! The wish that a piece of work end, as Ctrl-C and SIGTERM express it, and what an interrupt leaves.
 //!
-//! Work that can stop in order is [watched](watch): a first signal sets the flag that it looks at, a second one ends
-//! the program. Everywhere else the first one does.
+//! Work that can stop in order is [watched](Interrupt::watch): a first signal sets the flag that it looks at, a second
+//! one ends the program. Everywhere else the first one does. The program owns the signal handler; this file has no
+//! state of the process.
 
-use foretoken_report::Staged;
 use foretoken_spec::problem::{Exit, Problem, Result};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
-static WATCHES: AtomicUsize = AtomicUsize::new(0);
-/// What is kept of the command's work if it is interrupted, and how to continue.
-static KEPT: Mutex<Option<(&str, &str)>> = Mutex::new(None);
+/// The interrupt of one piece of work. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt(Arc<State>);
 
-/// Listens from now on.
-pub fn listen() -> Result<()> {
-    ctrlc::set_handler(|| {
-        let again = ASKED.swap(true, Ordering::Relaxed);
-        if again || WATCHES.load(Ordering::Relaxed) == 0 {
-            Staged::abandon_all();
-            foretoken_spec::problem::tell(*problem());
-            std::process::exit(Exit::Interrupted as i32);
+#[derive(Debug, Default)]
+struct State {
+    asked: Arc<AtomicBool>,
+    watches: AtomicUsize,
+    /// What is kept of the work if it is interrupted, and how to continue.
+    kept: Mutex<Option<(&'static str, &'static str)>>,
+}
+
+impl Interrupt {
+    /// Asks the work to end, as Ctrl-C does.
+    pub fn ask(&self) {
+        self.0.asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes a signal. Returns whether the program must end now: nothing watches the flag, or it was set before.
+    pub fn signalled(&self) -> bool {
+        let again = self.0.asked.swap(true, Ordering::Relaxed);
+        again || self.0.watches.load(Ordering::Relaxed) == 0
+    }
+
+    /// Set when the work shall end.
+    pub fn flag(&self) -> &Arc<AtomicBool> {
+        &self.0.asked
+    }
+
+    /// Makes the first signal set the [`flag`](Self::flag) from now on, until the guard is dropped.
+    pub fn watch(&self) -> Watch {
+        self.0.watches.fetch_add(1, Ordering::Relaxed);
+        Watch(self.clone())
+    }
+
+    /// Says from now on what an interrupt leaves, and how to go on from there.
+    pub fn keeps(&self, what: &'static str, how: &'static str) {
+        *self.0.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some((what, how));
+    }
+
+    /// The error of work that was asked to end, with what it leaves.
+    pub fn problem(&self) -> Box<Problem> {
+        match *self.0.kept.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some((what, how)) => Problem::new(Exit::Interrupted, format!("interrupted: {what}")).help(how),
+            None => problem(),
         }
-    })
-    .map_err(|e| Problem::failed(format!("cannot listen for Ctrl-C: {e}")))
+    }
+
+    /// Adds what the whole work leaves to the error of a part that saw the flag. Other errors stay as they are.
+    pub fn with_what_is_kept(&self, wrong: Box<Problem>) -> Box<Problem> {
+        if wrong.exit == Exit::Interrupted && wrong.message() == BARE { self.problem() } else { wrong }
+    }
+
+    /// Goes on, unless the work was asked to end.
+    ///
+    /// # Errors
+    /// The work was asked to end.
+    pub fn check(&self) -> Result<()> {
+        if self.0.asked.load(Ordering::Relaxed) { Err(self.problem()) } else { Ok(()) }
+    }
 }
 
-/// One piece of work of a process that does many, one at a time.
-pub struct Work(#[expect(dead_code, reason = "the others wait for it")] MutexGuard<'static, ()>);
-
-/// Begins a piece of work as soon as no other is at work. Its flag is not set yet.
-pub fn begin() -> Work {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    ASKED.store(false, Ordering::Relaxed);
-    *KEPT.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    Work(alone)
-}
-
-/// Asks the work to end, as Ctrl-C does.
-pub fn ask() {
-    ASKED.store(true, Ordering::Relaxed);
-}
-
-/// Set when the command shall end.
-pub fn flag() -> Arc<AtomicBool> {
-    Arc::clone(&ASKED)
-}
-
-/// Guard: while it lives, the first Ctrl-C sets the [`flag`] instead of exiting.
-pub struct Watch(());
-
-/// Makes the first Ctrl-C set the [`flag`] from now on.
-pub fn watch() -> Watch {
-    WATCHES.fetch_add(1, Ordering::Relaxed);
-    Watch(())
-}
+/// Guard: while it lives, the first signal sets the flag instead of ending the program.
+pub struct Watch(Interrupt);
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        WATCHES.fetch_sub(1, Ordering::Relaxed);
+        self.0.0.watches.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Says from now on what an interrupt leaves, and how to go on from there.
-pub fn keeps(what: &'static str, how: &'static str) {
-    *KEPT.lock().unwrap_or_else(PoisonError::into_inner) = Some((what, how));
-}
+/// The message of a part of the work that saw the flag.
+const BARE: &str = "interrupted";
 
-/// The error of a command that was asked to end.
+/// The error of a part of the work that saw the flag. The program adds what the whole work leaves
+/// ([`Interrupt::problem`]).
 pub fn problem() -> Box<Problem> {
-    match *KEPT.lock().unwrap_or_else(PoisonError::into_inner) {
-        Some((what, how)) => Problem::new(Exit::Interrupted, format!("interrupted: {what}")).help(how),
-        None => Problem::new(Exit::Interrupted, "interrupted"),
-    }
-}
-
-/// An error once the command was asked to end.
-pub fn check() -> Result<()> {
-    if ASKED.load(Ordering::Relaxed) { Err(problem()) } else { Ok(()) }
+    Problem::new(Exit::Interrupted, BARE)
 }

@@ -35,4 +35,5 @@ pub mod setting;
 pub mod table;
 pub mod vllm_table;
 pub mod why;
+pub mod work;
 pub mod workload;

@@ -6,7 +6,8 @@ use crate::cells::{
 };
 use crate::complete::{Complete, How, Made, put_together};
 use crate::plan::Plan;
-use crate::{interrupt, report};
+use crate::report;
+use crate::work::Work;
 use foretoken_spec::problem::{Exit, Problem, Result};
 use rayon::ThreadPool;
 use serde::Serialize;
@@ -190,7 +191,7 @@ pub enum Merged {
 /// # Errors
 /// The folder holds no shards, or shards of different runs; another merge is running; a trace is missing or changed; a
 /// file cannot be written.
-pub fn merge(path: &Path, how: impl FnOnce(&Plan) -> How, pool: &ThreadPool) -> Result<Merged> {
+pub fn merge(path: &Path, how: impl FnOnce(&Plan) -> How, pool: &ThreadPool, work: &Work) -> Result<Merged> {
     if Manifest::read(path)?.complete {
         let folder = Folder::at(path.to_path_buf());
         folder.clear_up()?;
@@ -210,9 +211,9 @@ pub fn merge(path: &Path, how: impl FnOnce(&Plan) -> How, pool: &ThreadPool) -> 
         let problem = state.problem();
         return Ok(Merged::Missing(state, problem));
     }
-    interrupt::keeps("the shards are kept", "merge them again");
+    work.interrupt.keeps("the shards are kept", "merge them again");
     let how = how(&plan);
-    let (results, notes) = put_together(&plan, &folder, how, pool)?;
+    let (results, notes) = put_together(&plan, &folder, how, pool, work)?;
     let timing = timing(&marks)?;
     let speed = Speed { cells: timing.cells, wall_s: timing.wall_s, engine_s: timing.engine_s, ..Speed::default() };
     folder.complete_merged(manifest, timing)?;
@@ -255,7 +256,15 @@ fn shared(path: &Path) -> Result<(Folder, Manifest)> {
 /// # Errors
 /// The folder or the shard is not usable; the run is interrupted; a cell cannot be stored; or cells failed, which is
 /// reported after all others are finished.
-pub fn run_shard(plan: &Plan, path: &Path, shard: Shard, goes_on: bool, again: bool, pool: &ThreadPool) -> Result<Ran> {
+pub fn run_shard(
+    plan: &Plan,
+    path: &Path,
+    shard: Shard,
+    goes_on: bool,
+    again: bool,
+    pool: &ThreadPool,
+    work: &Work,
+) -> Result<Ran> {
     let (folder, complete) = Folder::join(path.to_path_buf(), plan)?;
     if complete {
         return Ok(Ran::Before);
@@ -265,10 +274,9 @@ pub fn run_shard(plan: &Plan, path: &Path, shard: Shard, goes_on: bool, again: b
     let store = Store::open(&folder, &manifest.digest)?;
     let whole = ids(plan).filter(|&id| shard.has(comparison(plan, id))).all(|id| store.has(id));
     let Some(lock) = marks.begin(shard, &manifest, goes_on, whole)? else { return Ok(Ran::Before) };
-    interrupt::keeps("what was finished is kept", "run the same command with --resume to go on");
-    let watch = interrupt::watch();
-    let (speed, failures) =
-        pool.install(|| crate::cells::run_shard(plan, &folder, shard, again, &interrupt::flag()))?;
+    work.interrupt.keeps("what was finished is kept", "run the same command with --resume to go on");
+    let watch = work.interrupt.watch();
+    let (speed, failures) = pool.install(|| crate::cells::run_shard(plan, &folder, shard, again, work))?;
     drop(watch);
     let timing = Timing { cells: speed.cells, wall_s: speed.wall_s, engine_s: speed.engine_s };
     marks.write(shard, &manifest, failures.is_empty(), timing)?;

@@ -63,7 +63,7 @@ pub fn run(args: &CapacityArgs) -> Result<()> {
         _ => Mode::Fresh,
     };
     let pool = machine::pool(args.threads.map(usize::from), plan.cells())?;
-    let folder = complete(&plan, &spec, path, mode, !args.no_figures, &pool)?;
+    let folder = complete(&plan, &spec, path, mode, !args.no_figures, &pool, crate::work())?;
     let name = match args.format {
         Format::Table => CAPACITY_TEXT,
         Format::Json => CAPACITY_JSON,

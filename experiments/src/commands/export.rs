@@ -3,9 +3,9 @@
 use super::perfetto::{self, ExportPerfettoArgs};
 use super::print;
 use crate::shipped;
+use crate::work;
 use clap::{Args, Subcommand};
 use foretoken_policies::{PolicySpec, to_sglang_json, to_vllm_speculative_config};
-use foretoken_run::interrupt;
 use foretoken_run::load::with_defaults;
 use foretoken_run::vllm_table::{Table, no_draft};
 use foretoken_spec::problem::{Problem, Result, nearest};
@@ -126,8 +126,8 @@ fn vllm(args: &ExportVllmArgs) -> Result<()> {
     plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
     plan.variants.iter().try_for_each(|v| v.filled.check_all_lengths())?;
     let hardware = plan.variants[0].experiment.hardware.clone();
-    let _watch = interrupt::watch();
-    let table = Table::find(plan, &args.file, &args.batch_sizes, &interrupt::flag())?;
+    let _watch = work().interrupt.watch();
+    let table = Table::find(plan, &args.file, &args.batch_sizes, work().interrupt.flag())?;
     eprint!("{}", table.in_words());
     if table.ranges.is_empty() {
         return Err(Problem::bad_input("no batch size was reached: there is no table to write").help(

@@ -51,7 +51,7 @@ pub fn run(args: &MergeArgs) -> Result<()> {
         check_settings: args.check_settings.into(),
     };
     let pool = machine::pool(args.threads.map(usize::from), usize::MAX)?;
-    let Complete { folder, made, page } = match merge(&args.folder, how, &pool)? {
+    let Complete { folder, made, page } = match merge(&args.folder, how, &pool, crate::work())? {
         Merged::Complete(complete) => *complete,
         Merged::Missing(state, problem) => {
             eprintln!("{}", state.in_words().trim_end());

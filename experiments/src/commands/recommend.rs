@@ -3,12 +3,12 @@
 use super::print;
 use crate::cli::format::Format;
 use crate::shipped;
+use crate::work;
 use clap::{Args, ValueEnum};
 use foretoken_calibrate::kept::{EXPERIMENT, FOUND, Known};
 use foretoken_calibrate::recommend::{ADVICE, Engine, Goal, Now, Objective, PAGE, Question, check, recommend, write};
 use foretoken_policies::PolicySpec;
 use foretoken_run::cells::OBSERVED_JSON;
-use foretoken_run::interrupt;
 use foretoken_sim::MAX_SPEC_LEN;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
@@ -123,8 +123,8 @@ pub fn run(args: &RecommendArgs) -> Result<()> {
     let name = args.from.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
     let folder = args.output.clone().unwrap_or_else(|| PathBuf::from("results").join(format!("recommended-{name}")));
     check(&folder, args.overwrite)?;
-    let _watch = interrupt::watch();
-    let advice = recommend(&ask, &interrupt::flag())?;
+    let _watch = work().interrupt.watch();
+    let advice = recommend(&ask, work().interrupt.flag())?;
     write(&advice, &folder, args.overwrite)?;
     match args.format {
         Format::Table => print(&advice.in_words())?,

@@ -3,7 +3,7 @@
 
 use super::print;
 use crate::cli::check_settings::CheckSettings;
-use crate::shipped;
+use crate::{shipped, work};
 use clap::{Args, ValueEnum};
 use foretoken_run::cells::Shard;
 use foretoken_run::cells::{Assembled, Folder, Mode};
@@ -199,7 +199,7 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Re
     };
     plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
     let how = How { mode, figures: wants_figures(args, plan), check_settings: args.check_settings.into() };
-    let Complete { folder, made, page } = complete(plan, path, how, pool)?;
+    let Complete { folder, made, page } = complete(plan, path, how, pool, work())?;
     if made.is_none() {
         eprintln!("{} is complete: nothing to run", folder.path().display());
         say_what_is_missing(args, plan, &folder);
@@ -258,7 +258,7 @@ fn print_report(args: &RunArgs, folder: &Folder) -> Result<()> {
 /// Runs one shard of a plan into the folder that all shards share.
 fn shard(args: &RunArgs, plan: &Plan, path: PathBuf, shard: Shard, pool: &ThreadPool) -> Result<()> {
     let path = path.as_path();
-    match run_shard(plan, path, shard, args.resume, args.retry_failed, pool)? {
+    match run_shard(plan, path, shard, args.resume, args.retry_failed, pool, work())? {
         Ran::Before => eprintln!("shard {shard} is complete: nothing to run"),
         Ran::Now { cells, speed } => eprintln!("shard {shard} is complete: {cells} cells\nsimulator: {speed}"),
     }

@@ -12,10 +12,10 @@ use foretoken_compare::live_runs::{Validation, page, render};
 use foretoken_policies::PolicySpec;
 use foretoken_profiler::{Density, Profile, Role, Truth, Until};
 use foretoken_run::cells::{EXPERIMENT, Folder, Manifest, Mode, RUNS_JSON, Speed, TAPES, digest};
-use foretoken_run::interrupt;
 use foretoken_run::plan::{Measured, Plan};
 use foretoken_run::profiled::{self, Either};
 use foretoken_run::setting::Setting;
+use foretoken_run::work::Work;
 use foretoken_sim::Pair;
 use foretoken_spec::live::{LiveSpec, required, with_device};
 use foretoken_spec::problem::{Problem, Result};
@@ -52,6 +52,8 @@ pub struct Request<'a> {
     pub output: Option<PathBuf>,
     /// Replaces what is in the folder.
     pub overwrite: bool,
+    /// Asks the validation to end, and learns what an interrupt leaves.
+    pub work: &'a Work,
     /// Returns the current time as RFC 3339 text, for the profile.
     pub now: fn() -> String,
 }
@@ -84,20 +86,20 @@ pub fn run_and_compare(request: Request) -> Result<Outcome> {
     let given = given.map(GivenProfile::read).transpose()?;
     let spec = variant.experiment.validate.clone().unwrap_or_default();
     let asked = profile_settings(&setting, &spec);
-    let (watch, interrupt) = (interrupt::watch(), interrupt::flag());
+    let (watch, interrupt) = (request.work.interrupt.watch(), request.work.interrupt.flag());
     let to = request.output.unwrap_or_else(|| plan.usual_folder("validate-"));
     let mode = if request.overwrite { Mode::Overwrite } else { Mode::Fresh };
     let (folder, _) = Folder::open(to, &plan, mode)?;
     let mut machine = open_timed(&live, &models, room, &asked).inspect_err(|_| folder.abandon())?;
     let mut profiling = Profiling { given, slices: None, spec: &spec, now: request.now };
-    let name = profiling.write_belief(&mut *machine, &folder, &interrupt).inspect_err(|_| folder.abandon())?;
+    let name = profiling.write_belief(&mut *machine, &folder, interrupt).inspect_err(|_| folder.abandon())?;
     plan = Plan::load(request.experiment, request.sets)?.with_profile(&folder.path().join(name))?;
     prepare(&mut plan);
     folder.replan(&plan)?;
-    let runs = serve(&plan, &live, &models, &mut *machine, profiling.slices.as_mut(), &folder, &interrupt)?;
+    let runs = serve(&plan, &live, &models, &mut *machine, profiling.slices.as_mut(), &folder, interrupt)?;
     folder.write(RUNS_JSON, runs.to_json().as_bytes())?;
     let predicting = profiling.finish(&folder)?;
-    interrupt::keeps("all runs are kept", "foretoken validate DIR compares them");
+    request.work.interrupt.keeps("all runs are kept", "foretoken validate DIR compares them");
     drop(watch);
     let mut manifest = Manifest::read(folder.path())?;
     // The runs are complete; the manifest says so once the comparison is written.

@@ -33,6 +33,7 @@ pub use unwritten::write_problem;
 use crate::guard::guarded;
 use crate::plan::Plan;
 use crate::setting::Setting;
+use crate::work::Work;
 use foretoken_policies::PolicySpec;
 use foretoken_report::not_finite;
 use foretoken_sim::metrics::Slo;
@@ -48,12 +49,12 @@ use std::time::{Duration, Instant};
 /// # Errors
 /// The folder of the cells cannot be made, a cell's setting cannot be built, a policy cannot be run (see [`play`]), a
 /// cell cannot be stored or decoded, or the run is interrupted.
-pub fn run_cells(plan: &Plan, folder: &Folder, interrupt: &AtomicBool) -> Result<Speed> {
+pub fn run_cells(plan: &Plan, folder: &Folder, work: &Work) -> Result<Speed> {
     let store = Store::open(folder, &plan.digest())?;
     let damaged = ids(plan).filter_map(|id| store.damage(id, ids(plan)));
     damaged.for_each(|which| eprintln!("warning: {which}: this run is repeated"));
-    let progress = Progress::new(plan.cells() as u64);
-    let runner = Runner { plan, store, failures: None, progress, interrupt };
+    let progress = Progress::new(plan.cells() as u64, &work.counts);
+    let runner = Runner { plan, store, failures: None, progress, interrupt: work.interrupt.flag() };
     let result = runner.comparisons((0..comparisons(plan)).collect());
     let speed = runner.progress.finish();
     result.map(|()| speed)
@@ -69,7 +70,7 @@ pub fn run_shard(
     folder: &Folder,
     shard: Shard,
     again: bool,
-    interrupt: &AtomicBool,
+    work: &Work,
 ) -> Result<(Speed, Vec<Failure>)> {
     let store = Store::open(folder, &plan.digest())?;
     let failures = Failures::of(folder);
@@ -80,8 +81,8 @@ pub fn run_shard(
     for which in its_own.iter().filter_map(|&id| store.damage(id, ids(plan))) {
         eprintln!("warning: {which}: this run is repeated");
     }
-    let progress = Progress::new(its_own.len() as u64);
-    let runner = Runner { plan, store, failures: Some(failures), progress, interrupt };
+    let progress = Progress::new(its_own.len() as u64, &work.counts);
+    let runner = Runner { plan, store, failures: Some(failures), progress, interrupt: work.interrupt.flag() };
     let result = runner.comparisons((0..comparisons(plan)).filter(|&c| shard.has(c)).collect());
     let speed = runner.progress.finish();
     result?;
@@ -336,18 +337,18 @@ mod tests {
     fn a_comparison_finds_its_bound_alone() {
         let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../experiments/quickstart.toml");
         let plan = Plan::load(&file, &SETS.map(str::to_owned)).unwrap();
-        let interrupt = AtomicBool::new(false);
+        let work = Work::default();
         let dir = tempfile::tempdir().unwrap();
         let folder = |name: &str| Folder::at(dir.path().join(name));
-        run_cells(&plan, &folder("whole"), &interrupt).unwrap();
+        run_cells(&plan, &folder("whole"), &work).unwrap();
         let whole = Store::open(&folder("whole"), &plan.digest()).unwrap();
         for seed in 0..2 {
             let runner = Runner {
                 plan: &plan,
                 store: Store::open(&folder(&format!("alone-{seed}")), &plan.digest()).unwrap(),
                 failures: None,
-                progress: Progress::new(0),
-                interrupt: &interrupt,
+                progress: Progress::new(0, &work.counts),
+                interrupt: work.interrupt.flag(),
             };
             runner.comparison(0, seed).unwrap();
             for policy in 0..plan.policies.len() {

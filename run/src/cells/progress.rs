@@ -1,6 +1,6 @@
 //! Counts the finished cells of a run, and the simulator's speed.
 
-use crate::bar::Bar;
+use crate::bar::{Bar, Counts};
 use foretoken_sim::Summary;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -29,8 +29,8 @@ pub struct Speed {
 
 impl Progress {
     /// Starts a bar and the clock for a run of `cells` cells.
-    pub fn new(cells: u64) -> Progress {
-        Progress { bar: Bar::new(cells, "cells"), started: Instant::now(), sums: Mutex::default() }
+    pub fn new(cells: u64, counts: &Counts) -> Progress {
+        Progress { bar: Bar::new(cells, "cells", counts), started: Instant::now(), sums: Mutex::default() }
     }
 
     /// Counts cells that an earlier run finished.

@@ -3,7 +3,7 @@
 use super::choose::{Choice, choose, over, told_apart};
 use super::closed::one_setting;
 use super::loops::{Loops, Measured, SAMPLE};
-use crate::bar::Bar;
+use crate::bar::{Bar, Counts};
 use crate::plan::Plan;
 use crate::setting::Setting;
 use foretoken_policies::{Autoregressive, BatchRange, PolicySpec, VllmDynamic};
@@ -110,7 +110,7 @@ impl Table {
         let mut sizes = sizes.to_vec();
         sizes.sort_unstable();
         sizes.dedup();
-        let bar = Bar::new(2 * sizes.len() as u64, "loops");
+        let bar = Bar::new(2 * sizes.len() as u64, "loops", &Counts::default());
         let (lengths, policies) = policies(&sample);
         let mut rows = Vec::new();
         for &clients in &sizes {

@@ -4,12 +4,13 @@ use super::LiveArgs;
 use crate::cli::format::Format;
 use crate::commands::print;
 use crate::shipped;
+use crate::work;
 use foretoken_live::serve::{Ran, run_live};
 use foretoken_run::cells::LIVE_JSON;
 use foretoken_run::cells::{Folder, Mode, assemble};
 use foretoken_run::complete::keep_report;
 use foretoken_run::plan::Measured;
-use foretoken_run::{interrupt, table};
+use foretoken_run::table;
 use foretoken_spec::live::{required, with_device};
 use foretoken_spec::problem::Result;
 
@@ -26,9 +27,9 @@ pub fn run(args: &LiveArgs) -> Result<()> {
     let path = args.output.clone().unwrap_or_else(|| plan.usual_folder("live-"));
     let mode = if args.overwrite { Mode::Overwrite } else { Mode::Fresh };
     let (folder, _) = Folder::open(path, &plan, mode)?;
-    let watch = interrupt::watch();
-    let ran = run_live(&plan, &live, &folder, &interrupt::flag()).inspect_err(|_| folder.abandon())?;
-    interrupt::keeps("what was finished is kept", "foretoken report DIR makes a page of it");
+    let watch = work().interrupt.watch();
+    let ran = run_live(&plan, &live, &folder, work().interrupt.flag()).inspect_err(|_| folder.abandon())?;
+    work().interrupt.keeps("what was finished is kept", "foretoken report DIR makes a page of it");
     drop(watch);
     let json = serde_json::to_string_pretty(&ran.report).expect("plain data always serialises");
     folder.write(LIVE_JSON, (json + "\n").as_bytes())?;

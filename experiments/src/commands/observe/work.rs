@@ -4,12 +4,13 @@ use super::ObserveArgs;
 use crate::cli::format::Format;
 use crate::commands::print;
 use crate::shipped;
+use crate::work;
 use foretoken_observer::client::Client;
 use foretoken_observer::run::{Observed, Site, observe};
 use foretoken_run::cells::{Folder, Mode, OBSERVED_JSON, assemble};
 use foretoken_run::complete::keep_report;
 use foretoken_run::plan::Plan;
-use foretoken_run::{interrupt, table};
+use foretoken_run::table;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::PathBuf;
 
@@ -36,9 +37,9 @@ pub fn run(args: &ObserveArgs) -> Result<()> {
         eprintln!("results: {} (complete)", folder.path().display());
         return Ok(());
     }
-    let watch = interrupt::watch();
-    let seen = observe(&plan, &spec, &site, &folder, &interrupt::flag()).inspect_err(|_| folder.abandon())?;
-    interrupt::keeps("what was observed is kept", "foretoken report DIR makes a page of it");
+    let watch = work().interrupt.watch();
+    let seen = observe(&plan, &spec, &site, &folder, work().interrupt.flag()).inspect_err(|_| folder.abandon())?;
+    work().interrupt.keeps("what was observed is kept", "foretoken report DIR makes a page of it");
     drop(watch);
     let json = serde_json::to_string_pretty(&seen.report).expect("plain data always serialises");
     folder.write(OBSERVED_JSON, (json + "\n").as_bytes())?;

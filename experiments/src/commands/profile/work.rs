@@ -4,6 +4,7 @@ use super::{EngineLimits, ProfileArgs, WeightsFrom};
 use crate::cli::device::DeviceName;
 use crate::cli::format::Format;
 use crate::commands::print;
+use crate::work;
 use foretoken_kernels::device::Device;
 use foretoken_kernels::executor::Pair;
 use foretoken_kernels::model::preset;
@@ -16,7 +17,6 @@ use foretoken_profiler::{
     CpuTime, Density, MeasureError, Partial, PartialError, Profile, Region, Role, Until, Visit, measure,
 };
 use foretoken_report::Staged;
-use foretoken_run::interrupt;
 use foretoken_spec::problem::{Exit, Problem, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fmt::Write;
@@ -32,8 +32,8 @@ const BUDGET_S: (f64, f64) = (10.0, 60.0);
 
 /// Runs the command with its arguments.
 pub fn run(args: &ProfileArgs) -> Result<()> {
-    interrupt::keeps("what was measured is kept", "run the same command again to go on");
-    let profile = measured(args, &interrupt::flag())?;
+    work().interrupt.keeps("what was measured is kept", "run the same command again to go on");
+    let profile = measured(args, work().interrupt.flag())?;
     write(&args.output, profile.to_toml().as_bytes())?;
     let _ = std::fs::remove_file(Partial::path_for(&args.output));
     if args.plot {
@@ -149,7 +149,7 @@ impl Job<'_> {
             bar.set_position(at as u64 + 1);
             file.keep(visit)
         };
-        let watch = interrupt::watch();
+        let watch = work().interrupt.watch();
         let measured = measure(&mut passes, &stops, effort, &mut visits, self.interrupt, keep);
         drop(watch);
         bar.finish_and_clear();

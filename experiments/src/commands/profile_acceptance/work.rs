@@ -5,6 +5,7 @@ use super::{prompts::Prompts, show};
 use crate::cli::device::DeviceName;
 use crate::cli::format::Format;
 use crate::commands::print;
+use crate::work;
 use foretoken_kernels::device::Device;
 use foretoken_kernels::forward::Llama;
 use foretoken_kernels::teacher::{judge, limits, write};
@@ -14,7 +15,6 @@ use foretoken_live::processor;
 use foretoken_live::profiling::describe;
 use foretoken_live::tokens::{Tokens, end_of_text};
 use foretoken_report::{Staged, acceptance_figures};
-use foretoken_run::interrupt;
 use foretoken_spec::problem::{Problem, Result};
 use foretoken_traces::truth::{RecordedModel, RecordedOutput, TruthHeader, TruthTable};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -28,15 +28,15 @@ const CHUNK: usize = 64;
 /// Runs the command with its arguments.
 pub fn run(args: &ProfileAcceptanceArgs) -> Result<()> {
     check(args)?;
-    interrupt::keeps("nothing was written", "the same command begins anew");
-    let interrupt = interrupt::flag();
+    work().interrupt.keeps("nothing was written", "the same command begins anew");
+    let interrupt = work().interrupt.flag();
     let (target, draft) = (Model::find("--target", &args.target, None)?, Model::find("--draft", &args.draft, None)?);
     let tokens = Tokens::of("--target", &target)?;
     check_pair(&target, &draft, &tokens)?;
     let positions = target.shape.max_positions.min(draft.shape.max_positions);
     let prompts = Prompts::of(args, &tokens, target.shape.vocab, positions)?;
     let stop = if args.ignore_eos { Vec::new() } else { end_of_text("--target", &target)? };
-    let job = Job { args, target: &target, draft: &draft, prompts: &prompts, stop, interrupt: &interrupt };
+    let job = Job { args, target: &target, draft: &draft, prompts: &prompts, stop, interrupt };
     // The processor's arithmetic does not depend on its threads, so the file must not either.
     let (kind, outputs) = match args.device {
         DeviceName::Cpu => (
@@ -156,7 +156,7 @@ impl Job<'_> {
         let mut target = load(device, self.target, batch, self.longest())?;
         let bar = bar("tokens written", self.prompts.all.len() * output_len);
         let mut outputs = Vec::new();
-        let _watch = interrupt::watch();
+        let _watch = work().interrupt.watch();
         for group in self.prompts.all.chunks(batch) {
             let prompts: Vec<&[u32]> = group.iter().map(|(_, prompt)| prompt.as_slice()).collect();
             let go_on = |written: usize| {
@@ -164,7 +164,7 @@ impl Job<'_> {
                 !self.interrupt.load(Ordering::Relaxed)
             };
             let written = write(device, &mut target, &prompts, output_len, &self.stop, go_on);
-            outputs.extend(written.map_err(|e| failed(self.target, &e))?.ok_or_else(interrupt::problem)?);
+            outputs.extend(written.map_err(|e| failed(self.target, &e))?.ok_or_else(|| work().interrupt.problem())?);
         }
         bar.finish_and_clear();
         Ok(outputs)
@@ -175,10 +175,10 @@ impl Job<'_> {
         let mut draft = load(device, self.draft, 1, self.longest())?;
         let bar = bar("texts judged", texts.len());
         let mut outputs = Vec::new();
-        let _watch = interrupt::watch();
+        let _watch = work().interrupt.watch();
         for ((family, prompt), text) in self.prompts.all.iter().zip(texts) {
             if self.interrupt.load(Ordering::Relaxed) {
-                return Err(interrupt::problem());
+                return Err(work().interrupt.problem());
             }
             let verdicts = judge(device, &mut draft, prompt, text).map_err(|e| failed(self.draft, &e))?;
             outputs.push(RecordedOutput::new(*family, prompt.len() as u32, verdicts.ranks, &verdicts.confidences));

@@ -54,6 +54,7 @@ fn live_and_compare(args: &ValidateArgs, path: &Path) -> Result<()> {
         profile: args.profile.as_deref(),
         output: args.output.clone(),
         overwrite: args.overwrite,
+        work: crate::work(),
         now: || humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
     })?;
     show(args, &validation)?;

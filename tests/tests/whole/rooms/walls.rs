@@ -150,3 +150,40 @@ fn says_unsafe(tokens: proc_macro2::TokenStream) -> bool {
         _ => false,
     })
 }
+
+/// Libraries keep no state of the process that can change: what a caller shares with its work is passed
+/// (`foretoken_run::work`). The exceptions, with their reasons, are listed here. The program and the Python module own
+/// theirs.
+#[test]
+fn libraries_have_no_changing_statics() {
+    // In this order: scratch memory of a thread; the memory that a thread's arrays share; policies that a program adds;
+    // half-written files, which a signal removes; the memory limit, read once from the environment; pipes, which are
+    // read once.
+    let exceptions = [
+        "kernels/cpu/attention.rs SCRATCH",
+        "kernels/cpu/pages.rs OPEN",
+        "policies/registered.rs ALL",
+        "report/staged.rs PARTIAL",
+        "traces/limits.rs LIMIT",
+        "traces/pipe.rs PIPES",
+    ];
+    let changing = ["Atomic", "Mutex", "RwLock", "OnceLock", "OnceCell", "RefCell"];
+    let mut found = BTreeSet::new();
+    for (member, src) in
+        members().into_iter().filter(|(m, _)| !["experiments", "python", "tests"].contains(&m.as_str()))
+    {
+        for (file, text) in texts(&src) {
+            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+            for line in code.lines().map(str::trim_start).filter(|_| !file.contains("tests")) {
+                let line = line.strip_prefix("pub ").unwrap_or(line);
+                let Some((name, kind)) = line.strip_prefix("static ").and_then(|l| l.split_once(": ")) else {
+                    continue;
+                };
+                if changing.iter().any(|c| kind.split(" = ").next().unwrap_or(kind).contains(c)) {
+                    found.insert(format!("{member}/{file} {name}"));
+                }
+            }
+        }
+    }
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), exceptions);
+}
