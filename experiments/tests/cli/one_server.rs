@@ -48,6 +48,15 @@ fn seen(place: &Place, out: &str, model: &'static str, version: &'static str, k:
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
+/// Calibrates the runs into the folder `cal` and returns stderr. A server whose times a busy machine stretched is
+/// calibrated, too, with the verdict that it is not trusted (exit code 3): accuracy is not tested here.
+fn calibrated(place: &Place, runs: &[&str]) -> String {
+    let out = place.foretoken().arg("calibrate").args(runs).args(["-o", "cal"]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(matches!(out.status.code(), Some(0 | 3)) && stderr.contains("to simulate it: "), "{stderr}");
+    stderr
+}
+
 #[test]
 fn runs_of_two_servers_are_not_calibrated_together() {
     let place = Place::holding(EXPERIMENT);
@@ -81,9 +90,8 @@ fn the_calibrated_experiment_notes_the_servers_release() {
     ] {
         let place = Place::holding(EXPERIMENT);
         seen(&place, "k3", "tiny", version, 3, &["--set", "engine.version=vllm-0.32"]);
-        let out = place.foretoken().args(["calibrate", "k3", "-o", "cal"]).output().unwrap();
-        let stderr = String::from_utf8_lossy(&out.stderr).into_owned();
-        assert!(out.status.success() && stderr.contains(said), "{stderr}");
+        let stderr = calibrated(&place, &["k3"]);
+        assert!(stderr.contains(said), "{said}: {stderr}");
         let experiment = std::fs::read_to_string(place.path("cal/experiment.toml")).unwrap();
         assert!(experiment.contains(&format!("# engine.version is \"{taken}\": ")), "{experiment}");
         assert!(experiment.contains(&format!("version = \"{taken}\"")), "{experiment}");
@@ -97,8 +105,7 @@ fn validation_refuses_other_servers_and_partial_runs() {
     seen(&place, "k3", "tiny", "0.32.0", 3, &[]);
     seen(&place, "model", "another-model", "0.32.0", 3, &[]);
     seen(&place, "release", "tiny", "0.33.0", 3, &[]);
-    let out = place.foretoken().args(["calibrate", "k0", "k3", "-o", "cal"]).output().unwrap();
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    calibrated(&place, &["k0", "k3"]);
     let whole = std::fs::read(place.path("k3/recordings/v0-s0.obs")).unwrap();
     std::fs::write(place.path("cut.obs"), &whole[..whole.len() * 3 / 4]).unwrap();
     for (other, said) in [
