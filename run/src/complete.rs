@@ -6,9 +6,10 @@ use crate::plan::Plan;
 use crate::report::INDEX;
 use crate::work::Work;
 use crate::{report, table};
-use foretoken_spec::problem::{Exit, Result};
+use foretoken_spec::problem::{Exit, Problem, Result};
 use rayon::ThreadPool;
-use std::path::PathBuf;
+use serde::de::DeserializeOwned;
+use std::path::{Path, PathBuf};
 
 /// File of the comparison as text.
 pub const REPORT_TEXT: &str = "report.txt";
@@ -97,6 +98,16 @@ pub fn put_together(
     results.comparison.settings = (settings != Inert::default()).then_some(settings);
     keep_report(&results, folder)?;
     Ok((results, notes))
+}
+
+/// Reads back a part of the comparison that the folder at `path` keeps as JSON.
+///
+/// # Errors
+/// The file cannot be read, or is of another version.
+pub fn kept_report<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    let path = path.join(REPORT_JSON);
+    let text = fs_err::read_to_string(&path).map_err(|e| Problem::failed(e.to_string()))?;
+    serde_json::from_str(&text).map_err(|e| Problem::failed(format!("{}: cannot be read back: {e}", path.display())))
 }
 
 /// Writes the comparison beside the tables, as text and as JSON.

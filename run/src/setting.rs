@@ -145,10 +145,25 @@ impl Setting {
     /// Runs one policy, or every candidate of a clairvoyant; returns the run and the policy that was run.
     /// `slo_tpot_s` is the run's TPOT bound, infinite when there is none.
     pub fn run(&self, policy: &PolicySpec, slo_tpot_s: f64, interrupt: &AtomicBool) -> (Run, PolicySpec) {
+        self.run_keeping(policy, slo_tpot_s, interrupt, false)
+    }
+
+    /// The same, with the lives of requests split into parts (docs/model.md 14.1), which makes the loop slower.
+    pub fn run_with_lives(&self, policy: &PolicySpec, slo_tpot_s: f64, interrupt: &AtomicBool) -> (Run, PolicySpec) {
+        self.run_keeping(policy, slo_tpot_s, interrupt, true)
+    }
+
+    fn run_keeping(
+        &self,
+        policy: &PolicySpec,
+        slo_tpot_s: f64,
+        interrupt: &AtomicBool,
+        lives: bool,
+    ) -> (Run, PolicySpec) {
         let mut best: Option<(f64, Run, PolicySpec)> = None;
         let tries = policy.definition().tries(self.with_drafter.max_draft_len);
         for tried in tries {
-            let run = self.run_as_it_is(&tried, slo_tpot_s, interrupt);
+            let run = self.run_as_it_is(&tried, slo_tpot_s, interrupt, lives);
             if run.ending != Ending::Done {
                 return (run, tried);
             }
@@ -159,7 +174,7 @@ impl Setting {
             }
         }
         match best {
-            None => (self.run_as_it_is(policy, slo_tpot_s, interrupt), policy.clone()),
+            None => (self.run_as_it_is(policy, slo_tpot_s, interrupt, lives), policy.clone()),
             Some((_, mut run, tried)) => {
                 run.warnings.push(format!("the best in hindsight was {} (seed {})", tried.label(), self.seed));
                 (run, tried)
@@ -224,12 +239,12 @@ impl Setting {
             seed: self.seed,
             slo_tpot_s,
             keep_steps: self.keep_steps,
-            keep_lives: true,
+            keep_lives: false,
             interrupt,
         }
     }
 
-    fn run_as_it_is(&self, policy: &PolicySpec, slo_tpot_s: f64, interrupt: &AtomicBool) -> Run {
+    fn run_as_it_is(&self, policy: &PolicySpec, slo_tpot_s: f64, interrupt: &AtomicBool, lives: bool) -> Run {
         let speculation = self.speculation(policy);
         let config = self.config(&speculation);
         let (draft, target) = (Watched::new(&*self.draft), Watched::new(&*self.target));
@@ -237,7 +252,8 @@ impl Setting {
             true => (&draft, &target),
             false => (&*self.draft, &*self.target),
         };
-        let mut run = self.simulation(config, of_draft, of_target, slo_tpot_s, interrupt).run(speculation);
+        let simulation = self.simulation(config, of_draft, of_target, slo_tpot_s, interrupt);
+        let mut run = Simulation { keep_lives: lives, ..simulation }.run(speculation);
         if let Some((of_target, of_draft)) = &self.ranges {
             run.warnings.extend(target.beyond(Role::Target, of_target));
             run.warnings.extend(draft.beyond(Role::Draft, of_draft));

@@ -1,7 +1,7 @@
 //! `--why` as text: why each policy is slower or faster than plain decoding. It reads the comparison that a results
 //! folder keeps, so that it works for resumed, merged and finished runs alike.
 
-use crate::complete::REPORT_JSON;
+use crate::complete::kept_report;
 use comfy_table::{CellAlignment, Table, presets};
 use foretoken_report::{WORDS, Why};
 use foretoken_spec::problem::{Problem, Result};
@@ -39,10 +39,7 @@ struct Policy {
 /// # Errors
 /// The folder's comparison cannot be read, or no policy in it can be compared with plain decoding.
 pub fn of_folder(folder: &Path) -> Result<String> {
-    let path = folder.join(REPORT_JSON);
-    let text = fs_err::read_to_string(&path).map_err(|e| Problem::failed(e.to_string()))?;
-    let kept: Kept = serde_json::from_str(&text)
-        .map_err(|e| Problem::failed(format!("{}: cannot be read back: {e}", path.display())))?;
+    let kept: Kept = kept_report(folder)?;
     if kept.variants.iter().flat_map(|v| &v.policies).all(|p| p.why.is_none()) {
         let what = "no policy here can be compared with plain decoding";
         return Err(Problem::bad_input(format!("{}: {what}", folder.display())).help(

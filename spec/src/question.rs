@@ -38,8 +38,8 @@ pub struct Reported {
     pub id: String,
     /// The claim in our words.
     pub says: String,
-    /// The number that the thread reports; absent if it reports none. A claim without a number holds if what is
-    /// measured is a share above 0, or the same policy for every assumed value.
+    /// The number that the thread reports; absent if it reports none. Without a number, a share holds if it is above
+    /// 0, a policy if it is the same for every assumed value, and any other number always.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported: Option<Stated>,
     /// The quantity that is measured.

@@ -7,7 +7,7 @@ use crate::{shipped, work};
 use clap::{Args, ValueEnum};
 use foretoken_run::cells::Shard;
 use foretoken_run::cells::{Assembled, Folder, Mode};
-use foretoken_run::complete::{Complete, How, Made, REPORT_JSON, REPORT_TEXT, complete};
+use foretoken_run::complete::{Complete, How, Made, REPORT_JSON, REPORT_TEXT, complete, kept_report};
 use foretoken_run::merge::{Ran, run_shard};
 use foretoken_run::papers::{self, PaperReport};
 use foretoken_run::plan::Plan;
@@ -130,13 +130,17 @@ fn load(args: &RunArgs, file: &Path) -> Result<Plan> {
 /// Runs every experiment of a folder, each into its own results, and prints their papers' claims and their questions.
 fn run_folder(args: &RunArgs) -> Result<()> {
     let plans = plans_of(args)?;
+    if args.format == RunFormat::Markdown && plans.iter().all(|p| p.variants[0].experiment.question.is_none()) {
+        let message = format!("{} holds no experiment with a [question]", args.file.display());
+        return Err(Problem::bad_input(message).help("only questions are printed as Markdown"));
+    }
     let pool = pool(args, plans.iter().map(Plan::cells).max().unwrap_or(1))?;
     let (mut reports, mut answers) = (Vec::new(), Vec::new());
     for (i, plan) in plans.iter().enumerate() {
         eprintln!("[{} of {}] {}", i + 1, plans.len(), plan.name);
         let path = args.output.as_ref().map_or_else(|| plan.usual_folder(""), |o| o.join(&plan.name));
         let (folder, _) = run_plan(args, plan, path, &pool)?;
-        let kept = kept_claims(&folder)?;
+        let kept: Kept = kept_report(folder.path())?;
         reports.extend(kept.paper.map(|report| (plan.name.as_str(), report)));
         answers.extend(kept.question.map(|answer| (plan.name.as_str(), answer)));
     }
@@ -226,13 +230,6 @@ fn wants_figures(args: &RunArgs, plan: &Plan) -> bool {
 struct Kept {
     paper: Option<PaperReport>,
     question: Option<Answer>,
-}
-
-/// The claims and the answer that the folder keeps beside its comparison.
-fn kept_claims(folder: &Folder) -> Result<Kept> {
-    let path = folder.path().join(REPORT_JSON);
-    let text = fs_err::read_to_string(&path).map_err(|e| Problem::failed(e.to_string()))?;
-    serde_json::from_str(&text).map_err(|e| Problem::failed(format!("{}: cannot be read back: {e}", path.display())))
 }
 
 /// Notes which options need another run, since the cells of finished results are deleted.

@@ -1,6 +1,6 @@
 //! Claims of papers: the table below a comparison, a folder of experiments, and invalid `[paper]` tables.
 
-use crate::support::{EXPERIMENT, Place, bytes_of};
+use crate::support::{self, EXPERIMENT, Place, bytes_of};
 
 /// Claims for the shared experiment: one agrees, one differs with a reason, one differs without.
 const PAPER: &str = r#"
@@ -109,16 +109,8 @@ fn folders_without_valid_experiments_are_refused() {
     assert!(error.contains("b.toml") && !place.path("out").exists(), "{error}");
 }
 
-/// Asserts that the claims with `from` replaced by `to` are refused before anything runs.
 fn refused(from: &str, to: &str, says: &[&str]) {
-    let text = with_paper();
-    assert!(text.contains(from), "{from} is not in the experiment");
-    let place = Place::holding(&text.replacen(from, to, 1));
-    let error = place.fails(&["run", "x.toml", "-o", "out"], 2);
-    assert!(!place.path("out").exists(), "something was written before the input was checked");
-    for part in says {
-        assert!(error.contains(part), "`{part}` is missing in\n{error}");
-    }
+    support::refused(&with_paper(), from, to, says);
 }
 
 #[test]

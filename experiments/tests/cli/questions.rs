@@ -1,6 +1,6 @@
 //! Questions that people asked: the answer below a comparison, a folder of questions, and invalid `[question]` tables.
 
-use crate::support::{EXPERIMENT, Place};
+use crate::support::{self, EXPERIMENT, Place};
 
 /// A question about the shared experiment. Its answer holds for both values that are swept.
 const QUESTION: &str = r#"
@@ -94,18 +94,15 @@ fn a_folder_of_questions_prints_one_table_and_a_page() {
 fn markdown_is_for_folders() {
     let error = Place::holding(&with_question()).fails(&["run", "x.toml", "-o", "out", "--format", "markdown"], 2);
     assert!(error.contains("only questions are printed as Markdown"), "{error}");
+    let place = Place::new();
+    std::fs::create_dir(place.path("asked")).unwrap();
+    std::fs::write(place.path("asked/a.toml"), EXPERIMENT).unwrap();
+    let error = place.fails(&["run", "asked", "-o", "out", "--format", "markdown"], 2);
+    assert!(error.contains("asked holds no experiment with a [question]"), "{error}");
 }
 
-/// Asserts that the question with `from` replaced by `to` is refused before anything runs.
 fn refused(from: &str, to: &str, says: &[&str]) {
-    let text = with_question();
-    assert!(text.contains(from), "{from} is not in the experiment");
-    let place = Place::holding(&text.replacen(from, to, 1));
-    let error = place.fails(&["run", "x.toml", "-o", "out"], 2);
-    assert!(!place.path("out").exists(), "something was written before the input was checked");
-    for part in says {
-        assert!(error.contains(part), "`{part}` is missing in\n{error}");
-    }
+    support::refused(&with_question(), from, to, says);
 }
 
 #[test]

@@ -88,6 +88,18 @@ impl Place {
     }
 }
 
+/// Asserts that the experiment `text` with `from` replaced by `to` is refused before anything runs, with a message that
+/// has every part of `says`.
+pub fn refused(text: &str, from: &str, to: &str, says: &[&str]) {
+    assert!(text.contains(from), "{from} is not in the experiment");
+    let place = Place::holding(&text.replacen(from, to, 1));
+    let error = place.fails(&["run", "x.toml", "-o", "out"], 2);
+    assert!(!place.path("out").exists(), "something was written before the input was checked");
+    for part in says {
+        assert!(error.contains(part), "`{part}` is missing in\n{error}");
+    }
+}
+
 /// Every file below a folder with its bytes. The manifest's timing, and the script file that repeats it for the page,
 /// are left out.
 pub fn bytes_of(folder: &Path) -> BTreeMap<String, Vec<u8>> {

@@ -268,7 +268,7 @@ fn run_through(
     if interrupt.load(Ordering::Relaxed) {
         return Err(crate::interrupt::problem());
     }
-    let (run, played) = guarded(&policy.label(), || setting.run(policy, bound, interrupt))?;
+    let (run, played) = guarded(&policy.label(), || setting.run_with_lives(policy, bound, interrupt))?;
     match run.ending {
         Ending::Done => Ok((run, played)),
         Ending::Interrupted => Err(crate::interrupt::problem()),

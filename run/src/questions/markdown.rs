@@ -1,7 +1,8 @@
 //! Questions and their answers as a page of the documentation.
 
 use super::answer::{Answer, Decided, Finding};
-use super::table::count;
+use super::table::{count, lines};
+use textwrap::Options;
 
 /// A Markdown page: an index of questions and answers, then each question with its claims.
 pub fn render<'r>(answers: impl IntoIterator<Item = (&'r str, &'r Answer)>) -> String {
@@ -53,17 +54,5 @@ fn cell(text: &str) -> String {
 
 /// Lines of at most 110 characters.
 fn wrap(text: &str) -> String {
-    let (mut lines, mut line) = (String::new(), String::new());
-    for word in text.split_whitespace() {
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > 110 {
-            lines.push_str(&line);
-            lines.push('\n');
-            line.clear();
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    lines + &line + "\n"
+    lines(text, Options::new(110))
 }

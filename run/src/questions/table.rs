@@ -3,6 +3,7 @@
 use super::answer::{Answer, Decided, Finding};
 use super::verdict::Verdict;
 use crate::papers::render::wrapped;
+use textwrap::{Options, WordSeparator, WordSplitter};
 
 /// Names and widths of the columns, in characters.
 const COLUMNS: [(&str, u16); 6] =
@@ -54,20 +55,18 @@ fn row(claim: &Finding) -> [String; 6] {
     ]
 }
 
-/// A word in front, and a text that is wrapped behind it.
+/// Appends `says` in lines of at most [`WIDTH`] characters, with `word` in front of the first.
 fn paragraph(text: &mut String, word: &str, says: &str) {
-    let mut line = format!("  {word:<8}");
-    for part in says.split_whitespace() {
-        if line.chars().count() + 1 + part.chars().count() > WIDTH {
-            text.push_str(line.trim_end());
-            text.push('\n');
-            line = " ".repeat(10);
-        }
-        line.push_str(part);
-        line.push(' ');
-    }
-    text.push_str(line.trim_end());
-    text.push('\n');
+    let first = format!("  {word:<8}");
+    let indent = " ".repeat(first.len());
+    text.push_str(&lines(says, Options::new(WIDTH).initial_indent(&first).subsequent_indent(&indent)));
+}
+
+/// The words of `text` in lines of the options' width; a longer word has a line of its own and is not broken.
+pub(super) fn lines(text: &str, options: Options) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let options = options.word_separator(WordSeparator::AsciiSpace).word_splitter(WordSplitter::NoHyphenation);
+    textwrap::fill(&words.join(" "), options.break_words(false)) + "\n"
 }
 
 /// A JSON list over several experiments.
