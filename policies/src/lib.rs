@@ -71,6 +71,7 @@ mod engines {
 
 /// SmartSpec and TurboSpec: the length with the greatest estimated goodput.
 mod goodput {
+    pub(crate) mod gated;
     pub(crate) mod heads;
     pub(crate) mod ladder;
     pub(crate) mod request_rates;
@@ -110,6 +111,7 @@ mod confidence {
     pub(crate) mod dsde;
     pub(crate) mod hf_dynamic;
     pub(crate) mod roc;
+    pub(crate) mod specdec_plus_plus;
     pub(crate) mod svip;
     pub(crate) mod tetris;
     pub(crate) mod threshold;
@@ -129,6 +131,8 @@ mod bandits {
     pub(crate) mod cascade;
     pub(crate) mod exp3spec;
     pub(crate) mod nightjar;
+    pub(crate) mod tapout;
+    pub(crate) mod ucb_specstop;
 }
 
 /// Bounds, and lengths drawn at random.
@@ -179,6 +183,10 @@ policies! {
     goodput::smartspec_dsd::SmartspecDsd { SmartspecDsd = "smartspec-dsd" in GREEN Dashed Plus; }
     goodput::turbospec::Turbospec { TurbospecV1 = "turbospec-v1" in GREEN Dotted TriangleDown; }
     goodput::smartspec_medusa::SmartspecMedusa { SmartspecMedusa = "smartspec-medusa" in GREEN LongDash Ring; }
+    goodput::gated::Gated {
+        GatedAggregate = "gated-aggregate";
+        GatedBudget = "gated-budget", with Gated::budget();
+    }
 
     // AdaSpec.
     slo::adaspec::Adaspec {
@@ -223,6 +231,7 @@ policies! {
     confidence::svip::Svip { Svip = "svip" in GREY Dashed Circle; }
     confidence::adaedl::Adaedl { Adaedl = "adaedl" in GREY Dashed Square; }
     confidence::dsde::Dsde { Dsde = "dsde" in GREY LongDash TriangleDown; }
+    confidence::specdec_plus_plus::SpecdecPlusPlus { SpecdecPlusPlus = "specdec-plus-plus"; }
     confidence::tetris::Tetris { Tetris = "tetris" in VERMILLION Dotted Plus; }
 
     // Trees.
@@ -241,6 +250,8 @@ policies! {
     bandits::exp3spec::Exp3spec { Exp3spec = "exp3spec" in BLACK LongDash Plus; }
     bandits::cascade::CascadeLike { CascadeLike = "cascade-like" in BLACK Solid TriangleDown; }
     bandits::nightjar::NightjarLike { NightjarLike = "nightjar-like" in BLACK Dashed Square; }
+    bandits::tapout::TapoutLike { TapoutLike = "tapout-like"; }
+    bandits::ucb_specstop::UcbSpecstopLike { UcbSpecstopLike = "ucb-specstop-like"; }
 
     // Bounds.
     bounds::oracle_goodput::OracleGoodput { OracleGoodput = "oracle-goodput" in SKY_BLUE LongDash Circle; }

@@ -1,0 +1,246 @@
+//! `tapout-like`: a bandit over stopping rules. It learns which of several rules that need no tuning serves best.
+//!
+//! Source: the abstract of TapOut (arXiv 2511.02017) and a summary of it, which were all that could be read: UCB1 over
+//! stopping rules, one choice a round, with a reward that blends the accepted length and the acceptance rate. The rules
+//! here are presets of ours: a threshold on the confidence, SVIP and AdaEDL.
+
+use crate::bandits::bandit::Mean;
+use crate::confidence::adaedl::Adaedl;
+use crate::confidence::svip::Svip;
+use crate::confidence::threshold::Threshold;
+use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use foretoken_sim::{
+    BatchView, Candidate, Continue, DraftLimits, DraftPlan, Drafts, Explanation, RequestId, SpecPolicy, Speculation,
+    StepOutcome, Wants,
+};
+use serde::{Deserialize, Serialize};
+
+/// Parameters of `tapout-like`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TapoutLike {
+    /// Weight of the accepted length in the reward, a share; the acceptance rate has the rest.
+    pub blend: f64,
+    /// Factor under the root of UCB1's bonus √(exploration · ln t / pulls).
+    pub exploration: f64,
+    /// Steps for which a rule is kept. Outcomes may come late, so the first ones after a change are not credited.
+    pub hold: u32,
+}
+
+impl Default for TapoutLike {
+    fn default() -> Self {
+        TapoutLike { blend: 0.5, exploration: 2.0, hold: 8 }
+    }
+}
+
+/// Outcomes after a change of rules that may still be the rule's before: the latest that an engine or a late belief
+/// usually brings.
+const LATE: u32 = 3;
+
+impl Definition for TapoutLike {
+    fn summary(&self) -> &'static str {
+        "a UCB bandit over stopping rules: a confidence threshold, SVIP, AdaEDL"
+    }
+
+    fn source(&self) -> &'static str {
+        "TapOut (arXiv 2511.02017), the abstract and a summary"
+    }
+
+    fn sees(&self) -> &'static str {
+        "the confidence and the entropy of each drafted token; accepted counts"
+    }
+
+    fn differences(&self) -> &'static str {
+        "only the abstract and a summary were read. All requests of a batch follow one rule, which is kept for some steps; \
+         two of the paper's rules need logits that the simulator does not have"
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        let check = Check("tapout-like");
+        check.share("blend", self.blend)?;
+        check.that("exploration", self.exploration.is_finite() && self.exploration >= 0.0, || {
+            format!("{} is not a number from 0", self.exploration)
+        })?;
+        check.that("hold", self.hold > LATE, || format!("{} steps are not more than {LATE}", self.hold))
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        let rules: [(&'static str, Speculation); 3] = [
+            ("threshold-hf", Threshold::hf().build(context)),
+            ("svip", Svip::default().build(context)),
+            ("adaedl", Adaedl::default().build(context)),
+        ];
+        let arms = rules.into_iter().filter_map(|(name, speculation)| match speculation {
+            Speculation::Policy(policy) => Some(Arm { name, policy, reward: Mean::default() }),
+            _ => None,
+        });
+        let running = Running {
+            params: *self,
+            arms: arms.collect(),
+            chosen: 0,
+            held: 0,
+            seen: 0,
+            longest: context.max_draft_len,
+        };
+        Speculation::Policy(Box::new(running))
+    }
+}
+
+/// A stopping rule with its reward so far.
+struct Arm {
+    name: &'static str,
+    policy: Box<dyn SpecPolicy>,
+    reward: Mean,
+}
+
+/// The running policy.
+struct Running {
+    params: TapoutLike,
+    arms: Vec<Arm>,
+    chosen: usize,
+    /// Steps that the chosen rule decided since it was chosen.
+    held: u32,
+    /// Outcomes since it was chosen.
+    seen: u32,
+    longest: u32,
+}
+
+impl Running {
+    fn score(&self, arm: &Arm) -> f64 {
+        let pulls: u64 = self.arms.iter().map(|arm| arm.reward.count).sum();
+        match arm.reward.count {
+            0 => f64::INFINITY,
+            n => arm.reward.value + (self.params.exploration * (pulls as f64).ln() / n as f64).sqrt(),
+        }
+    }
+
+    /// Takes the rule with the best score; the first one on a tie.
+    fn choose(&mut self) {
+        let mut best = (0, f64::NEG_INFINITY);
+        for (i, arm) in self.arms.iter().enumerate() {
+            let score = self.score(arm);
+            if score > best.1 {
+                best = (i, score);
+            }
+        }
+        (self.chosen, self.held, self.seen) = (best.0, 0, 0);
+    }
+}
+
+impl SpecPolicy for Running {
+    fn limits(&self) -> DraftLimits<'_> {
+        let depth = self.arms.iter().map(|arm| arm.policy.limits().depth).max().unwrap_or(0);
+        DraftLimits::chain(depth.min(self.longest))
+    }
+
+    fn wants(&self) -> Wants {
+        Wants { confidence: true, entropy: true, divergence: false }
+    }
+
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        // A rule is kept until it has outcomes of its own, even if they come late.
+        if self.held >= self.params.hold && self.seen > LATE {
+            self.choose();
+        }
+        self.held += 1;
+        self.arms[self.chosen].policy.propose(batch, plan);
+    }
+
+    fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
+        self.arms[self.chosen].policy.keep_drafting(batch, drafts)
+    }
+
+    fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
+        self.arms[self.chosen].policy.select(batch, drafts);
+    }
+
+    fn observe(&mut self, outcome: &StepOutcome) {
+        self.arms.iter_mut().for_each(|arm| arm.policy.observe(outcome));
+        let sum = |of: &[u32]| of.iter().map(|&x| f64::from(x)).sum::<f64>();
+        let (drafted, accepted) = (sum(outcome.drafted), sum(outcome.accepted));
+        if drafted == 0.0 {
+            return;
+        }
+        self.seen += 1;
+        if self.seen > LATE {
+            let length = accepted / (outcome.accepted.len() as f64 * f64::from(self.longest.max(1)));
+            let blend = self.params.blend;
+            self.arms[self.chosen].reward.add(blend * length + (1.0 - blend) * accepted / drafted);
+        }
+    }
+
+    fn request_finished(&mut self, id: RequestId) {
+        self.arms.iter_mut().for_each(|arm| arm.policy.request_finished(id));
+    }
+
+    fn explain(&mut self) -> Explanation {
+        let candidate = |arm: &Arm| Candidate { what: arm.name.to_owned(), estimate: self.score(arm) };
+        let candidates: Vec<Candidate> = self.arms.iter().map(candidate).collect();
+        let estimate = candidates.get(self.chosen).map(|c| c.estimate).filter(|e| e.is_finite());
+        Explanation { estimate, candidates }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Batch, CONTEXT, Run};
+    use foretoken_sim::Time;
+
+    /// Serves steps in which the rule's acceptance rate is `rate[rule]`; returns how often each rule decided.
+    fn served(params: TapoutLike, rate: [u32; 3], steps: u32) -> [u32; 3] {
+        let Speculation::Policy(mut policy) = params.build(&CONTEXT) else { unreachable!("a policy") };
+        let batch = Batch::new(&[100], &[8]);
+        let mut times = [0; 3];
+        for _ in 0..steps {
+            let mut plan = DraftPlan { draft_len: vec![0], ..DraftPlan::default() };
+            policy.propose(&batch.view(), &mut plan);
+            let explained = policy.explain();
+            let chosen = (0..3).find(|&i| Some(explained.candidates[i].estimate) == explained.estimate);
+            let Some(chosen) = chosen.or_else(|| explained.candidates.iter().position(|c| c.estimate.is_infinite()))
+            else {
+                continue;
+            };
+            times[chosen] += 1;
+            let drafts = Drafts::default();
+            policy.observe(&StepOutcome {
+                ids: &[0],
+                drafted: &[8],
+                verified: &[8],
+                accepted: &[rate[chosen]],
+                drafts: &drafts,
+                draft_time: Time::ZERO,
+                verify_time: Time(1),
+            });
+        }
+        times
+    }
+
+    #[test]
+    fn the_rule_with_the_best_reward_decides_most_and_all_are_tried() {
+        let times = served(TapoutLike { exploration: 0.1, ..TapoutLike::default() }, [1, 6, 2], 1200);
+        assert!(times.iter().all(|&n| n >= 8), "{times:?}");
+        assert!(times[1] > 900, "{times:?}");
+    }
+
+    #[test]
+    fn it_drafts_as_its_rule_does() {
+        let batch = Batch::new(&[9, 9], &[8, 8]);
+        let confidence = |i: usize, j: usize| if i == 0 && j == 1 { 0.2 } else { 0.9 };
+        let ours = Run::of(&TapoutLike::default(), &CONTEXT).step(&batch, confidence, &[0, 0]);
+        let first = Run::of(&Threshold::hf(), &CONTEXT).step(&batch, confidence, &[0, 0]);
+        assert_eq!((ours.draft_len, ours.verify_len), (first.draft_len, first.verify_len));
+    }
+
+    #[test]
+    fn bad_settings_are_named() {
+        let usual = TapoutLike::default();
+        for (params, key) in [
+            (TapoutLike { blend: 1.5, ..usual }, "blend"),
+            (TapoutLike { exploration: f64::NAN, ..usual }, "exploration"),
+            (TapoutLike { hold: 3, ..usual }, "hold"),
+        ] {
+            assert_eq!(params.check().map_err(|e| e.key), Err(key));
+        }
+    }
+}

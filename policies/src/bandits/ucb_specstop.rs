@@ -1,0 +1,208 @@
+//! `ucb-specstop-like`: a bandit over draft lengths that learns tokens and times apart and takes the length with the
+//! greatest optimistic ratio.
+//!
+//! Source: the abstract of "UCB-SpecStop" (arXiv 2606.20591), which was all that could be read: the throughput is a
+//! ratio of means, so that the mean of each step's ratio is the wrong reward, and an upper confidence bound is taken of
+//! the ratio. The bonus here is UCB1's, on either mean.
+
+use crate::bandits::bandit::{Mean, check_arms, cut, has_room, played};
+use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use foretoken_sim::{BatchView, Candidate, DraftLimits, DraftPlan, Explanation, SpecPolicy, Speculation, StepOutcome};
+use serde::{Deserialize, Serialize};
+
+/// Parameters of `ucb-specstop-like`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct UcbSpecstopLike {
+    /// Draft lengths to choose from.
+    pub arms: Vec<u32>,
+    /// The factor under the root of the bonus √(exploration · ln t / pulls of the arm).
+    pub exploration: f64,
+}
+
+impl Default for UcbSpecstopLike {
+    fn default() -> Self {
+        UcbSpecstopLike { arms: vec![0, 1, 2, 3, 4, 5, 6], exploration: 0.05 }
+    }
+}
+
+impl Definition for UcbSpecstopLike {
+    fn summary(&self) -> &'static str {
+        "a bandit over lengths with an upper confidence bound of the ratio of mean tokens to mean time"
+    }
+
+    fn source(&self) -> &'static str {
+        "UCB-SpecStop (arXiv 2606.20591), the abstract"
+    }
+
+    fn sees(&self) -> &'static str {
+        "drafted and accepted counts and the times of past steps"
+    }
+
+    fn differences(&self) -> &'static str {
+        "only the abstract was read: the bonus is UCB1's on the mean number of tokens and on the mean time, and its factor is \
+         assumed. One bandit serves the run"
+    }
+
+    fn asks_for(&self) -> Option<(&'static str, u32)> {
+        self.arms.iter().copied().max().map(|longest| ("arms", longest))
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        let check = Check("ucb-specstop-like");
+        check_arms(&check, &self.arms)?;
+        check.that("exploration", self.exploration.is_finite() && self.exploration >= 0.0, || {
+            format!("{} is not a number from 0", self.exploration)
+        })
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        let arms: Vec<Arm> = cut(&self.arms, context.max_draft_len)
+            .into_iter()
+            .map(|len| Arm { len, tokens: Mean::default(), seconds: Mean::default() })
+            .collect();
+        Speculation::Policy(Box::new(Running { exploration: self.exploration, arms, chosen: 0 }))
+    }
+}
+
+/// A draft length with what its steps gave.
+struct Arm {
+    len: u32,
+    /// Tokens of a request in a step, the bonus token included.
+    tokens: Mean,
+    /// Seconds of a step.
+    seconds: Mean,
+}
+
+/// The running policy.
+struct Running {
+    exploration: f64,
+    arms: Vec<Arm>,
+    chosen: usize,
+}
+
+impl Running {
+    /// The optimistic ratio of an arm; infinite before its first pull.
+    fn index(&self, arm: &Arm, pulls: u64) -> f64 {
+        if arm.tokens.count == 0 {
+            return f64::INFINITY;
+        }
+        let radius = (self.exploration * (pulls as f64).ln() / arm.tokens.count as f64).sqrt();
+        // A step gives 1 to 1 + len tokens. Time is taken within half of its mean, so that the ratio stays finite.
+        let tokens = (arm.tokens.value + f64::from(arm.len) * radius).min(f64::from(arm.len) + 1.0);
+        tokens / (arm.seconds.value * (1.0 - radius.min(0.5)))
+    }
+}
+
+impl SpecPolicy for Running {
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(self.arms.last().map_or(0, |arm| arm.len))
+    }
+
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        if !has_room(batch) {
+            return;
+        }
+        let pulls = self.arms.iter().map(|arm| arm.tokens.count).sum::<u64>().max(1);
+        // On a tie the shorter length wins.
+        let mut best = (0, f64::NEG_INFINITY);
+        for (i, arm) in self.arms.iter().enumerate() {
+            let index = self.index(arm, pulls);
+            if index > best.1 {
+                best = (i, index);
+            }
+        }
+        self.chosen = best.0;
+        plan.fill(self.arms[self.chosen].len);
+    }
+
+    /// Credits the step to the length that it ran. If that length is no arm because a limit cut it, nothing is learnt.
+    fn observe(&mut self, outcome: &StepOutcome) {
+        let (requests, ran) = (outcome.accepted.len(), played(outcome));
+        let seconds = (outcome.draft_time + outcome.verify_time).as_s();
+        if requests == 0 || seconds <= 0.0 {
+            return;
+        }
+        if let Some(arm) = self.arms.iter_mut().find(|arm| arm.len == ran) {
+            let tokens: u64 = outcome.accepted.iter().map(|&a| u64::from(a) + 1).sum();
+            arm.tokens.add(tokens as f64 / requests as f64);
+            arm.seconds.add(seconds);
+        }
+    }
+
+    fn explain(&mut self) -> Explanation {
+        let pulls = self.arms.iter().map(|arm| arm.tokens.count).sum::<u64>().max(1);
+        let candidate = |arm: &Arm| Candidate { what: format!("k = {}", arm.len), estimate: self.index(arm, pulls) };
+        let candidates: Vec<Candidate> = self.arms.iter().map(candidate).collect();
+        let estimate = candidates.get(self.chosen).map(|c| c.estimate).filter(|e| e.is_finite());
+        Explanation { estimate, candidates }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Batch, CONTEXT, Run};
+    use foretoken_sim::{Drafts, Time};
+
+    /// Serves `steps` steps in which `law` gives the accepted tokens and the seconds of a length; returns the lengths.
+    fn served(params: &UcbSpecstopLike, steps: usize, law: impl Fn(u32, usize) -> (u32, f64)) -> Vec<u32> {
+        let Speculation::Policy(mut policy) = params.build(&CONTEXT) else { unreachable!("a policy") };
+        let batch = Batch::new(&[100], &[8]);
+        let one = |t: usize| {
+            let mut plan = DraftPlan { draft_len: vec![0], ..DraftPlan::default() };
+            policy.propose(&batch.view(), &mut plan);
+            let len = plan.draft_len[0];
+            let (accepted, seconds) = law(len, t);
+            let drafts = Drafts::default();
+            let drafted = [len];
+            policy.observe(&StepOutcome {
+                ids: &[0],
+                drafted: &drafted,
+                verified: &drafted,
+                accepted: &[accepted],
+                drafts: &drafts,
+                draft_time: Time::ZERO,
+                verify_time: Time::from_s(seconds),
+            });
+            len
+        };
+        (0..steps).map(one).collect()
+    }
+
+    /// Every step of length 2 gives two tokens in 1 s or one in 0.1 s: the mean of ratios is 6, the ratio of means 2.7.
+    /// Length 1 gives 4 tokens a second throughout.
+    #[test]
+    fn the_ratio_of_means_counts_not_the_mean_of_ratios() {
+        let law = |len: u32, t: usize| match (len, t % 2) {
+            (1, _) => (1, 0.5),
+            (_, 0) => (1, 1.0),
+            _ => (0, 0.1),
+        };
+        let params = UcbSpecstopLike { arms: vec![1, 2], exploration: 0.0 };
+        let lens = served(&params, 40, law);
+        assert!(lens[10..].iter().all(|&len| len == 1), "{lens:?}");
+    }
+
+    #[test]
+    fn the_best_length_is_found_and_the_others_are_tried() {
+        // 1 + min(len, 3) tokens in 1 + 0.2 len: 4 tokens in 1.6 at length 3 is best.
+        let law = |len: u32, _| (len.min(3), 1.0 + 0.2 * f64::from(len));
+        let lens = served(&UcbSpecstopLike::default(), 400, law);
+        assert!((0..=6).all(|len| lens.contains(&len)));
+        let best = lens[200..].iter().filter(|&&len| len == 3).count();
+        assert!(best > 100, "{best} of the last 200");
+    }
+
+    #[test]
+    fn a_request_without_room_learns_nothing() {
+        let mut run = Run::of(&UcbSpecstopLike::default(), &CONTEXT);
+        assert_eq!(run.step(&Batch::new(&[9], &[0]), |_, _| 0.5, &[0]).draft_len, [0]);
+    }
+
+    #[test]
+    fn bad_settings_are_named() {
+        let of = |arms: Vec<u32>, exploration| UcbSpecstopLike { arms, exploration }.check().map_err(|e| e.key);
+        assert_eq!((of(vec![2, 2], 1.0), of(vec![1, 2], -1.0)), (Err("arms"), Err("exploration")));
+    }
+}

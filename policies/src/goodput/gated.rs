@@ -1,0 +1,328 @@
+//! `gated-aggregate` and `gated-budget`: the draft's confidences decide how deep a batch drafts, by the goodput of the
+//! decode requests alone.
+//!
+//! Source: the crate inference-lab 1.0.0, `src/simulation/spec.rs`. The aggregate gate sums the survival of all
+//! requests by depth and takes the one width g with the most (Σ survival + requests) / (C(g) + drafting). The budget
+//! gate starts there and takes away the least likely deepest slots while goodput rises; the last slot of a draft pass
+//! gives its time back. With a block drafter the pass is one, and only verification is ragged: slots are added while
+//! goodput rises. Prompts that ride along have no price.
+//!
+//! There, the confidences of a whole round are known before it is drafted. Here a confidence is known once its token is
+//! drafted, so a deeper token is taken to be as sure as the newest one. Tokens that are drafted already have no price
+//! any more.
+
+use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::shared::belief::{Belief, pass_s};
+use crate::shared::survival::{Slots, survivals};
+use foretoken_sim::{
+    BatchView, ContextReads, Continue, DraftLimits, DraftPlan, Drafting, Drafts, MAX_SPEC_LEN, PassShape, SpecPolicy,
+    Speculation, Wants,
+};
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Parameters of `gated-aggregate` and `gated-budget`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Gated {
+    /// Longest draft (`gamma`); cut to the engine's.
+    pub gamma: u32,
+    /// True if requests may have different lengths (the budget gate).
+    pub ragged: bool,
+}
+
+impl Default for Gated {
+    fn default() -> Self {
+        Gated { gamma: MAX_SPEC_LEN, ragged: false }
+    }
+}
+
+impl Gated {
+    /// The budget gate.
+    pub fn budget() -> Gated {
+        Gated { ragged: true, ..Gated::default() }
+    }
+}
+
+impl Definition for Gated {
+    fn summary(&self) -> &'static str {
+        match self.ragged {
+            true => {
+                "starts at the batch's best depth by confidence and drops the least likely slots while goodput rises"
+            }
+            false => "one depth for the batch: the most goodput by the summed survival of its confidences",
+        }
+    }
+
+    fn source(&self) -> &'static str {
+        match self.ragged {
+            true => "inference-lab 1.0.0 src/simulation/spec.rs, GatedBudget",
+            false => "inference-lab 1.0.0 src/simulation/spec.rs, GatedAggregate",
+        }
+    }
+
+    fn sees(&self) -> &'static str {
+        "batch size, contexts; the confidence of each drafted token; the believed cost of passes"
+    }
+
+    fn differences(&self) -> &'static str {
+        "the source knows all confidences of a round before it is drafted; here the next token is taken to be as sure as the \
+         newest one, and the first is always drafted. Costs are the linear belief's, not the true roofline's"
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        Check("gated").length("gamma", self.gamma)
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        Speculation::Policy(Box::new(Running {
+            ragged: self.ragged,
+            gamma: self.gamma.min(context.max_draft_len),
+            belief: context.belief,
+            passes: 0,
+            rows: Vec::new(),
+            expected: Vec::new(),
+            widths: Vec::new(),
+            heap: BinaryHeap::new(),
+            slots: Slots::default(),
+        }))
+    }
+}
+
+/// The running policy. The fields after `belief` belong to the step in progress.
+struct Running {
+    ragged: bool,
+    gamma: u32,
+    belief: Belief,
+    /// Number of draft passes already read.
+    passes: u32,
+    rows: Vec<Row>,
+    /// Expected accepted tokens of the batch by width, beyond the drafted depth extrapolated.
+    expected: Vec<f64>,
+    /// Requests that draft at each depth.
+    widths: Vec<u32>,
+    /// The least likely deepest slots.
+    heap: BinaryHeap<(Reverse<u64>, usize)>,
+    slots: Slots,
+}
+
+/// A request of the step in progress.
+#[derive(Clone, Copy)]
+struct Row {
+    /// Probability that all of its drafts are accepted.
+    survival: f64,
+    /// The confidence of its newest draft.
+    newest: f64,
+    /// Depth that it may reach.
+    limit: u32,
+    drafted: u32,
+    stopped: bool,
+    /// Its depth in the plan.
+    wanted: u32,
+}
+
+impl Row {
+    /// The survival of its token at `depth`, which is not drafted yet.
+    fn beyond(&self, depth: u32) -> f64 {
+        self.survival * self.newest.powi((depth - self.drafted) as i32)
+    }
+}
+
+impl Running {
+    /// Reads the draft passes that ran since the last call.
+    fn take_in(&mut self, drafts: &Drafts) {
+        while self.passes < drafts.passes {
+            self.passes += 1;
+            let depth = self.passes as usize;
+            // What was expected of this depth gives way to what is known.
+            self.expected[depth] = 0.0;
+            for (i, row) in self.rows.iter_mut().enumerate() {
+                if drafts.draft_len[i] < self.passes {
+                    continue;
+                }
+                row.newest = drafts.confidence(i, depth - 1);
+                row.survival *= row.newest;
+                row.drafted = self.passes;
+                self.expected[depth] += row.survival;
+            }
+        }
+    }
+
+    /// Believed seconds of verifying `tokens` tokens of the decode requests, prompts left out.
+    fn verify_s(&self, batch: &BatchView, tokens: f64) -> f64 {
+        let target = &self.belief.target;
+        let per_request = match self.belief.context_reads {
+            ContextReads::Once => 1.0,
+            ContextReads::PerPosition => tokens / batch.len() as f64,
+        };
+        target.alpha_s * batch.context_sum as f64 * per_request + target.gamma_s * tokens + target.delta_s
+    }
+
+    /// Believed seconds of a draft pass over `requests` of the batch's requests.
+    fn pass_s(&self, batch: &BatchView, requests: u32) -> f64 {
+        if requests == 0 {
+            return 0.0;
+        }
+        let n = u64::from(requests);
+        let context = batch.context_sum * n / batch.len() as u64;
+        pass_s(&self.belief.draft, PassShape { requests: n, batched: n, context, pairs: 0 })
+    }
+
+    /// Is there a time to be saved by drafting less?
+    fn in_passes(&self) -> bool {
+        self.belief.drafting == Drafting::Autoregressive
+    }
+
+    /// The width of most goodput for the whole batch. Passes that ran are paid, so they have no price.
+    fn width(&self, batch: &BatchView) -> u32 {
+        let n = batch.len() as f64;
+        let (mut best, mut drafting, mut accepted) = ((0, f64::NEG_INFINITY), 0.0, 0.0);
+        for g in 0..=self.gamma {
+            let at_depth = self.widths.get(g as usize).copied().unwrap_or(0);
+            if g > 0 {
+                accepted += self.expected[g as usize];
+            }
+            if g > self.passes && self.in_passes() {
+                drafting += self.pass_s(batch, at_depth);
+            }
+            let goodput = (n + accepted) / (self.verify_s(batch, n * f64::from(g + 1)) + drafting);
+            if goodput > best.1 {
+                best = (g, goodput);
+            }
+        }
+        best.0
+    }
+
+    /// Fills in what is expected beyond the drafted depth, and how many requests may draft there.
+    fn extrapolate(&mut self) {
+        self.widths.clear();
+        self.widths.resize(self.gamma as usize + 1, 0);
+        self.expected[self.passes as usize + 1..].fill(0.0);
+        for row in self.rows.iter().filter(|row| !row.stopped && row.drafted == self.passes) {
+            for depth in self.passes + 1..=row.limit.min(self.gamma) {
+                self.expected[depth as usize] += row.beyond(depth);
+                self.widths[depth as usize] += 1;
+            }
+        }
+    }
+
+    /// Takes the least likely deepest slots away from a batch that drafts to `width`, while goodput rises. Drafted
+    /// slots stay.
+    fn remove(&mut self, batch: &BatchView, width: u32) {
+        let n = batch.len() as f64;
+        self.heap.clear();
+        let (mut tokens, mut expected) = (n, n);
+        expected += self.expected[1..=self.passes as usize].iter().sum::<f64>();
+        let mut heap = std::mem::take(&mut self.heap);
+        self.widths.fill(0);
+        for (i, row) in self.rows.iter_mut().enumerate() {
+            let may = !row.stopped && row.drafted == self.passes;
+            row.wanted = if may { row.limit.min(width).max(row.drafted) } else { row.drafted };
+            tokens += f64::from(row.wanted);
+            for depth in row.drafted + 1..=row.wanted {
+                expected += row.beyond(depth);
+                self.widths[depth as usize] += 1;
+            }
+            if row.wanted > row.drafted {
+                heap.push((Reverse(row.beyond(row.wanted).to_bits()), i));
+            }
+        }
+        let mut drafting: f64 = self.widths.iter().map(|&requests| self.pass_s(batch, requests)).sum();
+        while let Some((Reverse(bits), i)) = heap.pop() {
+            let (survival, depth) = (f64::from_bits(bits), self.rows[i].wanted);
+            let at = self.widths[depth as usize];
+            let saved = self.pass_s(batch, at) - self.pass_s(batch, at - 1);
+            let now = expected / (self.verify_s(batch, tokens) + drafting);
+            let less = (expected - survival) / (self.verify_s(batch, tokens - 1.0) + drafting - saved);
+            if less > now {
+                (expected, tokens, drafting) = (expected - survival, tokens - 1.0, drafting - saved);
+                self.widths[depth as usize] -= 1;
+                let row = &mut self.rows[i];
+                row.wanted -= 1;
+                if row.wanted > row.drafted {
+                    heap.push((Reverse(row.beyond(row.wanted).to_bits()), i));
+                }
+            }
+        }
+        self.heap = heap;
+    }
+}
+
+impl SpecPolicy for Running {
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(self.gamma)
+    }
+
+    fn wants(&self) -> Wants {
+        Wants::CONFIDENCE
+    }
+
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        plan.fill(self.gamma);
+        self.passes = 0;
+        self.expected.clear();
+        self.expected.resize(self.gamma as usize + 1, 0.0);
+        self.rows.clear();
+        let row = |&limit: &u32| Row { survival: 1.0, newest: 1.0, limit, drafted: 0, stopped: false, wanted: 0 };
+        self.rows.extend(batch.limit.iter().map(row));
+    }
+
+    fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
+        if !self.in_passes() {
+            drafts.nothing_to_decide();
+            return Continue::Yes;
+        }
+        self.take_in(drafts);
+        self.extrapolate();
+        let width = self.width(batch);
+        if width <= self.passes {
+            return Continue::Stop;
+        }
+        if self.ragged {
+            self.remove(batch, width);
+        }
+        let mut on = false;
+        for (i, row) in self.rows.iter_mut().enumerate() {
+            if !row.stopped && self.ragged && row.wanted <= self.passes {
+                row.stopped = true;
+                drafts.stop(i);
+            }
+            on |= !row.stopped && row.limit > self.passes;
+        }
+        if on { Continue::Yes } else { Continue::Stop }
+    }
+
+    fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
+        self.take_in(drafts);
+        self.widths.clear();
+        self.expected[self.passes as usize + 1..].fill(0.0);
+        let width = self.width(batch).min(self.passes);
+        if !self.ragged {
+            drafts.verify_len.iter_mut().for_each(|v| *v = (*v).min(width));
+            return;
+        }
+        self.slots.clear();
+        for i in 0..self.rows.len() {
+            let len = if self.in_passes() { drafts.draft_len[i] } else { drafts.draft_len[i].min(width) };
+            let confidences = (0..len as usize).map(|j| drafts.confidence(i, j));
+            self.slots.push_draft(i, survivals(confidences), 0.0);
+        }
+        let n = batch.len() as f64;
+        let (mut tokens, mut expected, mut taken) = (n, n, 0);
+        let mut slots = std::mem::take(&mut self.slots);
+        for survival in slots.descending() {
+            let more = (expected + survival) / self.verify_s(batch, tokens + 1.0);
+            if more <= expected / self.verify_s(batch, tokens) {
+                break;
+            }
+            (expected, tokens, taken) = (expected + survival, tokens + 1.0, taken + 1);
+        }
+        slots.allocate(taken, &mut drafts.verify_len);
+        self.slots = slots;
+    }
+}
+
+#[cfg(test)]
+#[path = "gated_tests.rs"]
+mod tests;
