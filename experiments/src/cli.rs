@@ -69,6 +69,8 @@ commands! {
     Merge, merge::MergeArgs;
     /// Find the highest rate of requests at which each policy keeps the experiment's bounds
     Capacity, capacity::CapacityArgs;
+    /// Split what stands between each policy and the best oracle into rungs: cost, calibration, rates, rule, knowledge
+    Ladder, ladder::LadderArgs;
     /// Run an experiment on a device: the same engine and policies, real passes, a real clock
     Live, live::LiveArgs, needs "live";
     /// Run an experiment on a device and in the simulator, and say how far apart they are

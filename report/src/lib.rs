@@ -19,9 +19,10 @@ mod why;
 pub use cdf::Cdf;
 pub use error::ReportError;
 pub use figures::{
-    Accepted, CapacityWords, Carried, Figure, GainAt, Kind, PREDICTED_EDGE, PredictedCell, PredictedNumber, Profiled,
-    ProfiledFit, ProfiledPass, RunKind, TriedRate, Validated, ValidatedRun, acceptance_figures, capacity_figures,
-    figures, gain_figure, predicted_figure, profile_figures, validation_figures, write_figures,
+    Accepted, ArenaMap, CapacityWords, Carried, Figure, GainAt, Kind, LadderBar, PREDICTED_EDGE, PredictedCell,
+    PredictedNumber, Profiled, ProfiledFit, ProfiledPass, RunKind, TriedRate, Validated, ValidatedRun,
+    acceptance_figures, arena_figure, capacity_figures, figures, gain_figure, ladder_figure, predicted_figure,
+    profile_figures, validation_figures, write_figures,
 };
 pub use model::{Cell, Dash, Entry, Key, Look, Marker, Report, Role, ScaledBound, Source, Swept, relate};
 pub use run_page::{Compared, Explorer, Pair, RunFacts, TIMING, run_page};

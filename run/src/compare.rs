@@ -2,6 +2,7 @@
 //! averaged with 95 % intervals (Student t over seeds, docs/model.md 14). It only computes from summaries; nothing is
 //! run.
 
+use crate::arena::Scenario;
 use crate::inert::Inert;
 use crate::papers::PaperReport;
 use crate::plan::{Plan, Variant};
@@ -40,6 +41,9 @@ pub struct Comparison {
     /// The answer to the experiment's question; absent for an experiment without a question.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<Answer>,
+    /// A scenario's numbers, seed by seed; absent for an experiment that is no scenario of the arena.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arena: Option<Scenario>,
 }
 
 /// The policies under one combination of swept values.
@@ -168,6 +172,7 @@ impl Comparison {
             settings: None,
             paper: None,
             question: None,
+            arena: None,
         }
     }
 }

@@ -7,6 +7,7 @@
 #[macro_use(eprintln)]
 extern crate foretoken_spec;
 
+pub mod arena;
 pub mod bar;
 pub mod believed;
 mod bound;
@@ -17,6 +18,7 @@ pub mod explorer;
 pub mod guard;
 pub mod inert;
 pub mod interrupt;
+pub mod ladder;
 pub mod load;
 pub mod machine;
 pub mod merge;

@@ -3,7 +3,7 @@
 use crate::model_config::read_configs;
 use crate::plan::{Derived, Entrant, Plan, Variant, path_from, put_order};
 use crate::profiled::{self, Filled};
-use crate::{bound, papers, questions};
+use crate::{arena, bound, papers, questions};
 use foretoken_policies::{PolicySpec, from_sglang_json};
 use foretoken_spec::document::{Document, Path};
 use foretoken_spec::experiment::{Experiment, UNSWEPT};
@@ -116,7 +116,7 @@ impl Plan {
         filled
             .keys
             .iter()
-            .chain(&["paper", "question", "sweep_order"].map(Path::of))
+            .chain(&["paper", "question", "arena", "sweep_order"].map(Path::of))
             .for_each(|path| document.remove(path));
         change(&mut document)?;
         Plan::build(document, &self.folder, true, self.inputs.clone())
@@ -130,6 +130,7 @@ impl Plan {
         with_files: bool,
         mut inputs: BTreeMap<String, String>,
     ) -> Result<Plan> {
+        arena::fill(&mut document)?;
         read_policy_files(&mut document, folder)?;
         let config_warnings = read_configs(&mut document, folder)?;
         let whole = document.clone();
@@ -213,6 +214,7 @@ impl Plan {
         papers::check(&plan)?;
         questions::check(&plan)?;
         bound::check(&plan)?;
+        arena::check(&plan)?;
         Ok(plan)
     }
 }
@@ -327,7 +329,7 @@ pub(crate) fn locate(document: &Document, given: &str) -> Result<PathBuf> {
         let value = std::env::var(name).map_err(|_| {
             let problem = Problem::bad_input(format!("the environment variable {name} is not set"));
             let help = format!("set it to the folder that holds the file: {name}=/path/to/folder foretoken run ...");
-            document.point(problem, document.span_of_string(given)).help(help)
+            document.point(problem, document.span_of_string(given)).help(help).for_a_missing_file()
         })?;
         full.push_str(before);
         full.push_str(&value);
@@ -348,7 +350,10 @@ fn digest_file(document: &Document, given: &str, path: &FilePath) -> Result<Stri
         _ => Problem::bad_input(format!("{}: cannot be read", path.display())),
     };
     let mut hasher = blake3::Hasher::new();
-    let file = foretoken_traces::raw(path).map_err(|_| unreadable())?;
+    let file = foretoken_traces::raw(path).map_err(|_| match path.exists() {
+        true => unreadable(),
+        false => unreadable().for_a_missing_file(),
+    })?;
     hasher.update_reader(file).map_err(|_| unreadable())?;
     Ok(hasher.finalize().to_hex().to_string())
 }

@@ -1,5 +1,6 @@
 //! The contents of an experiment file as types: the tables and their keys. [`crate::read`] reads and checks them.
 
+use crate::arena::Arena;
 use crate::capacity::CapacitySpec;
 use crate::live::LiveSpec;
 use crate::observe::ObserveSpec;
@@ -17,7 +18,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Top-level keys that cannot be swept: they are the same for every cell.
-pub const UNSWEPT: [&str; 8] = ["name", "seeds", "sweep_order", "policies", "capacity", "output", "paper", "question"];
+pub const UNSWEPT: [&str; 9] =
+    ["name", "seeds", "sweep_order", "policies", "capacity", "output", "paper", "question", "arena"];
 
 /// One experiment without sweeps.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
@@ -32,7 +34,8 @@ pub struct Experiment {
     /// the file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sweep_order: Vec<String>,
-    /// The policies to compare, in the order of the table.
+    /// The policies to compare, in the order of the table. A scenario of the arena that names none takes all.
+    #[serde(default)]
     pub policies: Vec<PolicySpec>,
     /// The true cost of forward passes.
     pub hardware: Hardware,
@@ -70,6 +73,9 @@ pub struct Experiment {
     /// A question that was asked in public; the run answers it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<Question>,
+    /// A scenario of the arena, in which all policies meet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arena: Option<Arena>,
 }
 
 /// The true cost of forward passes.

@@ -38,12 +38,19 @@ pub struct Problem {
     message: String,
     help: Option<String>,
     place: Option<Place>,
+    missing_file: bool,
 }
 
 impl Problem {
     /// A problem with the given exit code.
     pub fn new(exit: Exit, message: impl Into<String>) -> Box<Problem> {
-        Box::new(Problem { exit, message: shown::message(&message.into()), help: None, place: None })
+        Box::new(Problem {
+            exit,
+            message: shown::message(&message.into()),
+            help: None,
+            place: None,
+            missing_file: false,
+        })
     }
 
     /// The user's input is wrong (exit code 2).
@@ -60,6 +67,17 @@ impl Problem {
     pub fn help(mut self: Box<Self>, help: impl Into<String>) -> Box<Problem> {
         self.help = Some(shown::message(&help.into()));
         self
+    }
+
+    /// Says that the reason is a file that is not here, so that a caller with other files may go on.
+    pub fn for_a_missing_file(mut self: Box<Self>) -> Box<Problem> {
+        self.missing_file = true;
+        self
+    }
+
+    /// Is the reason a file that is not here?
+    pub fn is_a_missing_file(&self) -> bool {
+        self.missing_file
     }
 
     /// Points at bytes `span` of `text`, known to the user as `name`. A span over several lines is cut at the first.

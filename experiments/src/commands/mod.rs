@@ -11,6 +11,7 @@ pub mod doctor;
 pub mod explore;
 pub mod export;
 pub mod hardware;
+pub mod ladder;
 pub mod live;
 pub mod man;
 pub mod merge;

@@ -1,10 +1,13 @@
 //! `foretoken run`: runs one experiment and prints the comparison, or all experiments of a folder and prints one
-//! table of papers' claims or of questions and answers.
+//! table of papers' claims, of questions and answers, or of the arena's policies.
+
+mod arena;
 
 use super::print;
 use crate::cli::check_settings::CheckSettings;
 use crate::{shipped, work};
 use clap::{Args, ValueEnum};
+use foretoken_run::arena::{Scenario, Standings, render, render_csv, render_json, render_markdown};
 use foretoken_run::cells::Shard;
 use foretoken_run::cells::{Assembled, Folder, Mode};
 use foretoken_run::complete::{Complete, How, Made, REPORT_JSON, REPORT_TEXT, complete, kept_report};
@@ -27,12 +30,14 @@ pub const EXAMPLES: &str = "Examples:
   foretoken run experiments/quickstart.toml --overwrite --format json
   foretoken run experiments/papers/ --resume
   foretoken run experiments/questions/ --resume
+  foretoken run experiments/arena/ --quick
   foretoken run experiments/quickstart.toml --shard 1/2 -o results/shared --resume
   foretoken run experiments/quickstart.toml --shard 2/2 -o results/shared --resume";
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The experiment, or a folder: every experiment in it, and one table of their papers' claims or their questions
+    /// The experiment, or a folder: every experiment in it, and one table of their papers' claims, their questions, or
+    /// the arena's policies
     pub file: PathBuf,
     /// Replace or add a value of the experiment; may be a sweep
     #[arg(long = "set", value_name = "PATH=VALUE")]
@@ -64,6 +69,9 @@ pub struct RunArgs {
     /// Repeat the run without single settings, and name settings without effect
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
     pub check_settings: CheckSettings,
+    /// For a folder with scenarios of the arena: only those marked `quick`, with two seeds
+    #[arg(long, conflicts_with = "shard")]
+    pub quick: bool,
     /// Add the policy oracle-goodput and every policy's regret against it
     #[arg(long)]
     pub regret: bool,
@@ -83,8 +91,10 @@ pub enum RunFormat {
     Table,
     /// One JSON document
     Json,
-    /// A page about the questions of a folder
+    /// A page about the questions of a folder, or the arena's table
     Markdown,
+    /// The arena's numbers: a line for each policy in each scenario
+    Csv,
 }
 
 /// Runs the command with its arguments.
@@ -100,10 +110,17 @@ pub fn run(args: &RunArgs) -> Result<()> {
                 .help("give them one by one")),
         };
     }
-    let plan = load(args, &args.file)?;
-    if args.format == RunFormat::Markdown {
-        return Err(Problem::bad_input("only questions are printed as Markdown, and this is one experiment")
-            .help("give a folder of experiments with questions, such as experiments/questions/"));
+    let plan = load(args, &args.file, &args.sets)?;
+    let refused = |what: &str, give: &str| Problem::bad_input(format!("{what}, and this is one experiment")).help(give);
+    let an_arena = "give a folder with scenarios of the arena, such as experiments/arena/";
+    match args.format {
+        RunFormat::Markdown => {
+            let give = "give a folder, such as experiments/questions/ or experiments/arena/";
+            return Err(refused("only questions and the arena are printed as Markdown", give));
+        }
+        RunFormat::Csv => return Err(refused("only the arena is printed as CSV", an_arena)),
+        _ if args.quick => return Err(refused("--quick chooses among the scenarios of the arena", an_arena)),
+        _ => {}
     }
     let path = args.output.clone().unwrap_or_else(|| plan.usual_folder(""));
     if let Some(of) = args.shard {
@@ -122,18 +139,17 @@ pub fn run(args: &RunArgs) -> Result<()> {
     }
 }
 
-fn load(args: &RunArgs, file: &Path) -> Result<Plan> {
-    let plan = shipped::load(file, &args.sets)?;
+fn load(args: &RunArgs, file: &Path, sets: &[String]) -> Result<Plan> {
+    let plan = shipped::load(file, sets)?;
     if args.regret { plan.with_regret() } else { Ok(plan) }
 }
 
-/// Runs every experiment of a folder, each into its own results, and prints their papers' claims and their questions.
+/// Runs every experiment of a folder, each into its own results, and prints their papers' claims, their questions and
+/// the arena's table.
 fn run_folder(args: &RunArgs) -> Result<()> {
-    let plans = plans_of(args)?;
-    if args.format == RunFormat::Markdown && plans.iter().all(|p| p.variants[0].experiment.question.is_none()) {
-        let message = format!("{} holds no experiment with a [question]", args.file.display());
-        return Err(Problem::bad_input(message).help("only questions are printed as Markdown"));
-    }
+    let mut scenarios = arena::Scenarios::default();
+    let plans = plans_of(args, &mut scenarios)?;
+    check_format(args, &plans)?;
     let pool = pool(args, plans.iter().map(Plan::cells).max().unwrap_or(1))?;
     let (mut reports, mut answers) = (Vec::new(), Vec::new());
     for (i, plan) in plans.iter().enumerate() {
@@ -143,31 +159,66 @@ fn run_folder(args: &RunArgs) -> Result<()> {
         let kept: Kept = kept_report(folder.path())?;
         reports.extend(kept.paper.map(|report| (plan.name.as_str(), report)));
         answers.extend(kept.question.map(|answer| (plan.name.as_str(), answer)));
+        if let Some(scenario) = kept.arena {
+            scenarios.finished(&plan.name, scenario);
+        }
     }
-    print(&folder_text(args.format, &reports, &answers))
+    let standings = scenarios.standings(args.quick, args.output.as_deref().unwrap_or(Path::new("results")))?;
+    print(&folder_text(args.format, &reports, &answers, standings.as_ref()))
 }
 
-/// The claims and the answers of a folder's experiments, each under the experiment's name.
-fn folder_text(format: RunFormat, papers: &[(&str, PaperReport)], answers: &[(&str, Answer)]) -> String {
+/// Refuses a format or `--quick` where nothing in the folder has it.
+fn check_format(args: &RunArgs, plans: &[Plan]) -> Result<()> {
+    let experiments = || plans.iter().map(|plan| &plan.variants[0].experiment);
+    let (asked, arena) = (experiments().any(|e| e.question.is_some()), experiments().any(|e| e.arena.is_some()));
+    let lacks = |what: &str, help: &str| {
+        Err(Problem::bad_input(format!("{} holds no experiment with {what}", args.file.display())).help(help))
+    };
+    match args.format {
+        RunFormat::Markdown if !asked && !arena => {
+            lacks("a [question] or an [arena]", "only questions and the arena are printed as Markdown")
+        }
+        RunFormat::Csv if !arena => lacks("an [arena]", "only the arena is printed as CSV"),
+        _ if args.quick && !arena => lacks("an [arena]", "leave out --quick"),
+        _ => Ok(()),
+    }
+}
+
+/// The claims, the answers and the arena of a folder's experiments, each under the experiment's name.
+fn folder_text(
+    format: RunFormat,
+    papers: &[(&str, PaperReport)],
+    answers: &[(&str, Answer)],
+    standings: Option<&Standings>,
+) -> String {
     let claims = || papers.iter().map(|(name, report)| (*name, report));
     let asked = || answers.iter().map(|(name, answer)| (*name, answer));
-    match format {
-        RunFormat::Table if answers.is_empty() => papers::render(claims()),
-        RunFormat::Table if papers.is_empty() => questions::render(asked()),
-        RunFormat::Table => papers::render(claims()) + "\n" + &questions::render(asked()),
+    let parts: Vec<String> = match format {
         RunFormat::Json => {
-            let both = serde_json::json!({
+            let all = serde_json::json!({
                 "papers": papers::render_json(claims()),
                 "questions": questions::render_json(asked()),
+                "arena": standings.map(render_json),
             });
-            serde_json::to_string_pretty(&both).expect("plain data always serialises") + "\n"
+            vec![serde_json::to_string_pretty(&all).expect("plain data always serialises") + "\n"]
         }
-        RunFormat::Markdown => questions::render_markdown(asked()),
-    }
+        RunFormat::Table => {
+            let empty = answers.is_empty() && standings.is_none();
+            let papers = (!papers.is_empty() || empty).then(|| papers::render(claims()));
+            let answers = (!answers.is_empty()).then(|| questions::render(asked()));
+            papers.into_iter().chain(answers).chain(standings.map(render)).collect()
+        }
+        RunFormat::Markdown => {
+            let answers = (!answers.is_empty()).then(|| questions::render_markdown(asked()));
+            answers.into_iter().chain(standings.map(render_markdown)).collect()
+        }
+        RunFormat::Csv => standings.map(render_csv).into_iter().collect(),
+    };
+    parts.join("\n")
 }
 
 /// The plans of a folder's experiments, by file name. All files are read before the first one runs.
-fn plans_of(args: &RunArgs) -> Result<Vec<Plan>> {
+fn plans_of(args: &RunArgs, scenarios: &mut arena::Scenarios) -> Result<Vec<Plan>> {
     let folder = &args.file;
     let cannot = |e| Problem::bad_input(format!("cannot look into {}: {e}", folder.display()));
     let entries = std::fs::read_dir(folder).map_err(cannot)?;
@@ -178,15 +229,20 @@ fn plans_of(args: &RunArgs) -> Result<Vec<Plan>> {
         let problem = Problem::bad_input(format!("{} holds no experiment", folder.display()));
         return Err(problem.help("give an experiment, or a folder with experiments (*.toml) in it"));
     }
-    let plans: Vec<Plan> = files.iter().map(|file| load(args, file)).collect::<Result<_>>()?;
-    for (i, plan) in plans.iter().enumerate() {
-        if let Some(first) = plans[..i].iter().position(|other| other.name == plan.name) {
-            let (first, second) = (files[first].display(), files[i].display());
+    let mut plans: Vec<Plan> = Vec::new();
+    let mut sources: Vec<&PathBuf> = Vec::new();
+    for file in &files {
+        let load = |file: &Path, sets: &[String]| load(args, file, sets);
+        let Some(plan) = scenarios.plan(file, &args.sets, args.quick, load)? else { continue };
+        if let Some(first) = plans.iter().position(|other| other.name == plan.name) {
+            let (first, second) = (sources[first].display(), file.display());
             let problem = Problem::bad_input(format!("{first} and {second} are both named `{}`", plan.name));
             return Err(problem.help("their results would land in one folder: give one of them another name"));
         }
+        plans.push(plan);
+        sources.push(file);
     }
-    Ok(plans)
+    if plans.is_empty() { Err(scenarios.explain_nothing(folder)) } else { Ok(plans) }
 }
 
 /// The thread pool for all experiments of a command; the largest has `cells` cells.
@@ -202,7 +258,14 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Re
         _ => Mode::Fresh,
     };
     plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
-    let how = How { mode, figures: wants_figures(args, plan), check_settings: args.check_settings.into() };
+    // The scenarios of the arena are many, and their settings are not the question.
+    let check_settings = match args.check_settings {
+        CheckSettings::Auto if args.file.is_dir() && plan.variants[0].experiment.arena.is_some() => {
+            CheckSettings::Never
+        }
+        given => given,
+    };
+    let how = How { mode, figures: wants_figures(args, plan), check_settings: check_settings.into() };
     let Complete { folder, made, page } = complete(plan, path, how, pool, work())?;
     if made.is_none() {
         eprintln!("{} is complete: nothing to run", folder.path().display());
@@ -214,22 +277,34 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Re
     let Some(Made { results, notes, speed }) = made else { return Ok((folder, None)) };
     // Warnings of profiles were printed before the run.
     let said = plan.warnings();
-    let new = results.comparison.warnings.iter().filter(|w| !said.contains(&w.as_str()));
-    new.for_each(|w| eprintln!("warning: {w}"));
+    let new: Vec<&String> = results.comparison.warnings.iter().filter(|w| !said.contains(&w.as_str())).collect();
+    match new.len() {
+        // All policies of the arena warn of the same things, scenario by scenario.
+        n @ 1.. if is_one_of_many(args, plan) => {
+            eprintln!("note: {n} warnings are in {}", folder.path().join(REPORT_JSON).display());
+        }
+        _ => new.iter().for_each(|w| eprintln!("warning: {w}")),
+    }
     notes.iter().for_each(|note| eprintln!("note: {note}"));
     eprintln!("results: {}\nsimulator: {speed}", folder.path().display());
     Ok((folder, Some(results)))
+}
+
+/// Is the plan a scenario that runs with others of its folder?
+fn is_one_of_many(args: &RunArgs, plan: &Plan) -> bool {
+    args.file.is_dir() && plan.variants[0].experiment.arena.is_some()
 }
 
 fn wants_figures(args: &RunArgs, plan: &Plan) -> bool {
     plan.variants[0].experiment.output.figures && !args.no_figures
 }
 
-/// What a results folder says about its paper's claims and its question.
+/// What a results folder says about its paper's claims, its question and its scenario.
 #[derive(Deserialize)]
 struct Kept {
     paper: Option<PaperReport>,
     question: Option<Answer>,
+    arena: Option<Scenario>,
 }
 
 /// Notes which options need another run, since the cells of finished results are deleted.
@@ -245,7 +320,7 @@ fn say_what_is_missing(args: &RunArgs, plan: &Plan, folder: &Folder) {
 /// Prints the comparison that the folder keeps.
 fn print_report(args: &RunArgs, folder: &Folder) -> Result<()> {
     let name = match args.format {
-        RunFormat::Table | RunFormat::Markdown => REPORT_TEXT,
+        RunFormat::Table | RunFormat::Markdown | RunFormat::Csv => REPORT_TEXT,
         RunFormat::Json => REPORT_JSON,
     };
     let text = fs_err::read_to_string(folder.path().join(name)).map_err(|e| Problem::failed(e.to_string()))?;

@@ -1,5 +1,6 @@
 //! Tests of the command line as a user sees it: output, messages, exit codes and files.
 
+mod arena;
 mod bad_input;
 mod bounds;
 mod browser;
@@ -16,6 +17,7 @@ mod habits;
 mod hostile;
 mod inert;
 mod interrupted;
+mod ladder;
 #[allow(dead_code, reason = "the laws of other tests")]
 #[path = "../../../calibrate/src/synthetic.rs"]
 mod law;

@@ -65,7 +65,11 @@ fn the_page_of_settings_is_this_versions() {
 fn every_shipped_experiment_satisfies_it_and_names_it() {
     let schema = schema();
     let mut checked = 0;
-    for (folder, line) in [("", "#:schema experiment.schema.json"), ("papers", "#:schema ../experiment.schema.json")] {
+    for (folder, line) in [
+        ("", "#:schema experiment.schema.json"),
+        ("papers", "#:schema ../experiment.schema.json"),
+        ("arena", "#:schema ../experiment.schema.json"),
+    ] {
         for entry in std::fs::read_dir(shipped(folder)).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_none_or(|e| e != "toml") || path.ends_with("Cargo.toml") {

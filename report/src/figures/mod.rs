@@ -6,6 +6,7 @@
 
 mod acceptance;
 mod against;
+mod arena;
 mod axis;
 mod by_policy;
 mod canvas;
@@ -13,6 +14,7 @@ mod capacity;
 mod curves;
 mod gain;
 mod heat;
+mod ladder;
 mod latency;
 mod over_time;
 mod page;
@@ -25,8 +27,10 @@ mod validation;
 pub(crate) mod view;
 
 pub use acceptance::{Accepted, acceptance_figures};
+pub use arena::{ArenaMap, arena_figure};
 pub use capacity::{CapacityWords, Carried, TriedRate, capacity_figures};
 pub use gain::{GainAt, gain_figure};
+pub use ladder::{LadderBar, ladder_figure};
 pub use predicted::{PREDICTED_EDGE, PredictedCell, PredictedNumber, predicted_figure};
 pub use profile::{Profiled, ProfiledFit, ProfiledPass, profile_figures};
 pub use validation::{RunKind, Validated, ValidatedRun, validation_figures};
@@ -76,6 +80,10 @@ pub enum Kind {
     Gain,
     /// The request rate that policies carry within bounds.
     Capacity,
+    /// The loss of policies by scenario of the arena.
+    Arena,
+    /// The rungs between policies and the best oracle.
+    Ladder,
 }
 
 /// A drawn figure, one SVG file.

@@ -9,6 +9,7 @@ use super::id::{CellId, ids, key, swept};
 use super::store::Store;
 use super::unwritten::write_problem;
 use super::warnings::Warnings;
+use crate::arena::Scenario;
 use crate::compare::Comparison;
 use crate::load::is_autoregressive;
 use crate::papers::PaperReport;
@@ -104,6 +105,7 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     if let Some(question) = question {
         comparison.question = Some(Answer::of(question, plan, &cells)?);
     }
+    comparison.arena = Scenario::of(plan, &cells);
     if figures {
         draw(plan, folder, cells)?;
     }

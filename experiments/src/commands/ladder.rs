@@ -1,0 +1,79 @@
+//! `foretoken ladder`: splits what stands between each policy and the best oracle into rungs.
+
+use super::print;
+use crate::cli::format::Format;
+use crate::shipped;
+use clap::Args;
+use foretoken_report::read_cells;
+use foretoken_run::cells::{Mode, entries};
+use foretoken_run::complete::{Complete, How, complete};
+use foretoken_run::inert::Check;
+use foretoken_run::ladder::{LADDER_JSON, Ladders, PAGE, page, plan_of, render, render_json};
+use foretoken_run::machine;
+use foretoken_spec::problem::{Problem, Result};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+pub const EXAMPLES: &str = "Examples:
+  foretoken ladder experiments/quickstart.toml --set 'policies=[{ adaspec = {} }]' --set seeds='[1]'
+  foretoken ladder experiments/quickstart.toml --set workload.requests=1000 -o results/ladder --resume
+
+Each rung gives a policy one more thing that it does not know, in a full run on the same luck: the true cost, the true
+calibration, the true rates; then the bounds that know what was observed, all confidences, and the lengths; then the
+best oracle. The heights sum to the policy's loss; negative ones are printed. A rung with nothing to correct is a dash.";
+
+#[derive(Debug, Args)]
+pub struct LadderArgs {
+    /// The experiment; its policies climb
+    pub file: PathBuf,
+    /// Replace or add a value of the experiment; may be a sweep
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub sets: Vec<String>,
+    /// Folder for the results [default: results/ladder-<name>-<digest>]
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Continue the run that the folder holds
+    #[arg(long, conflicts_with = "overwrite")]
+    pub resume: bool,
+    /// Replace the results the folder holds
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Threads [default: one a core]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZeroUsize>,
+    /// How to print the ladders
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+}
+
+/// Runs the command with its arguments.
+pub fn run(args: &LadderArgs) -> Result<()> {
+    let document = shipped::read_document(&args.file, &args.sets)?;
+    let (plan, ways) = plan_of(document, shipped::folder(&args.file))?;
+    plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
+    let path = args.output.clone().unwrap_or_else(|| plan.usual_folder("ladder-"));
+    let mode = match (args.overwrite, args.resume) {
+        (true, _) => Mode::Overwrite,
+        (_, true) => Mode::Resume,
+        _ => Mode::Fresh,
+    };
+    let pool = machine::pool(args.threads.map(usize::from), plan.cells())?;
+    let how = How { mode, figures: false, check_settings: Check::Never };
+    let Complete { folder, made, .. } = complete(&plan, path, how, &pool, crate::work())?;
+    if made.is_none() {
+        eprintln!("{} is complete: nothing to run", folder.path().display());
+    }
+    let cells = read_cells(folder.path(), &entries(&plan)).map_err(|e| Problem::failed(e.to_string()))?;
+    let ladders = Ladders::of(&plan, &ways, &cells)
+        .ok_or_else(|| Problem::bad_input("a run finished no request, so it has no latency to compare"))?;
+    let write = |name: &str, text: String| {
+        let path = folder.path().join(name);
+        fs_err::write(&path, text).map(|()| path).map_err(|e| Problem::failed(e.to_string()))
+    };
+    write(LADDER_JSON, render_json(&ladders))?;
+    eprintln!("page: {}\nresults: {}", write(PAGE, page(&ladders).html())?.display(), folder.path().display());
+    print(&match args.format {
+        Format::Table => render(&ladders),
+        Format::Json => render_json(&ladders),
+    })
+}

@@ -1,0 +1,97 @@
+//! The scenarios among a folder's experiments: which of them run, and the table over them.
+
+use crate::shipped;
+use foretoken_run::arena::{Scenario, Standings, page, render_csv, render_json};
+use foretoken_run::plan::Plan;
+use foretoken_spec::document::Path as Key;
+use foretoken_spec::problem::{Problem, Result};
+use std::path::Path;
+
+/// Number of seeds of a quick run.
+const QUICK_SEEDS: usize = 2;
+
+/// The scenarios of a folder.
+#[derive(Default)]
+pub struct Scenarios {
+    /// Finished scenarios with their numbers.
+    finished: Vec<(String, Scenario)>,
+    /// Scenarios whose files are not here, and why.
+    skipped: Vec<(String, String)>,
+    /// Scenarios that a quick run leaves out.
+    left_out: usize,
+}
+
+impl Scenarios {
+    /// The plan of a file of the folder, which `load` makes with overrides; `None` if it is a scenario that cannot run
+    /// here, or that a quick run leaves out.
+    ///
+    /// # Errors
+    /// The experiment is wrong, or a file is missing that no scenario names.
+    pub fn plan(
+        &mut self,
+        file: &Path,
+        sets: &[String],
+        quick: bool,
+        load: impl Fn(&Path, &[String]) -> Result<Plan>,
+    ) -> Result<Option<Plan>> {
+        let document = shipped::read_document(file, sets)?;
+        let is_scenario = document.get(&Key::of("arena")).is_some();
+        let plan = match load(file, sets) {
+            Err(problem) if is_scenario && problem.is_a_missing_file() => {
+                let name = document.text_at(&Key::of("name")).unwrap_or_else(|| file.display().to_string());
+                self.skipped.push((name, problem.message().to_owned()));
+                return Ok(None);
+            }
+            plan => plan?,
+        };
+        let Some(arena) = plan.variants[0].experiment.arena.as_ref().filter(|_| quick) else {
+            return Ok(Some(plan));
+        };
+        if !arena.quick {
+            self.left_out += 1;
+            return Ok(None);
+        }
+        let seeds: Vec<String> = plan.seeds.iter().take(QUICK_SEEDS).map(u64::to_string).collect();
+        let fewer = format!("seeds=[{}]", seeds.join(", "));
+        load(file, &[sets, &[fewer]].concat()).map(Some)
+    }
+
+    /// Notes that a scenario is finished.
+    pub fn finished(&mut self, name: &str, scenario: Scenario) {
+        self.finished.push((name.to_owned(), scenario));
+    }
+
+    /// Were all of the folder's experiments skipped or left out?
+    pub fn explain_nothing(&self, folder: &Path) -> Box<Problem> {
+        match self.skipped.first() {
+            Some((name, why)) => {
+                let message = format!("no scenario of {} can run here: {name}: {why}", folder.display());
+                Problem::bad_input(message).help("give the folder of the traces: FORETOKEN_TRACES=/path/to/traces")
+            }
+            None => Problem::bad_input(format!("{} holds no scenario with `quick = true`", folder.display()))
+                .help("leave out --quick"),
+        }
+    }
+
+    /// The standings over the finished scenarios, which are written into `folder` with a page about them; `None` if
+    /// there is no scenario.
+    ///
+    /// # Errors
+    /// The page cannot be written.
+    pub fn standings(self, quick: bool, folder: &Path) -> Result<Option<Standings>> {
+        if self.finished.is_empty() {
+            return Ok(None);
+        }
+        let quick = quick.then(|| format!("{QUICK_SEEDS} seeds, {} scenarios left out", self.left_out));
+        let standings = Standings::of(&self.finished, self.skipped, quick);
+        let write = |name: &str, text: String| {
+            let path = folder.join(name);
+            fs_err::write(&path, text).map(|()| path).map_err(|e| Problem::failed(e.to_string()))
+        };
+        let json = serde_json::to_string_pretty(&render_json(&standings)).expect("plain data always serialises");
+        write("arena.json", json + "\n")?;
+        write("arena.csv", render_csv(&standings))?;
+        eprintln!("arena: {}", write("arena.html", page(&standings).html())?.display());
+        Ok(Some(standings))
+    }
+}

@@ -1,0 +1,102 @@
+//! Draws ladders: for each policy one bar a rung, from the loss before it to the loss behind it. Bars lead from the
+//! policy's loss (right) to the best oracle's (0, left); a negative rung leads back to the right.
+
+use super::axis::Axis;
+use super::canvas::{Anchor, svg};
+use super::style::{GREY, GRID, INK, LINE, MARGIN, RULE, Rgb, TEXT, TITLE, WIDTH, fit, text_width};
+use super::{Figure, Kind};
+use crate::Dash;
+
+/// A colour a rung: Okabe and Ito's.
+const COLOURS: [Rgb; 7] = [
+    (0x00, 0x72, 0xb2),
+    (0x56, 0xb4, 0xe9),
+    (0x00, 0x9e, 0x73),
+    (0xe6, 0x9f, 0x00),
+    (0xd5, 0x5e, 0x00),
+    (0xcc, 0x79, 0xa7),
+    (0x66, 0x66, 0x66),
+];
+/// Height of a rung's bar, px.
+const BAR: f64 = 5.0;
+/// Width of the column of names, px.
+const NAMES: f64 = 200.0;
+
+/// A policy's ladder.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LadderBar {
+    /// The policy's label.
+    pub policy: String,
+    /// The loss that goes away on each rung, in %; `None` where the rung does not apply.
+    pub heights: Vec<Option<f64>>,
+}
+
+/// Draws `ladder.svg`; `None` without ladders. `rungs` are the names of the rungs, at most seven.
+pub fn ladder_figure(rungs: &[&str], bars: &[LadderBar], source: &str) -> Option<Figure> {
+    let starts = |bar: &LadderBar| -> Vec<f64> {
+        // The loss before each rung, and 0 behind the last.
+        let mut left: f64 = bar.heights.iter().flatten().sum();
+        let mut all = vec![left];
+        for height in &bar.heights {
+            left -= height.unwrap_or(0.0);
+            all.push(left);
+        }
+        all
+    };
+    let all = || bars.iter().flat_map(starts);
+    let (low, high) = (all().reduce(f64::min)?, all().reduce(f64::max)?);
+    let axis = Axis::linear(low.min(0.0), high.max(1.0), 8);
+    let (left, right) = (MARGIN + NAMES, WIDTH - MARGIN - 20.0);
+    let x = |loss: f64| left + (right - left) * (loss - axis.start()) / (axis.end() - axis.start());
+    let row = BAR * rungs.len() as f64 + 9.0;
+    let top = MARGIN + TITLE + 2.5 * LINE;
+    let bottom = top + row * bars.len() as f64;
+    let height = bottom + 3.0 * LINE + MARGIN;
+    let title = "From each policy to the best oracle, rung by rung";
+    let figure = svg((WIDTH, height), title, source, |c| {
+        c.bold(title, (MARGIN, MARGIN + TITLE / 2.0), Anchor::Start, TITLE, INK);
+        let (mut at, key) = (MARGIN, MARGIN + TITLE + LINE);
+        for (name, colour) in rungs.iter().zip(COLOURS) {
+            c.area((at, key - 5.0), (at + 14.0, key + 5.0), colour);
+            c.text(name, (at + 19.0, key), Anchor::Start, TEXT, INK);
+            at += 19.0 + text_width(name, TEXT) + 16.0;
+        }
+        for (value, label) in &axis.ticks {
+            c.line(&[(x(*value), top), (x(*value), bottom)], GRID, 1.0, Dash::Solid);
+            c.text(label, (x(*value), bottom + 10.0), Anchor::Middle, TEXT, GREY);
+        }
+        c.line(&[(x(0.0), top), (x(0.0), bottom)], RULE, 1.2, Dash::Solid);
+        for (i, bar) in bars.iter().enumerate() {
+            let from = top + row * i as f64;
+            let name = fit(&bar.policy, TEXT, NAMES - 10.0);
+            c.text(&name, (left - 8.0, from + row / 2.0), Anchor::End, TEXT, INK);
+            let losses = starts(bar);
+            for (j, height) in bar.heights.iter().enumerate().take(COLOURS.len()) {
+                let y = from + 4.0 + BAR * j as f64;
+                if height.is_some() {
+                    let (a, b) = (x(losses[j]), x(losses[j + 1]));
+                    c.area((a.min(b), y), (a.max(b).max(a.min(b) + 1.0), y + BAR - 1.0), COLOURS[j]);
+                }
+            }
+        }
+        let middle = (left + right) / 2.0;
+        c.text("loss in mean end-to-end latency (%)", (middle, bottom + 10.0 + LINE), Anchor::Middle, TEXT, INK);
+        c.text(source, (MARGIN, height - MARGIN), Anchor::Start, TEXT - 1.0, GREY);
+    });
+    Some(Figure { kind: Kind::Ladder, file: "ladder.svg".to_owned(), svg: figure })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_figure_names_policies_rungs_the_unit_and_the_source() {
+        let bar = LadderBar { policy: "adaspec".into(), heights: vec![Some(3.0), None, Some(-1.0)] };
+        let figure = ladder_figure(&["cost", "rates", "rule"], &[bar], "simulated; 3 seeds").unwrap();
+        for text in ["adaspec", "cost", "rates", "rule", "latency (%)", "simulated; 3 seeds"] {
+            assert!(figure.svg.contains(text), "{text}");
+        }
+        assert_eq!(ladder_figure(&["cost"], &[], ""), None);
+    }
+}

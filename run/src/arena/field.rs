@@ -1,0 +1,51 @@
+//! The policies of a scenario that names none: the references, every fixed length, and every other policy.
+
+use foretoken_policies::PolicySpec;
+use foretoken_sim::EngineConfig;
+use foretoken_spec::document::{Document, Path};
+use foretoken_spec::problem::{Problem, Result};
+
+/// The oracles from which a scenario's reference is taken, as an experiment names them. The one with the least mean
+/// E2E in a scenario is its reference. New bounds and priced forms are added here, and nowhere else.
+pub const REFERENCES: [&str; 1] = ["{ oracle-goodput = {} }"];
+
+/// A policy written as in an experiment; `None` if there is no such policy.
+pub(super) fn read(text: &str) -> Option<PolicySpec> {
+    toml::from_str::<Listed>(&format!("policy = {text}")).ok().map(|listed| listed.policy)
+}
+
+#[derive(serde::Deserialize)]
+struct Listed {
+    policy: PolicySpec,
+}
+
+/// Fills in the policies of a scenario (a document with an `[arena]` table) that names none.
+///
+/// # Errors
+/// A policy cannot be written as TOML.
+pub fn fill(document: &mut Document) -> Result<()> {
+    let given = |key: &str| document.get(&Path::of(key)).is_some();
+    if !given("arena") || given("policies") {
+        return Ok(());
+    }
+    let longest = document.value_at(&Path::of("engine.max_draft_len")).and_then(|value| value.as_integer());
+    let longest = longest.and_then(|k| u32::try_from(k).ok()).unwrap_or(EngineConfig::default().max_draft_len);
+    let all: Vec<String> = everyone(longest)?;
+    document.replace(&Path::of("policies"), "the policies of the arena", &format!("[{}]", all.join(", ")))
+}
+
+/// Every policy that drafts at most `longest` tokens, as TOML. Fixed lengths stand for the clairvoyant that takes the
+/// best of them.
+fn everyone(longest: u32) -> Result<Vec<String>> {
+    let fixed = (1..=longest).map(|k| format!("{{ fixed = {{ k = {k} }} }}"));
+    let others = PolicySpec::all().into_iter().filter(|policy| {
+        let definition = policy.definition();
+        let within = definition.asks_for().is_none_or(|(_, k)| k <= longest);
+        within && policy.name() != "fixed" && definition.tries(longest).is_empty() && !policy.sees_hidden_truth()
+    });
+    let others = others.map(|policy| {
+        let value = toml::Value::try_from(&policy);
+        value.map(|v| v.to_string()).map_err(|e| Problem::failed(format!("{}: {e}", policy.label())))
+    });
+    REFERENCES.iter().map(|r| Ok((*r).to_owned())).chain(fixed.map(Ok)).chain(others).collect()
+}

@@ -1,0 +1,15 @@
+//! The arena: scenarios in which all policies meet, and the table over them.
+
+mod field;
+mod page;
+mod rank;
+mod render;
+mod scenario;
+mod standings;
+
+pub use field::{REFERENCES, fill};
+pub use page::page;
+pub use rank::{CAP, Rank};
+pub use render::{render, render_csv, render_json, render_markdown};
+pub use scenario::{Numbers, Part, Ran, Scenario, check};
+pub use standings::{Column, Field, Means, Standing, Standings};

@@ -1,0 +1,99 @@
+//! Ranks with intervals. The rank is that of the capped mean loss over scenarios. Its interval is a bootstrap:
+//! scenarios are drawn again with replacement, and within each the seeds, the same ones for all policies because runs
+//! are paired. The interval holds the middle 95 % of the ranks.
+
+use foretoken_sim::luck::mix;
+use serde::Serialize;
+
+/// The most that one scenario adds to a score: overload would drown the rest.
+pub const CAP: f64 = 0.3;
+/// Number of times that scenarios and seeds are drawn again.
+pub(super) const DRAWS: u64 = 1000;
+
+/// A rank, from 1, with the ends of its 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Rank {
+    /// The rank; equal losses share it.
+    pub rank: usize,
+    /// The lower end of the interval.
+    pub low: usize,
+    /// The upper end.
+    pub high: usize,
+}
+
+/// The ranks of policies, from their losses by scenario and seed. All policies have the same scenarios and seeds.
+pub(super) fn ranks(losses: &[Vec<&[f64]>]) -> Vec<Rank> {
+    let scenarios = losses.first().map_or(0, Vec::len);
+    let score = |policy: &Vec<&[f64]>| policy.iter().map(|seeds| mean(seeds).min(CAP)).sum::<f64>() / scenarios as f64;
+    let own = places(&losses.iter().map(score).collect::<Vec<f64>>());
+    let mut drawn: Vec<Vec<usize>> = vec![Vec::new(); losses.len()];
+    for draw in 0..DRAWS {
+        let pick = |slot: u64, of: usize| (mix(draw << 32 | slot) % of as u64) as usize;
+        let chosen: Vec<(usize, Vec<usize>)> = (0..scenarios)
+            .map(|slot| {
+                let scenario = pick(slot as u64, scenarios);
+                let seeds = losses[0][scenario].len();
+                (scenario, (0..seeds).map(|i| pick((slot as u64 + 1) << 16 | i as u64, seeds)).collect())
+            })
+            .collect();
+        let again = |policy: &Vec<&[f64]>| {
+            let of = |(scenario, seeds): &(usize, Vec<usize>)| {
+                (seeds.iter().map(|&s| policy[*scenario][s]).sum::<f64>() / seeds.len() as f64).min(CAP)
+            };
+            chosen.iter().map(of).sum::<f64>()
+        };
+        let scores: Vec<f64> = losses.iter().map(again).collect();
+        for (ranks, rank) in drawn.iter_mut().zip(places(&scores)) {
+            ranks.push(rank);
+        }
+    }
+    own.into_iter()
+        .zip(drawn)
+        .map(|(rank, mut ranks)| {
+            ranks.sort_unstable();
+            let at = |share: f64| ranks[((ranks.len() - 1) as f64 * share).round() as usize];
+            Rank { rank, low: at(0.025).min(rank), high: at(0.975).max(rank) }
+        })
+        .collect()
+}
+
+/// The place of each score, from 1, the least first; equal scores share a place.
+fn places(scores: &[f64]) -> Vec<usize> {
+    let mut sorted = scores.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    scores.iter().map(|score| 1 + sorted.partition_point(|other| other < score)).collect()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_that_always_leads_has_rank_1_for_certain_and_equals_share_a_rank() {
+        let (first, second) = ([0.01, 0.02], [0.05, 0.06]);
+        let all = [vec![&second[..]; 4], vec![&first[..]; 4], vec![&second[..]; 4]];
+        let found = ranks(&all);
+        assert_eq!(found[1], Rank { rank: 1, low: 1, high: 1 });
+        assert_eq!((found[0], found[2]), (found[2], Rank { rank: 2, low: 2, high: 2 }));
+    }
+
+    #[test]
+    fn a_lead_in_one_scenario_of_four_is_not_certain() {
+        let (zero, little, much) = ([0.0, 0.0], [0.01, 0.01], [0.2, 0.2]);
+        // The second loses much once, the first a little three times.
+        let found = ranks(&[vec![&little[..], &little, &little, &zero], vec![&zero[..], &zero, &zero, &much]]);
+        assert_eq!(found[0], Rank { rank: 1, low: 1, high: 2 });
+        assert_eq!(found[1], Rank { rank: 2, low: 1, high: 2 });
+    }
+
+    #[test]
+    fn one_overload_does_not_drown_the_rest() {
+        let (zero, much, some) = ([0.0], [5.0], [0.2]);
+        let found = ranks(&[vec![&much[..], &zero, &zero], vec![&some[..], &some, &some]]);
+        assert_eq!((found[0].rank, found[1].rank), (1, 2), "min(5, 0.3) / 3 is less than 0.2");
+    }
+}

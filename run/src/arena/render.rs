@@ -1,0 +1,268 @@
+//! The standings as text, Markdown, CSV and JSON. The text is ASCII only, as all tables of the terminal.
+
+use super::rank::{CAP, DRAWS};
+use super::scenario::Part;
+use super::standings::{Column, Standing, Standings};
+use comfy_table::{CellAlignment, Table, presets};
+use foretoken_sim::metrics::Interval;
+use foretoken_spec::arena::ArenaSet;
+use std::fmt::Write;
+
+/// A table as rows of cells, the headings first.
+type Grid = Vec<Vec<String>>;
+
+/// The standings for a terminal.
+pub fn render(s: &Standings) -> String {
+    let mut text =
+        format!("{}\n\n{}\n{}\n", heading(s), plain(policies(s), &[1]), plain(scenarios(s), &[0, 1, 3, 5, 7]));
+    legend(s).iter().for_each(|line| text += &format!("{line}\n"));
+    for (name, why) in &s.skipped {
+        text += &format!("skipped: {name}: {why}\n");
+    }
+    foretoken_spec::shown::escape(&text).into_owned()
+}
+
+/// The standings as a page of Markdown.
+pub fn render_markdown(s: &Standings) -> String {
+    let mut text = format!("# The arena\n\n{}.\n\n", heading(s));
+    for grid in [policies(s), scenarios(s)] {
+        let row = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+        let (head, rows) = grid.split_first().expect("it has headings");
+        text += &row(head);
+        text += &format!("|{}\n", "---|".repeat(head.len()));
+        rows.iter().for_each(|r| text += &row(r));
+        text.push('\n');
+    }
+    legend(s).iter().for_each(|line| text += &format!("- {line}\n"));
+    for (name, why) in &s.skipped {
+        text += &format!("- Skipped: {name}: {why}\n");
+    }
+    text
+}
+
+/// One line for each policy in each scenario.
+pub fn render_csv(s: &Standings) -> String {
+    let mut text = String::from(
+        "scenario,set,overload,policy,part,trees,seeds,loss,loss_half_width,to_best_fixed,to_best_fixed_half_width,\
+         e2e_s,busy_tok_s,ttft_s,tpot_p99_s,slo_attainment\n",
+    );
+    let number = |x: Option<f64>| x.map(|x| format!("{x}")).unwrap_or_default();
+    for row in &s.rows {
+        for (column, field) in s.scenarios.iter().zip(&row.fields) {
+            let Some(f) = field else { continue };
+            let cells = [
+                quoted(&column.name),
+                column.set.name().to_owned(),
+                column.overload.to_string(),
+                quoted(&row.policy),
+                part(row.part).to_owned(),
+                row.trees.to_string(),
+                column.seeds.to_string(),
+                number(Some(f.loss.mean)),
+                number(f.loss.half_width),
+                number(Some(f.to_fixed.mean)),
+                number(f.to_fixed.half_width),
+                number(Some(f.mean.e2e_s)),
+                number(Some(f.mean.busy_tok_s)),
+                number(Some(f.mean.ttft_s)),
+                number(f.mean.tpot_p99_s),
+                number(f.mean.slo),
+            ];
+            text += &(cells.join(",") + "\n");
+        }
+    }
+    text
+}
+
+/// The standings as JSON.
+pub fn render_json(s: &Standings) -> serde_json::Value {
+    serde_json::to_value(s).expect("plain data always serialises")
+}
+
+/// What was run, in a line.
+pub fn heading(s: &Standings) -> String {
+    let of = |set: ArenaSet| s.scenarios.iter().filter(|c| c.set == set).count();
+    let seeds: Vec<usize> = s.scenarios.iter().map(|c| c.seeds).collect();
+    let seeds = match (seeds.iter().min(), seeds.iter().max()) {
+        (Some(a), Some(b)) if a == b => format!("{a} seeds each"),
+        (Some(a), Some(b)) => format!("{a} to {b} seeds"),
+        _ => "no seeds".to_owned(),
+    };
+    let quick = s.quick.as_ref().map(|what| format!("; quick: {what}")).unwrap_or_default();
+    format!(
+        "arena: {} scenarios ({} tuning, {} held-out), {seeds}, simulated by Foretoken {}{quick}",
+        s.scenarios.len(),
+        of(ArenaSet::Tuning),
+        of(ArenaSet::HeldOut),
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+fn policies(s: &Standings) -> Grid {
+    let mut grid = vec![
+        [
+            "rank",
+            "policy",
+            "score",
+            "tuning",
+            "held-out",
+            "mean L",
+            "worst L",
+            "in",
+            "behind fixed",
+            "worst by",
+            "tok/busy s %",
+            "TTFT %",
+            "p99 TPOT %",
+            "SLO met %",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+    ];
+    let signed = |x: f64| format!("{:.1}", 100.0 * x);
+    for row in &s.rows {
+        let by_set = |set: ArenaSet| row.score_by_set.get(set.name()).map_or("-".to_owned(), |x| signed(*x));
+        let excess = |ratio: f64| format!("{:+.1}", 100.0 * (ratio - 1.0));
+        grid.push(vec![
+            row.rank.map_or("-".to_owned(), |r| format!("{} [{}, {}]", r.rank, r.low, r.high)),
+            name(row, s),
+            signed(row.score),
+            by_set(ArenaSet::Tuning),
+            by_set(ArenaSet::HeldOut),
+            signed(row.mean),
+            signed(row.worst.0),
+            short(&row.worst.1),
+            match row.behind_fixed.len() {
+                0 => "-".to_owned(),
+                n => format!("in {n}"),
+            },
+            signed(row.worst_behind_fixed.0),
+            excess(row.busy_tok),
+            excess(row.ttft),
+            row.tpot_p99.map_or("-".to_owned(), excess),
+            row.slo.map_or("-".to_owned(), |x| format!("{:.1}", 100.0 * x)),
+        ]);
+    }
+    grid
+}
+
+fn scenarios(s: &Standings) -> Grid {
+    let mut grid = vec![
+        ["scenario", "set", "requests", "best policy", "L", "best fixed", "L", "reference", "plain L"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    for (i, c) in s.scenarios.iter().enumerate() {
+        let loss = |policy: &str| {
+            let row = s.rows.iter().find(|row| row.policy == policy);
+            row.and_then(|row| row.fields[i].as_ref()).map_or("-".to_owned(), |f| with_interval(f.loss))
+        };
+        grid.push(vec![
+            short(&c.name) + if c.overload { " !" } else { "" },
+            c.set.name().to_owned(),
+            c.requests.to_string(),
+            c.best.clone(),
+            loss(&c.best),
+            c.best_fixed.clone(),
+            loss(&c.best_fixed),
+            c.reference.clone(),
+            loss("autoregressive"),
+        ]);
+    }
+    grid
+}
+
+/// What the columns mean.
+pub fn legend(s: &Standings) -> Vec<String> {
+    let mut lines = vec![
+        "L: 100 ln(mean E2E / mean E2E of the reference), paired by seed; the reference is the best oracle of a scenario".to_owned(),
+        format!("score: mean over scenarios of L, each at most {:.0}; rank: by score, [ ] middle 95 % of {} draws of scenarios and seeds", 100.0 * CAP, DRAWS),
+        "behind fixed: scenarios in which it loses to the best fixed length (0 included) for certain; worst by: its greatest L against that length".to_owned(),
+        "tok/busy s, TTFT, p99 TPOT: geometric mean over scenarios against the reference".to_owned(),
+    ];
+    if s.scenarios.iter().any(|c| c.overload) {
+        lines.push(
+            "!: even the reference falls behind its arrivals; there tokens a busy second rank, not E2E".to_owned(),
+        );
+    }
+    if s.rows.iter().any(|row| row.trees) {
+        lines.push("^: drafts trees; the reference drafts chains, so L may be below 0".to_owned());
+    }
+    if s.rows.iter().any(|row| row.fields.iter().any(Option::is_none)) {
+        lines.push(
+            "(n): ran in n scenarios only, so it has no rank: its length is above the longest of the others".to_owned(),
+        );
+    }
+    lines
+}
+
+/// A policy's name with its marks.
+pub fn name(row: &Standing, s: &Standings) -> String {
+    let ran = row.fields.iter().flatten().count();
+    let mut name = row.policy.clone();
+    if row.trees {
+        name += " ^";
+    }
+    if ran < s.scenarios.len() {
+        write!(name, " ({ran})").expect("writing to a string cannot fail");
+    }
+    name
+}
+
+/// A scenario's name without the arena's.
+pub fn short(name: &str) -> String {
+    name.strip_prefix("arena-").unwrap_or(name).to_owned()
+}
+
+fn with_interval(loss: Interval) -> String {
+    match loss.half_width {
+        Some(half) => format!("{:.1} +-{:.1}", 100.0 * loss.mean, 100.0 * half),
+        None => format!("{:.1}", 100.0 * loss.mean),
+    }
+}
+
+fn part(part: Part) -> &'static str {
+    match part {
+        Part::Reference => "reference",
+        Part::Bound => "bound",
+        Part::Fixed => "fixed",
+        Part::Contender => "contender",
+    }
+}
+
+fn quoted(text: &str) -> String {
+    match text.contains([',', '"', '\n']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
+}
+
+/// A grid as text; the columns `left` hold words, all others numbers.
+fn plain(grid: Grid, left: &[usize]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let (head, rows) = grid.split_first().expect("it has headings");
+    table.set_header(head);
+    rows.iter().for_each(|row| {
+        table.add_row(row);
+    });
+    for (i, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((1, 0));
+        if !left.contains(&i) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
+}
+
+/// The scenarios that a policy loses in, for a page.
+pub fn losses(row: &Standing, columns: &[Column]) -> Vec<(String, f64)> {
+    let mut all: Vec<(String, f64)> = columns
+        .iter()
+        .zip(&row.fields)
+        .filter(|(c, _)| row.behind_fixed.contains(&c.name))
+        .filter_map(|(c, f)| Some((short(&c.name), f.as_ref()?.to_fixed.mean)))
+        .collect();
+    all.sort_by(|a, b| b.1.total_cmp(&a.1));
+    all
+}

@@ -1,0 +1,160 @@
+//! What a scenario's run leaves for the arena's table: each policy's numbers, seed by seed.
+
+use super::field::REFERENCES;
+use crate::plan::Plan;
+use foretoken_policies::PolicySpec;
+use foretoken_report::Cell;
+use foretoken_spec::arena::{Arena, ArenaSet};
+use foretoken_spec::document::Path;
+use foretoken_spec::problem::{Problem, Result};
+use serde::{Deserialize, Serialize};
+
+/// A scenario's numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scenario {
+    /// May policies be tuned on the scenario?
+    pub set: ArenaSet,
+    /// What sets it apart.
+    pub about: String,
+    /// The seeds, in the order of each entrant's runs.
+    pub seeds: Vec<u64>,
+    /// Requests of the smallest seed.
+    pub requests: u64,
+    /// The policies, in the order of the plan.
+    pub entrants: Vec<Ran>,
+}
+
+/// A policy in a scenario.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ran {
+    /// The policy's label.
+    pub policy: String,
+    /// Its part in the comparison.
+    pub part: Part,
+    /// Does it draft trees?
+    pub trees: bool,
+    /// One set of numbers per seed.
+    pub runs: Vec<Numbers>,
+}
+
+/// A policy's part in the comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// An oracle from which the reference is taken.
+    Reference,
+    /// An oracle that the reference is not taken from.
+    Bound,
+    /// The plain engine, or a fixed length.
+    Fixed,
+    /// A policy that a server can run and that chooses lengths.
+    Contender,
+}
+
+/// The numbers of one run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Numbers {
+    /// Mean end-to-end latency, seconds.
+    pub e2e_s: f64,
+    /// Output tokens of finished requests per second inside steps.
+    pub busy_tok_s: f64,
+    /// Mean time to first token, seconds.
+    pub ttft_s: f64,
+    /// 99th percentile of the time per output token, seconds; absent where no output has two tokens.
+    pub tpot_p99_s: Option<f64>,
+    /// Share of requests that met every bound; absent without a bound.
+    pub slo: Option<f64>,
+    /// Number of finished requests.
+    pub finished: u64,
+    /// Did the run fall behind its arrivals?
+    pub behind: bool,
+}
+
+impl Scenario {
+    /// The numbers of a plan's finished cells. `None` if the plan is no scenario, or if a run finished no request.
+    pub fn of(plan: &Plan, cells: &[Cell]) -> Option<Scenario> {
+        let arena: &Arena = plan.variants[0].experiment.arena.as_ref()?;
+        let n = plan.policies.len();
+        let entrants: Option<Vec<Ran>> = (0..n)
+            .map(|p| {
+                let runs: Option<Vec<Numbers>> = cells.iter().skip(p).step_by(n).map(Numbers::of).collect();
+                let spec = &plan.policies[p].spec;
+                let trees = spec.definition().drafts_trees();
+                Some(Ran { policy: spec.label(), part: Part::of(spec), trees, runs: runs? })
+            })
+            .collect();
+        let requests = cells.iter().map(|c| c.summary.requests).min()?;
+        Some(Scenario {
+            set: arena.set,
+            about: arena.about.clone(),
+            seeds: plan.seeds.clone(),
+            requests,
+            entrants: entrants?,
+        })
+    }
+}
+
+impl Part {
+    fn of(spec: &PolicySpec) -> Part {
+        if is_reference(spec) {
+            Part::Reference
+        } else if spec.sees_hidden_truth() {
+            Part::Bound
+        } else if matches!(spec.name(), "autoregressive" | "fixed") {
+            Part::Fixed
+        } else {
+            Part::Contender
+        }
+    }
+}
+
+/// Is the policy one of [`REFERENCES`]?
+fn is_reference(spec: &PolicySpec) -> bool {
+    let label = spec.label();
+    REFERENCES.iter().any(|text| super::field::read(text).is_some_and(|r| r.label() == label))
+}
+
+impl Numbers {
+    fn of(cell: &Cell) -> Option<Numbers> {
+        let s = &cell.summary;
+        Some(Numbers {
+            e2e_s: s.e2e?.mean,
+            busy_tok_s: s.busy_token_goodput_tok_s,
+            ttft_s: s.ttft?.mean,
+            tpot_p99_s: s.tpot.map(|q| q.p99),
+            slo: s.slo_attainment,
+            finished: s.finished,
+            behind: s.overload.is_some(),
+        })
+    }
+}
+
+/// Checks the `[arena]` table of a plan.
+///
+/// # Errors
+/// The scenario sweeps a setting, its bound moves with its load, or it has neither a reference nor a policy to rank.
+pub fn check(plan: &Plan) -> Result<()> {
+    let first = &plan.variants[0];
+    if first.experiment.arena.is_none() {
+        return Ok(());
+    }
+    let wrong = |at: &str, message: &str, help: &str| -> Result<()> {
+        let problem: Box<Problem> = first.document().problem_at(&Path::of(at), message.to_owned());
+        Err(problem.help(help.to_owned()))
+    };
+    if let Some(choice) = first.choices.first() {
+        let message = format!("a scenario of the arena sweeps nothing, and this one sweeps {}", choice.path);
+        return wrong("arena", &message, "give each value a file of its own, or leave [arena] out");
+    }
+    if first.experiment.slo.adaspec_scale.is_some() {
+        let message =
+            "slo.adaspec-scale takes the bound from this very load, and bounds of the arena do not move with the load";
+        return wrong("slo", message, "give the bound itself: slo.tpot_s");
+    }
+    let has = |part: fn(Part) -> bool| plan.policies.iter().any(|p| part(Part::of(&p.spec)));
+    if !has(|part| part == Part::Reference) {
+        let message = "a scenario of the arena needs an oracle as reference";
+        return wrong("policies", message, "add { oracle-goodput = {} }, or leave `policies` out: then all run");
+    }
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! Ladders as text, as JSON and as a page.
+
+use super::climb::{Ladder, Ladders};
+use super::rungs::RUNGS;
+use comfy_table::{CellAlignment, Table, presets};
+use foretoken_report::html::{Page, Part, Row, Section, Table as PageTable, Value};
+use foretoken_report::{LadderBar, ladder_figure};
+use foretoken_sim::metrics::Interval;
+
+/// The ladders for a terminal.
+pub fn render(ladders: &Ladders) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let head = ["policy", "L"].into_iter().chain(RUNGS.map(|(name, _)| name));
+    table.set_header(head);
+    for ladder in &ladders.ladders {
+        let heights = ladder.rungs.iter().map(|rung| rung.height.map_or_else(|| "-".to_owned(), shown));
+        table.add_row([name(ladder), shown(ladder.as_is)].into_iter().chain(heights));
+    }
+    for (i, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((1, 0));
+        if i > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let mut text = format!("{}\n\n", heading(ladders));
+    table.lines().for_each(|line| text += &format!("{}\n", line.trim_end()));
+    text.push('\n');
+    legend(ladders).iter().for_each(|line| text += &format!("{line}\n"));
+    foretoken_spec::shown::escape(&text).into_owned()
+}
+
+/// The ladders as JSON.
+pub fn render_json(ladders: &Ladders) -> String {
+    serde_json::to_string_pretty(ladders).expect("plain data always serialises") + "\n"
+}
+
+/// The page about the ladders.
+pub fn page(ladders: &Ladders) -> Page {
+    let mut section = Section::new("ladder", "Rungs");
+    let bar = |ladder: &Ladder| LadderBar {
+        policy: name(ladder),
+        heights: ladder.rungs.iter().map(|rung| rung.height.map(|h| 100.0 * h.mean)).collect(),
+    };
+    let bars: Vec<LadderBar> = ladders.ladders.iter().map(bar).collect();
+    if let Some(figure) = ladder_figure(&RUNGS.map(|(name, _)| name), &bars, &heading(ladders)) {
+        let caption = "Each bar is what one more piece of knowledge takes off the loss, from the policy as it is (right) to the \
+                       best oracle (0). A bar to the right of the one above it is negative.";
+        section.parts.push(Part::Figure { svg: figure.svg, caption: caption.to_owned() });
+    }
+    let columns: Vec<(&str, &str)> =
+        [("policy", ""), ("L", "100 ln(E2E / E2E of the best oracle)")].into_iter().chain(RUNGS).collect();
+    let mut table = PageTable::new("The loss that goes away on each rung", &columns);
+    for ladder in &ladders.ladders {
+        let height =
+            |h: Option<Interval>| h.map_or_else(Value::none, |h| Value::number(h.mean, shown(h).replace("+-", "± ")));
+        let values = [Value::text(name(ladder)), height(Some(ladder.as_is))];
+        table.rows.push(Row::of(values.into_iter().chain(ladder.rungs.iter().map(|rung| height(rung.height)))));
+    }
+    section.parts.push(Part::Table(table));
+    section.parts.push(Part::List(legend(ladders)));
+    Page {
+        title: format!("Ladder: {}", ladders.name),
+        kind: "Foretoken ladder · simulated".to_owned(),
+        lead: vec![Part::Text(heading(ladders) + ".")],
+        sections: vec![section],
+        foot: format!("Made by Foretoken {}.", env!("CARGO_PKG_VERSION")),
+        ..Page::default()
+    }
+}
+
+fn heading(ladders: &Ladders) -> String {
+    let seeds = match ladders.seeds {
+        1 => "one seed: no intervals".to_owned(),
+        n => format!("+- are 95 % intervals over {n} seeds"),
+    };
+    format!("{}: what stands between each policy and the best oracle, simulated; {seeds}", ladders.name)
+}
+
+fn legend(ladders: &Ladders) -> Vec<String> {
+    let mut lines =
+        vec!["L: 100 ln(mean E2E / mean E2E of the best oracle), paired by seed; the rungs sum to it".to_owned()];
+    lines.extend(RUNGS.map(|(name, gets)| format!("{name}: {gets}")));
+    lines.push("-: nothing to correct there; a negative rung: knowing more made the run slower".to_owned());
+    if !ladders.absent.is_empty() {
+        lines.push(format!("this program lacks {}: their rungs are dashes", ladders.absent.join(", ")));
+    }
+    if ladders.ladders.iter().any(|ladder| ladder.trees) {
+        lines.push("^: drafts trees; bounds and oracles draft chains".to_owned());
+    }
+    lines
+}
+
+fn name(ladder: &Ladder) -> String {
+    let mark = if ladder.trees { " ^" } else { "" };
+    let swept: Vec<String> = ladder.sweep.iter().map(|c| format!("{} = {}", c.path, c.value)).collect();
+    match swept.is_empty() {
+        true => format!("{}{mark}", ladder.policy),
+        false => format!("{}{mark}, {}", ladder.policy, swept.join(", ")),
+    }
+}
+
+fn shown(height: Interval) -> String {
+    match height.half_width {
+        Some(half) => format!("{:.1} +-{:.1}", 100.0 * height.mean, 100.0 * half),
+        None => format!("{:.1}", 100.0 * height.mean),
+    }
+}

@@ -1,0 +1,12 @@
+//! The rungs of a ladder, from the policy as it is to the best oracle.
+
+/// The rungs: name, and what the policy gets to know.
+pub const RUNGS: [(&str, &str); 7] = [
+    ("cost", "the true cost of passes instead of its belief"),
+    ("calibration", "the true calibration of the draft's confidences"),
+    ("rates", "the true acceptance of each request"),
+    ("rule", "the best choice for all that was observed, instead of its own rule (knows-rates)"),
+    ("confidences", "every confidence of the round before it drafts (knows-confidences)"),
+    ("lengths", "the tokens that each request has still to make (knows-lengths)"),
+    ("hindsight", "which drafts are right (the best oracle)"),
+];

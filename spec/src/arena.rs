@@ -1,0 +1,39 @@
+//! The `[arena]` table of an experiment file: a scenario in which all policies meet.
+//!
+//! Policies are tuned on some scenarios and judged on others, so a file says which of the two it is. A scenario without
+//! `policies` takes every policy that can run in it.
+
+use serde::{Deserialize, Serialize};
+
+/// The `[arena]` table of an experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Arena {
+    /// May policies be tuned on the scenario, or is it held out to judge them?
+    pub set: ArenaSet,
+    /// What sets the scenario apart, in one sentence.
+    pub about: String,
+    /// Does the scenario run with `foretoken run FOLDER --quick`, too?
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub quick: bool,
+}
+
+/// What a scenario may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ArenaSet {
+    /// Policies may be tuned on it.
+    Tuning,
+    /// It judges policies, whose constants do not change after it was run.
+    HeldOut,
+}
+
+impl ArenaSet {
+    /// The name in files and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            ArenaSet::Tuning => "tuning",
+            ArenaSet::HeldOut => "held-out",
+        }
+    }
+}
