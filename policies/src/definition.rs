@@ -87,6 +87,11 @@ pub trait Definition {
         false
     }
 
+    /// True if the policy needs the law of acceptance, which recordings do not have.
+    fn needs_law(&self) -> bool {
+        false
+    }
+
     /// True if the policy learns from accepted counts alone, so that `foretoken decide` can give it a history of them.
     fn learns_from_counts(&self) -> bool {
         false

@@ -138,8 +138,12 @@ mod bandits {
 /// Bounds, and lengths drawn at random.
 mod bounds {
     pub(crate) mod clairvoyant_static;
+    pub(crate) mod frontier;
+    pub(crate) mod knows;
     pub(crate) mod oracle_goodput;
     pub(crate) mod oracle_length;
+    pub(crate) mod posterior;
+    pub(crate) mod price;
     pub(crate) mod random;
     pub(crate) mod true_cost;
 }
@@ -255,6 +259,11 @@ policies! {
 
     // Bounds.
     bounds::oracle_goodput::OracleGoodput { OracleGoodput = "oracle-goodput" in SKY_BLUE LongDash Circle; }
+    bounds::knows::Knows {
+        KnowsRates = "knows-rates" in SKY_BLUE Dotted Square, with Knows::with(Knowledge::Rates);
+        KnowsConfidences = "knows-confidences" in SKY_BLUE Dashed Diamond;
+        KnowsLengths = "knows-lengths" in SKY_BLUE Dashed TriangleDown, with Knows::with(Knowledge::Lengths);
+    }
     bounds::oracle_length::OracleLength { OracleLength = "oracle-length" in SKY_BLUE Dotted Triangle; }
     bounds::clairvoyant_static::ClairvoyantStatic {
         ClairvoyantStatic = "clairvoyant-static" in SKY_BLUE Solid Diamond;
@@ -263,7 +272,9 @@ policies! {
 }
 
 pub use bandits::banditspec::Bonus;
+pub use bounds::knows::Knowledge;
 pub use bounds::oracle_goodput::Form;
+pub use bounds::price::Price;
 pub use confidence::hf_dynamic::Schedule;
 pub use confidence::threshold::{Cost, Scope};
 pub use definition::{BadParameter, Check, Definition, PolicyContext, Told};

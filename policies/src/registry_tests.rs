@@ -72,7 +72,10 @@ fn names_and_defaults_are_one_table() {
     let names: Vec<&str> = PolicySpec::all().iter().map(PolicySpec::name).collect();
     assert_eq!(names, PolicySpec::all_names());
     let seers: Vec<&str> = PolicySpec::all().iter().filter(|p| p.sees_hidden_truth()).map(PolicySpec::name).collect();
-    assert_eq!(seers, ["oracle-goodput", "oracle-length", "clairvoyant-static"]);
+    assert_eq!(
+        seers,
+        ["oracle-goodput", "knows-rates", "knows-confidences", "knows-lengths", "oracle-length", "clairvoyant-static"]
+    );
     for policy in PolicySpec::all() {
         assert!(policy.check().is_ok() && !policy.summary().is_empty() && !policy.source().is_empty());
         assert!(!policy.definition().sees().is_empty() && !policy.definition().differences().is_empty());

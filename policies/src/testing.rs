@@ -2,9 +2,10 @@
 
 use crate::definition::{Definition, PolicyContext};
 use crate::{Belief, PolicySpec};
+use foretoken_sim::acceptance::{AcceptanceSpec, Hidden, RequestTruth, Truths};
 use foretoken_sim::{
     BatchView, ChunkTotals, Coefficients, ContextReads, DraftPlan, Drafting, Drafts, Linear, RequestId, Speculation,
-    StepOutcome, Time, Truth, scripted::Scripted,
+    StepOutcome, Time, Truth, Workload, scripted::Scripted,
 };
 use itertools::Itertools;
 use proptest::prelude::*;
@@ -187,9 +188,25 @@ impl Run {
                 let (draft, target) = (Linear::new(self.belief.draft), Linear::new(self.belief.target));
                 let Belief { context_reads, drafting, .. } = self.belief;
                 let mut plan = DraftPlan { draft_len: vec![0; n], ..DraftPlan::default() };
+                let source = AcceptanceSpec::default().build(1, &Workload::default()).expect("the default source");
+                let requests = view.ids.iter().copied().max().map_or(0, |id| id as usize + 1);
+                let mut truths = Truths::new(&*source, self.longest, requests);
+                for (i, &id) in view.ids.iter().enumerate() {
+                    let output_len = view.emitted[i] + 100;
+                    truths.start(RequestTruth { id, prompt_len: 0, output_len, category: 0, recording: None });
+                }
+                let hidden = Some(Hidden::new(&*source, &truths));
                 oracle.propose(
                     &view,
-                    &Truth { run, draft: &draft, target: &target, context_reads, drafting, overhead: Time::ZERO },
+                    &Truth {
+                        run,
+                        draft: &draft,
+                        target: &target,
+                        context_reads,
+                        drafting,
+                        overhead: Time::ZERO,
+                        hidden,
+                    },
                     &mut plan,
                 );
                 assert!(

@@ -105,6 +105,7 @@ impl Watched {
             context_reads: self.belief.context_reads,
             drafting: self.belief.drafting,
             overhead: Time::ZERO,
+            hidden: None,
         };
         let mut plan = DraftPlan { draft_len: vec![0; run.len()], ..DraftPlan::default() };
         self.oracle.propose(&b.view(), &truth, &mut plan);

@@ -122,6 +122,14 @@ impl Setting {
             let help = "give the categories theirs: workload.priorities = { CATEGORY = 1 }; the least is served first";
             return Err(at("scheduling_policy", message.into()).help(help));
         }
+        if let Some(policy) = e.policies.iter().find(|p| p.definition().needs_law())
+            && self.acceptance.law().is_none()
+        {
+            let message = format!("`{}` needs the law of acceptance, and a recording has none", policy.label());
+            let help =
+                "give acceptance.source a law, such as `mixture` or `by-depth` with rates fitted to the recording";
+            return Err(variant.document().problem_at(&Path::of("acceptance.source"), message).help(help));
+        }
         for policy in &e.policies {
             let tries = policy.definition().tries(self.with_drafter.max_draft_len);
             for policy in tries.iter().chain([policy]) {

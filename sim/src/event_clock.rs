@@ -1,6 +1,6 @@
 //! The simulated executor: predicts the time of a pass and looks up which drafts would be accepted.
 
-use crate::acceptance::{AcceptanceSource, Truths};
+use crate::acceptance::{AcceptanceSource, Hidden, Truths};
 use crate::drafts::Drafts;
 use crate::executor::{DecisionTime, DraftPass, Executor, Moment, PassCost, RequestTruth, StepPlan};
 use crate::latency::{ContextReads, Drafting, LatencyModel, PassShape};
@@ -93,6 +93,7 @@ impl<'a> EventClock<'a> {
             context_reads: self.world.context_reads,
             drafting: self.world.drafting,
             overhead: self.world.overhead,
+            hidden: Some(Hidden::new(self.world.acceptance, &self.truths)),
         }
     }
 

@@ -21,9 +21,11 @@
 //! }
 //! ```
 
+use crate::acceptance::Hidden;
 use crate::latency::{ContextReads, Drafting, LatencyModel};
-use crate::policy::{BatchView, DraftPlan};
+use crate::policy::{BatchView, DraftPlan, StepOutcome};
 use crate::time::Time;
+use crate::workload::RequestId;
 
 /// The data that only an oracle sees: how many drafts would be accepted, and the true cost of passes.
 pub struct Truth<'a> {
@@ -39,6 +41,9 @@ pub struct Truth<'a> {
     pub drafting: Drafting,
     /// The true host time of a step, with or without drafting.
     pub overhead: Time,
+    /// The requests as their acceptance source knows them, for bounds that know less than `run`. `None` in a state
+    /// that was made up.
+    pub hidden: Option<Hidden<'a>>,
 }
 
 /// A bound: it chooses draft lengths with the hidden truth.
@@ -48,4 +53,10 @@ pub trait OraclePolicy: Send {
 
     /// Chooses the draft length of each decode request; all drafts are verified.
     fn propose(&mut self, batch: &BatchView, truth: &Truth, plan: &mut DraftPlan);
+
+    /// After every step that ran a pass, as [`SpecPolicy::observe`](crate::SpecPolicy::observe).
+    fn observe(&mut self, _outcome: &StepOutcome) {}
+
+    /// A request has ended, as [`SpecPolicy::request_finished`](crate::SpecPolicy::request_finished).
+    fn request_finished(&mut self, _id: RequestId) {}
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief};
 use crate::{Belief, OracleLength};
-use foretoken_sim::{Drafting, LatencyModel, Linear, PassShape};
+use foretoken_sim::{Drafting, LatencyModel, Linear, PassShape, Time, shape};
 use itertools::Itertools;
 use proptest::prelude::*;
 
@@ -24,10 +24,17 @@ fn true_time(batch: &BatchView, truth: &Truth, lens: &[u32]) -> Time {
     }
 }
 
+/// Tokens and time of a choice.
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    tokens: u64,
+    time: Time,
+}
+
 fn realised(batch: &BatchView, truth: &Truth, lens: &[u32]) -> Choice {
     let accepted: u32 = lens.iter().zip_eq(truth.run).map(|(&d, &r)| d.min(r)).sum();
     let tokens = batch.len() as u64 + u64::from(accepted);
-    Choice { tokens, time: true_time(batch, truth, lens), size: 0 }
+    Choice { tokens, time: true_time(batch, truth, lens) }
 }
 
 /// True if `a` has strictly more tokens per second than `b`, compared exactly.
@@ -36,7 +43,7 @@ fn better(a: &Choice, b: &Choice) -> bool {
 }
 
 fn choose(form: Form, batch: &Batch, truth: &Truth) -> Vec<u32> {
-    let Speculation::Oracle(mut oracle) = (OracleGoodput { form }).build(&CONTEXT) else {
+    let Speculation::Oracle(mut oracle) = (OracleGoodput { form, price: Price::Step }).build(&CONTEXT) else {
         unreachable!("an oracle is built as one")
     };
     let mut plan = DraftPlan { draft_len: vec![0; batch.context.len()], ..DraftPlan::default() };
@@ -60,7 +67,7 @@ fn runs(batch: &Batch, wanted: &[u32]) -> Vec<u32> {
 fn with_truth<T>(belief: &Belief, run: &[u32], f: impl FnOnce(&Truth) -> T) -> T {
     let (draft, target) = (Linear::new(belief.draft), Linear::new(belief.target));
     let Belief { context_reads, drafting, .. } = *belief;
-    f(&Truth { run, draft: &draft, target: &target, context_reads, drafting, overhead: Time(OVERHEAD) })
+    f(&Truth { run, draft: &draft, target: &target, context_reads, drafting, overhead: Time(OVERHEAD), hidden: None })
 }
 
 proptest! {
@@ -142,7 +149,8 @@ fn on_a_staircase_it_is_close_to_exhaustive_search() {
         let batch = Batch::new(&contexts, &[8; 6]);
         let (context_reads, overhead) = (belief.context_reads, Time::ZERO);
         let drafting = belief.drafting;
-        let truth = Truth { run: &run, draft: &draft, target: &target, context_reads, drafting, overhead };
+        let truth =
+            Truth { run: &run, draft: &draft, target: &target, context_reads, drafting, overhead, hidden: None };
         let view = batch.view();
         let rate = |c: Choice| c.tokens as f64 / c.time.as_s();
         let ours = rate(realised(&view, &truth, &choose(Form::Vector, &batch, &truth)));

@@ -153,7 +153,7 @@ mod tests {
             let (draft, target) = (Linear::new(belief.draft), Linear::new(belief.target));
             let (context_reads, overhead) = (belief.context_reads, Time(12_345));
             let drafting = belief.drafting;
-            let truth = Truth { run: &[], draft: &draft, target: &target, context_reads, drafting, overhead };
+            let truth = Truth { run: &[], draft: &draft, target: &target, context_reads, drafting, overhead, hidden: None };
             let view = batch.view();
             let mut cost = TrueCost::undrafted(&view, &truth);
             let lens = view.limit.to_vec();

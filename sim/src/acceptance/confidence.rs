@@ -100,12 +100,34 @@ pub(super) struct ConfidenceModel {
     /// Quantiles of z by [wrong, right][rate][quantile]. Tabulated when the first confidence is drawn, because most
     /// policies read none.
     table: OnceLock<[Vec<f32>; 2]>,
+    /// Mean of the prior of z by rate. Tabulated when a bound asks for it.
+    means: OnceLock<Vec<f64>>,
 }
 
 impl ConfidenceModel {
     /// The model of `spec`, with random draws keyed by `seed`.
     pub fn new(spec: &Confidence, seed: u64) -> ConfidenceModel {
-        ConfidenceModel { spec: spec.clone(), seed, table: OnceLock::new() }
+        ConfidenceModel { spec: spec.clone(), seed, table: OnceLock::new(), means: OnceLock::new() }
+    }
+
+    /// z of a confidence that policies see; `None` if their confidences do not depend on the true one.
+    pub fn evidence(&self, seen: f64, depth: u32) -> Option<f64> {
+        let Misfit { scale, shift } = self.spec.misfit;
+        let x = (logit(seen.min(1.0 - 1e-7)) - shift) / scale;
+        (scale != 0.0).then(|| self.spec.curve.slope * x + self.intercept(depth))
+    }
+
+    /// Mean and standard deviation of z before the bit is known, for a position with this rate.
+    pub fn spread(&self, rate: f64) -> (f64, f64) {
+        let sd = self.spec.curve.slope * self.spec.prior_sd;
+        let means = self.means.get_or_init(|| (0..RATES).map(|i| Grid::mean(tabulated_rate(i), sd)).collect());
+        let (i, along) = cell(logit(rate) / (2.0 * RATE_REACH) + 0.5, RATES);
+        (means[i] + (means[i + 1] - means[i]) * along, sd)
+    }
+
+    fn intercept(&self, depth: u32) -> f64 {
+        let intercepts = &self.spec.curve.intercepts;
+        intercepts[(depth as usize).min(intercepts.len() - 1)]
     }
 
     /// Tabulates the conditional laws (takes some forty milliseconds).
@@ -114,7 +136,7 @@ impl ConfidenceModel {
         let sd = self.spec.curve.slope * self.spec.prior_sd;
         let mut table = [Vec::new(), Vec::new()];
         for i in 0..RATES {
-            let grid = Grid::new(sigmoid(((i as f64 + 0.5) / RATES as f64 - 0.5) * 2.0 * RATE_REACH), sd);
+            let grid = Grid::at(Grid::mean(tabulated_rate(i), sd), sd);
             for (right, table) in table.iter_mut().enumerate() {
                 table.extend(grid.quantiles(right == 1));
             }
@@ -133,8 +155,7 @@ impl ConfidenceModel {
             None => off_path().narrow(path).unit(depth.into()),
         };
         let z = self.quantile(right == Some(true), rate, u);
-        let intercepts = &self.spec.curve.intercepts;
-        let x = (z - intercepts[(depth as usize).min(intercepts.len() - 1)]) / self.spec.curve.slope;
+        let x = (z - self.intercept(depth)) / self.spec.curve.slope;
         let seen = self.spec.misfit.scale * x + self.spec.misfit.shift;
         (sigmoid(seen) as f32).clamp(1e-6, 1.0)
     }
@@ -149,6 +170,11 @@ impl ConfidenceModel {
         let high = at(i + 1, j) + (at(i + 1, j + 1) - at(i + 1, j)) * along_u;
         low + (high - low) * along_rate
     }
+}
+
+/// The rate at index `i` of the tables.
+fn tabulated_rate(i: usize) -> f64 {
+    sigmoid(((i as f64 + 0.5) / RATES as f64 - 0.5) * 2.0 * RATE_REACH)
 }
 
 /// Finds `x` in [0, 1] on a grid of `n` midpoints: the index of the cell and the fraction within it. Clamped at the
@@ -176,14 +202,14 @@ struct Grid {
 }
 
 impl Grid {
-    /// A normal law with standard deviation `sd` whose mean makes P(right) = `rate`.
-    fn new(rate: f64, sd: f64) -> Grid {
+    /// The mean of the normal law with standard deviation `sd` for which P(right) = `rate`.
+    fn mean(rate: f64, sd: f64) -> f64 {
         let (mut low, mut high) = (-40.0 - 8.0 * sd, 40.0 + 8.0 * sd);
         for _ in 0..60 {
             let mean = (low + high) / 2.0;
             if Grid::at(mean, sd).right() < rate { low = mean } else { high = mean }
         }
-        Grid::at((low + high) / 2.0, sd)
+        (low + high) / 2.0
     }
 
     fn at(mean: f64, sd: f64) -> Grid {

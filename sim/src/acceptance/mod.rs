@@ -4,6 +4,7 @@
 mod by_depth;
 mod confidence;
 mod independent;
+mod law;
 mod mixture;
 mod prompt_lookup;
 mod ranks;
@@ -14,6 +15,7 @@ mod truths;
 
 pub use crate::executor::RequestTruth;
 pub use confidence::{Confidence, Curve, Misfit};
+pub use law::{Hidden, Law};
 pub use mixture::{Beta, Mixture};
 pub use prompt_lookup::PromptLookup;
 pub use ranks::RankLaw;
@@ -176,6 +178,11 @@ pub trait AcceptanceSource: Send + Sync {
     /// Whether the draft may have nothing to propose ([`TruthRow::matched`]).
     fn may_lack_proposals(&self) -> bool {
         false
+    }
+
+    /// The law from which bits and confidences are drawn; `None` if there is none, as for recordings.
+    fn law(&self) -> Option<&dyn Law> {
+        None
     }
 }
 

@@ -48,6 +48,12 @@ impl PromptLookup {
         self.repeating() * (1.0 - self.stays()) / (1.0 - self.repeating())
     }
 
+    /// P(a match | the position does not repeat). Such a stray match, whose first token is wrong, takes the rest of the
+    /// match rate.
+    fn strays(&self) -> f64 {
+        self.match_rate * (1.0 - self.precision) / (1.0 - self.repeating())
+    }
+
     /// The key of the first wrong setting and why it is wrong; `None` if all are good.
     pub(super) fn fault(&self) -> Option<(&'static str, String)> {
         let shares = [("match_rate", self.match_rate), ("precision", self.precision)];
@@ -89,9 +95,7 @@ impl Bits for Lookups {
                 out.set(0, n);
             }
         }
-        // A stray match (its first token is wrong) takes the rest of the match rate, over the positions that do not
-        // repeat.
-        let stray = self.spec.match_rate * (1.0 - self.spec.precision) / (1.0 - self.spec.repeating());
+        let stray = self.spec.strays();
         let strays = Luck::new(self.seed, Stream::Lookup, key);
         out.match_where(|w, right| (right | below(strays, stray, w)) & within(w, 0, positions));
     }
@@ -102,6 +106,14 @@ impl Bits for Lookups {
 
     fn may_lack_proposals(&self) -> bool {
         true
+    }
+
+    fn right_after(&self, _: RequestTruth, _: usize, _: u32, _: u32, before: bool) -> f64 {
+        if before { self.spec.stays() } else { self.spec.enters() }
+    }
+
+    fn proposes_if_wrong(&self) -> f64 {
+        self.spec.strays()
     }
 }
 

@@ -74,6 +74,10 @@ impl Bits for Recorded {
         }
     }
 
+    fn has_law(&self) -> bool {
+        false
+    }
+
     fn rate(&self, request: RequestTruth, _: u32, _: u32) -> f64 {
         request.recording.map_or(0.5, |r| self.rates[r as usize])
     }

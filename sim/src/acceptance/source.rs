@@ -2,7 +2,7 @@
 //! the confidence from its law given the bit (docs/model.md 13).
 
 use super::confidence::ConfidenceModel;
-use super::{AcceptanceSource, RankLaw, TruthRow};
+use super::{AcceptanceSource, Law, RankLaw, TruthRow};
 use crate::executor::RequestTruth;
 use crate::luck::{Luck, Stream, threshold};
 
@@ -28,6 +28,32 @@ pub(super) trait Bits: Send + Sync {
     /// Whether the draft may have nothing to propose.
     fn may_lack_proposals(&self) -> bool {
         false
+    }
+
+    /// Whether the bits are drawn from a [law](Law).
+    fn has_law(&self) -> bool {
+        true
+    }
+
+    /// See [`Law::prior`]. By default there is one hypothesis.
+    fn prior(&self, _request: RequestTruth, weights: &mut Vec<f64>) {
+        weights.clear();
+        weights.push(1.0);
+    }
+
+    /// [`rate`](Bits::rate) if the request has this hypothesis.
+    fn rate_of_hypothesis(&self, request: RequestTruth, _hypothesis: usize, position: u32, depth: u32) -> f64 {
+        self.rate(request, position, depth)
+    }
+
+    /// See [`Law::right_after`]. By default bits are independent.
+    fn right_after(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32, _before: bool) -> f64 {
+        self.rate_of_hypothesis(request, hypothesis, position, depth)
+    }
+
+    /// See [`Law::proposes_if_wrong`].
+    fn proposes_if_wrong(&self) -> f64 {
+        1.0
     }
 }
 
@@ -65,6 +91,36 @@ impl<B: Bits> AcceptanceSource for Source<B> {
 
     fn may_lack_proposals(&self) -> bool {
         self.bits.may_lack_proposals()
+    }
+
+    fn law(&self) -> Option<&dyn Law> {
+        self.bits.has_law().then_some(self)
+    }
+}
+
+impl<B: Bits> Law for Source<B> {
+    fn prior(&self, request: RequestTruth, weights: &mut Vec<f64>) {
+        self.bits.prior(request, weights);
+    }
+
+    fn right_after(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32, before: bool) -> f64 {
+        self.bits.right_after(request, hypothesis, position, depth, before)
+    }
+
+    fn proposes_if_wrong(&self) -> f64 {
+        self.bits.proposes_if_wrong()
+    }
+
+    fn evidence(&self, confidence: f64, depth: u32) -> Option<f64> {
+        self.confidence.evidence(confidence, depth)
+    }
+
+    fn evidence_spread(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32) -> (f64, f64) {
+        self.confidence.spread(self.bits.rate_of_hypothesis(request, hypothesis, position, depth))
+    }
+
+    fn confidence_rate(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32) -> f64 {
+        self.bits.rate_of_hypothesis(request, hypothesis, position, depth)
     }
 }
 

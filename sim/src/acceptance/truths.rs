@@ -66,6 +66,19 @@ impl<'a> Truths<'a> {
         &self.rows[self.row_of[id as usize] as usize]
     }
 
+    /// A request that has started.
+    pub(super) fn request(&self, id: RequestId) -> RequestTruth {
+        self.requests[self.row_of[id as usize] as usize]
+    }
+
+    /// The confidence in the token at `depth` (from 0) of the round that a request starts at output position `start`.
+    pub(super) fn confidence(&self, id: RequestId, start: u32, depth: u32) -> f32 {
+        let row = self.row_of[id as usize] as usize;
+        let on_path = self.rows[row].run(start, depth) == depth;
+        let right = on_path.then(|| self.rows[row].right(start + depth, depth));
+        self.acceptance.confidence(self.requests[row], start, depth, right, 0)
+    }
+
     /// Sets the draft limit of requests that have nothing to propose to 0.
     pub fn cap_draft_limits(&self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
         if self.max_draft_len == 0 || !self.acceptance.may_lack_proposals() {
@@ -143,16 +156,13 @@ impl<'a> Truths<'a> {
 
     /// Fills in what the policy wants to see of the tokens that pass `pass` drafted.
     fn look(&self, batch: &BatchView, pass: &DraftPass, out: &mut Drafts) {
-        let (depth, acceptance) = (pass.pass - 1, self.acceptance);
+        let depth = pass.pass - 1;
         for i in (0..batch.len()).filter(|&i| pass.draft_len[i] >= pass.pass) {
-            let row = self.row_of[batch.ids[i] as usize] as usize;
-            let start = batch.emitted[i];
-            let on_path = self.rows[row].run(start, depth) == depth;
-            let right = on_path.then(|| self.rows[row].right(start + depth, depth));
-            let c = acceptance.confidence(self.requests[row], start, depth, right, 0);
+            let (id, start) = (batch.ids[i], batch.emitted[i]);
+            let c = self.confidence(id, start, depth);
             out.set_confidence(i, depth as usize, c.into());
             if out.wants.entropy {
-                out.set_entropy(i, depth as usize, acceptance.entropy(self.requests[row], start, depth, c));
+                out.set_entropy(i, depth as usize, self.acceptance.entropy(self.request(id), start, depth, c));
             }
         }
     }

@@ -242,4 +242,12 @@ impl<'a> Drafter<EventClock<'a>> for ByOracle {
     fn speculative_config(&self, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig {
         SpeculativeConfig::of_oracle(&*self.0, max_draft_len, parallel_drafting)
     }
+
+    fn observe(&mut self, outcome: &StepOutcome) {
+        self.0.observe(outcome);
+    }
+
+    fn request_finished(&mut self, id: RequestId) {
+        self.0.request_finished(id);
+    }
 }

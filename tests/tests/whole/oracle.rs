@@ -133,6 +133,7 @@ impl Around for Watched {
             context_reads: ContextReads::Once,
             drafting: Drafting::Autoregressive,
             overhead: self.overhead,
+            hidden: None,
         };
         let mut choice = DraftPlan { draft_len: vec![0; batch.len()], ..DraftPlan::default() };
         self.oracle.propose(batch, &truth, &mut choice);

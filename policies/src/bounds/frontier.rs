@@ -1,0 +1,158 @@
+//! The lengths that are worth most in a state, for bounds that know the true cost and a value of every draft token.
+//!
+//! Request i drafts and verifies d_i tokens. Its token at depth j is worth `value(i, j)` expected tokens: 1 or 0 for an
+//! oracle, the probability that it and all before it are accepted for others. Values never rise with depth. Take a
+//! fixed number of passes D and a truth that is linear in [`PassShape`](foretoken_sim::PassShape). The step time is
+//! then a constant plus a cost for each token. The lengths that maximise value − λ·time for some λ ≥ 0 therefore
+//! include the best ratio, and each request chooses by itself given λ. On the upper hull of a request's (cost, value)
+//! its tokens are merged into segments of falling value per cost; the catch-up that comes with a first token is the
+//! only reason for a merge if values are 0 or 1. Sorting all segments by value per cost and evaluating every prefix at
+//! its true cost meets every candidate: **the enumeration is exact for linear truths**, gaps and chunks included, up to
+//! lengths within a segment, which are evaluated as well.
+//!
+//! For other truths (staircase, roofline) the order comes from the models' local slopes, and every prefix is evaluated
+//! at its true cost. The result is the best of these candidates, which need not be the best of all vectors.
+
+use crate::bounds::price::Worth;
+use crate::bounds::true_cost::{Slopes, TrueCost, draft_token, verify_token};
+use foretoken_sim::{BatchView, Truth, shape};
+
+/// The enumeration. Its vectors are scratch, kept between steps.
+#[derive(Default)]
+pub(crate) struct Frontier {
+    segments: Vec<Segment>,
+    /// Requests in the order in which their tokens were added, for the number of passes under trial. `best_order` is
+    /// the order of the best choice so far.
+    order: Vec<u32>,
+    best_order: Vec<u32>,
+}
+
+/// Successive draft tokens of one request. It pays to draft all of them or none.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    /// Cost in picoseconds.
+    cost: f64,
+    value: f64,
+    request: u32,
+    /// Depth of the first token, from 1.
+    first: u32,
+    tokens: u32,
+}
+
+impl Segment {
+    /// Cost of a token's worth of value.
+    fn price(&self) -> f64 {
+        self.cost / self.value
+    }
+}
+
+/// The best choice: its expected tokens (one a request included) and its time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Best {
+    pub tokens: f64,
+    /// Picoseconds.
+    pub time: u64,
+    /// Number of draft tokens.
+    size: usize,
+}
+
+impl Best {
+    /// Expected tokens a second.
+    pub fn rate(&self) -> f64 {
+        self.tokens / (self.time as f64 * 1e-12)
+    }
+}
+
+impl Frontier {
+    /// Finds the lengths that are worth most, and writes them into `draft_len` if it is given. Request i may draft
+    /// `most(i)` tokens; of equally good choices the one with fewer draft tokens wins.
+    pub fn best(
+        &mut self,
+        batch: &BatchView,
+        truth: &Truth,
+        worth: Worth,
+        (most, value): (impl Fn(usize) -> u32, impl Fn(usize, u32) -> f64),
+        draft_len: Option<&mut [u32]>,
+    ) -> Best {
+        let undrafted = TrueCost::undrafted(batch, truth);
+        let mut best = Best { tokens: batch.len() as f64, time: undrafted.time().0, size: 0 };
+        let cost_of = token_cost(batch, truth);
+        let deepest = (0..batch.len()).map(&most).max().unwrap_or(0);
+        for depth in 1..=deepest {
+            self.cut(batch.len(), |i| most(i).min(depth), &cost_of, &value);
+            self.order.clear();
+            let (mut cost, mut tokens) = (undrafted, batch.len() as f64);
+            let mut improved = false;
+            for s in &self.segments {
+                for j in s.first..s.first + s.tokens {
+                    cost.add(s.request as usize, j);
+                    tokens += value(s.request as usize, j);
+                    self.order.push(s.request);
+                    let choice = Best { tokens, time: cost.time().0, size: self.order.len() };
+                    let by = worth.compare((choice.tokens, choice.time), (best.tokens, best.time));
+                    if by > 0.0 || by == 0.0 && choice.size < best.size {
+                        (best, improved) = (choice, true);
+                    }
+                }
+            }
+            if improved {
+                std::mem::swap(&mut self.order, &mut self.best_order);
+            }
+        }
+        if let Some(draft_len) = draft_len {
+            let chosen = if best.size > 0 { &self.best_order[..best.size] } else { &[] };
+            chosen.iter().for_each(|&i| draft_len[i as usize] += 1);
+        }
+        best
+    }
+
+    /// Fills `segments` with the first `most(i)` drafts of each of `n` requests, the most value per cost first.
+    fn cut(
+        &mut self,
+        n: usize,
+        most: impl Fn(usize) -> u32,
+        cost: &impl Fn(usize, u32) -> f64,
+        value: &impl Fn(usize, u32) -> f64,
+    ) {
+        self.segments.clear();
+        for i in 0..n {
+            let begin = self.segments.len();
+            for j in 1..=most(i) {
+                let mut last = Segment { cost: cost(i, j), value: value(i, j), request: i as u32, first: j, tokens: 1 };
+                // The upper hull: a token that gives more per cost than those before it is merged with them.
+                while let Some(before) = self.segments[begin..].last()
+                    && last.cost * before.value < before.cost * last.value
+                {
+                    last = Segment {
+                        cost: before.cost + last.cost,
+                        value: before.value + last.value,
+                        request: i as u32,
+                        first: before.first,
+                        tokens: before.tokens + last.tokens,
+                    };
+                    self.segments.pop();
+                }
+                self.segments.push(last);
+            }
+        }
+        self.segments.sort_unstable_by(|a, b| {
+            a.price().total_cmp(&b.price()).then(a.request.cmp(&b.request)).then(a.first.cmp(&b.first))
+        });
+    }
+}
+
+/// The true cost of the draft token of request i at a depth, in picoseconds: its draft pass plus its verification.
+fn token_cost(batch: &BatchView, truth: &Truth) -> impl Fn(usize, u32) -> f64 {
+    let plain = shape::plain_pass(batch);
+    let draft = Slopes::of(truth.draft, plain);
+    let target = Slopes::of(truth.target, plain);
+    let (reads, drafting) = (truth.context_reads, truth.drafting);
+    let batch = *batch;
+    move |i, depth| {
+        draft.cost(draft_token(&batch, i, depth, drafting)) + target.cost(verify_token(&batch, i, depth, reads))
+    }
+}
+
+#[cfg(test)]
+#[path = "frontier_tests.rs"]
+mod tests;

@@ -1,0 +1,307 @@
+//! What is known of the drafts of a request to one who knows the law of acceptance and what a server has observed: the
+//! probability that a draft token and all before it are accepted.
+//!
+//! A request has one of several hypotheses (its own rate), and its bits are a Markov chain given the hypothesis
+//! ([`Law`]). A round tells its accepted bits and, if a token was rejected, one wrong bit. The weight of each hypothesis
+//! and the probability that the newest bit is right given the hypothesis are updated with it: the exact filter of a
+//! chain with a hidden constant. Confidences of drafted tokens are evidence as well, on the path and behind it.
+
+use crate::shared::slots::Slots;
+use foretoken_sim::acceptance::{Hidden, Law, RequestTruth};
+use foretoken_sim::{MAX_SPEC_LEN, RequestId, StepOutcome};
+use std::collections::VecDeque;
+
+/// Longest draft of a round.
+const DEPTHS: usize = MAX_SPEC_LEN as usize;
+
+/// What is known of the requests in the system.
+#[derive(Default)]
+pub(crate) struct Posteriors {
+    slots: Slots,
+    requests: Vec<Posterior>,
+    /// By hypothesis, for the request at hand.
+    scratch: Scratch,
+}
+
+/// What is known of one request.
+#[derive(Default)]
+struct Posterior {
+    /// Probability of each hypothesis.
+    weights: Vec<f64>,
+    /// By hypothesis: the probability that the bit at `position` is right.
+    last_right: Vec<f64>,
+    /// The newest output position that the filter has passed.
+    position: u32,
+    /// Rounds that were proposed and not yet observed: output position of the first draft, and length.
+    proposed: VecDeque<(u32, u32)>,
+    /// Rounds that were observed and not yet taken in.
+    observed: VecDeque<Round>,
+}
+
+/// The outcome of a round.
+#[derive(Clone, Copy)]
+struct Round {
+    start: u32,
+    drafted: u32,
+    verified: u32,
+    accepted: u32,
+}
+
+#[derive(Default)]
+struct Scratch {
+    /// By hypothesis: the probability of its present state, not normalised.
+    weights: Vec<f64>,
+    last_right: Vec<f64>,
+}
+
+impl Posteriors {
+    /// Takes a step's outcome in.
+    pub fn observe(&mut self, outcome: &StepOutcome) {
+        for (i, &id) in outcome.ids.iter().enumerate() {
+            let Some(slot) = self.slots.get(id) else { continue };
+            let (drafted, verified, accepted) = (outcome.drafted[i], outcome.verified[i], outcome.accepted[i]);
+            let of = &mut self.requests[slot];
+            // A proposal that was lost (its request was preempted) has no outcome.
+            while let Some((start, len)) = of.proposed.pop_front() {
+                if len == drafted {
+                    of.observed.push_back(Round { start, drafted, verified, accepted });
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Forgets a request that has ended.
+    pub fn end(&mut self, id: RequestId) {
+        self.slots.free(id);
+    }
+
+    /// Notes that a round was proposed: `len` tokens from output position `start`.
+    pub fn propose(&mut self, id: RequestId, start: u32, len: u32) {
+        if let Some(slot) = self.slots.get(id) {
+            self.requests[slot].proposed.push_back((start, len));
+        }
+    }
+
+    /// Writes into `out` the probability that each of the first `out.len()` tokens of the round from output position
+    /// `start` is accepted together with all before it. With `confidences`, the confidences of all these tokens are
+    /// known.
+    pub fn survival(
+        &mut self,
+        hidden: Hidden,
+        law: &dyn Law,
+        id: RequestId,
+        start: u32,
+        confidences: bool,
+        out: &mut [f64],
+    ) {
+        let request = hidden.request(id);
+        let (slot, new) = self.slots.take(id);
+        if self.requests.len() <= slot {
+            self.requests.resize_with(slot + 1, Posterior::default);
+        }
+        let known = &mut self.requests[slot];
+        if new {
+            known.begin(law, request);
+        }
+        while let Some(round) = known.observed.pop_front() {
+            known.take_in(law, hidden, request, round);
+        }
+        let now = &mut self.scratch;
+        now.weights.clone_from(&known.weights);
+        now.last_right.clone_from(&known.last_right);
+        for position in known.position + 1..start {
+            pass_unknown(law, request, position, &mut now.last_right);
+        }
+        let evidence = |depth: usize| match confidences {
+            true => law.evidence(hidden.confidence(id, start, depth as u32), depth as u32),
+            false => None,
+        };
+        let mut seen = [None; DEPTHS];
+        (0..out.len()).for_each(|depth| seen[depth] = evidence(depth));
+        survival_given(law, request, start, now, &seen[..out.len()], out);
+    }
+}
+
+impl Posterior {
+    fn begin(&mut self, law: &dyn Law, request: RequestTruth) {
+        law.prior(request, &mut self.weights);
+        // Position 0 comes from the prefill. It follows no bit, so its law is the chain's in the long run.
+        let stationary = |h: usize| {
+            let [wrong, right] = [false, true].map(|before| law.right_after(request, h, 0, 0, before));
+            wrong / (1.0 - right + wrong).max(1e-12)
+        };
+        self.last_right.clear();
+        self.last_right.extend((0..self.weights.len()).map(stationary));
+        self.position = 0;
+        self.proposed.clear();
+        self.observed.clear();
+    }
+
+    /// Updates what is known with the outcome of a round.
+    fn take_in(&mut self, law: &dyn Law, hidden: Hidden, request: RequestTruth, round: Round) {
+        for position in self.position + 1..round.start {
+            pass_unknown(law, request, position, &mut self.last_right);
+        }
+        let mut seen = [None; DEPTHS];
+        for depth in 0..round.drafted {
+            seen[depth as usize] = law.evidence(hidden.confidence(request.id, round.start, depth), depth);
+        }
+        let rejected = round.accepted < round.verified;
+        let mut total = 0.0;
+        for (h, (weight, last)) in self.weights.iter_mut().zip(&mut self.last_right).enumerate() {
+            let mut chain = Chain::new(law, request, h, round.start, *last);
+            for _ in 0..round.accepted {
+                *weight *= chain.next();
+                chain.was(true);
+            }
+            // The position behind the accepted tokens holds the target's own token. Its bit is known only if a draft
+            // was rejected there.
+            let mut right = chain.next();
+            if round.accepted == 0 {
+                // A lookup that proposes nothing says that its token would have been wrong.
+                right = given_proposal(law, right, hidden.proposes(request.id, round.start));
+            }
+            if rejected {
+                *weight *= 1.0 - right;
+            }
+            *last = if rejected { 0.0 } else { right };
+            // Behind a rejected token drafts are off the path, as wrong tokens are. Behind the last accepted token,
+            // drafts that were not verified may be either.
+            let decided = if rejected { round.drafted } else { round.accepted };
+            for depth in 0..decided {
+                if let Some(z) = seen[depth as usize] {
+                    *weight *= density(law, request, h, round.start, depth, z, depth < round.accepted);
+                }
+            }
+            total += *weight;
+        }
+        if total > 0.0 {
+            self.weights.iter_mut().for_each(|weight| *weight /= total);
+        } else {
+            law.prior(request, &mut self.weights);
+        }
+        self.position = round.start + round.accepted;
+    }
+}
+
+/// The probability that the first token of a round is right, given whether a lookup proposes one.
+fn given_proposal(law: &dyn Law, right: f64, proposes: bool) -> f64 {
+    match proposes {
+        true => right / (right + (1.0 - right) * law.proposes_if_wrong()).max(1e-300),
+        false => 0.0,
+    }
+}
+
+/// Passes a position whose bit stays unknown.
+fn pass_unknown(law: &dyn Law, request: RequestTruth, position: u32, last_right: &mut [f64]) {
+    for (h, last) in last_right.iter_mut().enumerate() {
+        *last = Chain::new(law, request, h, position, *last).next();
+    }
+}
+
+/// The bits of a round under one hypothesis.
+struct Chain<'a> {
+    law: &'a dyn Law,
+    request: RequestTruth,
+    hypothesis: usize,
+    start: u32,
+    depth: u32,
+    /// Probability that the bit before is right.
+    before: f64,
+}
+
+impl<'a> Chain<'a> {
+    fn new(law: &'a dyn Law, request: RequestTruth, hypothesis: usize, start: u32, before: f64) -> Chain<'a> {
+        Chain { law, request, hypothesis, start, depth: 0, before }
+    }
+
+    /// The probability that the next bit is right.
+    fn next(&self) -> f64 {
+        let right =
+            |before| self.law.right_after(self.request, self.hypothesis, self.start + self.depth, self.depth, before);
+        match self.before {
+            1.0 => right(true),
+            0.0 => right(false),
+            p => p * right(true) + (1.0 - p) * right(false),
+        }
+    }
+
+    /// Goes on by one bit, which is known.
+    fn was(&mut self, right: bool) {
+        self.before = f64::from(u8::from(right));
+        self.depth += 1;
+    }
+}
+
+/// The density of a token's evidence `z`, up to a factor that all hypotheses share.
+fn density(law: &dyn Law, request: RequestTruth, h: usize, start: u32, depth: u32, z: f64, right: bool) -> f64 {
+    let (mean, sd) = law.evidence_spread(request, h, start + depth, depth);
+    let rate = law.confidence_rate(request, h, start + depth, depth).clamp(1e-9, 1.0 - 1e-9);
+    let prior = (-(z - mean) * (z - mean) / (2.0 * sd * sd)).exp().max(1e-300);
+    let sure = 1.0 / (1.0 + (-z).exp());
+    prior * if right { sure / rate } else { (1.0 - sure) / (1.0 - rate) }
+}
+
+/// The survival of a round's tokens, given the hypotheses and the evidence of tokens where there is any.
+fn survival_given(
+    law: &dyn Law,
+    request: RequestTruth,
+    start: u32,
+    now: &Scratch,
+    seen: &[Option<f64>],
+    out: &mut [f64],
+) {
+    let len = out.len();
+    out.fill(0.0);
+    if len == 0 {
+        return;
+    }
+    let mut total = 0.0;
+    // By number of tokens accepted: the weight of the run that ends there.
+    let mut ends = [0.0; DEPTHS + 1];
+    let informed = seen.iter().any(Option::is_some);
+    for (h, &weight) in now.weights.iter().enumerate() {
+        if weight <= 0.0 {
+            continue;
+        }
+        let mut chain = Chain::new(law, request, h, start, now.last_right[h]);
+        // Relative densities of a token's evidence if it is wrong, and if it is right.
+        let mut wrong = [1.0; DEPTHS];
+        let mut right = [1.0; DEPTHS];
+        if informed {
+            for depth in 0..len {
+                if let Some(z) = seen[depth] {
+                    let at = |right| density(law, request, h, start, depth as u32, z, right);
+                    (wrong[depth], right[depth]) = (at(false), at(true));
+                }
+            }
+        }
+        // Behind a run of r tokens all evidence is that of wrong tokens.
+        let mut behind = [1.0; DEPTHS + 1];
+        for depth in (0..len).rev() {
+            behind[depth] = behind[depth + 1] * wrong[depth];
+        }
+        let mut reach = weight;
+        for depth in 0..len {
+            let mut next = chain.next();
+            if depth == 0 {
+                next = given_proposal(law, next, true);
+            }
+            ends[depth] += reach * (1.0 - next) * behind[depth];
+            reach *= next * right[depth];
+            chain.was(true);
+        }
+        ends[len] += reach;
+    }
+    total += ends[..=len].iter().sum::<f64>();
+    let mut tail = ends[len];
+    for depth in (0..len).rev() {
+        out[depth] = if total > 0.0 { tail / total } else { 0.0 };
+        tail += ends[depth];
+    }
+}
+
+#[cfg(test)]
+#[path = "posterior_tests.rs"]
+mod tests;

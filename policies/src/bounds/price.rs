@@ -1,0 +1,99 @@
+//! The price of time with which a bound weighs a step: it takes the choice with the most tokens − price × time.
+//!
+//! The step's own ratio of tokens to time is the best myopic choice. It is not the best choice for a whole run: a step
+//! that a prompt makes slow has a low ratio, so drafts look cheap just when time is dear. A price in units of what the
+//! batch can make without prompts, or of the tokens that the requests in the system wait for, does better there
+//! (docs/model.md 12).
+
+use crate::definition::{BadParameter, Check};
+use foretoken_sim::{BatchView, ChunkTotals, StepOutcome};
+use serde::{Deserialize, Serialize};
+
+/// The price of a second, in tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Price {
+    /// The step's own ratio: the choice with the most tokens a second.
+    #[default]
+    Step,
+    /// This number times the most tokens a second that the batch could make without the prompts of the step.
+    Decode(f64),
+    /// This number times N·u: N requests in the system, waiting ones included, and u tokens a second of one request, as
+    /// observed so far.
+    System(f64),
+    /// This number times the decode requests of the step times u.
+    Batch(f64),
+}
+
+impl Price {
+    /// Checks the factor.
+    ///
+    /// # Errors
+    /// The factor is not from 0.01 to 100.
+    pub fn check(self, policy: &'static str) -> Result<(), BadParameter> {
+        match self {
+            Price::Step => Ok(()),
+            Price::Decode(factor) | Price::System(factor) | Price::Batch(factor) => {
+                Check(policy).that("price", (0.01..=100.0).contains(&factor), || {
+                    format!("{factor} is not a factor from 0.01 to 100")
+                })
+            }
+        }
+    }
+}
+
+/// How a bound weighs tokens against time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Worth {
+    /// Tokens a second.
+    Ratio,
+    /// Tokens − this price × seconds.
+    Priced(f64),
+}
+
+impl Worth {
+    /// Positive if `a` is worth more than `b`, zero for a tie; both are (tokens, picoseconds). Ratios of whole tokens are compared without rounding
+    /// as long as tokens × picoseconds is below 2^53 (9 seconds × 1,000 tokens).
+    pub fn compare(self, a: (f64, u64), b: (f64, u64)) -> f64 {
+        match self {
+            Worth::Ratio => a.0 * b.1 as f64 - b.0 * a.1 as f64,
+            Worth::Priced(price) => (a.0 - b.0) - price * 1e-12 * (a.1 as f64 - b.1 as f64),
+        }
+    }
+}
+
+/// The tokens a second of one request, as observed so far.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    tokens: f64,
+    request_s: f64,
+}
+
+impl Pace {
+    /// Takes a step's outcome in.
+    pub fn observe(&mut self, outcome: &StepOutcome) {
+        let accepted: u32 = outcome.accepted.iter().sum();
+        self.tokens += (outcome.ids.len() as f64) + f64::from(accepted);
+        self.request_s += outcome.ids.len() as f64 * (outcome.draft_time + outcome.verify_time).as_s();
+    }
+
+    /// How to weigh a step. `decode_rate` gives the most tokens a second without the step's prompts. Before the first
+    /// outcome a price in units of u is the step's own ratio.
+    pub fn worth(&self, price: Price, batch: &BatchView, decode_rate: impl FnOnce() -> f64) -> Worth {
+        let requests = |n: f64, factor: f64| match self.request_s > 0.0 {
+            true => Worth::Priced(factor * n * self.tokens / self.request_s),
+            false => Worth::Ratio,
+        };
+        match price {
+            Price::Step => Worth::Ratio,
+            Price::Decode(factor) => Worth::Priced(factor * decode_rate()),
+            Price::System(factor) => requests(f64::from(batch.num_running + batch.num_waiting), factor),
+            Price::Batch(factor) => requests(batch.len() as f64, factor),
+        }
+    }
+}
+
+/// The batch without the step's prompts.
+pub(crate) fn without_prompts<'a>(batch: &BatchView<'a>) -> BatchView<'a> {
+    BatchView { prefill: ChunkTotals::default(), draft_prefill: ChunkTotals::default(), ..*batch }
+}
