@@ -115,6 +115,7 @@ pub(crate) fn fixed(k: u32, config: &EngineConfig, cost: &Calibrated, seed: u64)
         max_num_batched_tokens: config.max_num_batched_tokens,
         seed,
         staleness_steps: 0,
+        draft_at: foretoken_sim::DraftAt::StepStart,
         told: None,
     })
 }

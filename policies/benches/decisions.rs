@@ -319,6 +319,7 @@ fn decisions(c: &mut Criterion) {
         max_num_batched_tokens: 2048,
         seed: 1,
         staleness_steps: 0,
+        draft_at: foretoken_sim::DraftAt::StepStart,
         told: None,
     };
     let loop_ns = loop_ns();

@@ -6,7 +6,7 @@ use crate::PolicySpec;
 use crate::look::Look;
 use crate::shared::belief::Belief;
 use crate::shared::profile::PassTimes;
-use foretoken_sim::{MAX_SPEC_LEN, Speculation};
+use foretoken_sim::{DraftAt, MAX_SPEC_LEN, Speculation};
 
 /// The inputs from which a policy is built.
 #[derive(Clone, Copy)]
@@ -25,6 +25,8 @@ pub struct PolicyContext<'a> {
     pub seed: u64,
     /// Number of steps after which a policy learns a step's outcome; 0 is at the end of the step.
     pub staleness_steps: u32,
+    /// When the engine drafts: at the end of a step it runs the first draft pass also if nothing is drafted.
+    pub draft_at: DraftAt,
     /// Values that the policy is given instead of learning them (`foretoken decide`): no warm-up, no staleness.
     pub told: Option<Told<'a>>,
 }

@@ -135,6 +135,15 @@ mod bandits {
     pub(crate) mod ucb_specstop;
 }
 
+/// Our own policy.
+mod foresight {
+    pub(crate) mod cost;
+    pub(crate) mod odds;
+    pub(crate) mod policy;
+    pub(crate) mod price;
+    pub(crate) mod ranked;
+}
+
 /// Bounds, and lengths drawn at random.
 mod bounds {
     pub(crate) mod clairvoyant_static;
@@ -257,6 +266,9 @@ policies! {
     bandits::tapout::TapoutLike { TapoutLike = "tapout-like"; }
     bandits::ucb_specstop::UcbSpecstopLike { UcbSpecstopLike = "ucb-specstop-like"; }
 
+    // Our own.
+    foresight::policy::Foresight { Foresight = "foresight" in PURPLE Solid Circle; }
+
     // Bounds.
     bounds::oracle_goodput::OracleGoodput { OracleGoodput = "oracle-goodput" in SKY_BLUE LongDash Circle; }
     bounds::knows::Knows {
@@ -278,6 +290,7 @@ pub use bounds::price::Price;
 pub use confidence::hf_dynamic::Schedule;
 pub use confidence::threshold::{Cost, Scope};
 pub use definition::{BadParameter, Check, Definition, PolicyContext, Told};
+pub use foresight::policy::PriceOfTime;
 pub use goodput::smartspec_dsd::Proposer;
 pub use goodput::turbospec_cost::Coefficients as TurbospecCoefficients;
 pub use look::{Colour, Dash, Look, Marker};

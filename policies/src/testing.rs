@@ -27,6 +27,7 @@ pub const CONTEXT: PolicyContext = PolicyContext {
     max_num_batched_tokens: 2048,
     seed: 1,
     staleness_steps: 0,
+    draft_at: foretoken_sim::DraftAt::StepStart,
     told: None,
 };
 

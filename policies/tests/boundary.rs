@@ -39,6 +39,7 @@ fn run(policy: &str, workload: &Workload, draft_gap: DraftGap) -> Run {
         max_num_batched_tokens: config.max_num_batched_tokens,
         seed: 1,
         staleness_steps: 0,
+        draft_at: foretoken_sim::DraftAt::StepStart,
         told: None,
     };
     let constant: AcceptanceSpec = serde_json::from_str(r#"{"source": {"constant": {"rate": 0.8}}}"#).unwrap();

@@ -185,6 +185,7 @@ fn hold(belief: Belief, config: &EngineConfig, source: &dyn AcceptanceSource, wo
         max_num_batched_tokens: config.max_num_batched_tokens,
         seed: 1,
         staleness_steps: 0,
+        draft_at: foretoken_sim::DraftAt::StepStart,
         told: None,
     };
     for spec in PolicySpec::all() {

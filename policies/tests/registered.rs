@@ -174,6 +174,7 @@ fn what_is_registered_is_one_of_the_policies() {
         max_num_batched_tokens: 64,
         seed: 1,
         staleness_steps: 2,
+        draft_at: foretoken_sim::DraftAt::StepStart,
         told: None,
     };
     let Speculation::Policy(running) = plain.build(&context) else { panic!("a policy") };

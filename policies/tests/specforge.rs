@@ -85,6 +85,7 @@ fn simulated(rates: &[f64], (num_steps, topk, num_draft_tokens): Shape, ranks: &
         max_num_batched_tokens: 2048,
         seed: 1,
         staleness_steps: 0,
+        draft_at: foretoken_sim::DraftAt::StepStart,
         told: None,
     };
     let run = Simulation {

@@ -347,6 +347,7 @@ impl Setting {
             max_num_batched_tokens: self.with_drafter.max_num_batched_tokens,
             seed: self.seed,
             staleness_steps: self.belief.staleness_steps,
+            draft_at: self.with_drafter.drafts_at(),
             told: None,
         })
     }

@@ -304,6 +304,11 @@ pub struct BadConfig {
 
 /// Defaults of the release for settings that are left out.
 impl EngineConfig {
+    /// When drafts are made; unless it is set, as in the release.
+    pub fn drafts_at(&self) -> DraftAt {
+        self.draft_at.unwrap_or(if self.version == Version::V0 { DraftAt::StepStart } else { DraftAt::StepEnd })
+    }
+
     /// Whether a prompt may be split over steps.
     pub fn chunked_prefill(&self) -> bool {
         self.chunked_prefill.unwrap_or(self.version != Version::V0)

@@ -130,6 +130,7 @@ fn decide(file: &str, state: &State, index: usize, spec: &PolicySpec, explain: b
         max_num_batched_tokens: MAX_NUM_BATCHED_TOKENS.max(state.requests.len() as u32 * (state.max_draft_len + 1)),
         seed: state.seed,
         staleness_steps: 0,
+        draft_at: foretoken_sim::DraftAt::StepStart,
         told: Some(Told {
             acceptance_rate: state.acceptance_rate,
             prev_confidence: state.prev_confidence,

@@ -51,6 +51,7 @@ fn best(what: &BeliefLength, belief: &Belief, longest: u32) -> u32 {
         max_num_batched_tokens: what.batch * (longest + 1),
         seed: 0,
         staleness_steps: 0,
+        draft_at: foretoken_sim::DraftAt::StepStart,
         told: None,
     };
     let Speculation::Policy(mut policy) = spec.build(&context) else { unreachable!("smartspec is a policy") };

@@ -162,6 +162,7 @@ impl Server {
             max_num_batched_tokens: self.config.max_num_batched_tokens,
             seed: 3,
             staleness_steps: 0,
+            draft_at: foretoken_sim::DraftAt::StepStart,
             told: None,
         };
         let decisions = Decisions::default();

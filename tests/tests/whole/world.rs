@@ -109,6 +109,7 @@ impl<'a> World<'a> {
             max_num_batched_tokens: self.config.max_num_batched_tokens,
             seed,
             staleness_steps: 0,
+            draft_at: foretoken_sim::DraftAt::StepStart,
             told: None,
         }
     }

@@ -37,7 +37,7 @@ pub(in crate::engine) struct Derived<'a> {
 impl<'a> Derived<'a> {
     /// Derives the values from the settings.
     pub fn of(config: &'a EngineConfig, spec: &'a SpeculativeConfig) -> Derived<'a> {
-        let (k, runner, draft_at) = (spec.num_speculative_tokens, runner(config, spec), draft_at(config));
+        let (k, runner, draft_at) = (spec.num_speculative_tokens, runner(config, spec), config.drafts_at());
         let first_draft_pass = config.first_draft_pass.unwrap_or(match draft_at {
             DraftAt::StepEnd => FirstDraftPass::Padded,
             DraftAt::StepStart => FirstDraftPass::Unseen,
@@ -95,11 +95,6 @@ fn runner(c: &EngineConfig, spec: &SpeculativeConfig) -> Runner {
     let old = c.method == DraftMethod::Suffix || (spec.parallel_drafting && !is_block(c.method));
     let needs_v1 = spec.num_speculative_tokens > 0 && old;
     c.runner.unwrap_or(if c.version < Version::V0_33 || needs_v1 { Runner::V1 } else { Runner::V2 })
-}
-
-/// When drafts are made; default: as in the release.
-fn draft_at(c: &EngineConfig) -> DraftAt {
-    c.draft_at.unwrap_or(if c.version == Version::V0 { DraftAt::StepStart } else { DraftAt::StepEnd })
 }
 
 fn lookahead(method: DraftMethod, k: u32) -> u32 {

@@ -1,0 +1,203 @@
+//! What passes cost: times measured at start-up, by batched tokens and by context, corrected slowly by the times of
+//! real steps.
+
+use crate::definition::PolicyContext;
+use foretoken_sim::{BatchView, Coefficients, DraftAt, PassShape, StepOutcome};
+use std::collections::VecDeque;
+
+/// Context at which the slope over context is measured, in tokens.
+const CONTEXT: u64 = 200_000;
+/// The correction stays within this factor of the start-up times.
+const MOST: f64 = 8.0;
+
+/// The cost of a model's passes.
+struct Model {
+    /// Seconds by batched tokens, at no context.
+    by_tokens: Vec<f64>,
+    /// Seconds more for each token of context.
+    per_context: f64,
+    /// Factor by which real passes are slower.
+    slower: f64,
+}
+
+impl Model {
+    fn measured(most: usize, time: impl Fn(PassShape) -> f64) -> Model {
+        let at = |batched: u64, context: u64| time(PassShape { requests: batched, batched, context, pairs: context });
+        Model {
+            by_tokens: (0..most as u64).map(|n| if n == 0 { 0.0 } else { at(n, 0) }).collect(),
+            per_context: ((at(1, CONTEXT) - at(1, 0)) / CONTEXT as f64).max(0.0),
+            slower: 1.0,
+        }
+    }
+
+    fn linear(most: usize, line: &Coefficients) -> Model {
+        Model::measured(most, |s| line.pass_s(s.context as f64, s.batched as f64))
+    }
+
+    /// Seconds of a pass; none for a pass without tokens.
+    fn pass_s(&self, batched: u64, context: f64) -> f64 {
+        match batched {
+            0 => 0.0,
+            n => {
+                self.slower * (self.by_tokens[(n as usize).min(self.by_tokens.len() - 1)] + self.per_context * context)
+            }
+        }
+    }
+
+    /// Moves the correction towards what a step took. `weight` is the step's share.
+    fn correct(&mut self, took_s: f64, predicted_s: f64, weight: f64) {
+        if took_s > 0.0 && predicted_s > 0.0 {
+            let ratio = (took_s / predicted_s).clamp(0.1, 10.0);
+            self.slower = (self.slower * ratio.powf(weight)).clamp(1.0 / MOST, MOST);
+        }
+    }
+}
+
+/// A step that was proposed for and whose outcome is not known yet.
+struct Pending {
+    step: u64,
+    prefill: u64,
+    draft_prefill: (u64, f64),
+    context: f64,
+}
+
+/// The costs of a step.
+pub(crate) struct Costs {
+    target: Model,
+    draft: Model,
+    /// Whether the engine runs the first draft pass also behind a step for which nothing is drafted.
+    first_pass_is_free: bool,
+    correction: f64,
+    /// Tokens and context of the step without drafts, and of the prompts in the draft's first pass.
+    plain: (u64, f64),
+    ride: (u64, f64),
+    decodes: (u64, f64),
+    pending: VecDeque<Pending>,
+    /// Number of outcomes so far: the index of the step whose outcome comes next.
+    outcomes: u64,
+}
+
+impl Costs {
+    /// Measures passes, or takes the linear belief.
+    pub fn new(context: &PolicyContext, profile: bool, correction: f64) -> Costs {
+        let most = context.max_num_batched_tokens as usize + 1;
+        let (target, draft) = match profile {
+            true => (
+                Model::measured(most, |s| context.profile.target_s(s)),
+                Model::measured(most, |s| context.profile.draft_s(s)),
+            ),
+            false => (Model::linear(most, &context.belief.target), Model::linear(most, &context.belief.draft)),
+        };
+        Costs {
+            target,
+            draft,
+            first_pass_is_free: context.draft_at == DraftAt::StepEnd,
+            correction,
+            plain: (0, 0.0),
+            ride: (0, 0.0),
+            decodes: (0, 0.0),
+            pending: VecDeque::new(),
+            outcomes: 0,
+        }
+    }
+
+    /// Begins a step.
+    pub fn begin(&mut self, batch: &BatchView) {
+        self.decodes = (batch.len() as u64, batch.context_sum as f64);
+        self.plain = (self.decodes.0 + batch.prefill.tokens, self.decodes.1 + batch.prefill.context as f64);
+        self.ride = (batch.draft_prefill.tokens, batch.draft_prefill.context as f64);
+        if self.correction > 0.0 {
+            self.pending.push_back(Pending {
+                step: batch.step,
+                prefill: batch.prefill.tokens,
+                draft_prefill: self.ride,
+                context: self.plain.1,
+            });
+        }
+    }
+
+    /// Seconds of the target pass that verifies `drafts` tokens.
+    pub fn verify_s(&self, drafts: u64) -> f64 {
+        self.target.pass_s(self.plain.0 + drafts, self.plain.1)
+    }
+
+    /// The same without the prompts of the step.
+    pub fn verify_alone_s(&self, drafts: u64) -> f64 {
+        self.target.pass_s(self.decodes.0 + drafts, self.decodes.1)
+    }
+
+    /// Seconds of the draft's first pass if nothing is drafted.
+    pub fn idle_s(&self) -> f64 {
+        match self.first_pass_is_free {
+            true => self.draft.pass_s(self.decodes.0 + self.ride.0, self.decodes.1 + self.ride.1),
+            false => self.draft.pass_s(self.ride.0, self.ride.1),
+        }
+    }
+
+    /// The same without the prompts of the step.
+    pub fn idle_alone_s(&self) -> f64 {
+        if self.first_pass_is_free { self.draft.pass_s(self.decodes.0, self.decodes.1) } else { 0.0 }
+    }
+
+    /// Seconds of the draft pass at `depth` (from 1) over `m` requests.
+    pub fn draft_pass_s(&self, batch: &BatchView, depth: u32, m: u32) -> f64 {
+        let share = f64::from(m) / batch.len().max(1) as f64;
+        let context = share * self.decodes.1 + f64::from(m) * f64::from(depth - 1);
+        match depth {
+            1 => {
+                let gap: u64 = batch.draft_gap.iter().map(|&gap| u64::from(gap)).sum();
+                self.draft.pass_s(u64::from(m) + gap + self.ride.0, context + self.ride.1)
+            }
+            _ => self.draft.pass_s(m.into(), context),
+        }
+    }
+
+    /// Seconds of all draft passes up to `depth`, in the last of which `m` requests draft. `before` are the seconds of
+    /// the passes before, `drafts` the tokens up to here. A parallel drafter makes them all in one pass.
+    pub fn draft_s(&self, batch: &BatchView, depth: u32, m: u32, drafts: u64, before: f64, parallel: bool) -> f64 {
+        match parallel {
+            true => self.draft.pass_s(drafts + self.ride.0, self.decodes.1 + self.ride.1),
+            false => before + self.draft_pass_s(batch, depth, m),
+        }
+    }
+
+    /// The same without the prompts of the step.
+    pub fn draft_alone_s(&self, depth: u32, m: u32, drafts: u64, before: f64, parallel: bool) -> f64 {
+        let share = f64::from(m) / self.decodes.0.max(1) as f64;
+        match parallel {
+            true => self.draft.pass_s(drafts, self.decodes.1),
+            false => before + self.draft.pass_s(m.into(), share * self.decodes.1 + f64::from(m * (depth - 1))),
+        }
+    }
+
+    /// Corrects the costs by the times of a step.
+    pub fn observe(&mut self, outcome: &StepOutcome) {
+        let step = self.outcomes;
+        self.outcomes += 1;
+        while self.pending.front().is_some_and(|p| p.step < step) {
+            self.pending.pop_front();
+        }
+        let Some(pending) = self.pending.pop_front_if(|p| p.step == step) else { return };
+        let n = outcome.ids.len() as u64;
+        let verified: u64 = outcome.verified.iter().map(|&v| u64::from(v)).sum();
+        let predicted = self.target.pass_s(n + verified + pending.prefill, pending.context);
+        self.target.correct(outcome.verify_time.as_s(), predicted, self.correction);
+        // Steps in which the draft runs over prompts are left out: which tokens it has seen already is not known here.
+        let passes = outcome.drafts.passes;
+        if passes > 1 && pending.draft_prefill.0 == 0 {
+            let first = if self.first_pass_is_free { n + verified } else { n };
+            let mut predicted = self.draft.pass_s(first, pending.context);
+            for depth in 2..=passes {
+                let m = outcome.drafted.iter().filter(|&&d| d >= depth).count() as u64;
+                predicted += self.draft.pass_s(m, pending.context * m as f64 / n.max(1) as f64);
+            }
+            self.draft.correct(outcome.draft_time.as_s(), predicted, self.correction);
+        }
+    }
+
+    /// How much slower real passes are than measured at start-up: (target, draft).
+    #[cfg(test)]
+    pub fn slower(&self) -> (f64, f64) {
+        (self.target.slower, self.draft.slower)
+    }
+}

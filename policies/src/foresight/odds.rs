@@ -1,0 +1,78 @@
+//! The chance that a draft token is accepted if all before it are: from its confidence by a curve that is learnt while
+//! serving, or by depth.
+
+use crate::vllm::acceptance_estimator::AcceptanceEstimator;
+use foretoken_sim::{Drafts, StepOutcome};
+
+/// Steps between refits of the curve.
+const REFIT_INTERVAL: u32 = 8;
+/// What is expected of a token before anything was observed.
+const START: f64 = 0.6;
+/// Weight of the start, in tokens.
+const START_WEIGHT: f64 = 10.0;
+/// What a step leaves of the weight of the steps before it.
+const KEEP: f64 = 0.999;
+
+/// The odds of acceptance.
+pub(crate) struct Odds {
+    calibrate: bool,
+    confidences: bool,
+    curve: AcceptanceEstimator,
+    /// By depth from 1: sum of the chances of drafted tokens, and number of tokens; or of outcomes, without confidences.
+    by_depth: Vec<(f64, f64)>,
+}
+
+impl Odds {
+    /// For drafts of at most `longest` tokens.
+    pub fn new(longest: u32, calibrate: bool, confidences: bool) -> Odds {
+        Odds {
+            calibrate,
+            confidences,
+            curve: AcceptanceEstimator::new(longest, REFIT_INTERVAL),
+            by_depth: vec![(START * START_WEIGHT, START_WEIGHT); longest as usize + 1],
+        }
+    }
+
+    /// The chance of the token of request `i` at `depth` (from 1).
+    pub fn of(&self, drafts: &Drafts, i: usize, depth: u32) -> f64 {
+        let at = depth as usize - 1;
+        match (self.confidences, self.calibrate) {
+            (false, _) => self.at_depth(depth),
+            (true, true) => self.curve.predict(drafts.confidence(i, at), at),
+            (true, false) => drafts.confidence(i, at),
+        }
+    }
+
+    /// The chance expected of a token at `depth` (from 1) that is not drafted yet.
+    pub fn at_depth(&self, depth: u32) -> f64 {
+        let (sum, n) = self.by_depth[depth as usize];
+        sum / n
+    }
+
+    /// Learns from a step's outcome.
+    pub fn observe(&mut self, outcome: &StepOutcome) {
+        if outcome.drafted.iter().all(|&d| d == 0) {
+            return;
+        }
+        self.by_depth.iter_mut().for_each(|(sum, n)| (*sum, *n) = (*sum * KEEP, *n * KEEP));
+        for i in 0..outcome.ids.len() {
+            if self.confidences {
+                // All drafted tokens count, verified or not: the verified ones were chosen by their chance.
+                for depth in 1..=outcome.drafted[i] {
+                    let chance = self.of(outcome.drafts, i, depth);
+                    let (sum, n) = &mut self.by_depth[depth as usize];
+                    (*sum, *n) = (*sum + chance, *n + 1.0);
+                }
+            } else {
+                let accepted = outcome.accepted[i];
+                for depth in 1..=outcome.verified[i].min(accepted + 1) {
+                    let (sum, n) = &mut self.by_depth[depth as usize];
+                    (*sum, *n) = (*sum + f64::from(u8::from(depth <= accepted)), *n + 1.0);
+                }
+            }
+        }
+        if self.confidences && self.calibrate {
+            self.curve.observe(outcome);
+        }
+    }
+}

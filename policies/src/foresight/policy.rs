@@ -1,0 +1,354 @@
+//! `foresight`: drafts while the next token is expected to be worth its time, and verifies the tokens that are worth
+//! theirs. A token is worth a token; a second costs what the batch could make in it without prompts.
+//!
+//! Our own; docs/foresight.md says why each part is there, what it earns and where the policy loses. In short:
+//!
+//! 1. **Price of time** (`price.rs`): tokens − λ·seconds, where λ is the most tokens a second that the decodes of this
+//!    batch could make without the prompts' chunk. The step's own ratio is low in a step that a prompt makes slow, so
+//!    that drafts look cheap just when time is dear.
+//! 2. **Odds** (`odds.rs`): the chance that a token is accepted, from its confidence by a logistic curve that is learnt
+//!    while serving. Where confidences carry nothing, the curve's intercepts are the acceptance rates by depth.
+//! 3. **Stopping**: after each draft pass the policy goes on with the requests whose next token is expected to pay, if
+//!    the pass as a whole pays.
+//! 4. **Selection**: of all drafted tokens, those most likely to survive are verified, as many as pay.
+//! 5. **Costs** (`cost.rs`): pass times measured at start-up, corrected slowly by the times of real steps.
+//! 6. **Probing**: a policy that drafts nothing learns nothing. From time to time it drafts one token, to notice when
+//!    drafting pays again.
+
+use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::foresight::cost::Costs;
+use crate::foresight::odds::Odds;
+use crate::foresight::price::decode_rate;
+use crate::foresight::ranked::Ranked;
+use foretoken_sim::{
+    BatchView, Continue, DraftLimits, DraftPlan, Drafting, Drafts, SpecPolicy, Speculation, StepOutcome, Wants,
+};
+use serde::{Deserialize, Serialize};
+
+/// The price of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PriceOfTime {
+    /// The most tokens a second that the decodes of the batch could make without the prompts' chunk.
+    #[default]
+    Decode,
+    /// The step's own ratio of tokens to seconds, as SmartSpec and vLLM's adaptive verification take it.
+    Step,
+}
+
+/// Parameters of `foresight`. All but `price_factor` switch a part off, for ablations.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Foresight {
+    /// The price of time.
+    pub price: PriceOfTime,
+    /// Factor on the decode price.
+    pub price_factor: f64,
+    /// Whether drafting stops by confidence; otherwise the length is chosen before drafting.
+    pub stop: bool,
+    /// Whether verification is trimmed to the tokens that pay.
+    pub trim: bool,
+    /// Whether odds are learnt while serving; otherwise a confidence is taken for the chance of acceptance.
+    pub calibrate: bool,
+    /// Whether confidences are read; otherwise odds are acceptance rates by depth.
+    pub confidences: bool,
+    /// Whether costs are the times of passes measured at start-up; otherwise the linear belief.
+    pub profile: bool,
+    /// Weight of a step's time in the correction of the costs; 0 for no correction.
+    pub correction: f64,
+    /// Number of steps without drafts after which one token is drafted, to learn whether drafting pays again.
+    pub probe_every: u32,
+}
+
+impl Default for Foresight {
+    fn default() -> Self {
+        Foresight {
+            price: PriceOfTime::Decode,
+            price_factor: 1.0,
+            stop: true,
+            trim: true,
+            calibrate: true,
+            confidences: true,
+            profile: true,
+            correction: 0.02,
+            probe_every: 64,
+        }
+    }
+}
+
+impl Definition for Foresight {
+    fn summary(&self) -> &'static str {
+        "drafts and verifies the tokens that are worth their time, at the price that the batch could make without prompts"
+    }
+
+    fn source(&self) -> &'static str {
+        "our own: docs/foresight.md"
+    }
+
+    fn sees(&self) -> &'static str {
+        "confidences where the draft has them, accepted counts, pass times at start-up and of each step, batch, contexts, \
+         limits, prompts of the step"
+    }
+
+    fn differences(&self) -> &'static str {
+        "none"
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        let check = Check("foresight");
+        check.that("price_factor", (0.01..=100.0).contains(&self.price_factor), || {
+            format!("{} is not a factor from 0.01 to 100", self.price_factor)
+        })?;
+        check.share("correction", self.correction)?;
+        check.that("probe_every", self.probe_every > 0, || "must be at least 1 step".into())
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        Speculation::Policy(Box::new(Running::new(*self, context)))
+    }
+}
+
+/// The running policy: its parameters and its state between steps.
+struct Running {
+    params: Foresight,
+    longest: u32,
+    /// Whether one draft pass gives all tokens.
+    parallel: bool,
+    costs: Costs,
+    odds: Odds,
+    /// Tokens that a second must bring; `None` for the step's own ratio.
+    price: Option<f64>,
+    /// Seconds of draft passes in this step so far, and number of passes.
+    draft_s: f64,
+    passes: u32,
+    /// By request: the probability that all tokens drafted so far survive.
+    reach: Vec<f64>,
+    /// Tokens drafted in this step, by their survival.
+    ranked: Ranked,
+    /// Survival of each token, `longest` entries a request.
+    survival: Vec<f64>,
+    /// Requests that may go on, with the expected survival of their next token.
+    going_on: Vec<(u32, f64)>,
+    /// Number of requests that may draft at least so many tokens, by depth from 1.
+    drafters: Vec<u32>,
+    steps_without_drafts: u32,
+}
+
+impl Running {
+    fn new(params: Foresight, context: &PolicyContext) -> Running {
+        let longest = context.max_draft_len;
+        Running {
+            params,
+            longest,
+            parallel: context.belief.drafting == Drafting::Parallel,
+            costs: Costs::new(context, params.profile, params.correction),
+            odds: Odds::new(longest, params.calibrate, params.confidences),
+            price: None,
+            draft_s: 0.0,
+            passes: 0,
+            reach: Vec::new(),
+            ranked: Ranked::default(),
+            survival: Vec::new(),
+            going_on: Vec::new(),
+            drafters: Vec::new(),
+            steps_without_drafts: 0,
+        }
+    }
+
+    /// What `tokens` are worth that take `seconds`.
+    fn worth(&self, tokens: f64, seconds: f64) -> f64 {
+        match self.price {
+            Some(price) => tokens - price * seconds,
+            None => tokens / seconds,
+        }
+    }
+
+    /// Begins a step.
+    fn begin(&mut self, batch: &BatchView) {
+        self.costs.begin(batch);
+        self.draft_s = 0.0;
+        self.passes = 0;
+        self.ranked.clear();
+        self.reach.clear();
+        self.reach.resize(batch.len(), 1.0);
+        self.survival.clear();
+        self.survival.resize(batch.len() * self.longest as usize, 0.0);
+        self.drafters.clear();
+        self.drafters.resize(self.longest as usize + 1, 0);
+        for &limit in batch.limit {
+            self.drafters[limit.min(self.longest) as usize] += 1;
+        }
+        for depth in (1..self.longest as usize).rev() {
+            self.drafters[depth] += self.drafters[depth + 1];
+        }
+        self.price = match self.params.price {
+            PriceOfTime::Step => None,
+            PriceOfTime::Decode => {
+                let rate = decode_rate(batch, &self.costs, &self.odds, &self.drafters, self.parallel);
+                Some(self.params.price_factor * rate)
+            }
+        };
+    }
+
+    /// The common length that is worth most before anything is drafted.
+    fn planned(&self, batch: &BatchView) -> u32 {
+        let idle = self.costs.idle_s();
+        let mut best = (0, self.worth(batch.len() as f64, idle + self.costs.verify_s(0)));
+        let (mut tokens, mut reach, mut drafts, mut draft_s) = (batch.len() as f64, 1.0, 0, 0.0);
+        for depth in 1..=self.longest {
+            let m = self.drafters[depth as usize];
+            if m == 0 {
+                break;
+            }
+            reach *= self.odds.at_depth(depth);
+            tokens += reach * f64::from(m);
+            drafts += u64::from(m);
+            draft_s = self.costs.draft_s(batch, depth, m, drafts, draft_s, self.parallel);
+            let worth = self.worth(tokens, draft_s + self.costs.verify_s(drafts));
+            if worth > best.1 {
+                best = (depth, worth);
+            }
+        }
+        best.0
+    }
+
+    /// Takes the tokens of draft passes in that were not seen yet.
+    fn take_in(&mut self, batch: &BatchView, drafts: &Drafts) {
+        while self.passes < drafts.passes {
+            self.passes += 1;
+            let depth = self.passes;
+            let (mut m, mut total) = (0, 0);
+            for i in 0..batch.len() {
+                total += u64::from(drafts.draft_len[i].min(depth));
+                if drafts.draft_len[i] < depth {
+                    continue;
+                }
+                m += 1;
+                self.reach[i] *= self.odds.of(drafts, i, depth);
+                self.survival[i * self.longest as usize + depth as usize - 1] = self.reach[i];
+                self.ranked.add(self.reach[i]);
+            }
+            if m > 0 {
+                self.draft_s = self.costs.draft_s(batch, depth, m, total, self.draft_s, self.parallel);
+            }
+        }
+    }
+
+    /// The number of tokens to verify that is worth most.
+    fn verified(&self, n: usize) -> Verified {
+        let draft_s = if self.passes > 0 { self.draft_s } else { self.costs.idle_s() };
+        let mut best = Verified { worth: f64::NEG_INFINITY, ..Verified::default() };
+        let all = self.ranked.len();
+        self.ranked.prefixes(|count, survive, least| {
+            if !self.params.trim && count < all {
+                return;
+            }
+            let (tokens, seconds) = (n as f64 + survive, draft_s + self.costs.verify_s(count));
+            let worth = self.worth(tokens, seconds);
+            if worth > best.worth {
+                best = Verified { count, worth, tokens, seconds, least };
+            }
+        });
+        best
+    }
+}
+
+/// How many of the drafted tokens to verify.
+#[derive(Clone, Copy, Debug, Default)]
+struct Verified {
+    count: u64,
+    worth: f64,
+    tokens: f64,
+    seconds: f64,
+    /// The least survival of a token that is verified.
+    least: f64,
+}
+
+impl SpecPolicy for Running {
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(self.longest)
+    }
+
+    fn wants(&self) -> Wants {
+        if self.params.confidences { Wants::CONFIDENCE } else { Wants::default() }
+    }
+
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        self.begin(batch);
+        let planned = self.planned(batch);
+        if planned == 0 {
+            self.steps_without_drafts += 1;
+            plan.fill(u32::from(self.steps_without_drafts.is_multiple_of(self.params.probe_every)));
+            return;
+        }
+        plan.fill(if self.params.stop && !self.parallel { self.longest } else { planned });
+    }
+
+    fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
+        if !self.params.stop || self.parallel {
+            drafts.nothing_to_decide();
+            return Continue::Yes;
+        }
+        self.take_in(batch, drafts);
+        let (depth, now) = (self.passes, self.verified(batch.len()));
+        if depth == self.longest {
+            return Continue::Stop;
+        }
+        let price = self.price.unwrap_or(now.tokens / now.seconds);
+        let next = self.odds.at_depth(depth + 1);
+        self.going_on.clear();
+        for i in 0..batch.len() {
+            if drafts.draft_len[i] >= depth && batch.limit[i].min(self.longest) > depth {
+                self.going_on.push((i as u32, self.reach[i] * next));
+            }
+        }
+        // A token that is not worth the time of its own verification is not drafted.
+        let m = self.going_on.len() as u64;
+        let each = (self.costs.verify_s(now.count + m) - self.costs.verify_s(now.count)) / m.max(1) as f64;
+        self.going_on.retain(|&(_, survives)| survives > price * each);
+        let m = self.going_on.len() as u64;
+        if m == 0 {
+            return Continue::Stop;
+        }
+        let gain: f64 = self.going_on.iter().map(|&(_, survives)| survives).sum();
+        let more = self.costs.draft_pass_s(batch, depth + 1, m as u32) + self.costs.verify_s(now.count + m)
+            - self.costs.verify_s(now.count);
+        if self.worth(now.tokens + gain, now.seconds + more) <= now.worth {
+            return Continue::Stop;
+        }
+        let mut going_on = self.going_on.iter().map(|&(i, _)| i as usize).peekable();
+        for i in 0..batch.len() {
+            if going_on.peek() == Some(&i) {
+                going_on.next();
+            } else if !drafts.is_stopped(i) {
+                drafts.stop(i);
+            }
+        }
+        Continue::Yes
+    }
+
+    fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
+        self.take_in(batch, drafts);
+        let chosen = self.verified(batch.len());
+        if chosen.count == self.ranked.len() {
+            return;
+        }
+        let stride = self.longest as usize;
+        for (i, verify) in drafts.verify_len.iter_mut().enumerate() {
+            let row = &self.survival[i * stride..][..drafts.draft_len[i] as usize];
+            *verify = match chosen.count {
+                0 => 0,
+                _ => row.iter().take_while(|&&survives| self.ranked.is_kept(survives, chosen.least)).count() as u32,
+            };
+        }
+    }
+
+    fn observe(&mut self, outcome: &StepOutcome) {
+        self.costs.observe(outcome);
+        self.odds.observe(outcome);
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

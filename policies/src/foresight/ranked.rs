@@ -1,0 +1,65 @@
+//! Tokens of a batch by their survival, in buckets, so that adding a token is one addition and no step sorts.
+
+/// Number of buckets between survivals of 0 and 1.
+const BUCKETS: usize = 256;
+
+/// The drafted tokens of a step by their survival. Tokens of one bucket are verified together.
+pub(crate) struct Ranked {
+    count: [u32; BUCKETS],
+    sum: [f64; BUCKETS],
+    len: u64,
+    /// The highest bucket that has a token.
+    top: usize,
+}
+
+impl Default for Ranked {
+    fn default() -> Ranked {
+        Ranked { count: [0; BUCKETS], sum: [0.0; BUCKETS], len: 0, top: 0 }
+    }
+}
+
+fn bucket(survival: f64) -> usize {
+    ((survival * BUCKETS as f64) as usize).min(BUCKETS - 1)
+}
+
+impl Ranked {
+    /// Removes all tokens.
+    pub fn clear(&mut self) {
+        if self.len > 0 {
+            self.count[..=self.top].fill(0);
+            self.sum[..=self.top].fill(0.0);
+        }
+        (self.len, self.top) = (0, 0);
+    }
+
+    /// Adds a token.
+    pub fn add(&mut self, survival: f64) {
+        let at = bucket(survival);
+        self.count[at] += 1;
+        self.sum[at] += survival;
+        self.len += 1;
+        self.top = self.top.max(at);
+    }
+
+    /// Number of tokens.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Calls `visit` with the number of tokens, their summed survival and the lowest survival of the last bucket: for no
+    /// token, then for the most likely ones, bucket by bucket.
+    pub fn prefixes(&self, mut visit: impl FnMut(u64, f64, f64)) {
+        let (mut count, mut sum) = (0, 0.0);
+        visit(0, 0.0, 1.0);
+        for at in (0..=self.top).rev().filter(|&at| self.count[at] > 0) {
+            count += u64::from(self.count[at]);
+            sum += self.sum[at];
+            visit(count, sum, at as f64 / BUCKETS as f64);
+        }
+    }
+
+    /// Whether a token of this survival is among those down to `least`, the lowest survival of a bucket.
+    pub fn is_kept(&self, survival: f64, least: f64) -> bool {
+        bucket(survival) >= bucket(least)
+    }
+}

@@ -1,0 +1,114 @@
+//! Tests of [`super`]: choices by hand, what is learnt, and what switches leave out.
+
+use super::*;
+use crate::testing::{BELIEF, Batch, CONTEXT, Run, outcome};
+use foretoken_sim::{ChunkTotals, Time};
+
+fn running(params: Foresight, context: &PolicyContext) -> Running {
+    Running::new(params, context)
+}
+
+#[test]
+fn sure_tokens_are_drafted_and_doubtful_ones_are_not() {
+    let batch = Batch::new(&[100; 2], &[8; 2]);
+    let mut run = Run::of(&Foresight { calibrate: false, ..Foresight::default() }, &CONTEXT);
+    let step = run.step(&batch, |i, _| if i == 0 { 0.99 } else { 0.02 }, &[8, 0]);
+    assert!(step.draft_len[0] > 3 && step.draft_len[1] <= 2, "{:?}", step.draft_len);
+    assert!(step.verify_len[0] == step.draft_len[0] && step.verify_len[1] == 0, "{:?}", step.verify_len);
+}
+
+/// A prompt in the step makes every choice slower by the same time. The decode price does not move with it; the step's
+/// own ratio falls, so that it drafts more.
+#[test]
+fn a_prompt_does_not_make_drafts_look_cheap() {
+    let mut dear = CONTEXT;
+    dear.belief.draft.delta_s = 2.5e-3;
+    let profile = dear.belief;
+    let dear = PolicyContext { profile: &profile, ..dear };
+    let mut batch = Batch::new(&[100; 4], &[8; 4]);
+    batch.prefill = ChunkTotals { chunks: 1, tokens: 1500, context: 0, pairs: 1500 * 750 };
+    let passes = |price| {
+        let params = Foresight { price, calibrate: false, ..Foresight::default() };
+        Run::of(&params, &dear).step(&batch, |_, _| 0.75, &[0; 4]).passes
+    };
+    assert!(passes(PriceOfTime::Decode) < passes(PriceOfTime::Step));
+}
+
+#[test]
+fn without_confidences_it_finds_the_best_length_of_counts() {
+    let params = Foresight { confidences: false, ..Foresight::default() };
+    let mut run = Run::of(&params, &CONTEXT);
+    let batch = Batch::new(&[100; 4], &[8; 4]);
+    for _ in 0..400 {
+        run.step(&batch, |_, _| 0.5, &[0; 4]);
+    }
+    let after = run.step(&batch, |_, _| 0.5, &[0; 4]);
+    assert_eq!(after.draft_len, [0; 4], "nothing was accepted for 400 steps");
+    let mut run = Run::of(&params, &CONTEXT);
+    for _ in 0..400 {
+        run.step(&batch, |_, _| 0.5, &[8; 4]);
+    }
+    assert_eq!(run.step(&batch, |_, _| 0.5, &[8; 4]).draft_len, [8; 4], "everything was accepted for 400 steps");
+}
+
+#[test]
+fn it_probes_when_it_drafts_nothing() {
+    let mut run = Run::of(&Foresight { confidences: false, probe_every: 10, ..Foresight::default() }, &CONTEXT);
+    let batch = Batch::new(&[100; 4], &[8; 4]);
+    for _ in 0..600 {
+        run.step(&batch, |_, _| 0.5, &[0; 4]);
+    }
+    let drafted: u32 = (0..100).map(|_| run.step(&batch, |_, _| 0.5, &[0; 4]).draft_len[0]).sum();
+    assert_eq!(drafted, 10);
+}
+
+/// Costs that are believed twice too dear are corrected by the times of steps.
+#[test]
+fn costs_are_corrected_by_the_times_of_steps() {
+    let mut p = running(Foresight::default(), &CONTEXT);
+    let mut batch = Batch::new(&[100; 4], &[8; 4]);
+    for step in 0..300 {
+        batch.step = step;
+        let mut plan = DraftPlan { draft_len: vec![0; 4], ..DraftPlan::default() };
+        p.propose(&batch.view(), &mut plan);
+        let mut drafts = Drafts::default();
+        drafts.reset(4, 8);
+        drafts.passes = 2;
+        drafts.draft_len.fill(2);
+        let passes_s = BELIEF.draft.pass_s(400.0, 4.0) * 2.0;
+        let verify_s = BELIEF.target.pass_s(400.0, 12.0);
+        p.observe(&StepOutcome {
+            ids: &[0, 1, 2, 3],
+            draft_time: Time::from_s(passes_s / 2.0),
+            verify_time: Time::from_s(verify_s * 1.5),
+            ..outcome(&drafts, &[2; 4], &[1; 4])
+        });
+    }
+    let (target, draft) = p.costs.slower();
+    assert!((target - 1.5).abs() < 0.02 && (draft - 0.5).abs() < 0.02, "target {target}, draft {draft}");
+}
+
+#[test]
+fn buckets_hold_what_was_added() {
+    let mut ranked = Ranked::default();
+    for survival in [0.9, 0.2, 0.95, 0.2001, 1.0, 0.0] {
+        ranked.add(survival);
+    }
+    let mut seen = Vec::new();
+    ranked.prefixes(|count, sum, least| seen.push((count, (sum * 1e4).round() as i64, ranked.is_kept(0.2, least))));
+    assert_eq!(seen.first(), Some(&(0, 0, false)));
+    assert_eq!(seen.last(), Some(&(6, 32501, true)));
+    assert_eq!(seen[seen.len() - 2], (5, 32501, true));
+    ranked.clear();
+    assert_eq!(ranked.len(), 0);
+}
+
+#[test]
+fn bad_settings_are_named() {
+    let bad = |params: Foresight| params.check().map_err(|e| e.key);
+    assert_eq!(bad(Foresight { price_factor: 0.0, ..Foresight::default() }), Err("price_factor"));
+    assert_eq!(bad(Foresight { price_factor: f64::NAN, ..Foresight::default() }), Err("price_factor"));
+    assert_eq!(bad(Foresight { correction: 1.5, ..Foresight::default() }), Err("correction"));
+    assert_eq!(bad(Foresight { probe_every: 0, ..Foresight::default() }), Err("probe_every"));
+    assert_eq!(bad(Foresight::default()), Ok(()));
+}
