@@ -2,6 +2,7 @@
 //! real steps.
 
 use crate::definition::PolicyContext;
+use crate::foresight::policy::Foresight;
 use foretoken_sim::{BatchView, Coefficients, DraftAt, PassShape, StepOutcome};
 use std::collections::VecDeque;
 
@@ -23,11 +24,9 @@ struct Model {
 impl Model {
     fn measured(most: usize, time: impl Fn(PassShape) -> f64) -> Model {
         let at = |batched: u64, context: u64| time(PassShape { requests: batched, batched, context, pairs: context });
-        Model {
-            by_tokens: (0..most as u64).map(|n| if n == 0 { 0.0 } else { at(n, 0) }).collect(),
-            per_context: ((at(1, CONTEXT) - at(1, 0)) / CONTEXT as f64).max(0.0),
-            slower: 1.0,
-        }
+        let mut by_tokens: Vec<f64> = (0..most as u64).map(|n| if n == 0 { 0.0 } else { at(n, 0) }).collect();
+        smooth(&mut by_tokens[1..]);
+        Model { by_tokens, per_context: ((at(1, CONTEXT) - at(1, 0)) / CONTEXT as f64).max(0.0), slower: 1.0 }
     }
 
     fn linear(most: usize, line: &Coefficients) -> Model {
@@ -53,6 +52,76 @@ impl Model {
     }
 }
 
+/// What a step leaves of the weight of the steps before it.
+const KEEP: f64 = 0.99;
+
+/// The prompts of the next step, as they usually come: apart for steps behind which a prompt is known to go on or wait.
+#[derive(Default)]
+struct NextPrompts {
+    /// Whether a prompt went on or waited behind the last step.
+    awaited: bool,
+    /// By `awaited`: weights of all steps and of steps with prompts, and tokens of these.
+    seen: [(f64, f64, f64); 2],
+}
+
+impl NextPrompts {
+    /// Takes in the prompts of a step, and looks what is certain of the next step.
+    fn begin(&mut self, batch: &BatchView) {
+        let (all, with, tokens) = &mut self.seen[usize::from(self.awaited)];
+        let has = f64::from(u8::from(batch.prefill.tokens > 0));
+        (*all, *with, *tokens) = (*all * KEEP + 1.0, *with * KEEP + has, *tokens * KEEP + batch.prefill.tokens as f64);
+        self.awaited = batch.num_waiting > 0 || batch.num_running as usize > batch.len();
+    }
+
+    /// The share of steps that have prompts, and how many tokens these have on average.
+    fn expected(&self) -> (f64, u64) {
+        let (all, with, tokens) = self.seen[usize::from(self.awaited)];
+        if with > 0.0 { (with / all, (tokens / with) as u64) } else { (0.0, 0) }
+    }
+}
+
+/// Makes measured times rise: more tokens never take less. Times that rise already, steps included, stay as they are.
+/// Where they fall, they are noise: neighbours are pooled to their mean (isotonic regression), and the means are joined
+/// by straight lines.
+fn smooth(times: &mut [f64]) {
+    // (sum, number) of each pool.
+    let mut pools: Vec<(f64, usize)> = Vec::new();
+    for &time in times.iter() {
+        let mut last = (time, 1);
+        while let Some(&before) = pools.last()
+            && before.0 * last.1 as f64 > last.0 * before.1 as f64
+        {
+            last = (before.0 + last.0, before.1 + last.1);
+            pools.pop();
+        }
+        pools.push(last);
+    }
+    if pools.len() == times.len() {
+        return;
+    }
+    let mut start = 0;
+    let middles: Vec<(f64, f64)> = pools
+        .iter()
+        .map(|&(sum, n)| {
+            let middle = start as f64 + (n as f64 - 1.0) / 2.0;
+            start += n;
+            (middle, sum / n as f64)
+        })
+        .collect();
+    let mut next = 0;
+    for (i, time) in times.iter_mut().enumerate() {
+        let at = i as f64;
+        while next < middles.len() && middles[next].0 < at {
+            next += 1;
+        }
+        *time = match (next.checked_sub(1).map(|n| middles[n]), middles.get(next)) {
+            (Some((x, low)), Some(&(y, high))) => low + (high - low) * (at - x) / (y - x),
+            (Some((_, only)), None) | (None, Some(&(_, only))) => only,
+            (None, None) => *time,
+        };
+    }
+}
+
 /// A step that was proposed for and whose outcome is not known yet.
 struct Pending {
     step: u64,
@@ -68,6 +137,9 @@ pub(crate) struct Costs {
     /// Whether the engine runs the first draft pass also behind a step for which nothing is drafted.
     first_pass_is_free: bool,
     correction: f64,
+    next_prompts: NextPrompts,
+    /// Whether the prompts of the step that verifies are expected, not known.
+    expects_prompts: bool,
     /// Tokens and context of the step without drafts, and of the prompts in the draft's first pass.
     plain: (u64, f64),
     ride: (u64, f64),
@@ -79,9 +151,9 @@ pub(crate) struct Costs {
 
 impl Costs {
     /// Measures passes, or takes the linear belief.
-    pub fn new(context: &PolicyContext, profile: bool, correction: f64) -> Costs {
+    pub fn new(context: &PolicyContext, params: &Foresight) -> Costs {
         let most = context.max_num_batched_tokens as usize + 1;
-        let (target, draft) = match profile {
+        let (target, draft) = match params.profile {
             true => (
                 Model::measured(most, |s| context.profile.target_s(s)),
                 Model::measured(most, |s| context.profile.draft_s(s)),
@@ -92,7 +164,9 @@ impl Costs {
             target,
             draft,
             first_pass_is_free: context.draft_at == DraftAt::StepEnd,
-            correction,
+            correction: params.correction,
+            next_prompts: NextPrompts::default(),
+            expects_prompts: params.expect_prompts && context.draft_at == DraftAt::StepEnd,
             plain: (0, 0.0),
             ride: (0, 0.0),
             decodes: (0, 0.0),
@@ -106,6 +180,7 @@ impl Costs {
         self.decodes = (batch.len() as u64, batch.context_sum as f64);
         self.plain = (self.decodes.0 + batch.prefill.tokens, self.decodes.1 + batch.prefill.context as f64);
         self.ride = (batch.draft_prefill.tokens, batch.draft_prefill.context as f64);
+        self.next_prompts.begin(batch);
         if self.correction > 0.0 {
             self.pending.push_back(Pending {
                 step: batch.step,
@@ -118,7 +193,12 @@ impl Costs {
 
     /// Seconds of the target pass that verifies `drafts` tokens.
     pub fn verify_s(&self, drafts: u64) -> f64 {
-        self.target.pass_s(self.plain.0 + drafts, self.plain.1)
+        if !self.expects_prompts {
+            return self.target.pass_s(self.plain.0 + drafts, self.plain.1);
+        }
+        let (share, tokens) = self.next_prompts.expected();
+        let with = |prompts: u64| self.target.pass_s(self.decodes.0 + drafts + prompts, self.decodes.1);
+        if share > 0.0 { share * with(tokens) + (1.0 - share) * with(0) } else { with(0) }
     }
 
     /// The same without the prompts of the step.
@@ -199,5 +279,24 @@ impl Costs {
     #[cfg(test)]
     pub fn slower(&self) -> (f64, f64) {
         (self.target.slower, self.draft.slower)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rising_times_stay_and_noise_is_pooled() {
+        let mut stairs = vec![1.0, 1.0, 2.0, 2.0, 2.0, 5.0];
+        smooth(&mut stairs);
+        assert_eq!(stairs, [1.0, 1.0, 2.0, 2.0, 2.0, 5.0]);
+        let luck = foretoken_sim::Luck::new(1, foretoken_sim::Stream::Policy, 0);
+        let truth = |n: usize| 8e-3 + 60e-6 * n as f64;
+        let mut noisy: Vec<f64> = (0..2000).map(|n| truth(n) * (0.9 + 0.2 * luck.unit(n as u64))).collect();
+        smooth(&mut noisy);
+        assert!(noisy.windows(2).all(|w| w[0] <= w[1]));
+        let worst = (20..1980).map(|n| (noisy[n] / truth(n) - 1.0).abs()).fold(0.0, f64::max);
+        assert!(worst < 0.06, "{worst}");
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct Odds {
     calibrate: bool,
     confidences: bool,
     curve: AcceptanceEstimator,
-    /// By depth from 1: sum of the chances of drafted tokens, and number of tokens; or of outcomes, without confidences.
+    /// By depth from 1: sums of chances and weights of drafted tokens; of outcomes, without confidences.
     by_depth: Vec<(f64, f64)>,
 }
 
@@ -57,11 +57,14 @@ impl Odds {
         self.by_depth.iter_mut().for_each(|(sum, n)| (*sum, *n) = (*sum * KEEP, *n * KEEP));
         for i in 0..outcome.ids.len() {
             if self.confidences {
-                // All drafted tokens count, verified or not: the verified ones were chosen by their chance.
+                // All drafted tokens count, verified or not: the verified ones were chosen by their chance. A token
+                // counts by the chance that it is reached, since behind a wrong token confidences say nothing.
+                let mut reach = 1.0;
                 for depth in 1..=outcome.drafted[i] {
                     let chance = self.of(outcome.drafts, i, depth);
                     let (sum, n) = &mut self.by_depth[depth as usize];
-                    (*sum, *n) = (*sum + chance, *n + 1.0);
+                    (*sum, *n) = (*sum + reach * chance, *n + reach);
+                    reach *= chance;
                 }
             } else {
                 let accepted = outcome.accepted[i];

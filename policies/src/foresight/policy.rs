@@ -12,7 +12,10 @@
 //!    the pass as a whole pays.
 //! 4. **Selection**: of all drafted tokens, those most likely to survive are verified, as many as pay.
 //! 5. **Costs** (`cost.rs`): pass times measured at start-up, corrected slowly by the times of real steps.
-//! 6. **Probing**: a policy that drafts nothing learns nothing. From time to time it drafts one token, to notice when
+//! 6. **The next step's prompts** (`cost.rs`): where drafts are verified by the next step, whose prompts are not known
+//!    yet, a token costs what it costs on average over the prompts that usually come.
+//! 7. **Room for prompts**: while prompts wait or run, drafts are charged at most a share of the token budget.
+//! 8. **Probing**: a policy that drafts nothing learns nothing. From time to time it drafts one token, to notice when
 //!    drafting pays again.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
@@ -56,6 +59,11 @@ pub struct Foresight {
     pub profile: bool,
     /// Weight of a step's time in the correction of the costs; 0 for no correction.
     pub correction: f64,
+    /// Whether the next step's prompts are expected as they usually come; otherwise as they are in this step. Acts
+    /// only where the next step verifies the drafts.
+    pub expect_prompts: bool,
+    /// Share of the token budget that drafts may be charged while prompts wait or run.
+    pub budget_share: f64,
     /// Number of steps without drafts after which one token is drafted, to learn whether drafting pays again.
     pub probe_every: u32,
 }
@@ -64,13 +72,15 @@ impl Default for Foresight {
     fn default() -> Self {
         Foresight {
             price: PriceOfTime::Decode,
-            price_factor: 1.0,
+            price_factor: 0.85,
             stop: true,
             trim: true,
             calibrate: true,
             confidences: true,
             profile: true,
             correction: 0.02,
+            expect_prompts: true,
+            budget_share: 0.7,
             probe_every: 64,
         }
     }
@@ -100,6 +110,7 @@ impl Definition for Foresight {
             format!("{} is not a factor from 0.01 to 100", self.price_factor)
         })?;
         check.share("correction", self.correction)?;
+        check.share("budget_share", self.budget_share)?;
         check.that("probe_every", self.probe_every > 0, || "must be at least 1 step".into())
     }
 
@@ -132,6 +143,9 @@ struct Running {
     /// Number of requests that may draft at least so many tokens, by depth from 1.
     drafters: Vec<u32>,
     steps_without_drafts: u32,
+    /// The most tokens that a request may draft now, by the token budget.
+    room: u32,
+    budget: u32,
 }
 
 impl Running {
@@ -141,7 +155,7 @@ impl Running {
             params,
             longest,
             parallel: context.belief.drafting == Drafting::Parallel,
-            costs: Costs::new(context, params.profile, params.correction),
+            costs: Costs::new(context, &params),
             odds: Odds::new(longest, params.calibrate, params.confidences),
             price: None,
             draft_s: 0.0,
@@ -152,6 +166,8 @@ impl Running {
             going_on: Vec::new(),
             drafters: Vec::new(),
             steps_without_drafts: 0,
+            room: longest,
+            budget: context.max_num_batched_tokens,
         }
     }
 
@@ -188,6 +204,11 @@ impl Running {
                 Some(self.params.price_factor * rate)
             }
         };
+        self.room = self.longest;
+        if batch.num_waiting > 0 || batch.prefill.tokens > 0 {
+            let most = self.params.budget_share * f64::from(self.budget) / batch.len().max(1) as f64 - 1.0;
+            self.room = (most as u32).clamp(1, self.longest.max(1));
+        }
     }
 
     /// The common length that is worth most before anything is drafted.
@@ -266,7 +287,7 @@ struct Verified {
 
 impl SpecPolicy for Running {
     fn limits(&self) -> DraftLimits<'_> {
-        DraftLimits::chain(self.longest)
+        DraftLimits::chain(self.room.min(self.longest)).up_to(self.longest)
     }
 
     fn wants(&self) -> Wants {
