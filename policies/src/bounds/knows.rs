@@ -15,7 +15,7 @@
 
 use crate::bounds::frontier::Frontier;
 use crate::bounds::posterior::Posteriors;
-use crate::bounds::price::{Pace, Price, Worth, without_prompts};
+use crate::bounds::price::{Price, RequestRate, Worth, without_prompts};
 use crate::definition::{BadParameter, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftPlan, MAX_SPEC_LEN, OraclePolicy, RequestId, Speculation, StepOutcome, Truth};
 use serde::{Deserialize, Serialize};
@@ -103,7 +103,7 @@ impl Definition for Knows {
             longest: context.max_draft_len.min(MAX_SPEC_LEN),
             frontier: Frontier::default(),
             posteriors: Posteriors::default(),
-            pace: Pace::default(),
+            request_rate: RequestRate::default(),
             survival: Vec::new(),
             most: Vec::new(),
         }))
@@ -116,7 +116,7 @@ struct Running {
     longest: u32,
     frontier: Frontier,
     posteriors: Posteriors,
-    pace: Pace,
+    request_rate: RequestRate,
     /// Survival of each request's tokens, `longest` entries a request.
     survival: Vec<f64>,
     /// The most tokens that may be worth drafting, by request.
@@ -157,7 +157,7 @@ impl OraclePolicy for Running {
         let (stride, survival, most) = (self.longest as usize, &self.survival, &self.most);
         let values = || (|i: usize| most[i], |i: usize, depth: u32| survival[i * stride + depth as usize - 1]);
         let frontier = &mut self.frontier;
-        let worth = self.pace.worth(self.settings.price, batch, || {
+        let worth = self.request_rate.worth(self.settings.price, batch, || {
             frontier.best(&without_prompts(batch), truth, Worth::Ratio, values(), None).rate()
         });
         frontier.best(batch, truth, worth, values(), Some(&mut plan.draft_len));
@@ -167,7 +167,7 @@ impl OraclePolicy for Running {
     }
 
     fn observe(&mut self, outcome: &StepOutcome) {
-        self.pace.observe(outcome);
+        self.request_rate.observe(outcome);
         self.posteriors.observe(outcome);
     }
 

@@ -11,7 +11,7 @@
 //! The [`Truth`] that an oracle sees has no residual noise, because no policy could choose by it.
 
 use crate::bounds::frontier::Frontier;
-use crate::bounds::price::{Pace, Price, Worth, without_prompts};
+use crate::bounds::price::{Price, RequestRate, Worth, without_prompts};
 use crate::bounds::true_cost::TrueCost;
 use crate::definition::{BadParameter, Definition, PolicyContext};
 use crate::look::{Dash, Look, Marker, SKY_BLUE};
@@ -76,7 +76,7 @@ impl Definition for OracleGoodput {
             settings: *self,
             longest: context.max_draft_len,
             frontier: Frontier::default(),
-            pace: Pace::default(),
+            request_rate: RequestRate::default(),
         }))
     }
 }
@@ -86,7 +86,7 @@ struct Running {
     settings: OracleGoodput,
     longest: u32,
     frontier: Frontier,
-    pace: Pace,
+    request_rate: RequestRate,
 }
 
 impl Running {
@@ -94,14 +94,14 @@ impl Running {
         // Every token of an accepted run is worth one token.
         let values = || (|i: usize| truth.run[i].min(self.longest), |_: usize, _: u32| 1.0);
         let frontier = &mut self.frontier;
-        let worth = self.pace.worth(self.settings.price, batch, || {
+        let worth = self.request_rate.worth(self.settings.price, batch, || {
             frontier.best(&without_prompts(batch), truth, Worth::Ratio, values(), None).rate()
         });
         frontier.best(batch, truth, worth, values(), Some(&mut plan.draft_len));
     }
 
     fn best_length(&self, batch: &BatchView, truth: &Truth, plan: &mut DraftPlan) {
-        let worth = self.pace.worth(self.settings.price, batch, || {
+        let worth = self.request_rate.worth(self.settings.price, batch, || {
             let (_, tokens, time) = self.longest_worth(&without_prompts(batch), truth, Worth::Ratio);
             tokens / (time as f64 * 1e-12)
         });
@@ -143,7 +143,7 @@ impl OraclePolicy for Running {
     }
 
     fn observe(&mut self, outcome: &StepOutcome) {
-        self.pace.observe(outcome);
+        self.request_rate.observe(outcome);
     }
 }
 

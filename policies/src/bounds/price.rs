@@ -64,12 +64,12 @@ impl Worth {
 
 /// The tokens a second of one request, as observed so far.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct RequestRate {
     tokens: f64,
     request_s: f64,
 }
 
-impl Pace {
+impl RequestRate {
     /// Takes a step's outcome in.
     pub fn observe(&mut self, outcome: &StepOutcome) {
         let accepted: u32 = outcome.accepted.iter().sum();

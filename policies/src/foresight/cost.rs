@@ -2,7 +2,6 @@
 //! real steps.
 
 use crate::definition::PolicyContext;
-use crate::foresight::policy::Foresight;
 use foretoken_sim::{BatchView, Coefficients, DraftAt, PassShape, StepOutcome};
 use std::collections::VecDeque;
 
@@ -130,6 +129,17 @@ struct Pending {
     context: f64,
 }
 
+/// Where costs come from.
+#[derive(Clone, Copy)]
+pub(crate) struct Settings {
+    /// Times measured at start-up instead of the linear belief.
+    pub profile: bool,
+    /// Weight of a step's time in the correction.
+    pub correction: f64,
+    /// Whether the next step's prompts are expected as they usually come, if the next step verifies.
+    pub expect_prompts: bool,
+}
+
 /// The costs of a step.
 pub(crate) struct Costs {
     target: Model,
@@ -151,9 +161,9 @@ pub(crate) struct Costs {
 
 impl Costs {
     /// Measures passes, or takes the linear belief.
-    pub fn new(context: &PolicyContext, params: &Foresight) -> Costs {
+    pub fn new(context: &PolicyContext, settings: Settings) -> Costs {
         let most = context.max_num_batched_tokens as usize + 1;
-        let (target, draft) = match params.profile {
+        let (target, draft) = match settings.profile {
             true => (
                 Model::measured(most, |s| context.profile.target_s(s)),
                 Model::measured(most, |s| context.profile.draft_s(s)),
@@ -164,9 +174,9 @@ impl Costs {
             target,
             draft,
             first_pass_is_free: context.draft_at == DraftAt::StepEnd,
-            correction: params.correction,
+            correction: settings.correction,
             next_prompts: NextPrompts::default(),
-            expects_prompts: params.expect_prompts && context.draft_at == DraftAt::StepEnd,
+            expects_prompts: settings.expect_prompts && context.draft_at == DraftAt::StepEnd,
             plain: (0, 0.0),
             ride: (0, 0.0),
             decodes: (0, 0.0),

@@ -19,7 +19,7 @@
 //!    drafting pays again.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
-use crate::foresight::cost::Costs;
+use crate::foresight::cost::{Costs, Settings};
 use crate::foresight::odds::Odds;
 use crate::foresight::price::decode_rate;
 use crate::foresight::ranked::Ranked;
@@ -83,6 +83,13 @@ impl Default for Foresight {
             budget_share: 0.7,
             probe_every: 64,
         }
+    }
+}
+
+impl Foresight {
+    fn costs(&self) -> Settings {
+        let Foresight { profile, correction, expect_prompts, .. } = *self;
+        Settings { profile, correction, expect_prompts }
     }
 }
 
@@ -155,7 +162,7 @@ impl Running {
             params,
             longest,
             parallel: context.belief.drafting == Drafting::Parallel,
-            costs: Costs::new(context, &params),
+            costs: Costs::new(context, params.costs()),
             odds: Odds::new(longest, params.calibrate, params.confidences),
             price: None,
             draft_s: 0.0,

@@ -12,9 +12,35 @@ fn running(params: Foresight, context: &PolicyContext) -> Running {
 fn sure_tokens_are_drafted_and_doubtful_ones_are_not() {
     let batch = Batch::new(&[100; 2], &[8; 2]);
     let mut run = Run::of(&Foresight { calibrate: false, ..Foresight::default() }, &CONTEXT);
-    let step = run.step(&batch, |i, _| if i == 0 { 0.99 } else { 0.02 }, &[8, 0]);
-    assert!(step.draft_len[0] > 3 && step.draft_len[1] <= 2, "{:?}", step.draft_len);
+    let step = run.step(&batch, |i, _| if i == 0 { 0.99 } else { 0.002 }, &[8, 0]);
+    assert!(step.draft_len[0] > 3 && step.draft_len[1] <= 1, "{:?}", step.draft_len);
     assert!(step.verify_len[0] == step.draft_len[0] && step.verify_len[1] == 0, "{:?}", step.verify_len);
+}
+
+/// Where the next step verifies, a prompt in this step does not come again, so that tokens are not dear behind it.
+#[test]
+fn the_next_step_is_expected_to_have_the_usual_prompts() {
+    let behind = PolicyContext { draft_at: foretoken_sim::DraftAt::StepEnd, ..CONTEXT };
+    let mut quiet = Batch::new(&[100; 8], &[8; 8]);
+    let mut costs = Costs::new(&behind, Foresight::default().costs());
+    for step in 0..200 {
+        quiet.step = step;
+        costs.begin(&quiet.view());
+    }
+    let without = costs.verify_s(8);
+    let mut busy = quiet.clone();
+    busy.step = 200;
+    busy.prefill = ChunkTotals { chunks: 1, tokens: 1000, context: 0, pairs: 500_500 };
+    // The prompt ends in this step: no other waits or goes on.
+    costs.begin(&BatchView { num_running: 8, ..busy.view() });
+    let after = costs.verify_s(8);
+    assert!(after > without, "one step of 200 had a prompt");
+    // The step has a hundredth of the weight of all steps.
+    assert!(after - without < 0.1 * 1000.0 * BELIEF.target.gamma_s, "{after} {without}");
+    let known = PolicyContext { draft_at: foretoken_sim::DraftAt::StepStart, ..CONTEXT };
+    let mut costs = Costs::new(&known, Foresight::default().costs());
+    costs.begin(&busy.view());
+    assert!(costs.verify_s(8) - without > 0.9 * 1000.0 * BELIEF.target.gamma_s, "the step's own prompts are known");
 }
 
 /// A prompt in the step makes every choice slower by the same time. The decode price does not move with it; the step's

@@ -1,9 +1,7 @@
 //! The law of a source: what is known of a request's bits to one who knows the source and has not seen its draws. The
 //! bounds between a server's policies and the oracle reason with it (docs/model.md 13).
 
-use super::{AcceptanceSource, Truths};
 use crate::executor::RequestTruth;
-use crate::workload::RequestId;
 
 /// The probabilities from which a source draws bits and confidences.
 ///
@@ -30,38 +28,4 @@ pub trait Law: Send + Sync {
 
     /// The rate with which confidences are drawn there: the probability that the token is right, pooled over rounds.
     fn confidence_rate(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32) -> f64;
-}
-
-/// The requests in the system as their acceptance source knows them. For bounds only.
-#[derive(Clone, Copy)]
-pub struct Hidden<'a> {
-    acceptance: &'a dyn AcceptanceSource,
-    truths: &'a Truths<'a>,
-}
-
-impl<'a> Hidden<'a> {
-    /// The requests in `truths`, whose bits come from `acceptance`.
-    pub fn new(acceptance: &'a dyn AcceptanceSource, truths: &'a Truths<'a>) -> Hidden<'a> {
-        Hidden { acceptance, truths }
-    }
-
-    /// The law of the source; `None` for recordings, which have none.
-    pub fn law(&self) -> Option<&'a dyn Law> {
-        self.acceptance.law()
-    }
-
-    /// A request that has started.
-    pub fn request(&self, id: RequestId) -> RequestTruth {
-        self.truths.request(id)
-    }
-
-    /// Whether the draft has a proposal for a round that starts at output position `start`.
-    pub fn proposes(&self, id: RequestId, start: u32) -> bool {
-        self.truths.row(id).matched(start)
-    }
-
-    /// The confidence that a policy would see at `depth` (from 0) of the round that starts at output position `start`.
-    pub fn confidence(&self, id: RequestId, start: u32, depth: u32) -> f64 {
-        self.truths.confidence(id, start, depth).into()
-    }
 }

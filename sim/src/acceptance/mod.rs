@@ -3,6 +3,7 @@
 
 mod by_depth;
 mod confidence;
+mod hidden;
 mod independent;
 mod law;
 mod mixture;
@@ -15,7 +16,8 @@ mod truths;
 
 pub use crate::executor::RequestTruth;
 pub use confidence::{Confidence, Curve, Misfit};
-pub use law::{Hidden, Law};
+pub use hidden::Hidden;
+pub use law::Law;
 pub use mixture::{Beta, Mixture};
 pub use prompt_lookup::PromptLookup;
 pub use ranks::RankLaw;

@@ -1,0 +1,41 @@
+//! What only bounds see of the requests in the system: the law of their acceptance, and confidences of tokens that are
+//! not drafted yet.
+
+use super::law::Law;
+use super::{AcceptanceSource, Truths};
+use crate::executor::RequestTruth;
+use crate::workload::RequestId;
+
+/// The requests in the system as their acceptance source knows them. For bounds only.
+#[derive(Clone, Copy)]
+pub struct Hidden<'a> {
+    acceptance: &'a dyn AcceptanceSource,
+    truths: &'a Truths<'a>,
+}
+
+impl<'a> Hidden<'a> {
+    /// The requests in `truths`, whose bits come from `acceptance`.
+    pub fn new(acceptance: &'a dyn AcceptanceSource, truths: &'a Truths<'a>) -> Hidden<'a> {
+        Hidden { acceptance, truths }
+    }
+
+    /// The law of the source; `None` for recordings, which have none.
+    pub fn law(&self) -> Option<&'a dyn Law> {
+        self.acceptance.law()
+    }
+
+    /// A request that has started.
+    pub fn request(&self, id: RequestId) -> RequestTruth {
+        self.truths.request(id)
+    }
+
+    /// Whether the draft has a proposal for a round that starts at output position `start`.
+    pub fn proposes(&self, id: RequestId, start: u32) -> bool {
+        self.truths.row(id).matched(start)
+    }
+
+    /// The confidence that a policy would see at `depth` (from 0) of the round that starts at output position `start`.
+    pub fn confidence(&self, id: RequestId, start: u32, depth: u32) -> f64 {
+        self.truths.confidence(id, start, depth).into()
+    }
+}
