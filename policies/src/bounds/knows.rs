@@ -8,8 +8,8 @@
 //!   about earlier tokens: behind a wrong token, confidences look wrong.
 //! - `knows-lengths` knows also how many tokens each request has still to make, so that it drafts none beyond the end.
 //!
-//! Survival is the exact posterior of the source's law (`posterior.rs`). Of confidences of earlier rounds, those of
-//! drafted tokens count. The choice is exact for linear truths (`frontier.rs`).
+//! Survival is the exact posterior of the source's law (`posterior.rs`). In earlier rounds, confidences of drafted
+//! tokens count. The choice is exact for linear truths (`frontier.rs`).
 //!
 //! Source: docs/model.md 12 and 13.
 

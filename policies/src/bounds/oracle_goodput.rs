@@ -4,8 +4,8 @@
 //!
 //! Source: docs/model.md 12; `form = "batch"` is the oracle of the SmartSpec paper's Fig. 14.
 //!
-//! The vector form gives each request its own length ([`Frontier`]): exact for linear truths. It is never worse than the
-//! batch form, because drafting min(run_i, k) for all requests is the last prefix of k passes. With a
+//! The vector form gives each request its own length ([`Frontier`]): exact for linear truths. It is never worse than
+//! the batch form, because drafting min(run_i, k) for all requests is the last prefix of k passes. With a
 //! [price](OracleGoodput::price) of time it chooses what does better over a run where prompts weigh.
 //!
 //! The [`Truth`] that an oracle sees has no residual noise, because no policy could choose by it.

@@ -2,9 +2,9 @@
 //! probability that a draft token and all before it are accepted.
 //!
 //! A request has one of several hypotheses (its own rate), and its bits are a Markov chain given the hypothesis
-//! ([`Law`]). A round tells its accepted bits and, if a token was rejected, one wrong bit. The weight of each hypothesis
-//! and the probability that the newest bit is right given the hypothesis are updated with it: the exact filter of a
-//! chain with a hidden constant. Confidences of drafted tokens are evidence as well, on the path and behind it.
+//! ([`Law`]). A round tells its accepted bits and, if a token was rejected, one wrong bit. It updates the weight of
+//! each hypothesis, and the probability that the newest bit is right given the hypothesis: the exact filter of a chain
+//! with a hidden constant. Confidences of drafted tokens are evidence as well, on the path and behind it.
 
 use crate::shared::slots::Slots;
 use foretoken_sim::acceptance::{Hidden, Law, RequestTruth};

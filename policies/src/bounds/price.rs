@@ -52,8 +52,8 @@ pub(crate) enum Worth {
 }
 
 impl Worth {
-    /// Positive if `a` is worth more than `b`, zero for a tie; both are (tokens, picoseconds). Ratios of whole tokens are compared without rounding
-    /// as long as tokens × picoseconds is below 2^53 (9 seconds × 1,000 tokens).
+    /// Positive if `a` is worth more than `b`, zero for a tie; both are (tokens, picoseconds). Ratios of whole tokens
+    /// are compared without rounding as long as tokens × picoseconds is below 2^53 (9 seconds × 1,000 tokens).
     pub fn compare(self, a: (f64, u64), b: (f64, u64)) -> f64 {
         match self {
             Worth::Ratio => a.0 * b.1 as f64 - b.0 * a.1 as f64,

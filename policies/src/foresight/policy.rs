@@ -147,7 +147,7 @@ struct Running {
     survival: Vec<f64>,
     /// Requests that may go on, with the expected survival of their next token.
     going_on: Vec<(u32, f64)>,
-    /// Number of requests that may draft at least so many tokens, by depth from 1.
+    /// By depth from 1: number of requests that may draft that far.
     drafters: Vec<u32>,
     steps_without_drafts: u32,
     /// The most tokens that a request may draft now, by the token budget.

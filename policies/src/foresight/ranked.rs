@@ -46,8 +46,8 @@ impl Ranked {
         self.len
     }
 
-    /// Calls `visit` with the number of tokens, their summed survival and the lowest survival of the last bucket: for no
-    /// token, then for the most likely ones, bucket by bucket.
+    /// Calls `visit` with the number of tokens, their summed survival and the lowest survival of the last bucket: for
+    /// no token, then for the most likely ones, bucket by bucket.
     pub fn prefixes(&self, mut visit: impl FnMut(u64, f64, f64)) {
         let (mut count, mut sum) = (0, 0.0);
         visit(0, 0.0, 1.0);
