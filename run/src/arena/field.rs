@@ -6,8 +6,19 @@ use foretoken_spec::document::{Document, Path};
 use foretoken_spec::problem::{Problem, Result};
 
 /// The oracles from which a scenario's reference is taken, as an experiment names them. The one with the least mean
-/// E2E in a scenario is its reference. New bounds and priced forms are added here, and nowhere else.
-pub const REFERENCES: [&str; 1] = ["{ oracle-goodput = {} }"];
+/// E2E in a scenario is its reference: where prompts weigh, the step's own ratio is no bound, and a price of time is
+/// needed. New bounds and priced forms are added here, and nowhere else.
+pub const REFERENCES: [&str; 9] = [
+    "{ oracle-goodput = {} }",
+    "{ oracle-goodput = { price = { decode = 1.0 } } }",
+    "{ oracle-goodput = { price = { decode = 1.5 } } }",
+    "{ oracle-goodput = { price = { decode = 2.0 } } }",
+    "{ oracle-goodput = { price = { decode = 3.0 } } }",
+    "{ oracle-goodput = { price = { system = 1.0 } } }",
+    "{ oracle-goodput = { price = { system = 1.5 } } }",
+    "{ oracle-goodput = { price = { system = 2.0 } } }",
+    "{ oracle-goodput = { price = { system = 3.0 } } }",
+];
 
 /// A policy written as in an experiment; `None` if there is no such policy.
 pub(super) fn read(text: &str) -> Option<PolicySpec> {
@@ -48,4 +59,17 @@ fn everyone(longest: u32) -> Result<Vec<String>> {
         value.map(|v| v.to_string()).map_err(|e| Problem::failed(format!("{}: {e}", policy.label())))
     });
     REFERENCES.iter().map(|r| Ok((*r).to_owned())).chain(fixed.map(Ok)).chain(others).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reference_is_an_oracle_with_settings_in_range() {
+        for text in REFERENCES {
+            let policy = read(text).unwrap_or_else(|| panic!("{text} is no policy"));
+            assert!(policy.sees_hidden_truth() && policy.check().is_ok(), "{text}");
+        }
+    }
 }
