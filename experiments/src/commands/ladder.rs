@@ -20,7 +20,8 @@ pub const EXAMPLES: &str = "Examples:
 
 Each rung gives a policy one more thing that it does not know, in a full run on the same luck: the true cost, the true
 calibration, the true rates; then the bounds that know what was observed, all confidences, and the lengths; then the
-best oracle. The heights sum to the policy's loss; negative ones are printed. A rung with nothing to correct is a dash.";
+best oracle. The heights sum to the policy's loss; negative ones are printed. A rung that does not apply is a dash: the
+program has no policies with the true cost, calibration or rates yet.";
 
 #[derive(Debug, Args)]
 pub struct LadderArgs {
