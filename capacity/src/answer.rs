@@ -165,7 +165,11 @@ impl Capacity {
     }
 }
 
-fn by_path<S: Serializer>(sweep: &[Swept], serializer: S) -> Result<S::Ok, S::Error> {
+/// Writes swept values as a table by path.
+///
+/// # Errors
+/// The serializer fails.
+pub fn by_path<S: Serializer>(sweep: &[Swept], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(sweep.iter().map(|s| (&s.path, &s.value)))
 }
 

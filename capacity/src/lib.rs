@@ -7,6 +7,7 @@
 //! for ever. Every probe is stored, and an interrupted search continues.
 
 pub mod answer;
+pub mod fleet;
 pub mod kept;
 mod load;
 mod page;

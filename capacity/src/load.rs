@@ -55,8 +55,7 @@ impl Load {
     /// The arrivals are a closed loop, which has no rate of its own; there are too few requests; or all arrive at once.
     pub fn of(setting: &mut Setting, variant: &Variant, spec: &CapacitySpec) -> Result<Load> {
         if setting.arrivals() != Arrivals::Open {
-            return Err(Problem::bad_input("a closed loop has no rate of its own: its clients wait")
-                .help("give requests that come by themselves: workload.arrivals = { poisson = { rate = 5.0 } }"));
+            return Err(closed_loop());
         }
         let is_log = matches!(variant.experiment.workload.arrivals, ArrivalSpec::Trace(_));
         let arrival = &setting.workload.arrival;
@@ -74,6 +73,44 @@ impl Load {
                 spec.warm_up_requests..spec.warm_up_requests + spec.requests
             }
         };
+        Load::of_counted(setting, spec, counted, is_log, (requests, span))
+    }
+
+    /// Makes the load of a variant's whole workload: all requests count but those that fill the server before them and
+    /// keep it full behind them, at most a tenth of all at either end; or the requests of the window.
+    ///
+    /// # Errors
+    /// The arrivals are a closed loop, there are too few requests for the asked share, or all arrive at once.
+    pub fn whole(setting: &mut Setting, variant: &Variant, spec: &CapacitySpec) -> Result<Load> {
+        if setting.arrivals() != Arrivals::Open {
+            return Err(closed_loop());
+        }
+        let is_log = matches!(variant.experiment.workload.arrivals, ArrivalSpec::Trace(_));
+        let arrival = &setting.workload.arrival;
+        let (requests, span) = (arrival.len() as u32, arrival[arrival.len() - 1].saturating_sub(arrival[0]).as_s());
+        let counted = match spec.window_s {
+            Some(window) => in_window(arrival, window, variant)?,
+            None => {
+                let edge = spec.warm_up_requests.min(requests / 10);
+                edge..requests - edge
+            }
+        };
+        if spec.share < 1.0 && (1.0 - spec.share) * counted.len() as f64 + 1e-9 < 1.0 {
+            let message = format!("{} counted requests are too few for a share of {}", counted.len(), spec.share);
+            let problem = variant.document().problem_at(&Path::of("workload"), message);
+            let least = (1.0 / (1.0 - spec.share)).ceil();
+            return Err(problem.help(format!("at least {least} must count; or ask for less: --set capacity.share=0.9")));
+        }
+        Load::of_counted(setting, spec, counted, is_log, (requests, span))
+    }
+
+    fn of_counted(
+        setting: &Setting,
+        spec: &CapacitySpec,
+        counted: Range<RequestId>,
+        is_log: bool,
+        (requests, span): (u32, f64),
+    ) -> Result<Load> {
         let w = &setting.workload;
         let first = w.arrival[0];
         let base: Vec<Time> = w.arrival.iter().map(|&t| t.saturating_sub(first)).collect();
@@ -117,6 +154,11 @@ impl Load {
     pub fn own_rate(&self) -> f64 {
         self.rate
     }
+}
+
+fn closed_loop() -> Box<Problem> {
+    Problem::bad_input("a closed loop has no rate of its own: its clients wait")
+        .help("give requests that come by themselves: workload.arrivals = { poisson = { rate = 5.0 } }")
 }
 
 /// The ids of the requests that arrive in a window, given in seconds of the workload.

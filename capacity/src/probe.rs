@@ -96,7 +96,7 @@ impl Trial<'_> {
 
 /// Did the server keep up while the counted requests arrived? It did not if the queue grew. It also counts as behind if
 /// fewer than half as many requests ended as arrived: then the run is too short to show a steady state.
-fn keeps_up(records: &RequestRecords, counted: &Range<RequestId>) -> bool {
+pub fn keeps_up(records: &RequestRecords, counted: &Range<RequestId>) -> bool {
     let ids = counted.start as usize..counted.end as usize;
     let (first, last) = (records.arrival[ids.start], records.arrival[ids.end - 1]);
     let ended = records.finish.iter().filter(|&&end| end > first && end <= last).count();

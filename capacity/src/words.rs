@@ -2,6 +2,7 @@
 
 use crate::answer::{Answer, Capacity, Verdict};
 use crate::load::Log;
+use foretoken_report::Swept;
 use foretoken_sim::metrics::{Interval, Slo};
 use std::fmt::Write;
 
@@ -267,7 +268,12 @@ pub fn name(c: &Capacity) -> String {
 
 /// The swept values as text; empty if nothing is swept.
 pub fn values(c: &Capacity) -> String {
-    c.sweep.iter().map(|s| value(&s.path, &s.value)).collect::<Vec<_>>().join(", ")
+    swept_in_words(&c.sweep)
+}
+
+/// Swept values as text; empty if nothing is swept.
+pub fn swept_in_words(sweep: &[Swept]) -> String {
+    sweep.iter().map(|s| value(&s.path, &s.value)).collect::<Vec<_>>().join(", ")
 }
 
 /// A swept value as text.
@@ -283,7 +289,7 @@ fn value(path: &str, value: &str) -> String {
 }
 
 /// A number with up to three decimals, without trailing zeros.
-fn trimmed(x: f64) -> String {
+pub fn trimmed(x: f64) -> String {
     let text = format!("{x:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

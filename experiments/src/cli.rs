@@ -71,6 +71,8 @@ commands! {
     Capacity, capacity::CapacityArgs;
     /// Split what stands between each policy and the best oracle into rungs: cost, calibration, rates, rule, knowledge
     Ladder, ladder::LadderArgs;
+    /// Find the fewest GPUs with which a fleet keeps the experiment's bounds at its own load
+    Fleet, fleet::FleetArgs;
     /// Run an experiment on a device: the same engine and policies, real passes, a real clock
     Live, live::LiveArgs, needs "live";
     /// Run an experiment on a device and in the simulator, and say how far apart they are

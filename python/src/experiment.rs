@@ -1,7 +1,9 @@
-//! Runs experiments, shards and capacity searches for Python. The functions return the folder of the results; the
+//! Runs experiments, shards and searches for Python. The functions return the folder of the results; the
 //! Python package reads the results from there.
 
 use crate::work::{pool, work};
+use foretoken_capacity::fleet::plan::load as load_fleet;
+use foretoken_capacity::fleet::run::complete as complete_fleet;
 use foretoken_capacity::plan::load as load_capacity;
 use foretoken_capacity::run::complete as complete_capacity;
 use foretoken_run::cells::{EXPERIMENT, Folder, Mode, Shard};
@@ -126,6 +128,20 @@ pub fn capacity(
         let path = options.output.clone().unwrap_or_else(|| plan.usual_folder("capacity-"));
         let pool = pool(options.threads, plan.cells())?;
         let folder = complete_capacity(&plan, &spec, path, mode, options.figures, &pool, work)?;
+        Ok((folder.path().to_path_buf(), plan.warnings().into_iter().map(str::to_owned).collect(), Vec::new()))
+    })
+}
+
+/// Searches the fewest GPUs with which a fleet keeps the bounds; returns the folder, warnings and notes.
+#[pyfunction]
+pub fn fleet(py: Python<'_>, experiment: Experiment, options: Options, progress: &Bound<'_, PyAny>) -> PyResult<Made> {
+    let mode = options.mode()?;
+    work(py, progress, |work| {
+        let question = load_fleet(&experiment.document()?, experiment.folder())?;
+        let plan = &question.plan;
+        let path = options.output.clone().unwrap_or_else(|| plan.usual_folder("fleet-"));
+        let pool = pool(options.threads, plan.cells())?;
+        let folder = complete_fleet(&question, path, mode, options.figures, &pool, work)?;
         Ok((folder.path().to_path_buf(), plan.warnings().into_iter().map(str::to_owned).collect(), Vec::new()))
     })
 }

@@ -173,6 +173,17 @@ def test_capacity(experiment):
     assert not Path("nothing").exists(), "what came to nothing leaves nothing"
 
 
+def test_fleet(experiment):
+    experiment["slo"] = {"ttft_s": 1.0, "tpot_s": 0.03}
+    experiment["capacity"] = {"share": 0.9, "requests": 100, "warm_up_requests": 10, "tolerance": 0.05}
+    experiment["fleet"] = {"router": "least-requests", "price_gpu_hour": 2.0}
+    found = foretoken.fleet(experiment, figures=False)
+    assert found.fleet.height >= 4 and {"replicas", "cost_hour", "carried"} <= set(found.fleet.columns)
+    assert all(f["replicas"] >= 1 for f in found.answer["fleets"])
+    with pytest.raises(BadInput, match="price_gpu_hour is missing"):
+        foretoken.fleet({**experiment, "fleet": {"router": "random"}}, figures=False, output="nothing", mode="fresh")
+
+
 def test_policies_are_listed():
     listed = foretoken.policies()
     assert len(listed) > 40 and all({"name", "summary", "source", "settings"} <= set(p) for p in listed)

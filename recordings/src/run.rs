@@ -68,6 +68,7 @@ impl ObservedRun {
             warnings: Vec::new(),
             ending,
             usable_blocks: blocks,
+            replicas: None,
         };
         ObservedRun { workload: workload(recording, &answers), answers, steps, metrics, run }
     }

@@ -19,17 +19,18 @@ mod why;
 pub use cdf::Cdf;
 pub use error::ReportError;
 pub use figures::{
-    Accepted, ArenaMap, CapacityWords, Carried, Figure, GainAt, Kind, LadderBar, PREDICTED_EDGE, PredictedCell,
-    PredictedNumber, Profiled, ProfiledFit, ProfiledPass, RunKind, TriedRate, Validated, ValidatedRun,
-    acceptance_figures, arena_figure, capacity_figures, figures, gain_figure, ladder_figure, predicted_figure,
-    profile_figures, validation_figures, write_figures,
+    Accepted, ArenaMap, CapacityWords, Carried, Figure, FrontierLine, FrontierPoint, FrontierWords, GainAt, Kind,
+    LadderBar, PREDICTED_EDGE, PredictedCell, PredictedNumber, Profiled, ProfiledFit, ProfiledPass, RunKind, TriedRate,
+    Validated, ValidatedRun, acceptance_figures, arena_figure, capacity_figures, figures, frontier_figure, gain_figure,
+    ladder_figure, predicted_figure, profile_figures, validation_figures, write_figures,
 };
 pub use model::{Cell, Dash, Entry, Key, Look, Marker, Report, Role, ScaledBound, Source, Swept, relate};
 pub use run_page::{Compared, Explorer, Pair, RunFacts, TIMING, run_page};
 pub use staged::Staged;
 pub use tables::{
-    CapacityRow, ProbeRow, RequestsWriter, StepsWriter, not_finite, read_cells, write_calibration, write_capacity,
-    write_lengths, write_positions, write_probes, write_series, write_summary,
+    CapacityRow, FleetProbeRow, ProbeRow, ReplicaRow, RequestsWriter, StepsWriter, not_finite, read_cells,
+    write_calibration, write_capacity, write_fleet_probes, write_lengths, write_positions, write_probes,
+    write_replicas, write_series, write_summary,
 };
 pub use tables::{read_keys, read_kv_peaks, read_requests, read_steps};
 pub use why::{WORDS, Why};

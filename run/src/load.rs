@@ -5,7 +5,7 @@ use crate::plan::{Derived, Entrant, Plan, Variant, path_from, put_order};
 use crate::profiled::{self, Filled};
 use crate::{arena, bound, papers, questions};
 use foretoken_policies::{PolicySpec, from_sglang_json};
-use foretoken_spec::document::{Document, Path};
+use foretoken_spec::document::{Choice, Document, Path, Picked};
 use foretoken_spec::experiment::{Experiment, UNSWEPT};
 use foretoken_spec::problem::{Problem, Result};
 use foretoken_spec::read::trace_problem;
@@ -139,44 +139,12 @@ impl Plan {
         let mut resolved = None;
         let mut relative = BTreeMap::new();
         for variant in document.variants("policies", &UNSWEPT)? {
-            let mut filled = Filled::default();
-            let (mut picked, mut document) = (variant.picked.clone(), variant.picked.document());
-            if let Some(given) = profiled::named(&document) {
-                let full = locate(&document, &given)?;
-                let path = folder.join(&full);
-                filled = profiled::fill(&mut document, &given, &path)?;
-                picked = document.clone().into();
-                inputs.insert(given.clone(), digest_file(&document, &given, &path)?);
-                if full.is_relative() {
-                    relative.insert(given, path);
-                }
-            }
-            let mut experiment = Experiment::read(&document)?;
-            let derived = Derived::of(&document, &experiment);
+            let mut files = Files { folder, with_files, inputs: &mut inputs, relative: &mut relative };
+            let (variant, experiment) = files.variant(variant.picked, variant.choices)?;
             if resolved.is_none() {
-                resolved = Some(resolve(&experiment, derived, &filled, &sweeps)?);
+                resolved = Some(resolve(&experiment, variant.derived, &variant.filled, &sweeps)?);
             }
-            for model in experiment.live.iter_mut().flat_map(|live| live.folders_mut()).filter(|_| with_files) {
-                let given = std::mem::take(model);
-                let full = locate(&document, &given)?;
-                let path = folder.join(&full);
-                *model = path.display().to_string();
-                if full.is_relative() {
-                    relative.insert(given, path);
-                }
-            }
-            for path in paths(&mut experiment).filter(|_| with_files) {
-                let given = path.display().to_string();
-                let full = locate(&document, &given)?;
-                *path = folder.join(&full);
-                if full.is_relative() {
-                    relative.insert(given.clone(), path.clone());
-                }
-                if !inputs.contains_key(&given) {
-                    inputs.insert(given.clone(), digest_file(&document, &given, path)?);
-                }
-            }
-            variants.push(Variant { choices: variant.choices, experiment, picked, derived, filled });
+            variants.push(variant);
         }
         let first = &variants.first().expect("a document has at least one variant").experiment;
         let (mut policies, mut baseline) = entrants(&first.policies);
@@ -216,6 +184,77 @@ impl Plan {
         bound::check(&plan)?;
         arena::check(&plan)?;
         Ok(plan)
+    }
+}
+
+/// The files that a plan names.
+struct Files<'a> {
+    /// Where relative paths start.
+    folder: &'a FilePath,
+    /// Are paths resolved, and digests of input files computed?
+    with_files: bool,
+    inputs: &'a mut BTreeMap<String, String>,
+    relative: &'a mut BTreeMap<String, PathBuf>,
+}
+
+impl Files<'_> {
+    /// The variant of a document without sweeps. Also returns its experiment with the paths as they were given.
+    fn variant(&mut self, mut picked: Picked, choices: Vec<Choice>) -> Result<(Variant, Experiment)> {
+        let mut filled = Filled::default();
+        let asked = picked.document();
+        let mut document = asked.clone();
+        if let Some(given) = profiled::named(&document) {
+            let full = locate(&document, &given)?;
+            let path = self.folder.join(&full);
+            filled = profiled::fill(&mut document, &given, &path)?;
+            picked = document.clone().into();
+            self.inputs.insert(given.clone(), digest_file(&document, &given, &path)?);
+            if full.is_relative() {
+                self.relative.insert(given, path);
+            }
+        }
+        let mut experiment = Experiment::read(&document)?;
+        let as_given = experiment.clone();
+        let derived = Derived::of(&document, &experiment);
+        for model in experiment.live.iter_mut().flat_map(|live| live.folders_mut()).filter(|_| self.with_files) {
+            let given = std::mem::take(model);
+            let full = locate(&document, &given)?;
+            let path = self.folder.join(&full);
+            *model = path.display().to_string();
+            if full.is_relative() {
+                self.relative.insert(given, path);
+            }
+        }
+        for path in paths(&mut experiment).filter(|_| self.with_files) {
+            let given = path.display().to_string();
+            let full = locate(&document, &given)?;
+            *path = self.folder.join(&full);
+            if full.is_relative() {
+                self.relative.insert(given.clone(), path.clone());
+            }
+            if !self.inputs.contains_key(&given) {
+                self.inputs.insert(given.clone(), digest_file(&document, &given, path)?);
+            }
+        }
+        let kinds = self.kinds(&asked, &experiment)?;
+        Ok((Variant { choices, experiment, picked, derived, filled, kinds }, as_given))
+    }
+
+    /// The kinds of a fleet's replicas that have an engine or hardware of their own.
+    fn kinds(&mut self, asked: &Document, experiment: &Experiment) -> Result<BTreeMap<usize, Variant>> {
+        let kinds = experiment.fleet.iter().flat_map(|fleet| fleet.replicas.kinds()).enumerate();
+        let mut all = BTreeMap::new();
+        for (i, kind) in kinds.filter(|(_, kind)| kind.differs()) {
+            let mut document = asked.clone();
+            for key in ["fleet", "paper", "question", "capacity"] {
+                document.remove(&Path::of(key));
+            }
+            for (table, settings) in [("engine", kind.engine), ("hardware", kind.hardware)] {
+                document.overlay(&Path::of(table), &format!("fleet.replicas[{i}].{table}"), &settings)?;
+            }
+            all.insert(i, self.variant(document.into(), Vec::new())?.0);
+        }
+        Ok(all)
     }
 }
 

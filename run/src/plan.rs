@@ -60,6 +60,9 @@ pub struct Variant {
     pub derived: Derived,
     /// Keys and warnings that a profile filled in.
     pub filled: Filled,
+    /// The kinds of replicas of a fleet that have an engine or hardware of their own, by their place in
+    /// `fleet.replicas`.
+    pub kinds: BTreeMap<usize, Variant>,
 }
 
 impl Variant {
@@ -68,8 +71,20 @@ impl Variant {
         self.picked.document()
     }
 
-    /// Number of GPUs that the target runs on: a roofline's, or 1.
+    /// Does a fleet of several replicas serve the requests?
+    pub fn is_fleet(&self) -> bool {
+        self.experiment.fleet.as_ref().is_some_and(|fleet| fleet.replicas.number() > 1)
+    }
+
+    /// Number of GPUs that the target runs on, on all replicas: a roofline's `tensor_parallel`, or 1, on each.
     pub fn gpus(&self) -> u32 {
+        let Some(fleet) = &self.experiment.fleet else { return self.gpus_of_one() };
+        let kinds = fleet.replicas.kinds();
+        kinds.iter().enumerate().map(|(i, kind)| kind.count * self.kinds.get(&i).unwrap_or(self).gpus_of_one()).sum()
+    }
+
+    /// Number of GPUs of a replica.
+    pub fn gpus_of_one(&self) -> u32 {
         match &self.experiment.hardware.target {
             LatencySpec::Roofline(roofline) => roofline.tensor_parallel,
             _ => 1,
@@ -238,9 +253,9 @@ pub(crate) fn to_toml(value: &toml::Value) -> Result<String> {
     toml::to_string(value).map_err(|e| Problem::failed(format!("the experiment cannot be written as TOML: {e}")))
 }
 
-/// Renames the paths in a document's workload, acceptance and profile.
+/// Renames the paths in a document's workload, acceptance, fleet and profile.
 fn rename_paths(value: &mut toml::Value, rename: &dyn Fn(&str) -> Option<String>) {
-    for table in ["workload", "live", "observe", "acceptance"] {
+    for table in ["workload", "live", "observe", "acceptance", "fleet"] {
         value.get_mut(table).into_iter().for_each(|table| rename_strings(table, rename));
     }
     let profile = value.get_mut("hardware").and_then(|hardware| hardware.get_mut("profile"));

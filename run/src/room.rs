@@ -26,12 +26,15 @@ pub fn check(variant: &Variant, workload: &Workload, config: &EngineConfig) -> R
     let at_a_time = rayon::current_num_threads() as u64;
     let needs = needs(variant, workload, config);
     let one = needs.iter().fold(0u64, |sum, need| sum.saturating_add(need.bytes));
-    let all = one.saturating_mul(at_a_time);
+    // Every replica keeps a state of every request, since any of them may get it.
+    let replicas = variant.experiment.fleet.as_ref().map_or(1, |fleet| u64::from(fleet.replicas.number()));
+    let all = one.saturating_mul(at_a_time).saturating_mul(replicas);
     // The machine's free memory may be less than the program's limit.
     let granted = || usize::try_from(all).is_ok_and(|n| Vec::<u8>::new().try_reserve_exact(n).is_ok());
     let most = needs.into_iter().max_by_key(|need| need.bytes).expect("there is a list of needs");
     let Need { key, what, bytes } = most;
-    let takes = format!("{key}: {what} take {} in each of {at_a_time} runs at a time", limits::bytes(bytes));
+    let engines = if replicas == 1 { String::new() } else { format!(" on each of {replicas} replicas") };
+    let takes = format!("{key}: {what} take {}{engines} in each of {at_a_time} runs at a time", limits::bytes(bytes));
     let at = |message: String| variant.document().problem_at(&Path::of(key), message);
     let help = "lower it, or run fewer cells at a time with --threads 1";
     if all > limits::memory() {

@@ -1,18 +1,17 @@
 //! Everything fixed before a policy acts, for one combination of swept values and one seed: the workload, the true
 //! costs, the hidden acceptance, the policies' belief. All policies of a comparison share one setting.
 
-use crate::believed::Believed;
+use crate::fleet::Replicas;
 use crate::plan::Variant;
-use crate::profiled::Watched;
 use crate::rejection::{Limit, limits};
+use crate::server::Server;
 use foretoken_hardware::LatencySpec;
-use foretoken_policies::{Belief, PolicyContext, PolicySpec};
-use foretoken_profiler::{Range, Role};
+use foretoken_policies::{Belief, PolicySpec};
 use foretoken_sim::config::BadConfig;
 use foretoken_sim::metrics::Slo;
 use foretoken_sim::{
-    AcceptanceSource, Arrivals, ContextReads, DraftKv, Drafting, Ending, EngineConfig, LatencyModel, Pair, PassShape,
-    Patience, Run, SchedulingPolicy, Simulation, SpecPolicy, Speculation, Summary, Workload,
+    AcceptanceSource, Arrivals, ContextReads, Drafting, Ending, EngineConfig, LatencyModel, Pair, PassShape, Patience,
+    Run, SchedulingPolicy, Simulation, SpecPolicy, Speculation, Summary, Workload,
 };
 use foretoken_spec::document::Path;
 use foretoken_spec::experiment::SloSpec;
@@ -30,20 +29,10 @@ pub struct Setting {
     /// Warnings that the linear belief fits the true costs badly, for the results of policies that use the belief.
     pub belief_notes: Vec<String>,
     arrivals: Arrivals,
-    plain: EngineConfig,
-    with_drafter: EngineConfig,
-    draft: Box<dyn LatencyModel>,
-    target: Box<dyn LatencyModel>,
-    context_reads: ContextReads,
-    drafting: Drafting,
-    noise_cv: f64,
-    /// The ranges that the profile of the costs covers, for (target, draft); `None` without a profile.
-    ranges: Option<(Range, Range)>,
-    acceptance: Box<dyn AcceptanceSource>,
-    belief: Believed,
+    server: Server,
+    /// The replicas, if there is a fleet.
+    fleet: Option<Replicas>,
     slo: SloSpec,
-    keep_steps: bool,
-    seed: u64,
 }
 
 impl Setting {
@@ -55,8 +44,8 @@ impl Setting {
     /// for and no request has one, or the engine would not start with a policy.
     pub fn new(variant: &Variant, seed: u64) -> Result<Setting> {
         let e = &variant.experiment;
-        let (target, draft) = (e.hardware.target.build(), e.hardware.draft.build());
-        let mut built = foretoken_traces::build(&e.workload, seed, Some(unloaded_tpot_s(&*target)))
+        let unloaded = unloaded_tpot_s(&*e.hardware.target.build());
+        let mut built = foretoken_traces::build(&e.workload, seed, Some(unloaded))
             .map_err(|err| trace_problem(&variant.document(), &err))?;
         let asked = e.live.as_ref().map(|live| (&live.prompts, live.time_scale));
         let asked = asked.or_else(|| e.observe.as_ref().map(|observe| (&observe.prompts, observe.time_scale)));
@@ -67,9 +56,6 @@ impl Setting {
         crate::recorded::assign(&e.acceptance.source, document, &mut built.workload, seed, &mut built.notes)?;
         let plain = variant.engine(false)?;
         crate::room::check(variant, &built.workload, &plain)?;
-        let acceptance = e.acceptance.build(seed, &built.workload).map_err(|err| {
-            variant.document().problem_at(&Path::of(&format!("acceptance.{}", err.key)), err.to_string())
-        })?;
         let mut notes = built.notes;
         let overridden = e.engine.overridden();
         // The experiment of a calibration sets the rules that its server followed. A note is needed only on settings
@@ -88,26 +74,10 @@ impl Setting {
             notes.push(format!("{say}; {} does not do this", e.engine.version.name()));
         }
         let mut belief_notes = Vec::new();
-        let belief = Believed::new(&e.belief, &e.hardware, seed, &mut belief_notes)?;
-        let setting = Setting {
-            workload: built.workload,
-            notes,
-            belief_notes,
-            arrivals: built.arrivals,
-            plain,
-            with_drafter: variant.engine(true)?,
-            draft,
-            target,
-            context_reads: e.hardware.context_reads,
-            drafting: e.hardware.drafting,
-            noise_cv: e.hardware.noise_cv,
-            ranges: variant.filled.ranges,
-            acceptance,
-            belief,
-            slo: e.slo.clone(),
-            keep_steps: e.output.steps,
-            seed,
-        };
+        let server = Server::new(variant, seed, &built.workload, plain, &mut belief_notes)?;
+        let fleet = Replicas::of(variant, &server, seed, &built.workload, &mut belief_notes)?;
+        let (workload, arrivals) = (built.workload, built.arrivals);
+        let setting = Setting { workload, notes, belief_notes, arrivals, server, fleet, slo: e.slo.clone() };
         setting.check(variant)?;
         Ok(setting)
     }
@@ -123,7 +93,7 @@ impl Setting {
             return Err(at("scheduling_policy", message.into()).help(help));
         }
         if let Some(policy) = e.policies.iter().find(|p| p.definition().needs_law())
-            && self.acceptance.law().is_none()
+            && self.server.acceptance.law().is_none()
         {
             let message = format!("`{}` needs the law of acceptance, and a recording has none", policy.label());
             let help =
@@ -131,7 +101,7 @@ impl Setting {
             return Err(variant.document().problem_at(&Path::of("acceptance.source"), message).help(help));
         }
         for policy in &e.policies {
-            let tries = policy.definition().tries(self.with_drafter.max_draft_len);
+            let tries = policy.definition().tries(self.server.with_drafter.max_draft_len);
             for policy in tries.iter().chain([policy]) {
                 self.starts(policy)
                     .map_err(|err| at(err.key, format!("engine.{}: {} ({})", err.key, err.why, policy.label())))?;
@@ -146,8 +116,7 @@ impl Setting {
     /// The engine refuses its settings together with the policy's; see
     /// [`Speculation::check`](foretoken_sim::Speculation::check).
     pub fn starts(&self, policy: &PolicySpec) -> std::result::Result<(), BadConfig> {
-        let speculation = self.speculation(policy);
-        speculation.check(self.config(&speculation), self.drafting)
+        self.server.starts(policy)
     }
 
     /// Runs one policy, or every candidate of a clairvoyant; returns the run and the policy that was run.
@@ -169,7 +138,7 @@ impl Setting {
         lives: bool,
     ) -> (Run, PolicySpec) {
         let mut best: Option<(f64, Run, PolicySpec)> = None;
-        let tries = policy.definition().tries(self.with_drafter.max_draft_len);
+        let tries = policy.definition().tries(self.server.with_drafter.max_draft_len);
         for tried in tries {
             let run = self.run_as_it_is(&tried, slo_tpot_s, interrupt, lives);
             if run.ending != Ending::Done {
@@ -184,7 +153,7 @@ impl Setting {
         match best {
             None => (self.run_as_it_is(policy, slo_tpot_s, interrupt, lives), policy.clone()),
             Some((_, mut run, tried)) => {
-                run.warnings.push(format!("the best in hindsight was {} (seed {})", tried.label(), self.seed));
+                run.warnings.push(format!("the best in hindsight was {} (seed {})", tried.label(), self.server.seed));
                 (run, tried)
             }
         }
@@ -210,13 +179,10 @@ impl Setting {
         interrupt: &AtomicBool,
         carries: impl Fn(&Run, &Patience) -> bool,
     ) -> (Run, Patience) {
-        let tries = policy.definition().tries(self.with_drafter.max_draft_len);
+        let tries = policy.definition().tries(self.server.with_drafter.max_draft_len);
         let mut found = None;
         for tried in if tries.is_empty() { vec![policy.clone()] } else { tries } {
-            let speculation = self.speculation(&tried);
-            let config = self.config(&speculation);
-            let simulation = self.simulation(config, &*self.draft, &*self.target, slo_tpot_s, interrupt);
-            let (run, patience) = simulation.find_out(speculation, patience.clone());
+            let (run, patience) = self.find_out_as_it_is(&tried, slo_tpot_s, patience.clone(), interrupt);
             let enough = carries(&run, &patience) || run.ending == Ending::Interrupted;
             found = Some((run, patience));
             if enough {
@@ -226,46 +192,34 @@ impl Setting {
         found.expect("something is tried")
     }
 
-    fn simulation<'s>(
-        &'s self,
-        config: &'s EngineConfig,
-        draft: &'s dyn LatencyModel,
-        target: &'s dyn LatencyModel,
+    fn find_out_as_it_is(
+        &self,
+        policy: &PolicySpec,
         slo_tpot_s: f64,
-        interrupt: &'s AtomicBool,
-    ) -> Simulation<'s> {
-        Simulation {
-            workload: &self.workload,
-            arrivals: self.arrivals,
-            config,
-            draft,
-            target,
-            context_reads: self.context_reads,
-            drafting: self.drafting,
-            noise_cv: self.noise_cv,
-            acceptance: &*self.acceptance,
-            seed: self.seed,
-            slo_tpot_s,
-            keep_steps: self.keep_steps,
-            keep_lives: false,
-            interrupt,
+        patience: Patience,
+        interrupt: &AtomicBool,
+    ) -> (Run, Patience) {
+        let requests = (&self.workload, self.arrivals);
+        if let Some(fleet) = &self.fleet {
+            let asked = (policy, slo_tpot_s);
+            let ran = fleet.run(&self.server, requests, asked, interrupt, (false, Some(patience)));
+            return (ran.run, ran.patience.expect("it was given one"));
         }
+        let (server, speculation) = (&self.server, self.server.speculation(policy));
+        let (config, models) = (server.config(&speculation), server.models());
+        server.simulation(requests, config, &models, slo_tpot_s, interrupt).find_out(speculation, patience)
     }
 
     fn run_as_it_is(&self, policy: &PolicySpec, slo_tpot_s: f64, interrupt: &AtomicBool, lives: bool) -> Run {
-        let speculation = self.speculation(policy);
-        let config = self.config(&speculation);
-        let (draft, target) = (Watched::new(&*self.draft), Watched::new(&*self.target));
-        let (of_draft, of_target): (&dyn LatencyModel, &dyn LatencyModel) = match self.ranges.is_some() {
-            true => (&draft, &target),
-            false => (&*self.draft, &*self.target),
-        };
-        let simulation = self.simulation(config, of_draft, of_target, slo_tpot_s, interrupt);
-        let mut run = Simulation { keep_lives: lives, ..simulation }.run(speculation);
-        if let Some((of_target, of_draft)) = &self.ranges {
-            run.warnings.extend(target.beyond(Role::Target, of_target));
-            run.warnings.extend(draft.beyond(Role::Draft, of_draft));
+        let requests = (&self.workload, self.arrivals);
+        if let Some(fleet) = &self.fleet {
+            return fleet.run(&self.server, requests, (policy, slo_tpot_s), interrupt, (lives, None)).run;
         }
+        let (server, speculation) = (&self.server, self.server.speculation(policy));
+        let (config, models) = (server.config(&speculation), server.models());
+        let simulation = server.simulation(requests, config, &models, slo_tpot_s, interrupt);
+        let mut run = Simulation { keep_lives: lives, ..simulation }.run(speculation);
+        run.warnings.extend(server.beyond(&models));
         run
     }
 
@@ -279,6 +233,11 @@ impl Setting {
         self.arrivals = arrivals;
     }
 
+    /// Changes the number of replicas of the fleet, if there is one whose replicas are alike.
+    pub fn set_replicas(&mut self, replicas: u32) {
+        self.fleet.iter_mut().for_each(|fleet| fleet.set_number(replicas));
+    }
+
     /// Replaces the requests. Random draws depend only on a request's number, so they stay.
     pub fn set_workload(&mut self, workload: Workload) {
         self.workload = workload;
@@ -286,34 +245,34 @@ impl Setting {
 
     /// The true costs of passes.
     pub fn costs(&self) -> Pair<&dyn LatencyModel> {
-        Pair { target: &*self.target, draft: &*self.draft }
+        Pair { target: &*self.server.target, draft: &*self.server.draft }
     }
 
     /// Replaces the true costs of passes. The policies' belief stays.
     pub fn set_costs(&mut self, costs: Pair<&LatencySpec>, reads: ContextReads) {
-        self.target = costs.target.build();
-        self.draft = costs.draft.build();
-        self.context_reads = reads;
+        self.server.target = costs.target.build();
+        self.server.draft = costs.draft.build();
+        self.server.context_reads = reads;
     }
 
     /// How the true verify pass reads context, how drafts are made, and the noise of a pass.
     pub fn reads(&self) -> (ContextReads, Drafting, f64) {
-        (self.context_reads, self.drafting, self.noise_cv)
+        (self.server.context_reads, self.server.drafting, self.server.noise_cv)
     }
 
     /// The seed of all draws of a run.
     pub fn seed(&self) -> u64 {
-        self.seed
+        self.server.seed
     }
 
     /// The engine's settings, with a drafter or without.
     pub fn engine(&self, drafting: bool) -> &EngineConfig {
-        if drafting { &self.with_drafter } else { &self.plain }
+        if drafting { &self.server.with_drafter } else { &self.server.plain }
     }
 
     /// Is a record of every step kept?
     pub fn keeps_steps(&self) -> bool {
-        self.keep_steps
+        self.server.keep_steps
     }
 
     /// A policy as a server runs it; `None` is the plain engine.
@@ -321,7 +280,7 @@ impl Setting {
     /// # Panics
     /// `spec` is an oracle, which sees what no server sees.
     pub fn policy(&self, spec: &PolicySpec) -> Option<Box<dyn SpecPolicy>> {
-        match self.speculation(spec) {
+        match self.server.speculation(spec) {
             Speculation::Off => None,
             Speculation::Policy(policy) => Some(policy),
             Speculation::Oracle(_) => panic!("`{}` sees the hidden truth", spec.label()),
@@ -330,36 +289,19 @@ impl Setting {
 
     /// The policies' belief about costs.
     pub fn belief(&self) -> &Belief {
-        &self.belief.linear
+        &self.server.belief.linear
     }
 
     /// The source of acceptance: which drafts are right.
     pub fn acceptance(&self) -> &dyn AcceptanceSource {
-        &*self.acceptance
-    }
-
-    fn speculation(&self, policy: &PolicySpec) -> Speculation {
-        policy.build(&PolicyContext {
-            belief: self.belief.linear,
-            profile: &self.belief.profile(&*self.draft, &*self.target, self.context_reads),
-            max_draft_len: self.with_drafter.max_draft_len,
-            max_num_seqs: self.with_drafter.max_num_seqs,
-            max_num_batched_tokens: self.with_drafter.max_num_batched_tokens,
-            seed: self.seed,
-            staleness_steps: self.belief.staleness_steps,
-            draft_at: self.with_drafter.drafts_at(),
-            told: None,
-        })
-    }
-
-    fn config(&self, speculation: &Speculation) -> &EngineConfig {
-        if matches!(speculation, Speculation::Off) { &self.plain } else { &self.with_drafter }
+        &*self.server.acceptance
     }
 
     /// The numbers of a run under the given bounds.
     pub fn summary(&self, run: &Run, slo: Slo) -> Summary {
         let own = &self.workload.slo_tpot_s;
-        let numbers = Summary::new(&run.records, &run.totals, slo, own, run.usable_blocks, self.plain.block_size);
+        let numbers =
+            Summary::new(&run.records, &run.totals, slo, own, run.usable_blocks, self.server.plain.block_size);
         match self.arrivals {
             Arrivals::Open => numbers.with_overload(&run.records),
             Arrivals::Closed { .. } => numbers,
@@ -368,7 +310,7 @@ impl Setting {
 
     /// The limits that rejected the requests of a policy's run, each with the number of requests.
     pub fn limits(&self, policy: &PolicySpec, run: &Run) -> BTreeMap<Limit, u64> {
-        limits(run, self.config(&self.speculation(policy)))
+        limits(run, self.server.config(&self.server.speculation(policy)))
     }
 
     /// The error for a policy's run in which every request was rejected.
@@ -390,51 +332,6 @@ impl Setting {
     pub fn slo(&self, baseline_p90_tpot_s: Option<f64>) -> Slo {
         let scaled = self.slo.adaspec_scale.zip(baseline_p90_tpot_s).map(|(scale, p90)| scale * p90);
         Slo { ttft_s: self.slo.ttft_s, tpot_s: self.slo.tpot_s.or(scaled), e2e_s: self.slo.e2e_s }
-    }
-}
-
-impl Variant {
-    /// The engine's settings, with the values that the file leaves to the hardware filled in. A drafter's weights
-    /// leave less memory for KV.
-    ///
-    /// # Errors
-    /// The GPU's memory has no room for KV blocks beside the weights.
-    pub fn engine(&self, drafting: bool) -> Result<EngineConfig> {
-        let hardware = &self.experiment.hardware;
-        let mut config = self.experiment.engine.clone();
-        if self.experiment.live.is_some() {
-            // A simulation beside a live run follows the live run's order.
-            config.as_on_a_device();
-        }
-        if self.derived.draft_kv
-            && let (Some(target), Some(draft)) = (hardware.target.memory(), hardware.draft.memory())
-        {
-            config.draft_kv = DraftKv::EqualSplit { ratio: draft.kv_bytes_token / target.kv_bytes_token };
-        }
-        if self.derived.num_gpu_blocks
-            && let Some(mut memory) = hardware.target.memory()
-        {
-            if drafting {
-                memory.kv_bytes -= weight_bytes(&hardware.draft);
-            }
-            config.num_gpu_blocks = memory.kv_blocks(config.block_size);
-            config.check().map_err(|_| self.does_not_fit())?;
-        }
-        Ok(config)
-    }
-
-    fn does_not_fit(&self) -> Box<Problem> {
-        let problem =
-            self.document().problem_at(&Path::of("hardware.target"), "the weights leave no room for KV on this GPU");
-        problem.help("raise tensor_parallel, choose a larger GPU, or give engine.num_gpu_blocks")
-    }
-}
-
-/// Bytes of a model's weights; 0 when its latency model does not name a model.
-fn weight_bytes(spec: &LatencySpec) -> f64 {
-    match spec {
-        LatencySpec::Roofline(r) => r.shape().map_or(0.0, |shape| shape.work().weight_bytes),
-        _ => 0.0,
     }
 }
 

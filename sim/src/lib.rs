@@ -23,6 +23,7 @@ pub mod oracle;
 pub mod pair;
 pub mod patience;
 pub mod policy;
+pub mod replica;
 pub mod scripted;
 pub mod serving;
 pub mod shape;
@@ -40,7 +41,7 @@ pub use config::{
 };
 pub use drafts::{Drafts, Wants};
 pub use draws::Draws;
-pub use engine::{Ending, RejectReason};
+pub use engine::{Ending, Load, RejectReason};
 pub use executor::RequestTruth;
 pub use latency::{Coefficients, ContextReads, Drafting, LatencyModel, Linear, PassShape};
 pub use luck::{Luck, Stream};
@@ -52,6 +53,7 @@ pub use policy::{
     BatchView, Candidate, ChunkTotals, Continue, DraftLimits, DraftPlan, DraftShape, Explanation, SpecPolicy,
     StepOutcome,
 };
+pub use replica::Replica;
 pub use serving::{Run, Served, Serving};
 pub use simulation::{Simulation, Speculation};
 pub use time::Time;

@@ -50,6 +50,10 @@ pub enum Stream {
     PromptBlock = 22,
     /// The order in which a profile measures its shapes, and their cross-validation folds.
     Profile = 21,
+    /// Choices of a fleet's router.
+    Router = 23,
+    /// Seeds of the residual noise of a fleet's replicas but the first.
+    Replica = 24,
 }
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;

@@ -32,7 +32,7 @@ impl Patience {
     }
 
     /// Counts a request that has ended (finished or rejected).
-    pub(crate) fn ended(&mut self, records: &RequestRecords, id: RequestId) {
+    pub fn ended(&mut self, records: &RequestRecords, id: RequestId) {
         if !self.counted.contains(&id) {
             return;
         }

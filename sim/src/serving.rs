@@ -3,7 +3,7 @@
 use crate::config::EngineConfig;
 use crate::engine::{ByPolicy, Drafter, Ending, Engine, Finished, NoDraft, RejectReason, Rules};
 use crate::executor::Executor;
-use crate::metrics::{RequestRecords, Series, StepRecord, Totals};
+use crate::metrics::{Replicas, RequestRecords, Series, StepRecord, Totals};
 use crate::patience::Patience;
 use crate::policy::SpecPolicy;
 use crate::workload::{Arrivals, RequestId, Workload};
@@ -45,6 +45,8 @@ pub struct Run {
     pub ending: Ending,
     /// Blocks of the target's pool that requests can use.
     pub usable_blocks: u32,
+    /// What each replica of a fleet did; `None` for one engine alone.
+    pub replicas: Option<Replicas>,
 }
 
 /// The results of a run with its executor.
@@ -93,7 +95,15 @@ impl Serving<'_> {
             Ok(ending) => (ending, None),
             Err(error) => (Ending::Failed, Some(error)),
         };
-        let Finished { mut out, warnings, usable_blocks, executor, watch: () } = engine.finish();
+        let (run, patience, executor) = Run::of(engine.finish(), ending);
+        Served { run, executor, error, patience }
+    }
+}
+
+impl Run {
+    /// The results of an engine whose run ended with `ending`, with the verdict and the executor apart.
+    pub(crate) fn of<E>(finished: Finished<E, ()>, ending: Ending) -> (Run, Option<Patience>, E) {
+        let Finished { mut out, warnings, usable_blocks, executor, watch: () } = finished;
         let patience = out.patience();
         let run = Run {
             records: out.records,
@@ -104,7 +114,8 @@ impl Serving<'_> {
             warnings,
             ending,
             usable_blocks,
+            replicas: None,
         };
-        Served { run, executor, error, patience }
+        (run, patience, executor)
     }
 }

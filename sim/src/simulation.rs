@@ -2,13 +2,14 @@
 
 use crate::acceptance::AcceptanceSource;
 use crate::config::{BadConfig, EngineConfig};
-use crate::engine::{ByOracle, ByPolicy, Drafter, NoDraft, Order, Rules, SpeculativeConfig};
+use crate::engine::{ByOracle, ByPolicy, Drafter, Engine, NoDraft, Order, Rules, SpeculativeConfig};
 use crate::event_clock::{EventClock, World};
 use crate::executor::DecisionTime;
 use crate::latency::{ContextReads, Drafting, LatencyModel};
 use crate::oracle::OraclePolicy;
 use crate::patience::Patience;
 use crate::policy::SpecPolicy;
+use crate::replica::{Fed, Replica};
 use crate::serving::{Run, Serving};
 use crate::time::Time;
 use crate::workload::{Arrivals, Workload};
@@ -96,12 +97,49 @@ impl<'a> Simulation<'a> {
         }
     }
 
+    /// An engine whose requests a router gives while it runs. [`arrivals`](Simulation::arrivals) and
+    /// [`interrupt`](Simulation::interrupt) are the router's. Panics as [`run`](Simulation::run) does.
+    pub fn replica(&self, speculation: Speculation) -> Box<dyn Replica + 'a> {
+        let most = self.config.max_draft_len;
+        match speculation {
+            Speculation::Off => self.fed(NoDraft, 0),
+            Speculation::Policy(policy) => self.fed(ByPolicy(policy), most),
+            Speculation::Oracle(oracle) => self.fed(ByOracle(oracle), most),
+        }
+    }
+
+    fn fed<D: Drafter<EventClock<'a>> + 'a>(&self, drafter: D, max_draft_len: u32) -> Box<dyn Replica + 'a> {
+        let (rules, clock) = self.world(&drafter, max_draft_len);
+        let notes = self.notes(rules.drafter);
+        let Simulation { workload, config, slo_tpot_s, .. } = *self;
+        let engine =
+            Engine::new(config, workload, Arrivals::Open, slo_tpot_s, rules, clock, drafter, self.keep_steps, ());
+        Box::new(Fed::new(engine, notes))
+    }
+
     fn with<D: Drafter<EventClock<'a>>>(
         &self,
         drafter: D,
         max_draft_len: u32,
         patience: Option<Patience>,
     ) -> (Run, Option<Patience>) {
+        let (rules, clock) = self.world(&drafter, max_draft_len);
+        let serving = Serving {
+            workload: self.workload,
+            arrivals: self.arrivals,
+            config: self.config,
+            slo_tpot_s: self.slo_tpot_s,
+            keep_steps: self.keep_steps,
+            interrupt: self.interrupt,
+        };
+        let notes = self.notes(rules.drafter);
+        let mut served = serving.with(rules, clock, drafter, patience);
+        served.run.warnings.extend(notes);
+        (served.run, served.patience)
+    }
+
+    /// The rules that follow from the settings and the drafter, and a clock at zero.
+    fn world<D: Drafter<EventClock<'a>>>(&self, drafter: &D, max_draft_len: u32) -> (Rules, EventClock<'a>) {
         let parallel = self.drafting == Drafting::Parallel;
         let speculation = drafter.speculative_config(self.config.max_draft_len, parallel);
         let rules = Rules::of(self.config, &speculation).expect("the configuration was checked before");
@@ -128,30 +166,25 @@ impl<'a> Simulation<'a> {
         if self.keep_lives {
             clock.keep_ledger(self.workload.len());
         }
-        let serving = Serving {
-            workload: self.workload,
-            arrivals: self.arrivals,
-            config: self.config,
-            slo_tpot_s: self.slo_tpot_s,
-            keep_steps: self.keep_steps,
-            interrupt: self.interrupt,
-        };
-        let drafts = rules.drafter;
-        let served = serving.with(rules, clock, drafter, patience);
-        let mut run = served.run;
+        (rules, clock)
+    }
+
+    /// Warnings that follow from the settings alone. `drafts`: is there a drafter?
+    fn notes(&self, drafts: bool) -> Vec<String> {
+        let mut notes = Vec::new();
         if drafts && self.config.draft_prefill && self.acceptance.may_lack_proposals() {
-            run.warnings.push(
+            notes.push(
                 "prompt lookups run no draft model over prompts, but draft_prefill is on: its passes and gaps are charged"
                     .to_owned(),
             );
         }
         let block = self.config.block_size;
         if self.config.prefix_caching && !self.workload.prefix_block.is_multiple_of(block) {
-            run.warnings.push(format!(
+            notes.push(format!(
                 "the trace's prefix blocks of {} tokens do not divide into KV blocks of {block}: no prefix is shared",
                 self.workload.prefix_block
             ));
         }
-        (run, served.patience)
+        notes
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::arena::Arena;
 use crate::capacity::CapacitySpec;
+use crate::fleet::FleetSpec;
 use crate::live::LiveSpec;
 use crate::observe::ObserveSpec;
 use crate::paper::{At, Paper};
@@ -42,6 +43,9 @@ pub struct Experiment {
     /// The engine's settings.
     #[serde(default)]
     pub engine: EngineConfig,
+    /// Several replicas behind a router; absent: one engine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<FleetSpec>,
     /// The requests: when they arrive, and their lengths.
     pub workload: WorkloadSpec,
     /// Which drafts are right.

@@ -5,6 +5,7 @@ pub mod arena;
 pub mod capacity;
 pub mod document;
 pub mod experiment;
+pub mod fleet;
 pub mod live;
 pub mod observe;
 pub mod paper;

@@ -45,6 +45,7 @@ impl Experiment {
         self.validate.as_ref().map_or(Ok(()), |validate| validate.check(doc))?;
         self.observe.as_ref().map_or(Ok(()), |observe| observe.check(doc))?;
         self.capacity.as_ref().map_or(Ok(()), |capacity| capacity.check(doc))?;
+        self.check_fleet(doc)?;
         self.check_policies(doc)
     }
 
@@ -57,6 +58,22 @@ impl Experiment {
                 let problem = doc.problem_at(&Path::of(&format!("hardware.{key}")), message);
                 return Err(problem.help("write hardware.profile = \"FILE.toml\", or leave it out"));
             }
+        }
+        Ok(())
+    }
+
+    /// Checks the fleet, and refuses one where a single engine is meant.
+    fn check_fleet(&self, doc: &Document) -> Result<()> {
+        let Some(fleet) = &self.fleet else { return Ok(()) };
+        fleet.check(doc)?;
+        let at = |path: &str, message: &str| doc.problem_at(&Path::of(path), message.to_owned());
+        if self.live.is_some() || self.observe.is_some() {
+            let problem = at("fleet", "[fleet] has several engines, and [live] and [observe] are about one");
+            return Err(problem.help("leave [fleet] out, or simulate without the other"));
+        }
+        if self.output.steps && fleet.replicas.number() > 1 {
+            let problem = at("output.steps", "output.steps: a table of steps is about one engine");
+            return Err(problem.help("leave it out, or set fleet.replicas = 1"));
         }
         Ok(())
     }

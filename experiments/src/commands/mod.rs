@@ -10,6 +10,7 @@ pub mod decide;
 pub mod doctor;
 pub mod explore;
 pub mod export;
+pub mod fleet;
 pub mod hardware;
 pub mod ladder;
 pub mod live;

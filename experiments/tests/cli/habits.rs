@@ -56,7 +56,9 @@ fn stage(decide_help: &str) -> Place {
     }
     let promised = small.replace("adaspec-scale = 1.0", "ttft_s = 1.0");
     let searched = format!("{promised}\n[capacity]\nrequests = 100\nwarm_up_requests = 5\n");
-    std::fs::write(place.path("experiments/capacity.toml"), searched).unwrap();
+    std::fs::write(place.path("experiments/capacity.toml"), &searched).unwrap();
+    let fleet = format!("{searched}share = 0.9\n[fleet]\nprice_gpu_hour = 2.5\n");
+    std::fs::write(place.path("experiments/fleet.toml"), fleet).unwrap();
     let sglang = small.replace("{ adaspec = {} }", "{ sglang-gen1 = { ema_alpha = 0.1 } }");
     std::fs::write(place.path("experiment.toml"), sglang).unwrap();
     let trace = "t_s,input_tokens,output_tokens\n0.0,10,1\n1.0,30,3\n";

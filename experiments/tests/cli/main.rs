@@ -13,6 +13,7 @@ mod directions;
 mod doctor;
 mod engine;
 mod explore;
+mod fleet;
 mod habits;
 mod hostile;
 mod inert;

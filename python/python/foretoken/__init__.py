@@ -12,10 +12,10 @@ from typing import Any as _Any
 from foretoken import _native
 from foretoken._native import Batch, Chunks, Drafts, Outcome, Tree, __version__
 from foretoken.errors import BadInput, Error
-from foretoken.experiment import ForetokenWarning, capacity, decide, merge, run, shard, state
+from foretoken.experiment import ForetokenWarning, capacity, decide, fleet, merge, run, shard, state
 from foretoken.files import Profile, TruthTable
 from foretoken.policy import Beam, Belief, Coefficients, Context, Expansion, Limit, PassTimes, Policy
-from foretoken.results import Capacity, Results
+from foretoken.results import Capacity, Fleet, Results
 
 __all__ = [
     "BadInput",
@@ -28,6 +28,7 @@ __all__ = [
     "Context",
     "Drafts",
     "Error",
+    "Fleet",
     "Expansion",
     "ForetokenWarning",
     "Limit",
@@ -41,6 +42,7 @@ __all__ = [
     "__version__",
     "capacity",
     "decide",
+    "fleet",
     "merge",
     "policies",
     "run",

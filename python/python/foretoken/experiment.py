@@ -1,4 +1,4 @@
-"""Runs experiments, shards and capacity searches."""
+"""Runs experiments, shards and searches."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from foretoken import _native
 from foretoken._progress import shown
 from foretoken.errors import BadInput
 from foretoken.policy import Registered, _number, registered
-from foretoken.results import Capacity, Results
+from foretoken.results import Capacity, Fleet, Results
 
-__all__ = ["ForetokenWarning", "capacity", "decide", "merge", "run", "shard", "state"]
+__all__ = ["ForetokenWarning", "capacity", "decide", "fleet", "merge", "run", "shard", "state"]
 
 
 class ForetokenWarning(UserWarning):
@@ -103,6 +103,33 @@ def capacity(
     options = _options(output, mode, threads, figures, "auto")
     with shown(progress, "searches") as tell:
         return Capacity(_said(_native.capacity(asked, options, tell)))
+
+
+def fleet(
+    experiment: str | PathLike[str] | dict[str, Any],
+    *,
+    output: str | PathLike[str] | None = None,
+    mode: str = "resume",
+    threads: int | None = None,
+    figures: bool = True,
+    progress: bool | None = None,
+    **overrides: Any,
+) -> Fleet:
+    """Searches the fewest GPUs with which a fleet keeps the experiment's bounds at its own load.
+
+    Parameters
+    ----------
+    experiment, output, mode, threads, figures, progress, **overrides
+        See :func:`run`. The experiment's ``slo`` has the bounds, its ``fleet`` the router and the price of a GPU.
+
+    Returns
+    -------
+    Fleet
+    """
+    asked, _ = _experiment(experiment, overrides)
+    options = _options(output, mode, threads, figures, "auto")
+    with shown(progress, "fleets") as tell:
+        return Fleet(_said(_native.fleet(asked, options, tell)))
 
 
 def shard(

@@ -177,3 +177,26 @@ class Capacity(_Folder):
 
     def _repr_html_(self) -> str:
         return self.capacity._repr_html_()
+
+
+class Fleet(_Folder):
+    """The result of :func:`foretoken.fleet`: the fewest GPUs with which each policy keeps the bounds.
+
+    Attributes
+    ----------
+    fleet : polars.DataFrame
+        One row per number of replicas that was tried: whether it carried the load, its price, its latencies.
+    """
+
+    @cached_property
+    def answer(self) -> dict[str, Any]:
+        """The whole result as data, with what perfect scaling needs."""
+        answer: dict[str, Any] = json.loads(self._text("fleet.json"))
+        return answer
+
+    def show(self) -> None:
+        """Prints the table as ``foretoken fleet`` does."""
+        print(self._text("fleet.txt"), end="")
+
+    def _repr_html_(self) -> str:
+        return self.fleet._repr_html_()

@@ -6,10 +6,12 @@
 mod calibration;
 mod capacity;
 mod column;
+mod fleet;
 mod frame;
 mod lengths;
 mod positions;
 mod read;
+mod replicas;
 mod requests;
 mod series;
 mod steps;
@@ -19,9 +21,11 @@ mod writer;
 
 pub use calibration::write_calibration;
 pub use capacity::{CapacityRow, ProbeRow, write_capacity, write_probes};
+pub use fleet::{FleetProbeRow, write_fleet_probes};
 pub use lengths::write_lengths;
 pub use positions::write_positions;
 pub use read::read_cells;
+pub use replicas::{ReplicaRow, write_replicas};
 pub use requests::RequestsWriter;
 pub use series::write_series;
 pub use steps::StepsWriter;

@@ -12,27 +12,38 @@ use std::path::Path;
 ///
 /// Columns after the key: `request` (index in order of arrival), `arrival_s`, `first_scheduled_s`, `first_token_s`,
 /// `finish_s` (instants on the clock), `queue_s`, `ttft_s`, `tpot_s`, `e2e_s` (spans), `emitted`, `drafted`,
-/// `verified`, `accepted`, `cached_tokens` (tokens), `rounds`, `preemptions` (counts) and `outcome`. An instant that
+/// `verified`, `accepted`, `cached_tokens` (tokens), `rounds`, `preemptions` (counts) and `outcome`. With a fleet also
+/// `replica`, its index. An instant that
 /// never came, and a span that has no end, is null; `tpot_s` and `e2e_s` are of finished requests only.
-pub struct RequestsWriter(Table);
+pub struct RequestsWriter {
+    table: Table,
+    /// Is there a column of replicas?
+    fleet: bool,
+}
 
 impl RequestsWriter {
-    /// Starts the file. `keys` are the keys of all cells that will be pushed.
+    /// Starts the file. `keys` are the keys of all cells that will be pushed. `fleet`: does any cell have replicas?
     ///
     /// # Errors
     /// When the file cannot be created, or the keys differ in their swept paths.
-    pub fn create<'a>(path: &Path, keys: impl IntoIterator<Item = &'a Key>) -> Result<RequestsWriter, ReportError> {
-        Table::create(path, keys, columns(&RequestRecords::default(), 0..0)).map(RequestsWriter)
+    pub fn create<'a>(
+        path: &Path,
+        keys: impl IntoIterator<Item = &'a Key>,
+        fleet: bool,
+    ) -> Result<RequestsWriter, ReportError> {
+        let table = Table::create(path, keys, columns(&RequestRecords::default(), 0..0, fleet.then_some(&[])))?;
+        Ok(RequestsWriter { table, fleet })
     }
 
-    /// Adds the requests of a cell.
+    /// Adds the requests of a cell. `routed` is the replica of each; empty without a fleet.
     ///
     /// # Errors
     /// When they cannot be written (disk full).
-    pub fn push(&mut self, key: &Key, records: &RequestRecords) -> Result<(), ReportError> {
+    pub fn push(&mut self, key: &Key, records: &RequestRecords, routed: &[u16]) -> Result<(), ReportError> {
         (0..records.len()).step_by(ROWS).try_for_each(|from| {
             let rows = from..records.len().min(from + ROWS);
-            self.0.write(&vec![key; rows.len()], columns(records, rows))
+            let columns = columns(records, rows.clone(), self.fleet.then_some(routed));
+            self.table.write(&vec![key; rows.len()], columns)
         })
     }
 
@@ -41,11 +52,11 @@ impl RequestsWriter {
     /// # Errors
     /// When the last bytes cannot be written (disk full).
     pub fn finish(self) -> Result<(), ReportError> {
-        self.0.finish()
+        self.table.finish()
     }
 }
 
-fn columns(r: &RequestRecords, rows: Range<usize>) -> Vec<Column> {
+fn columns(r: &RequestRecords, rows: Range<usize>, routed: Option<&[u16]>) -> Vec<Column> {
     let happened = |t: Time| t != Time::MAX;
     let instant = |name, of: &[Time]| column(name, of[rows.clone()].iter().map(|&t| happened(t).then(|| t.as_s())));
     let span = |name, of: &dyn Fn(usize) -> Option<f64>| column(name, rows.clone().map(of));
@@ -57,7 +68,9 @@ fn columns(r: &RequestRecords, rows: Range<usize>) -> Vec<Column> {
         Outcome::Rejected => rejected.clone(),
     };
     let index = |i: usize| u32::try_from(i).expect("request ids are u32");
-    vec![
+    let replica = |i: usize| routed.and_then(|all| all.get(i)).filter(|&&to| to != u16::MAX).map(|&to| u32::from(to));
+    let with_replicas = routed.map(|_| column("replica", rows.clone().map(replica)));
+    let mut all = vec![
         column("request", rows.clone().map(index)),
         instant("arrival_s", &r.arrival),
         instant("first_scheduled_s", &r.first_scheduled),
@@ -75,5 +88,7 @@ fn columns(r: &RequestRecords, rows: Range<usize>) -> Vec<Column> {
         count("rounds", &r.rounds),
         count("preemptions", &r.preemptions),
         column("outcome", r.outcome[rows.clone()].iter().map(outcome)),
-    ]
+    ];
+    all.extend(with_replicas);
+    all
 }

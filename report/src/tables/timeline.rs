@@ -116,7 +116,7 @@ mod tests {
         let all: Vec<Vec<StepRecord>> = (0..keys.len()).map(|c| (0..c as u64).map(|i| step(c, i)).collect()).collect();
         let requests: Vec<RequestRecords> = (0..keys.len()).map(|c| records(5, 1.0, 2.0, c as u64)).collect();
         let mut steps = StepsWriter::create(&dir.path().join("steps.parquet"), &keys).unwrap();
-        let mut table = RequestsWriter::create(&dir.path().join("requests.parquet"), &keys).unwrap();
+        let mut table = RequestsWriter::create(&dir.path().join("requests.parquet"), &keys, false).unwrap();
         for (c, key) in keys.iter().enumerate() {
             steps.push(key, &all[c]).unwrap();
             table.push(key, &requests[c]).unwrap();

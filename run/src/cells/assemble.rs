@@ -13,13 +13,14 @@ use crate::arena::Scenario;
 use crate::compare::Comparison;
 use crate::load::is_autoregressive;
 use crate::papers::PaperReport;
-use crate::plan::Plan;
+use crate::plan::{Plan, Variant};
 use crate::questions::Answer;
 use foretoken_policies::PolicySpec;
 use foretoken_report::{
-    Cell, Entry, Report, RequestsWriter, Role, ScaledBound, StepsWriter, relate, write_calibration, write_figures,
-    write_lengths, write_positions, write_series, write_summary,
+    Cell, Entry, Key, ReplicaRow, Report, RequestsWriter, Role, ScaledBound, StepsWriter, relate, write_calibration,
+    write_figures, write_lengths, write_positions, write_replicas, write_series, write_summary,
 };
+use foretoken_sim::metrics::ReplicaSummary;
 use foretoken_spec::problem::{Problem, Result};
 
 /// The results of a complete run.
@@ -53,7 +54,9 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     let keys = || entries.iter().map(|e| &e.key);
     let path = |name: &str| folder.path().join(name);
 
-    let mut requests = RequestsWriter::create(&path("requests.parquet"), keys()).map_err(write_problem)?;
+    let is_fleet = plan.variants.iter().any(Variant::is_fleet);
+    let mut requests = RequestsWriter::create(&path("requests.parquet"), keys(), is_fleet).map_err(write_problem)?;
+    let mut replicas: Vec<(Key, u32, ReplicaSummary)> = Vec::new();
     let mut steps = match output.steps {
         true => Some(StepsWriter::create(&path("steps.parquet"), keys()).map_err(write_problem)?),
         false => None,
@@ -63,7 +66,7 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     let mut usable_blocks = Vec::with_capacity(entries.len());
     let mut numbers = Vec::with_capacity(entries.len());
     for (id, entry) in ids(plan).zip(entries) {
-        let stored = store.load(id)?.ok_or_else(|| {
+        let mut stored = store.load(id)?.ok_or_else(|| {
             let gone = || format!("{} is gone", store.file(id).display());
             let what = store.damage(id, ids(plan)).unwrap_or_else(gone);
             Problem::failed(format!("{what} ({})", key(plan, id)))
@@ -74,8 +77,10 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
             requests: stored.summary.requests,
             request_steps: stored.summary.request_steps,
         });
+        let of_replicas = stored.replicas.take().unwrap_or_default();
         let (cell, records, all_steps, said, blocks) = stored.into_cell(entry);
-        requests.push(cell.key(), &records).map_err(write_problem)?;
+        requests.push(cell.key(), &records, &of_replicas.routed).map_err(write_problem)?;
+        replicas.extend((0..).zip(of_replicas.each).map(|(r, did)| (cell.key().clone(), r, did)));
         if let Some(steps) = &mut steps {
             steps.push(cell.key(), &all_steps).map_err(write_problem)?;
         }
@@ -91,6 +96,11 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     write_series(&path("series.parquet"), &cells).map_err(write_problem)?;
     write_lengths(&path("lengths.parquet"), &cells).map_err(write_problem)?;
     write_calibration(&path("calibration.parquet"), &cells).map_err(write_problem)?;
+    if is_fleet {
+        let rows: Vec<ReplicaRow> = replicas.iter().map(|(key, r, did)| (key, *r, *did)).collect();
+        let keys = cells.iter().map(Cell::key);
+        write_replicas(&path("replicas.parquet"), keys, &rows).map_err(write_problem)?;
+    }
     let figures = figures && output.figures;
     let paper = plan.variants[0].experiment.paper.as_ref();
     let question = plan.variants[0].experiment.question.as_ref();

@@ -42,10 +42,12 @@ pub const LIVE_JSON: &str = "live.json";
 pub const OBSERVED_JSON: &str = "observed.json";
 /// Name of the file with the results of a capacity search.
 pub const CAPACITY_JSON: &str = "capacity.json";
+/// Name of the file with the answer of a fleet's search.
+pub const FLEET_JSON: &str = "fleet.json";
 /// Name of the file that lists the runs of a validation.
 pub const RUNS_JSON: &str = "runs.json";
 /// Everything a results folder may hold; `--overwrite` removes these and nothing else.
-const OURS: [&str; 31] = [
+const OURS: [&str; 35] = [
     MANIFEST,
     CELLS,
     SHARDS,
@@ -59,6 +61,7 @@ const OURS: [&str; 31] = [
     "series.parquet",
     "lengths.parquet",
     "calibration.parquet",
+    "replicas.parquet",
     "report.txt",
     "report.json",
     LIVE_JSON,
@@ -68,6 +71,9 @@ const OURS: [&str; 31] = [
     RUNS_JSON,
     PROBES,
     CAPACITY_JSON,
+    FLEET_JSON,
+    "fleet.txt",
+    "fleet.parquet",
     "capacity.txt",
     "capacity.html",
     "capacity.parquet",

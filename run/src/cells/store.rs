@@ -7,7 +7,7 @@ use super::folder::Folder;
 use super::id::CellId;
 use super::unwritten::write_problem;
 use foretoken_report::{Cell, Entry, ReportError, Staged};
-use foretoken_sim::metrics::{CalibrationBin, LengthRow, Series};
+use foretoken_sim::metrics::{CalibrationBin, LengthRow, Replicas, Series};
 use foretoken_sim::{RequestRecords, Run, StepRecord, Summary};
 use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,8 @@ pub struct Stored {
     pub lengths: Vec<LengthRow>,
     /// Drafts and right drafts by bin of confidence.
     pub calibration: Vec<CalibrationBin>,
+    /// What each replica of a fleet did; `None` for one engine.
+    pub replicas: Option<Replicas>,
 }
 
 impl Stored {
@@ -47,13 +49,15 @@ impl Stored {
             usable_blocks: run.usable_blocks,
             lengths: run.totals.lengths.rows(),
             calibration: run.totals.calibration.bins().to_vec(),
+            replicas: run.replicas,
         }
     }
 
     /// A digest of all results but the warnings.
     pub fn numbers(&self) -> blake3::Hash {
-        let Stored { summary, series, records, steps, warnings: _, usable_blocks, lengths, calibration } = self;
-        let numbers = (summary, series, records, steps, usable_blocks, lengths, calibration);
+        let Stored { summary, series, records, steps, warnings: _, usable_blocks, lengths, calibration, replicas } =
+            self;
+        let numbers = (summary, series, records, steps, usable_blocks, lengths, calibration, replicas);
         blake3::hash(&postcard::to_stdvec(&numbers).expect("plain data always serialises into memory"))
     }
 

@@ -30,8 +30,20 @@ requests = 24
 [belief]
 "#;
 
-const OTHER_TABLES: [&str; 11] =
-    ["name", "seeds", "sweep_order", "output", "paper", "question", "arena", "live", "validate", "observe", "capacity"];
+const OTHER_TABLES: [&str; 12] = [
+    "name",
+    "seeds",
+    "sweep_order",
+    "output",
+    "paper",
+    "question",
+    "arena",
+    "live",
+    "validate",
+    "observe",
+    "capacity",
+    "fleet",
+];
 /// Leaves that every experiment refuses with a message: arrivals keep the order of their file, and a Spec-Bench file
 /// has no arrivals.
 const REFUSED: [&str; 3] =

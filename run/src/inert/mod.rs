@@ -4,7 +4,7 @@
 //! There is no list of such settings: they are found by experiment. Swept keys and seeds are compared in the finished
 //! cells (`swept.rs`). Given keys are left out one by one, or get another value if they are required (`trial.rs`), and
 //! all numbers are compared (`judge.rs`). A key that was given its default is not tried, and neither are `[live]`,
-//! `[observe]`, `[validate]` and `[capacity]`, which belong to other commands.
+//! `[observe]`, `[validate]` and `[capacity]`, which belong to other commands, nor `[fleet]`.
 
 mod found;
 mod judge;

@@ -10,8 +10,20 @@ use std::collections::BTreeMap;
 use toml::Value;
 
 /// Keys about the whole experiment, and the tables of other commands than `run`.
-const NOT_TRIED: [&str; 11] =
-    ["name", "seeds", "sweep_order", "output", "paper", "question", "arena", "live", "validate", "observe", "capacity"];
+const NOT_TRIED: [&str; 12] = [
+    "name",
+    "seeds",
+    "sweep_order",
+    "output",
+    "paper",
+    "question",
+    "arena",
+    "live",
+    "validate",
+    "observe",
+    "capacity",
+    "fleet",
+];
 
 /// A setting, and the value that is tried instead.
 #[derive(Clone, Debug)]

@@ -1,46 +1,97 @@
-//! Arrivals: requests are sent at the workload's times, or when a client's last request has ended. The scheduler sees
-//! them some time later.
+//! Arrivals: requests are sent at the workload's times, or when a client's last request has ended, or when a router
+//! gives them. The scheduler sees them some time later.
 
 use crate::time::Time;
 use crate::workload::{Arrivals, RequestId, Workload};
 use std::collections::VecDeque;
 
+/// Who sends the next request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// The workload's times do.
+    Open,
+    /// A client whose last request has ended does.
+    Closed,
+    /// A router does.
+    Fed,
+}
+
 /// The requests that have not arrived yet.
 pub struct ArrivalStream<'a> {
     workload: &'a Workload,
-    mode: Arrivals,
+    mode: Mode,
     /// Time from sending a request until the scheduler has it.
     way: Time,
     next: usize,
     /// Closed loop: for each client that may send, the time since when; ascending.
     ready: VecDeque<Time>,
+    /// From a router: the requests on their way, and when each was sent; ascending.
+    given: VecDeque<(RequestId, Time)>,
+    /// From a router: the requests that have ended, and when; the router takes them out.
+    ended: Vec<(RequestId, Time)>,
+    /// No request that is not known yet comes before this time.
+    known_until: Time,
 }
 
 impl<'a> ArrivalStream<'a> {
     /// Begins with the first request of `workload`.
     pub fn new(workload: &'a Workload, mode: Arrivals, way: Time) -> ArrivalStream<'a> {
-        let ready = match mode {
-            Arrivals::Open => VecDeque::new(),
+        let (mode, ready) = match mode {
+            Arrivals::Open => (Mode::Open, VecDeque::new()),
             // Clients beyond the number of requests have nothing to send.
-            Arrivals::Closed { clients } => vec![Time::ZERO; workload.len().min(clients as usize)].into(),
+            Arrivals::Closed { clients } => {
+                (Mode::Closed, vec![Time::ZERO; workload.len().min(clients as usize)].into())
+            }
         };
-        ArrivalStream { workload, mode, way, next: 0, ready }
+        let (given, ended) = (VecDeque::new(), Vec::new());
+        ArrivalStream { workload, mode, way, next: 0, ready, given, ended, known_until: Time::MAX }
+    }
+
+    /// From now on only a router sends requests.
+    pub fn be_fed(&mut self) {
+        self.mode = Mode::Fed;
+    }
+
+    /// Takes a request from the router, which sent it at `sent`. Requests are given in order of time.
+    pub fn give(&mut self, id: RequestId, sent: Time) {
+        self.given.push_back((id, sent));
+    }
+
+    /// Sets the time before which no request comes that was not given yet.
+    pub fn know_until(&mut self, until: Time) {
+        self.known_until = until;
+    }
+
+    /// When the scheduler sees the router's next request; `Time::MAX` if none is on its way.
+    pub fn given_at(&self) -> Time {
+        self.sent_at() + self.way
+    }
+
+    /// Whether a request ended that the router has not taken out.
+    pub fn has_ended(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
+    /// The requests that ended since the last call, and when.
+    pub fn take_ended(&mut self) -> std::vec::Drain<'_, (RequestId, Time)> {
+        self.ended.drain(..)
     }
 
     /// When the next request is sent; `Time::MAX` if none is sent before a request ends.
     #[inline]
     fn sent_at(&self) -> Time {
         match (self.mode, self.workload.arrival.get(self.next)) {
+            (Mode::Fed, _) => self.given.front().map_or(Time::MAX, |&(_, sent)| sent),
             (_, None) => Time::MAX,
-            (Arrivals::Open, Some(&at)) => at,
-            (Arrivals::Closed { .. }, Some(_)) => self.ready.front().copied().unwrap_or(Time::MAX),
+            (Mode::Open, Some(&at)) => at,
+            (Mode::Closed, Some(_)) => self.ready.front().copied().unwrap_or(Time::MAX),
         }
     }
 
-    /// When the scheduler sees the next request; `Time::MAX` if none comes before a request ends.
+    /// When the scheduler may see the next request; `Time::MAX` if none comes before a request ends.
     #[inline]
     pub fn next_at(&self) -> Time {
-        self.sent_at() + self.way
+        (self.sent_at() + self.way).min(self.known_until)
     }
 
     /// Takes the next request if the scheduler sees it by `now`. Returns its id and the time at which it was sent.
@@ -49,15 +100,20 @@ impl<'a> ArrivalStream<'a> {
         if at == Time::MAX || at + self.way > now {
             return None;
         }
+        if self.mode == Mode::Fed {
+            return self.given.pop_front();
+        }
         self.ready.pop_front();
         self.next += 1;
         Some((self.next as RequestId - 1, at))
     }
 
     /// Notes that a request has ended: in a closed loop its client sends the next one at once.
-    pub fn ended(&mut self, now: Time) {
-        if matches!(self.mode, Arrivals::Closed { .. }) {
-            self.ready.push_back(now);
+    pub fn ended(&mut self, id: RequestId, now: Time) {
+        match self.mode {
+            Mode::Open => {}
+            Mode::Closed => self.ready.push_back(now),
+            Mode::Fed => self.ended.push((id, now)),
         }
     }
 }
@@ -88,8 +144,8 @@ mod tests {
             (Some((0, Time(0))), Some((1, Time(0))), None)
         );
         assert_eq!(closed.next_at(), Time::MAX);
-        closed.ended(Time(50));
-        closed.ended(Time(60));
+        closed.ended(0, Time(50));
+        closed.ended(1, Time(60));
         assert_eq!(
             (closed.next_at(), closed.pop(Time(56)), closed.pop(Time(57))),
             (Time(57), None, Some((2, Time(50))))
@@ -98,5 +154,19 @@ mod tests {
             (closed.pop(Time(66)), closed.pop(Time(67)), closed.pop(Time(900))),
             (None, Some((3, Time(60))), None)
         );
+    }
+
+    #[test]
+    fn a_router_gives_requests_in_any_order_of_ids() {
+        let w = workload(3);
+        let mut fed = ArrivalStream::new(&w, Arrivals::Open, Time(7));
+        fed.be_fed();
+        fed.know_until(Time(40));
+        assert_eq!((fed.pop(Time(900)), fed.next_at()), (None, Time(40)), "nothing comes before 40");
+        fed.give(2, Time(10));
+        assert_eq!((fed.next_at(), fed.pop(Time(16)), fed.pop(Time(17))), (Time(17), None, Some((2, Time(10)))));
+        fed.ended(2, Time(30));
+        assert_eq!(fed.take_ended().collect::<Vec<_>>(), [(2, Time(30))]);
+        assert!(!fed.has_ended());
     }
 }

@@ -9,6 +9,7 @@ mod collector;
 mod draft_loop;
 pub(crate) mod draft_passes;
 mod drafter;
+mod fed;
 mod held;
 mod hooks;
 mod input_batch;
@@ -33,6 +34,7 @@ pub use collector::Collector;
 pub(crate) use draft_loop::draft_at_start;
 pub use draft_passes::passes_by_table;
 pub use drafter::{ByOracle, ByPolicy, Drafter, NoDraft};
+pub use fed::Load;
 pub use hooks::Hooks;
 pub use kv_cache::{BlockId, TablesOf};
 pub use request::{RejectReason, RunningRequest, WaitingRequest};
@@ -101,12 +103,18 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
                 }
                 continue;
             }
-            let order = self.scheduler.rules().order;
-            match order {
-                Order::StepStart | Order::StepEnd if self.skip_stretch() => {}
-                Order::StepStart => self.step()?,
-                Order::StepEnd | Order::Async => self.step_with_queue()?,
-            }
+            self.turn()?;
+        }
+    }
+
+    /// Makes one step, or a stretch of steps.
+    #[inline(always)]
+    fn turn(&mut self) -> Result<(), E::Error> {
+        let order = self.scheduler.rules().order;
+        match order {
+            Order::StepStart | Order::StepEnd if self.skip_stretch() => Ok(()),
+            Order::StepStart => self.step(),
+            Order::StepEnd | Order::Async => self.step_with_queue(),
         }
     }
 
@@ -132,7 +140,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             if let Err(reason) = self.scheduler.add_request(id, at) {
                 self.out.reject(id, at, reason);
                 self.executor.end(id);
-                self.arrivals.ended(at);
+                self.arrivals.ended(id, at);
             }
         }
     }

@@ -88,7 +88,7 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
             self.executor.end(r.id);
             self.pipeline.forget(r.id);
             self.pipeline.untold_ends.push(r.id);
-            self.arrivals.ended(now);
+            self.arrivals.ended(r.id, now);
         }
         if self.pipeline.queue.is_empty() {
             self.tell_ended(self.pipeline.untold_ends.len());
@@ -130,7 +130,7 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
             self.executor.end(r.id);
             self.pipeline.ended(r.id);
             self.pipeline.untold_ends.push(r.id);
-            self.arrivals.ended(end);
+            self.arrivals.ended(r.id, end);
         }
     }
 

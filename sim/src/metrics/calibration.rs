@@ -43,6 +43,15 @@ impl Calibration {
         bin.confidence += confidence;
     }
 
+    /// Adds the drafts of another run.
+    pub fn merge(&mut self, other: &Calibration) {
+        for (mine, theirs) in self.bins.iter_mut().zip(&other.bins) {
+            mine.drafts += theirs.drafts;
+            mine.right += theirs.right;
+            mine.confidence += theirs.confidence;
+        }
+    }
+
     /// The bins, from confidence 0 upwards; empty if no confidence was read.
     pub fn bins(&self) -> &[CalibrationBin] {
         if self.bins.iter().any(|b| b.drafts > 0) { &self.bins } else { &[] }

@@ -60,6 +60,13 @@ impl Gaps {
         self.counts.resize((bucket + 1).next_multiple_of(HALF), 0);
     }
 
+    /// Adds the gaps of another run.
+    pub fn merge(&mut self, other: &Gaps) {
+        self.counts.resize(self.counts.len().max(other.counts.len()), 0);
+        self.counts.iter_mut().zip(&other.counts).for_each(|(mine, theirs)| *mine += theirs);
+        self.sum += other.sum;
+    }
+
     /// Number of recorded gaps.
     pub fn len(&self) -> u64 {
         self.counts.iter().sum()

@@ -95,6 +95,21 @@ impl Lengths {
         self.sums.resize(bucket + 1, [[LengthSums::default(); 2]; LENGTHS]);
     }
 
+    /// Adds the steps of another run.
+    pub fn merge(&mut self, other: &Lengths) {
+        if other.sums.len() > self.sums.len() {
+            self.grow(other.sums.len() - 1);
+        }
+        for (mine, theirs) in self.sums.iter_mut().flatten().flatten().zip(other.sums.iter().flatten().flatten()) {
+            mine.steps += theirs.steps;
+            mine.request_steps += theirs.request_steps;
+            mine.busy += theirs.busy;
+            mine.drafted += theirs.drafted;
+            mine.accepted += theirs.accepted;
+            mine.emitted += theirs.emitted;
+        }
+    }
+
     /// The buckets with steps, sorted by batch size, then length, then without and with prompts.
     pub fn rows(&self) -> Vec<LengthRow> {
         let mut rows = Vec::new();

@@ -128,6 +128,19 @@ impl Lives {
         self.rejected += u128::from(s.rejected);
     }
 
+    /// Adds the lives of another run.
+    pub fn merge(&mut self, other: &Lives) {
+        self.requests += other.requests;
+        self.whole += other.whole;
+        self.waiting += other.waiting;
+        self.kv_lost += other.kv_lost;
+        self.decoding += other.decoding;
+        self.prompts += other.prompts;
+        self.drafting += other.drafting;
+        self.verifying += other.verifying;
+        self.rejected += other.rejected;
+    }
+
     /// The time in the running list during which no pass ran: the device waited for the host. It is the rest, and may
     /// be a few picoseconds below zero: a request that joins in the middle of a pass gets rounded parts of it.
     pub fn host(&self) -> i128 {

@@ -103,6 +103,22 @@ impl RequestRecords {
         }
     }
 
+    /// Takes over the record of request `i` from the replica that served it.
+    pub fn take(&mut self, i: usize, from: &RequestRecords) {
+        self.arrival[i] = from.arrival[i];
+        self.first_scheduled[i] = from.first_scheduled[i];
+        self.first_token[i] = from.first_token[i];
+        self.finish[i] = from.finish[i];
+        self.emitted[i] = from.emitted[i];
+        self.rounds[i] = from.rounds[i];
+        self.drafted[i] = from.drafted[i];
+        self.verified[i] = from.verified[i];
+        self.accepted[i] = from.accepted[i];
+        self.preemptions[i] = from.preemptions[i];
+        self.cached_tokens[i] = from.cached_tokens[i];
+        self.outcome[i] = from.outcome[i];
+    }
+
     /// Number of requests.
     pub fn len(&self) -> usize {
         self.arrival.len()

@@ -69,6 +69,19 @@ impl Series {
         Series { width, bins, last_end }
     }
 
+    /// Adds the bins of another run on the same clock. The wider bins of the two remain.
+    pub fn merge(&mut self, mut other: Series) {
+        while self.width < other.width {
+            self.halve();
+        }
+        while other.width < self.width {
+            other.halve();
+        }
+        self.bins.resize(self.bins.len().max(other.bins.len()), Bin::default());
+        self.bins.iter_mut().zip(&other.bins).for_each(|(mine, theirs)| mine.merge(theirs));
+        self.last_end = self.width * self.bins.len() as u64;
+    }
+
     /// Adds a step to the bin in which it ends.
     #[inline]
     pub fn step(&mut self, s: &StepRecord) {

@@ -114,6 +114,32 @@ impl Totals {
         self.lengths.plain_steps(batch_size, steps, busy);
     }
 
+    /// Adds the counters of another replica of a fleet. The peak of the KV blocks is the higher one.
+    pub fn merge(&mut self, other: &Totals) {
+        self.steps += other.steps;
+        self.request_steps += other.request_steps;
+        self.busy += other.busy;
+        self.draft_time += other.draft_time;
+        self.verify_time += other.verify_time;
+        self.draft_passes += other.draft_passes;
+        self.drafted += other.drafted;
+        self.verified += other.verified;
+        self.prefill_tokens += other.prefill_tokens;
+        self.emitted += other.emitted;
+        self.preemptions += other.preemptions;
+        self.peak_blocks = self.peak_blocks.max(other.peak_blocks);
+        self.batch_time += other.batch_time;
+        self.context_time += other.context_time;
+        self.gaps.merge(&other.gaps);
+        let mine = self.verified_accepted.iter_mut().flatten();
+        mine.zip(other.verified_accepted.iter().flatten()).for_each(|(mine, theirs)| *mine += theirs);
+        self.lengths.merge(&other.lengths);
+        self.calibration.merge(&other.calibration);
+        if let Some(theirs) = &other.lives {
+            self.lives.get_or_insert_default().merge(theirs);
+        }
+    }
+
     /// Number of request-steps with v > 0 verified drafts ("drafts" in vLLM's counters).
     pub fn rounds(&self) -> u64 {
         self.verified_accepted[1..].iter().flatten().sum()

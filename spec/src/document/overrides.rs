@@ -61,6 +61,25 @@ impl Document {
         put(&mut self.root, &path.0, node, whole).map_err(|message| Problem::failed(format!("{path}: {message}")))
     }
 
+    /// Puts `settings`, known to the user as `name`, over the table at `path`. Tables are merged key by key; but a
+    /// choice, a table like `{ linear = { ... } }`, replaces another choice as a whole.
+    ///
+    /// # Errors
+    /// `path` leads into a value that is no table.
+    pub fn overlay(&mut self, path: &Path, name: &str, settings: &toml::Table) -> Result<()> {
+        for (key, value) in settings {
+            let at = path.key(key);
+            let before = self.value_at(&at);
+            match (value, before.as_ref().and_then(toml::Value::as_table)) {
+                (toml::Value::Table(new), Some(before)) if choice(new) == choice(before) => {
+                    self.overlay(&at, name, new)?;
+                }
+                _ => self.replace(&at, name, &value.to_string())?,
+            }
+        }
+        Ok(())
+    }
+
     /// Removes a key from its table, if it is there.
     pub fn remove(&mut self, path: &Path) {
         if let Some((Step::Key(key), above)) = path.0.split_last()
@@ -90,6 +109,15 @@ impl Document {
             .map_err(|e| Problem::failed(format!("{name} is not a TOML value: {}", e.message())))?;
         let base = self.add_source(name, text);
         Ok(shift(parsed, base))
+    }
+}
+
+/// The name of a choice, if the table is one: its only key, with settings behind it.
+fn choice(table: &toml::Table) -> Option<&str> {
+    let mut all = table.iter();
+    match (all.next(), all.next()) {
+        (Some((key, toml::Value::Table(_))), None) => Some(key),
+        _ => None,
     }
 }
 
@@ -163,6 +191,18 @@ mod tests {
         assert_eq!(set("hw.gpu=a100-80g").unwrap()["hw"]["gpu"].as_str(), Some("a100-80g"));
         assert_eq!(set("a=${X}/y.csv").unwrap()["a"].as_str(), Some("${X}/y.csv"));
         assert_eq!(set("a={sweep=[1,2]}").unwrap()["a"]["sweep"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn settings_are_laid_over_a_table_and_choices_replace_choices() {
+        let over = |settings: &str| {
+            let mut doc = Document::parse("x.toml", "[hw]\nn = 1\nmodel = { linear = { x = 1, y = 2 } }\n").unwrap();
+            doc.overlay(&Path::of("hw"), "test", &settings.parse().unwrap()).unwrap();
+            doc.value_at(&Path::of("hw")).unwrap().to_string()
+        };
+        assert_eq!(over("model.linear.x = 5"), "{ n = 1, model = { linear = { x = 5, y = 2 } } }");
+        assert_eq!(over("m = 3\nmodel.linear.z = 5"), "{ n = 1, model = { linear = { x = 1, y = 2, z = 5 } }, m = 3 }");
+        assert_eq!(over("model.table.x = 5"), "{ n = 1, model = { table = { x = 5 } } }");
     }
 
     #[test]

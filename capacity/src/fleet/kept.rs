@@ -1,0 +1,86 @@
+//! Writes the answer into the results folder: as JSON, as text, as a table of all tries, and as a figure.
+
+use super::answer::{FleetAnswer, FleetOf};
+use super::plan::Question;
+use super::probe::Probe;
+use crate::words::swept_in_words;
+use foretoken_report::{
+    FleetProbeRow, FrontierLine, FrontierPoint, FrontierWords, Key, Staged, frontier_figure, write_fleet_probes,
+};
+use foretoken_run::cells::{FLEET_JSON, Folder, write_problem};
+use foretoken_sim::metrics::Slo;
+use foretoken_spec::problem::{Problem, Result};
+
+/// Name of the file with the answer as text.
+pub const FLEET_TEXT: &str = "fleet.txt";
+
+/// Writes all files of an answer. `figures`: also write the figure?
+///
+/// # Errors
+/// A file cannot be written.
+pub fn write(answer: &FleetAnswer, question: &Question, folder: &Folder, figures: bool) -> Result<()> {
+    write_fleet_probes(&folder.path().join("fleet.parquet"), &rows(answer)).map_err(write_problem)?;
+    if figures && let Some(figure) = draw(answer, question) {
+        std::fs::create_dir_all(folder.figures())
+            .map_err(|e| Problem::failed(format!("cannot make {}: {e}", folder.figures().display())))?;
+        Staged::write_all_to(&folder.figures().join(&figure.file), figure.svg.as_bytes()).map_err(write_problem)?;
+    }
+    folder.write(FLEET_TEXT, answer.in_words().as_bytes())?;
+    let json = serde_json::to_string_pretty(answer).expect("plain data always serialises") + "\n";
+    folder.write(FLEET_JSON, json.as_bytes())
+}
+
+fn rows(answer: &FleetAnswer) -> Vec<FleetProbeRow> {
+    let all = answer.fleets.iter().flat_map(|f| f.seeds.iter().map(move |s| (f, s)));
+    let rows = all.flat_map(|(f, s)| {
+        s.probes.iter().map(move |p| FleetProbeRow {
+            key: Key { policy: f.policy.clone(), sweep: f.sweep.clone(), seed: s.seed },
+            router: f.router.clone(),
+            replicas: p.replicas,
+            gpus: p.replicas * f.gpus_of_one,
+            cost_hour: f64::from(p.replicas * f.gpus_of_one) * answer.price_gpu_hour,
+            carried: p.carried,
+            counted: [p.counted, p.kept, p.missed],
+            steady: p.steady,
+            p99_s: [
+                p.latencies.map(|l| l.ttft.p99),
+                p.latencies.and_then(|l| l.tpot).map(|q| q.p99),
+                p.latencies.map(|l| l.e2e.p99),
+            ],
+        })
+    });
+    rows.collect()
+}
+
+/// A latency of a probe, seconds.
+type Of = fn(&Probe) -> Option<f64>;
+
+/// The latency that the figure shows, with its bound: the first one that has a bound.
+fn shown(slo: &Slo) -> (&'static str, Of, Option<f64>) {
+    match (slo.ttft_s, slo.tpot_s) {
+        (Some(bound), _) => ("TTFT", |p| Some(p.latencies?.ttft.p99), Some(bound)),
+        (None, Some(bound)) => ("TPOT", |p| Some(p.latencies?.tpot?.p99), Some(bound)),
+        _ => ("E2E", |p| Some(p.latencies?.e2e.p99), slo.e2e_s),
+    }
+}
+
+fn draw(answer: &FleetAnswer, question: &Question) -> Option<foretoken_report::Figure> {
+    let (name, of, bound) = shown(&answer.fleets.first()?.seeds.first()?.slo);
+    let look = |f: &FleetOf| question.plan.policies.iter().find(|p| p.spec.label() == f.policy).map(|p| p.spec.look());
+    let line = |f: &FleetOf| {
+        let points = f.seeds.first()?.probes.iter().filter_map(|p| {
+            let cost_hour = f64::from(p.replicas * f.gpus_of_one) * answer.price_gpu_hour;
+            Some(FrontierPoint { cost_hour, p99_s: of(p)?, carried: p.carried })
+        });
+        Some(FrontierLine {
+            policy: f.policy.clone(),
+            at: swept_in_words(&f.sweep),
+            look: look(f)?,
+            points: points.collect(),
+        })
+    };
+    let lines: Vec<FrontierLine> = answer.fleets.iter().filter_map(line).collect();
+    let seed = question.plan.seeds[0];
+    let source = format!("{}; {}; seed {seed}, whole runs", answer.source, answer.question());
+    frontier_figure(&lines, &FrontierWords { latency: name, bound_s: bound, source: &source })
+}

@@ -1,0 +1,66 @@
+//! Reads the question of a fleet's search: the plan of its experiment, and the plan of one replica alone.
+
+use crate::plan::load as load_capacity;
+use foretoken_run::plan::Plan;
+use foretoken_spec::capacity::CapacitySpec;
+use foretoken_spec::document::{Document, Path};
+use foretoken_spec::fleet::Replicas;
+use foretoken_spec::problem::Result;
+use std::path::Path as FilePath;
+
+/// What is asked.
+pub struct Question {
+    /// The experiment, with a fleet.
+    pub plan: Plan,
+    /// The experiment of one replica, whose capacity is the load that a replica carries.
+    pub alone: Plan,
+    /// How loads are judged.
+    pub spec: CapacitySpec,
+    /// Price of a GPU for an hour.
+    pub price_gpu_hour: f64,
+}
+
+/// Reads the question. Relative paths in the document start at `folder`.
+///
+/// # Errors
+/// The experiment is wrong, has no `[fleet]` or no price, or its fleet has kinds of replicas, whose number cannot be
+/// searched.
+pub fn load(document: &Document, folder: &FilePath) -> Result<Question> {
+    let plan = Plan::of(document.clone(), folder)?;
+    let mut price_gpu_hour = 0.0;
+    for variant in &plan.variants {
+        let at = |path: &str, message: &str| variant.document().problem_at(&Path::of(path), message.to_owned());
+        let Some(fleet) = &variant.experiment.fleet else {
+            return Err(at("fleet", "the experiment has no [fleet]").help(
+                "say which router and what a GPU costs: --set fleet.router=round-robin --set fleet.price_gpu_hour=2.5",
+            ));
+        };
+        if let Replicas::Kinds(_) = fleet.replicas {
+            return Err(at("fleet.replicas", "the search is for the number of replicas, and fleet.replicas lists kinds of them")
+                .help("leave it out; `foretoken run` compares mixes: fleet.replicas = { sweep = [8, [{ count = 6 }, { count = 2, ... }]] }"));
+        }
+        price_gpu_hour = fleet.price_gpu_hour.ok_or_else(|| {
+            at("fleet", "fleet.price_gpu_hour is missing: fleets are compared by what they cost")
+                .help("write price_gpu_hour = 2.5, what one GPU costs for an hour")
+        })?;
+    }
+    let mut one = document.clone();
+    for key in ["fleet", "sweep_order", "paper", "question"] {
+        one.remove(&Path::of(key));
+    }
+    let (alone, spec) = load_capacity(&one, folder)?;
+    Ok(Question { plan, alone, spec, price_gpu_hour })
+}
+
+impl Question {
+    /// The variant of one replica alone that belongs to a variant of the fleet: the same swept values but for the
+    /// fleet's own.
+    pub fn alone_of(&self, variant: usize) -> usize {
+        let own: Vec<_> =
+            self.plan.variants[variant].choices.iter().filter(|c| !c.path.starts_with("fleet.")).collect();
+        let same = |v: &foretoken_run::plan::Variant| {
+            own.iter().all(|c| v.choices.iter().any(|other| other.path == c.path && other.value == c.value))
+        };
+        self.alone.variants.iter().position(same).unwrap_or(0)
+    }
+}

@@ -1,0 +1,110 @@
+//! Tries one number of replicas: do enough of the counted requests keep their bounds, and does the fleet keep up?
+
+use super::search::Tried;
+use crate::load::Load;
+use crate::probe::keeps_up;
+use foretoken_policies::PolicySpec;
+use foretoken_run::guard::guarded;
+use foretoken_run::interrupt;
+use foretoken_run::setting::Setting;
+use foretoken_sim::metrics::{Quantiles, Slo};
+use foretoken_sim::{Ending, Patience, Run};
+use foretoken_spec::problem::{Problem, Result};
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::AtomicBool;
+
+/// The result of trying a number of replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Probe {
+    /// The number of replicas.
+    pub replicas: u32,
+    /// Did enough requests keep their bounds, and did the fleet keep up?
+    pub carried: bool,
+    /// Number of requests that count.
+    pub counted: u32,
+    /// Number of counted requests that had kept their bounds when the run ended.
+    pub kept: u32,
+    /// Number of counted requests that had missed a bound when the run ended.
+    pub missed: u32,
+    /// Did the fleet keep up with the arrivals? `None` if the run was stopped before all counted requests ended.
+    pub steady: Option<bool>,
+    /// The latencies of the counted requests; `None` if the run was stopped early, or none finished.
+    pub latencies: Option<Latencies>,
+}
+
+/// Latencies of the counted requests that finished, seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Latencies {
+    /// Time to first token.
+    pub ttft: Quantiles,
+    /// Time per output token; `None` if all outputs have one token.
+    pub tpot: Option<Quantiles>,
+    /// End-to-end latency.
+    pub e2e: Quantiles,
+}
+
+impl Probe {
+    /// The part of the result that the search needs.
+    pub fn tried(&self) -> Tried {
+        Tried { replicas: self.replicas, carried: self.carried }
+    }
+
+    /// Share of the counted requests that kept their bounds; `None` if the run was stopped early.
+    pub fn attainment(&self) -> Option<f64> {
+        (self.kept + self.missed == self.counted).then(|| f64::from(self.kept) / f64::from(self.counted))
+    }
+}
+
+/// The parts of a probe that do not depend on the number of replicas.
+#[derive(Clone, Copy)]
+pub struct Trial<'a> {
+    /// The requests.
+    pub load: &'a Load,
+    /// The policy that is tried.
+    pub policy: &'a PolicySpec,
+    /// The bounds that requests must keep.
+    pub slo: Slo,
+    /// The interrupt flag; set when the program is to end.
+    pub flag: &'a AtomicBool,
+}
+
+impl Trial<'_> {
+    /// Tries a number of replicas at a rate, requests a second. With `to_the_end` the run goes on when the verdict is
+    /// certain.
+    ///
+    /// # Errors
+    /// The run is interrupted, or passes take so long that the simulated clock ends.
+    pub fn probe(&self, setting: &mut Setting, replicas: u32, rate: f64, to_the_end: bool) -> Result<Probe> {
+        let Trial { load, policy, slo, flag } = *self;
+        setting.workload.arrival = load.at(rate);
+        setting.set_replicas(replicas);
+        let counted = load.counted.len() as u32;
+        let patience = Patience::new(load.counted.clone(), slo, &setting.workload.slo_tpot_s, load.may_miss as u32);
+        let patience = if to_the_end { patience.to_the_end() } else { patience };
+        let bound = slo.tpot_s.unwrap_or(f64::INFINITY);
+        let carries = |run: &Run, patience: &Patience| {
+            patience.carried() && patience.complete() && keeps_up(&run.records, &load.counted)
+        };
+        let (run, patience) = guarded(&policy.label(), || setting.find_out(policy, bound, &patience, flag, carries))?;
+        match run.ending {
+            Ending::Interrupted => return Err(interrupt::problem()),
+            Ending::OutOfTime => {
+                let message = format!("{}: the clock ran past its end with {replicas} replicas", policy.label());
+                return Err(Problem::bad_input(message)
+                    .help("some time in the experiment is absurd: check hardware and engine.step_overhead_s"));
+            }
+            Ending::Done | Ending::Certain | Ending::Failed => {}
+        }
+        let (kept, missed) = patience.seen();
+        let steady = patience.complete().then(|| keeps_up(&run.records, &load.counted));
+        let latencies = if patience.complete() { latencies(&run, load) } else { None };
+        Ok(Probe { replicas, carried: carries(&run, &patience), counted, kept, missed, steady, latencies })
+    }
+}
+
+fn latencies(run: &Run, load: &Load) -> Option<Latencies> {
+    let r = &run.records;
+    let ids = || load.counted.clone().map(|id| id as usize).filter(|&i| r.finished(i));
+    let of = |f: &dyn Fn(usize) -> Option<f64>| Quantiles::of(&mut ids().filter_map(f).collect::<Vec<f64>>());
+    Some(Latencies { ttft: of(&|i| Some(r.ttft_s(i)))?, tpot: of(&|i| r.tpot_s(i)), e2e: of(&|i| Some(r.e2e_s(i)))? })
+}

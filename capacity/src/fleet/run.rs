@@ -1,0 +1,315 @@
+//! Runs the searches of all policies, and the comparisons at the fleets that were found.
+
+use super::answer::{Crossover, FleetAnswer, FleetOf, LoadOverTime, OfSeed, Way};
+use super::kept::write;
+use super::plan::Question;
+use super::probe::{Probe, Trial};
+use super::search::{Next, Search};
+use super::store::{Kept, Store};
+use crate::answer::Answer;
+use crate::load::Load;
+use crate::run as one;
+use crate::store::SearchId;
+use crate::words::swept_in_words;
+use foretoken_run::bar::Bar;
+use foretoken_run::cells::{Folder, Mode, Speed, play, swept};
+use foretoken_run::plan::Plan;
+use foretoken_run::setting::Setting;
+use foretoken_run::work::Work;
+use foretoken_sim::Arrivals;
+use foretoken_sim::metrics::{Interval, Slo};
+use foretoken_spec::problem::{Exit, Problem, Result};
+use rayon::ThreadPool;
+use rayon::prelude::*;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+/// Rates at which drafts are compared with none, as multiples of the experiment's own.
+const RATES: [f64; 7] = [0.125, 0.25, 0.5, 0.7, 0.85, 1.0, 1.15];
+
+/// Searches the fewest replicas for every policy and writes the results into the folder at `path`, on the threads of
+/// `pool`. `figures`: also write the figure? Continues an unfinished search if `mode` allows it.
+///
+/// # Errors
+/// The experiment is wrong, the folder holds other results, a file cannot be written, or the search is interrupted.
+pub fn complete(
+    question: &Question,
+    path: PathBuf,
+    mode: Mode,
+    figures: bool,
+    pool: &ThreadPool,
+    work: &Work,
+) -> Result<Folder> {
+    let (folder, complete) = Folder::open(path, &question.plan, mode)?;
+    if complete {
+        return Ok(folder);
+    }
+    work.interrupt.keeps("every fleet that was tried is kept", "run the same command with --resume to go on");
+    let watch = work.interrupt.watch();
+    let started = Instant::now();
+    let answer = pool.install(|| run(question, &folder, work)).inspect_err(|problem| {
+        if problem.exit == Exit::BadInput {
+            folder.abandon();
+        }
+    })?;
+    drop(watch);
+    write(&answer, question, &folder, figures)?;
+    let cells = question.plan.cells() as u64;
+    let speed = Speed { cells, wall_s: started.elapsed().as_secs_f64(), ..Speed::default() };
+    folder.complete(&question.plan, &speed)?;
+    Ok(folder)
+}
+
+/// Searches the fewest replicas for every policy at all swept values, on the threads of the current pool.
+///
+/// # Errors
+/// The experiment is wrong, a probe cannot be stored, or the search is interrupted. Finished probes are kept.
+pub fn run(question: &Question, folder: &Folder, work: &Work) -> Result<FleetAnswer> {
+    let plan = &question.plan;
+    // What is wrong with a load is said before anything runs.
+    for variant in &plan.variants {
+        Load::whole(&mut Setting::new(variant, plan.seeds[0])?, variant, &question.spec)?;
+    }
+    let alone = one::run(&question.alone, &question.spec, folder, work)?;
+    let store = Store::open(folder, &plan.digest())?;
+    let bar = Bar::new(plan.cells() as u64, "fleets", &work.counts);
+    let searcher = Searcher { question, alone: &alone, store, flag: work.interrupt.flag(), bar };
+    let policies = plan.policies.len();
+    let each: Vec<(usize, usize)> = (0..plan.variants.len()).flat_map(|v| (0..policies).map(move |p| (v, p))).collect();
+    let found: Vec<Result<FleetOf>> = each.par_iter().map(|&(v, p)| searcher.fleet(v, p)).collect();
+    let fleets: Vec<FleetOf> = found.into_iter().collect::<Result<_>>()?;
+    let compared: Vec<Result<Compared>> =
+        (0..plan.variants.len()).into_par_iter().map(|v| searcher.compare(v, &fleets)).collect();
+    let (mut ways, mut crossovers) = (Vec::new(), Vec::new());
+    for compared in compared {
+        let (way, crossover) = compared?;
+        ways.extend(way);
+        crossovers.extend(crossover);
+    }
+    searcher.bar.finish();
+    let load = searcher.load_over_time()?;
+    let first = plan.variants[0].experiment.fleet.as_ref();
+    Ok(FleetAnswer {
+        name: plan.name.clone(),
+        source: plan.source().to_string(),
+        share: question.spec.share,
+        price_gpu_hour: question.price_gpu_hour,
+        most_replicas: first.map_or(1, |fleet| fleet.most_replicas),
+        load,
+        warnings: plan.warnings().into_iter().map(str::to_owned).collect(),
+        fleets,
+        ways,
+        crossovers,
+    })
+}
+
+/// The three ways, and the crossover, at a combination of swept values.
+type Compared = (Vec<Way>, Option<Crossover>);
+
+struct Searcher<'a> {
+    question: &'a Question,
+    alone: &'a Answer,
+    store: Store,
+    flag: &'a AtomicBool,
+    bar: Bar,
+}
+
+/// A setting with its load and its bounds.
+struct Ready {
+    setting: Setting,
+    load: Load,
+    slo: Slo,
+}
+
+impl Searcher<'_> {
+    fn plan(&self) -> &Plan {
+        &self.question.plan
+    }
+
+    fn fleet(&self, variant: usize, policy: usize) -> Result<FleetOf> {
+        let plan = self.plan();
+        let mut seeds: Vec<OfSeed> = Vec::new();
+        let mut tokens = 0.0;
+        for seed in 0..plan.seeds.len() {
+            let (found, output_tokens) = self.search(SearchId { variant, policy, seed })?;
+            seeds.push(found);
+            tokens = output_tokens;
+            self.bar.inc(1);
+        }
+        let (entrant, of) = (&plan.policies[policy], &plan.variants[variant]);
+        let router = &of.experiment.fleet.as_ref().expect("every variant has a fleet").router;
+        let numbers: Option<Vec<f64>> = seeds.iter().map(|s| s.replicas.map(f64::from)).collect();
+        let replicas = seeds.iter().map(|s| s.replicas).collect::<Option<Vec<u32>>>().and_then(|r| r.into_iter().max());
+        let gpus = replicas.map(|replicas| replicas * of.gpus_of_one());
+        let cost_hour = gpus.map(|gpus| f64::from(gpus) * self.question.price_gpu_hour);
+        let rate = self.ready(variant, 0)?.load.own_rate();
+        Ok(FleetOf {
+            policy: entrant.spec.label(),
+            baseline: policy == plan.baseline,
+            bound: entrant.spec.sees_hidden_truth() || router.sees_hidden_truth(),
+            router: router.name().to_owned(),
+            sweep: swept(plan, variant),
+            gpus_of_one: of.gpus_of_one(),
+            replicas,
+            over_seeds: numbers.and_then(|n| Interval::of(&n)),
+            gpus,
+            cost_hour,
+            cost_mtok: cost_hour.map(|cost| cost / (3600.0 * rate * tokens) * 1e6),
+            seeds,
+        })
+    }
+
+    /// The search with one seed, and the mean output tokens of a counted request.
+    fn search(&self, id: SearchId) -> Result<(OfSeed, f64)> {
+        let (plan, variant) = (self.plan(), &self.plan().variants[id.variant]);
+        let Ready { mut setting, load, slo } = self.ready(id.variant, id.seed)?;
+        let over_time = LoadOverTime::of(&load.at(load.own_rate()));
+        let one_req_s = self.one_req_s(id);
+        let perfect = one_req_s.map(|rate| over_time.perfect(rate));
+        let most = variant.experiment.fleet.as_ref().map_or(1, |fleet| fleet.most_replicas);
+        let search = Search { first: perfect.map_or(1, |p| p.peak), most };
+        let policy = &plan.policies[id.policy].spec;
+        let trial = Trial { load: &load, policy, slo, flag: self.flag };
+        let mut kept = self.store.load(id);
+        let end = loop {
+            let tried: Vec<_> = kept.probes.iter().map(Probe::tried).collect();
+            match search.next(&tried) {
+                Next::Try(replicas) => {
+                    self.bar.say(format!("{}: {replicas} replicas", policy.label()));
+                    kept.probes.push(trial.probe(&mut setting, replicas, load.own_rate(), false)?);
+                    self.store.save(id, &kept)?;
+                }
+                end => break end,
+            }
+        };
+        if id.seed == 0 {
+            self.finish(&trial, &mut setting, id, &mut kept)?;
+        }
+        kept.probes.sort_by_key(|p| p.replicas);
+        let replicas = if let Next::Found(n) = end { Some(n) } else { None };
+        let seed = plan.seeds[id.seed];
+        Ok((OfSeed { seed, replicas, slo, one_req_s, perfect, probes: kept.probes }, load.output_tokens))
+    }
+
+    /// Runs the largest fleet that does not carry the load again, until all counted requests have ended, because the
+    /// figure shows its latency.
+    fn finish(&self, trial: &Trial<'_>, setting: &mut Setting, id: SearchId, kept: &mut Kept) -> Result<()> {
+        let failed = kept.probes.iter_mut().filter(|p| !p.carried).max_by_key(|p| p.replicas);
+        if let Some(probe) = failed.filter(|p| p.latencies.is_none()) {
+            let carried = probe.carried;
+            *probe = Probe { carried, ..trial.probe(setting, probe.replicas, trial.load.own_rate(), true)? };
+            self.store.save(id, kept)?;
+        }
+        Ok(())
+    }
+
+    /// What one replica alone carries; `None` if it carries no rate.
+    fn one_req_s(&self, id: SearchId) -> Option<f64> {
+        let variant = self.question.alone_of(id.variant);
+        let label = self.plan().policies[id.policy].spec.label();
+        let values = swept(&self.question.alone, variant);
+        let found = self.alone.capacities.iter().find(|c| c.policy == label && c.sweep == values)?;
+        found.seeds.get(id.seed)?.req_s
+    }
+
+    fn ready(&self, variant: usize, seed: usize) -> Result<Ready> {
+        let of = &self.plan().variants[variant];
+        let mut setting = Setting::new(of, self.plan().seeds[seed])?;
+        let load = Load::whole(&mut setting, of, &self.question.spec)?;
+        let slo = self.slo(&mut setting)?;
+        Ok(Ready { setting, load, slo })
+    }
+
+    /// The bounds of the setting. A scaled TPOT bound is a multiple of the P90 TPOT of autoregressive decoding of one
+    /// request at a time on one replica.
+    fn slo(&self, setting: &mut Setting) -> Result<Slo> {
+        let plain = &self.plan().policies[self.plan().baseline].spec;
+        let scaled = self.plan().variants[0].experiment.slo.adaspec_scale.is_some();
+        let mut slo = setting.slo(None);
+        if scaled {
+            let arrivals = setting.arrivals();
+            setting.set_arrivals(Arrivals::Closed { clients: 1 });
+            setting.set_replicas(1);
+            let played = play(setting, plain, Some(Slo::default()), self.flag);
+            setting.set_arrivals(arrivals);
+            slo = setting.slo(played?.stored.summary.tpot.map(|q| q.p90));
+        }
+        if slo == Slo::default() && setting.workload.slo_tpot_s.is_empty() {
+            return Err(Problem::bad_input("the experiment has no SLO, so one replica would carry every load")
+                .help("give it bounds: --set slo.ttft_s=0.5 --set slo.tpot_s=0.05"));
+        }
+        Ok(slo)
+    }
+
+    fn load_over_time(&self) -> Result<LoadOverTime> {
+        let ready = self.ready(0, 0)?;
+        Ok(LoadOverTime::of(&ready.load.at(ready.load.own_rate())))
+    }
+
+    /// Compares, at the fleet of the cheapest policy that drafts, drafts with none and with a replica more.
+    fn compare(&self, variant: usize, fleets: &[FleetOf]) -> Result<Compared> {
+        let policies = self.plan().policies.len();
+        let own = &fleets[variant * policies..(variant + 1) * policies];
+        let drafts = (0..policies).filter(|&p| !own[p].baseline && !own[p].bound);
+        let found = drafts.filter_map(|p| Some((p, own[p].replicas?))).min_by_key(|(_, replicas)| *replicas);
+        let Some((policy, replicas)) = found else { return Ok((Vec::new(), None)) };
+        let baseline = self.plan().baseline;
+        if !own[baseline].baseline || own[policy].policy == own[baseline].policy {
+            return Ok((Vec::new(), None));
+        }
+        let at = swept_in_words(&own[policy].sweep);
+        let mut ways = Vec::new();
+        for (p, n) in [(baseline, replicas), (policy, replicas), (baseline, replicas + 1)] {
+            ways.push(self.way(at.clone(), (variant, p), n, &own[p])?);
+        }
+        let mut speedups = Vec::new();
+        for by in RATES {
+            let of = |p: usize| self.whole(SearchId { variant, policy: p, seed: 0 }, replicas, by);
+            let (plain, drafting) = (of(baseline)?, of(policy)?);
+            if let (Some(without), Some(with)) = (plain.1.latencies, drafting.1.latencies) {
+                speedups.push((plain.0, without.e2e.mean / with.e2e.mean));
+            }
+        }
+        Ok((ways, Some(Crossover::of(at, own[policy].policy.clone(), replicas, speedups))))
+    }
+
+    fn way(&self, at: String, (variant, policy): (usize, usize), replicas: u32, of: &FleetOf) -> Result<Way> {
+        let seeds = 0..self.plan().seeds.len();
+        let probes: Vec<Probe> = seeds
+            .map(|seed| Ok(self.whole(SearchId { variant, policy, seed }, replicas, 1.0)?.1))
+            .collect::<Result<_>>()?;
+        let kept: Vec<f64> = probes.iter().filter_map(Probe::attainment).collect();
+        let mean = |f: &dyn Fn(&Probe) -> Option<f64>| {
+            let all: Option<Vec<f64>> = probes.iter().map(f).collect();
+            all.map(|all| all.iter().sum::<f64>() / all.len() as f64)
+        };
+        let drafts = if of.baseline { "no drafts".to_owned() } else { of.policy.clone() };
+        Ok(Way {
+            at,
+            what: format!("{drafts}, {replicas} replicas"),
+            replicas,
+            cost_hour: f64::from(replicas * of.gpus_of_one) * self.question.price_gpu_hour,
+            kept: Interval::of(&kept).expect("every run went to its end"),
+            ttft_p99_s: mean(&|p| Some(p.latencies?.ttft.p99)),
+            tpot_p99_s: mean(&|p| Some(p.latencies?.tpot?.p99)),
+            e2e_mean_s: mean(&|p| Some(p.latencies?.e2e.mean)),
+        })
+    }
+
+    /// A run to the end of its counted requests at `by` times the experiment's own rate, from the store if it was made
+    /// before; and its rate.
+    fn whole(&self, id: SearchId, replicas: u32, by: f64) -> Result<(f64, Probe)> {
+        let mut kept = self.store.load(id);
+        let Ready { mut setting, load, slo } = self.ready(id.variant, id.seed)?;
+        let rate = by * load.own_rate();
+        if let Some(&(_, probe)) = kept.others.iter().find(|(r, p)| *r == rate && p.replicas == replicas) {
+            return Ok((rate, probe));
+        }
+        let policy = &self.plan().policies[id.policy].spec;
+        let probe = Trial { load: &load, policy, slo, flag: self.flag }.probe(&mut setting, replicas, rate, true)?;
+        kept.others.push((rate, probe));
+        self.store.save(id, &kept)?;
+        Ok((rate, probe))
+    }
+}

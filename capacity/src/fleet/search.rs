@@ -1,0 +1,103 @@
+//! Chooses the next number of replicas to try, and finds the answer from the tried numbers. The search assumes only
+//! that all numbers from some number on carry the load.
+
+/// A number of replicas that was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tried {
+    /// The number of replicas.
+    pub replicas: u32,
+    /// Did they carry the load?
+    pub carried: bool,
+}
+
+/// What the search does next, or its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// The search is not finished: try this number.
+    Try(u32),
+    /// The answer: the fewest replicas above every number that does not carry the load.
+    Found(u32),
+    /// The answer: not even the most replicas carry it.
+    Nothing,
+}
+
+/// The settings of a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Search {
+    /// The number to begin with.
+    pub first: u32,
+    /// The most replicas that are tried.
+    pub most: u32,
+}
+
+impl Search {
+    /// The next step of the search after `tried`, whose order does not matter.
+    pub fn next(&self, tried: &[Tried]) -> Next {
+        let failed = tried.iter().filter(|t| !t.carried).map(|t| t.replicas).max().unwrap_or(0);
+        let above = tried.iter().filter(|t| t.carried && t.replicas > failed).map(|t| t.replicas);
+        match (failed, above.min()) {
+            (failed, None) if failed >= self.most => Next::Nothing,
+            (0, None) => Next::Try(self.first.clamp(1, self.most)),
+            (failed, None) => Next::Try((failed + failed.div_ceil(4)).clamp(failed + 1, self.most)),
+            (failed, Some(carried)) if carried == failed + 1 => self.check(carried, tried),
+            // Downwards one by one: the first guess is near, and a fleet that is too small takes longest to run.
+            (0, Some(carried)) => Next::Try(carried - carried.div_ceil(8).min(carried - 1)),
+            (failed, Some(carried)) => Next::Try((failed + carried) / 2),
+        }
+    }
+
+    /// One replica more must carry the load too; if it does not, the search goes on above it.
+    fn check(&self, found: u32, tried: &[Tried]) -> Next {
+        let known = tried.iter().any(|t| t.replicas == found + 1);
+        if known || found == self.most { Next::Found(found) } else { Next::Try(found + 1) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn search(search: Search, carries: impl Fn(u32) -> bool) -> (Next, Vec<Tried>) {
+        let mut tried = Vec::new();
+        loop {
+            match search.next(&tried) {
+                Next::Try(replicas) => {
+                    assert!(tried.iter().all(|t: &Tried| t.replicas != replicas), "{replicas} is tried twice");
+                    tried.push(Tried { replicas, carried: carries(replicas) });
+                }
+                end => return (end, tried),
+            }
+        }
+    }
+
+    #[test]
+    fn a_load_that_no_fleet_carries_is_an_answer() {
+        let (end, tried) = search(Search { first: 3, most: 20 }, |_| false);
+        assert_eq!((end, tried.last().unwrap().replicas), (Next::Nothing, 20));
+    }
+
+    /// Eight replicas carry the load by luck, nine do not: the answer is above.
+    #[test]
+    fn the_answer_is_above_every_number_that_fails() {
+        let (end, _) = search(Search { first: 8, most: 64 }, |n| n == 8 || n >= 11);
+        assert_eq!(end, Next::Found(11));
+    }
+
+    proptest! {
+        /// Wherever the search begins, the answer is the fewest, in few tries, and their order does not matter.
+        #[test]
+        fn the_answer_is_the_fewest(truth in 1..60u32, first in 0..80u32) {
+            let it = Search { first, most: 64 };
+            let (end, tried) = search(it, |n| n >= truth);
+            prop_assert_eq!(end, Next::Found(truth));
+            prop_assert!(tried.len() <= 24, "{:?}", tried);
+            for cut in 0..tried.len() {
+                let mut some = tried[..cut].to_vec();
+                let next = it.next(&some);
+                some.reverse();
+                prop_assert_eq!(it.next(&some), next);
+            }
+        }
+    }
+}

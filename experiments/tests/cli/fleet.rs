@@ -1,0 +1,218 @@
+//! Fleets: `run` with several replicas, `foretoken fleet`, and what is refused.
+
+use crate::support::Place;
+use serde_json::Value;
+use std::process::Output;
+
+const EXPERIMENT: &str = r#"
+name = "many"
+seeds = [1, 2]
+policies = [{ autoregressive = {} }, { fixed = { k = 3 } }]
+
+[hardware]
+target = { linear = { alpha_s = 1e-7, gamma_s = 2e-4, delta_s = 0.02 } }
+draft = { linear = { alpha_s = 1e-8, gamma_s = 1e-5, delta_s = 0.002 } }
+
+[engine]
+num_gpu_blocks = 4000
+max_num_seqs = 16
+
+[workload]
+arrivals = { poisson = { rate = 30.0 } }
+lengths = { fixed = { prompt = 64, output = 32 } }
+requests = 400
+
+[acceptance.source]
+constant = { rate = 0.7 }
+
+[slo]
+ttft_s = 0.3
+tpot_s = 0.05
+
+[capacity]
+share = 0.95
+requests = 200
+warm_up_requests = 20
+tolerance = 0.05
+"#;
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn foretoken(place: &Place, args: &[&str]) -> Output {
+    place.foretoken().args(args).output().unwrap()
+}
+
+/// The report of a run with a setting, as JSON.
+fn report(place: &Place, out: &str, set: &str) -> Value {
+    serde_json::from_str(&place.run(out, &["--no-figures", "--format", "json", "--set", set])).unwrap()
+}
+
+/// The mean of a number of a policy in a report.
+fn number(report: &Value, policy: &str, name: &str) -> f64 {
+    let policies = report["variants"][0]["policies"].as_array().unwrap();
+    policies.iter().find(|p| p["policy"] == policy).unwrap()[name]["mean"].as_f64().unwrap()
+}
+
+/// Every file of a results folder but the manifest and what names the fleet itself.
+fn bytes(place: &Place, out: &str) -> Vec<(String, Vec<u8>)> {
+    let files = ["summary", "requests", "positions", "series", "lengths", "calibration"];
+    let read = |name: &str| (name.to_owned(), std::fs::read(place.path(&format!("{out}/{name}.parquet"))).unwrap());
+    files.map(read).to_vec()
+}
+
+#[test]
+fn a_fleet_of_one_has_the_bytes_of_an_engine() {
+    let place = Place::holding(EXPERIMENT);
+    let alone = place.run("alone", &["--no-figures"]);
+    for router in ["round-robin", "dynamo-kv", "llm-d-slo"] {
+        let set = format!("fleet={{ replicas = 1, router = \"{router}\" }}");
+        let one = place.run(router, &["--no-figures", "--set", &set]);
+        assert_eq!(alone, one, "{router}");
+        assert_eq!(bytes(&place, "alone"), bytes(&place, router), "{router}");
+        assert!(!place.path(&format!("{router}/replicas.parquet")).exists());
+    }
+}
+
+#[test]
+fn two_replicas_behind_round_robin_share_the_load() {
+    let place = Place::holding(EXPERIMENT);
+    let (two, one) = (report(&place, "two", "fleet.replicas=2"), report(&place, "one", "fleet.replicas=1"));
+    assert!(place.path("two/replicas.parquet").exists() && !place.path("one/replicas.parquet").exists());
+    for policy in ["autoregressive", "fixed-3"] {
+        let e2e = |report: &Value| number(report, policy, "e2e_mean_s");
+        assert!(e2e(&two) < e2e(&one), "half of the load is served sooner: {} and {}", e2e(&two), e2e(&one));
+    }
+}
+
+/// One line makes a mix; in the row without drafts no replica drafts.
+#[test]
+fn replicas_have_policies_engines_and_hardware_of_their_own() {
+    let place = Place::holding(EXPERIMENT);
+    let mix = "fleet.replicas=[{ count = 2 }, { count = 1, policy = { autoregressive = {} }, engine = { max_num_seqs = 8 }, hardware = { target = { linear = { delta_s = 0.01 } } } }]";
+    let (mix, three) = (report(&place, "mix", mix), report(&place, "three", "fleet.replicas=3"));
+    assert_eq!(number(&mix, "autoregressive", "draft_len"), 0.0);
+    let (some, all) = (number(&mix, "fixed-3", "draft_len"), number(&three, "fixed-3", "draft_len"));
+    assert!(all > 2.5 && some > 0.2 * all && some < 0.9 * all, "two of three replicas draft: {some} of {all}");
+    let plain = |report: &Value| number(report, "autoregressive", "e2e_mean_s");
+    assert!(plain(&mix) < plain(&three), "the third replica is faster");
+}
+
+#[test]
+fn clear_errors() {
+    let place = Place::holding(EXPERIMENT);
+    let trace = "workload={ arrivals = { poisson = { rate = 30.0 } }, lengths = { fixed = { prompt = 64, output = 32 } }, requests = 40 }";
+    let unlike =
+        "fleet={ router = \"dynamo-kv\", replicas = [{ count = 1 }, { count = 1, engine = { block_size = 32 } }] }";
+    for (sets, what, help) in [
+        (vec!["fleet.replicas=0"], "0 replicas serve nothing", "1 or more"),
+        (vec!["fleet.replicas=[]"], "the list is empty", "replicas = 2"),
+        (vec!["fleet.replicas=-3"], "not a number of replicas", ""),
+        (vec!["fleet.replicas=100000"], "more than 1000", "a part of the fleet"),
+        (vec!["fleet.router=round-robbin"], "unknown name `round-robbin`", "did you mean `round-robin`"),
+        (vec!["fleet.router={ power-of-two = { choices = 3 } }"], "unknown key `choices`", ""),
+        (vec!["fleet.router={ smg-cache-aware = { cache_threshold = 2.0 } }"], "not a share from 0 to 1", ""),
+        (vec!["fleet.signals={ interval_s = 0.0 }"], "0 is not a time of at least 0.0001 s", ""),
+        (vec!["fleet.signals={ interval_s = 1.0, delay_s = -1.0 }"], "-1 is not a time of at least 0 s", ""),
+        (vec![unlike], "blocks of 16 and 32 tokens", "one engine.block_size"),
+        (vec!["fleet.replicas=2", "output.steps=true"], "a table of steps is about one engine", "fleet.replicas = 1"),
+        (
+            vec!["fleet.replicas=[{ count = 1, engine = { max_num_seq = 8 } }]"],
+            "unknown key `max_num_seq`",
+            "did you mean `max_num_seqs`",
+        ),
+        (vec![trace, "fleet.price_gpu_hour=-1.0"], "not a price above 0", "2.5"),
+    ] {
+        let args: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
+        let output = foretoken(&place, &[&["run", "x.toml", "-o", "bad"], args.as_slice()].concat());
+        let said = stderr(&output).split_whitespace().collect::<Vec<_>>().join(" ");
+        let said = said.replace("│ ", "");
+        assert_eq!(output.status.code(), Some(2), "{sets:?}: {said}");
+        assert!(said.contains(what) && said.contains(help), "{sets:?}: {said}");
+    }
+}
+
+#[test]
+fn a_search_says_what_is_missing() {
+    let place = Place::holding(EXPERIMENT);
+    let price = "fleet.price_gpu_hour=2.0";
+    for (sets, what) in [
+        (vec![], "the experiment has no [fleet]"),
+        (vec!["fleet.router=random"], "fleet.price_gpu_hour is missing"),
+        (vec![price, "fleet.replicas=[{ count = 2 }]"], "fleet.replicas lists kinds"),
+        (vec![price, "slo={}"], "the experiment has no SLO"),
+        (vec![price, "workload.arrivals={ closed-loop = 4 }"], "a closed loop has no rate of its own"),
+        (vec![price, "workload.requests=30", "capacity.share=0.99", "capacity.requests=1000"], "too few for a share"),
+    ] {
+        let args: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
+        let output = foretoken(&place, &[&["fleet", "x.toml", "-o", "bad"], args.as_slice()].concat());
+        let said = stderr(&output).split_whitespace().collect::<Vec<_>>().join(" ").replace("│ ", "");
+        assert_eq!(output.status.code(), Some(2), "{sets:?}: {said}");
+        assert!(said.contains(what), "{sets:?}: {said}");
+    }
+}
+
+const PRICE: [&str; 2] = ["--set", "fleet.price_gpu_hour=2.0"];
+
+#[test]
+fn the_fewest_replicas_are_found_and_an_interrupted_search_resumes() {
+    let place = Place::holding(EXPERIMENT);
+    let done = foretoken(&place, &[&["fleet", "x.toml", "-o", "whole"], PRICE.as_slice()].concat());
+    assert!(done.status.success(), "{}", stderr(&done));
+    let text = String::from_utf8(done.stdout).unwrap();
+    for words in
+        ["the fewest GPUs with which 95 % of requests keep TTFT within 300 ms", "three ways", "perfect", "no drafts"]
+    {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let json = |out: &str| -> Value {
+        serde_json::from_slice(&std::fs::read(place.path(&format!("{out}/fleet.json"))).unwrap()).unwrap()
+    };
+    let whole = json("whole");
+    for fleet in whole["fleets"].as_array().unwrap() {
+        let (replicas, cost) = (fleet["replicas"].as_u64().unwrap(), fleet["cost_hour"].as_f64().unwrap());
+        assert_eq!(cost, 2.0 * replicas as f64);
+        for seed in fleet["seeds"].as_array().unwrap() {
+            let probes = seed["probes"].as_array().unwrap();
+            let carried = |n: u64| probes.iter().find(|p| p["replicas"] == n).map(|p| p["carried"].as_bool().unwrap());
+            let fewest = seed["replicas"].as_u64().unwrap();
+            assert_eq!(carried(fewest), Some(true));
+            assert!(fewest == 1 || carried(fewest - 1) == Some(false), "one replica fewer does not carry it");
+            assert!(seed["perfect"]["peak"].as_u64().unwrap() <= fewest + 1);
+        }
+    }
+    assert!(place.path("whole/figures/frontier.svg").exists());
+
+    // A killed search keeps its probes, and goes on from them to the same answer.
+    let mut running = std::process::Command::new(env!("CARGO_BIN_EXE_foretoken"));
+    running.current_dir(place.path(".")).args(["fleet", "x.toml", "-o", "killed"]).args(PRICE);
+    let mut running = running.stderr(std::process::Stdio::null()).stdout(std::process::Stdio::null()).spawn().unwrap();
+    let kept = || std::fs::read_dir(place.path("killed/probes")).map_or(0, Iterator::count);
+    while kept() == 0 && running.try_wait().unwrap().is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    running.kill().unwrap();
+    running.wait().unwrap();
+    let resumed = foretoken(&place, &[&["fleet", "x.toml", "-o", "killed", "--resume"], PRICE.as_slice()].concat());
+    assert!(resumed.status.success(), "{}", stderr(&resumed));
+    assert_eq!(whole, json("killed"), "a resumed search gives the same answer");
+
+    let again = foretoken(&place, &[&["fleet", "x.toml", "-o", "again", "--threads", "1"], PRICE.as_slice()].concat());
+    assert!(again.status.success(), "{}", stderr(&again));
+    assert_eq!(whole, json("again"), "the same answer on one thread");
+    for name in ["fleet.json", "fleet.txt", "fleet.parquet"] {
+        let read = |out: &str| std::fs::read(place.path(&format!("{out}/{name}"))).unwrap();
+        assert_eq!(read("whole"), read("again"), "{name}");
+    }
+}
+
+#[test]
+fn a_load_that_no_fleet_carries_is_said() {
+    let place = Place::holding(EXPERIMENT);
+    let sets = ["--set", "slo.tpot_s=0.001", "--set", "fleet.most_replicas=3"];
+    let done = foretoken(&place, &[&["fleet", "x.toml", "-o", "none"], PRICE.as_slice(), sets.as_slice()].concat());
+    assert!(done.status.success(), "{}", stderr(&done));
+    let text = String::from_utf8(done.stdout).unwrap();
+    assert!(text.contains("more than 3") && text.contains("no fleet of up to 3 replicas keeps the bounds"), "{text}");
+}

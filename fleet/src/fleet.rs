@@ -1,0 +1,301 @@
+//! The loop around the replicas of a fleet.
+//!
+//! Events are the requests that come and the questions for loads. Replicas run until the next event of which they must
+//! know, each on its own. In a closed loop a request comes when another one ends, so there the replica with the least
+//! clock runs first, one step at a time.
+
+use crate::merged::{NOWHERE, merged};
+use crate::report_board::{Board, Signals};
+use crate::router::{Asked, Ended, Needs, Router, Seen};
+use foretoken_sim::{Arrivals, Ending, Outcome, Patience, Replica, RequestId, Run, Time, Workload};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Replicas, a router, and the requests for them.
+pub struct Fleet<'a> {
+    workload: &'a Workload,
+    replicas: Vec<Box<dyn Replica + 'a>>,
+    router: Box<dyn Router>,
+    needs: Needs,
+    board: Board,
+    seen: Vec<Seen>,
+    /// The replica of each request.
+    routed: Vec<u16>,
+    /// Bound on time per output token of requests without their own, seconds.
+    slo_tpot_s: f64,
+    /// Ends that the router does not know yet.
+    ends: BinaryHeap<Reverse<(Time, RequestId)>>,
+    /// Requests whose first token the router does not know yet.
+    silent: Vec<RequestId>,
+    /// Buffer for reuse.
+    ended: Vec<(RequestId, Time)>,
+    patience: Option<Patience>,
+}
+
+/// The results of a fleet.
+pub struct FleetRun {
+    /// The fleet as one run.
+    pub run: Run,
+    /// The verdict, if the run was given a [`Patience`].
+    pub patience: Option<Patience>,
+}
+
+/// How far replicas run at a time once all requests have been sent, seconds: with a verdict that may end the run, and
+/// without.
+const STRIDE_S: f64 = 1.0;
+const LONG_STRIDE_S: f64 = 60.0;
+
+/// The warning of a run in which no replica's load reached the router.
+const NEVER_HEARD: &str =
+    "no replica's load reached the router in the whole run, so it chose without them: lower fleet.signals.delay_s";
+
+impl<'a> Fleet<'a> {
+    /// A fleet without requests in it. `needs` are the router's. `slo_tpot_s` is the run's bound on time per output
+    /// token, seconds; infinity for none.
+    ///
+    /// # Panics
+    /// There is no replica.
+    pub fn new(
+        workload: &'a Workload,
+        replicas: Vec<Box<dyn Replica + 'a>>,
+        (router, needs): (Box<dyn Router>, Needs),
+        signals: Signals,
+        slo_tpot_s: f64,
+    ) -> Fleet<'a> {
+        assert!(!replicas.is_empty(), "a fleet has a replica");
+        Fleet {
+            workload,
+            board: Board::new(signals, replicas.len()),
+            seen: vec![Seen::default(); replicas.len()],
+            replicas,
+            router,
+            needs,
+            routed: vec![NOWHERE; workload.len()],
+            slo_tpot_s,
+            ends: BinaryHeap::new(),
+            silent: Vec::new(),
+            ended: Vec::new(),
+            patience: None,
+        }
+    }
+
+    /// Lets the run end once the verdict of `patience` is certain.
+    pub fn be_patient(&mut self, patience: Patience) {
+        self.patience = Some(patience);
+    }
+
+    /// Runs until every request has ended, `interrupt` is set, the verdict is certain, or the clock can go no further.
+    pub fn run(mut self, arrivals: Arrivals, interrupt: &AtomicBool) -> FleetRun {
+        let stopped = match arrivals {
+            Arrivals::Open => self.open(interrupt),
+            Arrivals::Closed { clients } => self.closed(clients, interrupt),
+        };
+        let stopped = stopped.or_else(|| self.drain(interrupt));
+        let ending = stopped.unwrap_or_else(|| match self.all_ended() {
+            true => Ending::Done,
+            false => Ending::OutOfTime,
+        });
+        let runs: Vec<Run> = self.replicas.into_iter().map(|replica| replica.finish(ending)).collect();
+        let mut run = merged(runs, self.routed, self.workload);
+        if self.needs.reports && self.seen.len() > 1 && self.seen.iter().all(|seen| seen.report.is_none()) {
+            run.warnings.push(NEVER_HEARD.to_owned());
+        }
+        FleetRun { run, patience: self.patience }
+    }
+
+    /// Requests come at the workload's times.
+    fn open(&mut self, interrupt: &AtomicBool) -> Option<Ending> {
+        for id in 0..self.workload.len() as RequestId {
+            let at = self.workload.arrival[id as usize];
+            while self.needs.reports && self.board.next() <= at {
+                self.advance(self.board.next());
+                self.board.ask(&self.replicas);
+                if self.first().is_none() {
+                    // Idle replicas answer the same until the next request: the last question before it is enough.
+                    self.board.skip_to(at);
+                }
+            }
+            if self.follows() {
+                self.advance(at);
+            }
+            let to = self.send(id, at);
+            if !self.follows() {
+                // A replica that gets a request must know all earlier ones, and no other replica has to run.
+                self.replicas[to].run_until(at, false);
+            }
+            self.replicas[to].give(id, at);
+            if let Some(ending) = self.stops(interrupt) {
+                return Some(ending);
+            }
+        }
+        None
+    }
+
+    /// Each of `clients` clients sends its next request when its last one ends.
+    fn closed(&mut self, clients: u32, interrupt: &AtomicBool) -> Option<Ending> {
+        let clients = self.workload.len().min(clients as usize);
+        let mut ready: BinaryHeap<Reverse<Time>> = (0..clients).map(|_| Reverse(Time::ZERO)).collect();
+        let mut next = 0;
+        while (next as usize) < self.workload.len() {
+            let first = self.first();
+            let least = first.map_or(Time::MAX, |(_, at)| at);
+            let sent = ready.peek().map_or(Time::MAX, |at| at.0);
+            if sent == Time::MAX && first.is_none() {
+                return None;
+            }
+            if self.needs.reports && self.board.next() <= sent.min(least) {
+                self.board.ask(&self.replicas);
+            } else if sent <= least && sent < Time::MAX {
+                ready.pop();
+                let to = self.send(next, sent);
+                self.replicas[to].give(next, sent);
+                next += 1;
+            } else {
+                let (replica, least) = first?;
+                let others = self.clocks().filter(|&(r, _)| r != replica).map(|(_, at)| at).min();
+                let until = others.unwrap_or(Time::MAX).min(sent).max(least + Time(1));
+                let until = if self.needs.reports { until.min(self.board.next().max(least + Time(1))) } else { until };
+                self.replicas[replica].run_until(until, true);
+                self.collect(replica);
+                ready.extend(self.ended.iter().map(|&(_, at)| Reverse(at)));
+                self.note_ends();
+            }
+            if let Some(ending) = self.stops(interrupt) {
+                return Some(ending);
+            }
+        }
+        None
+    }
+
+    /// Runs all replicas to the end of their requests.
+    fn drain(&mut self, interrupt: &AtomicBool) -> Option<Ending> {
+        let stride = Time::from_s(if self.patience.is_some() { STRIDE_S } else { LONG_STRIDE_S });
+        while let Some((_, least)) = self.first() {
+            self.advance(least + stride);
+            self.tell_ends(Time::MAX);
+            if let Some(ending) = self.stops(interrupt) {
+                return Some(ending);
+            }
+        }
+        None
+    }
+
+    /// Does the router learn of ends or first tokens, or may they end the run?
+    fn follows(&self) -> bool {
+        self.needs.ends || self.needs.first_tokens || self.patience.is_some()
+    }
+
+    fn stops(&self, interrupt: &AtomicBool) -> Option<Ending> {
+        if interrupt.load(Ordering::Relaxed) {
+            return Some(Ending::Interrupted);
+        }
+        self.patience.as_ref().is_some_and(Patience::certain).then_some(Ending::Certain)
+    }
+
+    /// When each replica makes its next step.
+    fn clocks(&self) -> impl Iterator<Item = (usize, Time)> + '_ {
+        self.replicas.iter().enumerate().map(|(r, replica)| (r, replica.next_step()))
+    }
+
+    /// The replica that makes the next step, and when; `None` if no replica has anything to do.
+    fn first(&self) -> Option<(usize, Time)> {
+        self.clocks().filter(|(_, at)| *at < Time::MAX).min_by_key(|(_, at)| *at)
+    }
+
+    /// Runs all replicas until `until`.
+    fn advance(&mut self, until: Time) {
+        self.replicas.iter_mut().for_each(|replica| replica.run_until(until, false));
+        self.collect_all();
+    }
+
+    fn collect_all(&mut self) {
+        for replica in 0..self.replicas.len() {
+            self.collect(replica);
+            self.note_ends();
+        }
+    }
+
+    /// Takes the requests that ended on a replica.
+    fn collect(&mut self, replica: usize) {
+        self.ended.clear();
+        self.replicas[replica].take_ended(&mut self.ended);
+    }
+
+    fn note_ends(&mut self) {
+        if self.follows() {
+            self.ends.extend(self.ended.iter().map(|&(id, at)| Reverse((at, id))));
+        }
+    }
+
+    /// Chooses the replica of a request that is sent at `now`. All replicas of which the router hears have run until
+    /// then.
+    fn send(&mut self, id: RequestId, now: Time) -> usize {
+        if self.follows() {
+            self.tell_first_tokens(now);
+            self.tell_ends(now);
+        }
+        if self.needs.reports {
+            for replica in 0..self.replicas.len() {
+                (self.seen[replica].report, self.seen[replica].reports) = self.board.newest(replica, now);
+            }
+        }
+        let (i, w) = (id as usize, self.workload);
+        let asked = Asked {
+            id,
+            now,
+            prompt_len: w.prompt_len[i],
+            category: w.category[i],
+            prefix: w.prefix(id),
+            prefix_block: w.prefix_block,
+            tpot_s: w.slo_tpot_s.get(i).copied().filter(|s| s.is_finite()).unwrap_or(self.slo_tpot_s),
+        };
+        let to = self.router.route(&asked, &self.seen);
+        self.seen[to].in_flight += 1;
+        self.seen[to].sent += 1;
+        self.routed[i] = to as u16;
+        if self.needs.first_tokens {
+            self.silent.push(id);
+        }
+        to
+    }
+
+    /// Tells the router of first tokens up to `now`.
+    fn tell_first_tokens(&mut self, now: Time) {
+        let Fleet { silent, replicas, routed, router, .. } = self;
+        silent.retain(|&id| {
+            let replica = routed[id as usize];
+            let records = replicas[replica as usize].records();
+            let ended = records.outcome[id as usize] == Outcome::Rejected;
+            let at = records.first_token[id as usize];
+            if at <= now {
+                router.first_token(id, replica as usize, at);
+            }
+            at > now && !ended
+        });
+    }
+
+    /// Tells the router of ends up to `now`, in order of time.
+    fn tell_ends(&mut self, now: Time) {
+        while let Some(&Reverse((at, id))) = self.ends.peek().filter(|end| end.0.0 <= now) {
+            self.ends.pop();
+            let (i, replica) = (id as usize, self.routed[id as usize] as usize);
+            let records = self.replicas[replica].records();
+            if let Some(patience) = &mut self.patience {
+                patience.ended(records, id);
+            }
+            self.seen[replica].in_flight -= 1;
+            // The prompt's own step gives a token, and every later step gives one more than it accepts.
+            let (emitted, accepted) = (records.emitted[i], records.accepted[i]);
+            let pieces = emitted.saturating_sub(accepted).max(1);
+            self.router.ended(id, replica, Ended { at, emitted, pieces });
+        }
+    }
+
+    /// Has every request ended?
+    fn all_ended(&self) -> bool {
+        self.routed.iter().enumerate().all(|(i, &replica)| {
+            replica != NOWHERE && self.replicas[replica as usize].records().outcome[i] != Outcome::InFlight
+        })
+    }
+}

@@ -1,0 +1,100 @@
+//! A linear fit that learns while it predicts, for routers that predict latencies.
+
+use crate::router::{Asked, Seen};
+
+/// Number of features, the constant among them.
+const N: usize = 7;
+
+/// What latencies are predicted from: the features of llm-d's predictor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Features([f64; N]);
+
+impl Features {
+    /// Of a request on a replica. `share` is the part of the prompt that the replica may have cached, `silent_tokens`
+    /// the prompt tokens sent there that have not led to a first token.
+    pub fn of(request: &Asked, replica: &Seen, share: f64, silent_tokens: u64) -> Features {
+        let load = replica.report.map(|report| report.load).unwrap_or_default();
+        let thousands = |tokens: f64| tokens / 1000.0;
+        Features([
+            1.0,
+            thousands(f64::from(request.prompt_len) * (1.0 - share)),
+            f64::from(load.waiting),
+            f64::from(load.running),
+            load.kv_use(),
+            thousands(silent_tokens as f64),
+            f64::from(replica.in_flight),
+        ])
+    }
+}
+
+/// Recursive least squares with forgetting.
+#[derive(Clone, Debug)]
+pub(crate) struct Predictor {
+    weights: [f64; N],
+    /// The inverse of the features' moments.
+    inverse: [[f64; N]; N],
+    learned: u32,
+}
+
+/// Samples before a prediction is used.
+const LEAST: u32 = 50;
+/// Weight of a sample against the next one.
+const FORGET: f64 = 0.999;
+/// The first inverse: large, so that the first samples count.
+const FIRST: f64 = 1e3;
+
+impl Default for Predictor {
+    fn default() -> Predictor {
+        let mut inverse = [[0.0; N]; N];
+        (0..N).for_each(|i| inverse[i][i] = FIRST);
+        Predictor { weights: [0.0; N], inverse, learned: 0 }
+    }
+}
+
+impl Predictor {
+    /// Has it learned from enough samples?
+    pub fn is_ready(&self) -> bool {
+        self.learned >= LEAST
+    }
+
+    /// The predicted latency, seconds, at least 0.
+    pub fn predict(&self, of: &Features) -> f64 {
+        self.weights.iter().zip(of.0).map(|(w, x)| w * x).sum::<f64>().max(0.0)
+    }
+
+    /// Learns a latency, seconds.
+    pub fn learn(&mut self, of: &Features, latency_s: f64) {
+        let x = of.0;
+        let px: [f64; N] = std::array::from_fn(|i| (0..N).map(|j| self.inverse[i][j] * x[j]).sum());
+        let scale = FORGET + x.iter().zip(px).map(|(x, p)| x * p).sum::<f64>();
+        let error = latency_s - self.weights.iter().zip(x).map(|(w, x)| w * x).sum::<f64>();
+        for (i, p) in px.iter().enumerate() {
+            self.weights[i] += p / scale * error;
+            for (inverse, q) in self.inverse[i].iter_mut().zip(px) {
+                *inverse = (*inverse - p * q / scale) / FORGET;
+            }
+            // What is never excited must not grow without bound while the rest is forgotten.
+            self.inverse[i][i] = self.inverse[i][i].min(FIRST);
+        }
+        self.learned += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foretoken_sim::{Luck, Stream};
+
+    #[test]
+    fn a_linear_law_is_learned() {
+        let luck = Luck::new(1, Stream::Router, 0);
+        let law = [0.05, 0.02, 0.01, 0.001, 0.3, 0.04, 0.002];
+        let sample = |i: u64| Features(std::array::from_fn(|j| if j == 0 { 1.0 } else { luck.unit(i * 8 + j as u64) }));
+        let truth = |f: &Features| f.0.iter().zip(law).map(|(x, w)| x * w).sum::<f64>();
+        let mut predictor = Predictor::default();
+        assert!(!predictor.is_ready());
+        (0..2000).map(sample).for_each(|f| predictor.learn(&f, truth(&f)));
+        let worst = (3000..3100).map(sample).map(|f| (predictor.predict(&f) - truth(&f)).abs()).fold(0.0, f64::max);
+        assert!(predictor.is_ready() && worst < 1e-3, "{worst}");
+    }
+}

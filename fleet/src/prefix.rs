@@ -1,0 +1,274 @@
+//! What a router remembers of the prompts that it has sent to each replica: an approximation of their prefix caches.
+//!
+//! The unit is the workload's prefix block. The end of a prompt that no other request shares fills a cache and is never
+//! found again, so only its size is kept.
+
+use crate::router::Asked;
+use foretoken_sim::luck::mix;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Hashes of the prefixes of a prompt: of its first block, of its first two, and so on.
+pub(crate) fn prefixes<'a>(request: &Asked<'a>) -> impl Iterator<Item = u64> + use<'a> {
+    let whole = request.prompt_len.checked_div(request.prefix_block).unwrap_or(0) as usize;
+    let ids = request.prefix.iter().take(whole);
+    ids.scan(0, |hash, &id| {
+        *hash = mix(mix(*hash).wrapping_add(id).wrapping_add(GOLDEN));
+        Some(*hash)
+    })
+}
+
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// A hash of the first `tokens` tokens of a prompt. Two prompts have the same one only if they share all these tokens.
+pub(crate) fn beginning(request: &Asked, tokens: u32) -> u64 {
+    let tokens = tokens.min(request.prompt_len);
+    let blocks = tokens.div_ceil(request.prefix_block.max(1)) as usize;
+    let alone = || mix(mix(u64::from(request.id) ^ GOLDEN));
+    prefixes(request).nth(blocks.saturating_sub(1)).unwrap_or_else(alone)
+}
+
+/// The prompts sent to each replica, the least recently used ones forgotten.
+pub(crate) struct PrefixIndex {
+    of: Vec<Cache>,
+    /// The replicas that hold a prefix; the one that was sent it last is the last one.
+    holders: HashMap<u64, Vec<u16>, BuildHasherDefault<AsItIs>>,
+}
+
+impl PrefixIndex {
+    /// Empty caches.
+    pub fn new(replicas: usize) -> PrefixIndex {
+        PrefixIndex { of: (0..replicas).map(|_| Cache::default()).collect(), holders: HashMap::default() }
+    }
+
+    /// Writes into `matched` how many of the prefixes each replica holds. Stops at the first prefix that none holds.
+    pub fn matched(&self, prefixes: impl Iterator<Item = u64>, matched: &mut Vec<u32>) {
+        matched.clear();
+        matched.resize(self.of.len(), 0);
+        for hash in prefixes {
+            let Some(holders) = self.holders.get(&hash) else { return };
+            holders.iter().for_each(|&replica| matched[replica as usize] += 1);
+        }
+    }
+
+    /// How many of the prefixes any replica holds, and the replica that was sent the last of these last.
+    pub fn longest(&self, prefixes: impl Iterator<Item = u64>) -> (u32, Option<usize>) {
+        let mut found = (0, None);
+        for hash in prefixes {
+            let Some(holders) = self.holders.get(&hash) else { break };
+            found = (found.0 + 1, holders.last().map(|&replica| replica as usize));
+        }
+        found
+    }
+
+    /// Notes that a replica was sent prefixes, of `weight` each, and an end of weight `rest` that it shares with no
+    /// other request.
+    pub fn add(&mut self, replica: usize, prefixes: impl Iterator<Item = u64>, weight: u64, rest: u64) {
+        for hash in prefixes {
+            self.of[replica].add(hash, weight);
+            let holders = self.holders.entry(hash).or_default();
+            holders.retain(|&other| other as usize != replica);
+            holders.push(replica as u16);
+        }
+        self.of[replica].add_rest(rest);
+    }
+
+    /// Forgets a prefix of a replica.
+    pub fn forget(&mut self, replica: usize, hash: u64) {
+        self.of[replica].remove(hash);
+        self.dropped(replica, hash);
+    }
+
+    /// Forgets what a replica used least recently, until it holds no more than `most`.
+    pub fn cut(&mut self, replica: usize, most: u64) {
+        while let Some(hash) = self.of[replica].cut(most) {
+            self.dropped(replica, hash);
+        }
+    }
+
+    fn dropped(&mut self, replica: usize, hash: u64) {
+        if let Some(holders) = self.holders.get_mut(&hash) {
+            holders.retain(|&other| other as usize != replica);
+            if holders.is_empty() {
+                self.holders.remove(&hash);
+            }
+        }
+    }
+}
+
+/// The least-recently-used list of a replica.
+#[derive(Default)]
+struct Cache {
+    at: HashMap<u64, u32, BuildHasherDefault<AsItIs>>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    oldest: u32,
+    newest: u32,
+    /// Sum of the weights.
+    held: u64,
+    linked: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    /// The prefix; `None` for the end of a prompt.
+    hash: Option<u64>,
+    weight: u64,
+    older: u32,
+    newer: u32,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl Cache {
+    fn add(&mut self, hash: u64, weight: u64) {
+        match self.at.get(&hash).copied() {
+            Some(at) => self.unlink(at),
+            None => {
+                let at = self.slot(Some(hash), weight);
+                self.at.insert(hash, at);
+            }
+        }
+        let at = self.at[&hash];
+        self.link(at);
+    }
+
+    fn add_rest(&mut self, weight: u64) {
+        if weight > 0 {
+            let at = self.slot(None, weight);
+            self.link(at);
+        }
+    }
+
+    fn remove(&mut self, hash: u64) {
+        if let Some(at) = self.at.remove(&hash) {
+            self.unlink(at);
+            self.held -= self.slots[at as usize].weight;
+            self.free.push(at);
+        }
+    }
+
+    /// Drops the oldest entries while more than `most` is held. Returns a dropped prefix; `None` at the end.
+    fn cut(&mut self, most: u64) -> Option<u64> {
+        while self.held > most && self.linked > 0 {
+            let (at, slot) = (self.oldest, self.slots[self.oldest as usize]);
+            let over = self.held - most;
+            if slot.hash.is_none() && slot.weight > over {
+                self.slots[at as usize].weight -= over;
+                self.held -= over;
+                return None;
+            }
+            self.unlink(at);
+            self.held -= slot.weight;
+            self.free.push(at);
+            if let Some(hash) = slot.hash {
+                self.at.remove(&hash);
+                return Some(hash);
+            }
+        }
+        None
+    }
+
+    fn slot(&mut self, hash: Option<u64>, weight: u64) -> u32 {
+        self.held += weight;
+        let slot = Slot { hash, weight, older: NONE, newer: NONE };
+        match self.free.pop() {
+            Some(at) => {
+                self.slots[at as usize] = slot;
+                at
+            }
+            None => {
+                self.slots.push(slot);
+                self.slots.len() as u32 - 1
+            }
+        }
+    }
+
+    /// Puts a slot at the newest end.
+    fn link(&mut self, at: u32) {
+        let before = if self.linked == 0 { NONE } else { self.newest };
+        (self.slots[at as usize].older, self.slots[at as usize].newer) = (before, NONE);
+        match before {
+            NONE => self.oldest = at,
+            _ => self.slots[before as usize].newer = at,
+        }
+        self.newest = at;
+        self.linked += 1;
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let Slot { older, newer, .. } = self.slots[at as usize];
+        match older {
+            NONE => self.oldest = newer,
+            _ => self.slots[older as usize].newer = newer,
+        }
+        match newer {
+            NONE => self.newest = older,
+            _ => self.slots[newer as usize].older = older,
+        }
+        self.linked -= 1;
+    }
+}
+
+/// Takes a key that is a hash as it is.
+#[derive(Default)]
+pub(crate) struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("keys are hashes of 64 bits")
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foretoken_sim::Time;
+    use proptest::prelude::*;
+
+    fn asked(id: u32, prompt_len: u32, prefix: &[u64]) -> Asked<'_> {
+        let tpot_s = f64::INFINITY;
+        Asked { id, now: Time::ZERO, prompt_len, category: 0, prefix, prefix_block: 16, tpot_s }
+    }
+
+    #[test]
+    fn prompts_that_share_their_beginning_share_its_hash() {
+        let (a, b) = (asked(1, 100, &[5, 6, 7]), asked(2, 90, &[5, 6, 9]));
+        assert_eq!(beginning(&a, 32), beginning(&b, 32));
+        assert_ne!(beginning(&a, 33), beginning(&b, 33), "the third block differs");
+        assert_ne!(beginning(&asked(1, 100, &[]), 32), beginning(&asked(2, 100, &[]), 32));
+        assert_eq!(prefixes(&asked(1, 40, &[5, 6, 7])).count(), 2, "the prompt ends in the third block");
+    }
+
+    proptest! {
+        /// The list is the one that a plain list of entries keeps.
+        #[test]
+        fn the_cache_is_a_list_of_entries(adds in prop::collection::vec((0..12u64, 0..3u64), 1..60), most in 1..20u64) {
+            let mut index = PrefixIndex::new(2);
+            let mut plain: Vec<Option<u64>> = Vec::new();
+            for (hash, rest) in adds {
+                index.add(1, [hash].into_iter(), 1, rest);
+                index.cut(1, most);
+                plain.retain(|&held| held != Some(hash));
+                plain.push(Some(hash));
+                plain.extend((0..rest).map(|_| None));
+                let over = plain.len().saturating_sub(most as usize);
+                plain.drain(..over);
+            }
+            for hash in 0..12 {
+                let mut matched = Vec::new();
+                index.matched([hash].into_iter(), &mut matched);
+                prop_assert_eq!(matched[1] == 1, plain.contains(&Some(hash)));
+                prop_assert_eq!(matched[0], 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The replicas' reports of their load, as a router gets them: at an interval, and late.
+//!
+//! A replica answers between two steps, as engines do: a question that comes in the middle of a step is answered at the
+//! step's end. So a report never tells what has not happened yet, and does not depend on whether steps were skipped.
+
+use foretoken_sim::{Load, Replica, Time};
+use std::collections::VecDeque;
+
+/// How old the loads are that a router sees.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Signals {
+    /// Seconds between two questions to a replica.
+    pub interval_s: f64,
+    /// Seconds from a replica's answer until the router has it.
+    #[serde(default)]
+    pub delay_s: f64,
+}
+
+impl Default for Signals {
+    fn default() -> Signals {
+        Signals { interval_s: 0.1, delay_s: 0.0 }
+    }
+}
+
+/// The shortest interval. A shorter one would only cost time: no step is that short.
+const SHORTEST_S: f64 = 1e-4;
+
+impl Signals {
+    /// Checks the times.
+    ///
+    /// # Errors
+    /// A time is outside its range: its key, and what is wrong.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        if !(self.interval_s >= SHORTEST_S && self.interval_s.is_finite()) {
+            return Err(("interval_s", format!("{} is not a time of at least {SHORTEST_S} s", self.interval_s)));
+        }
+        if !(self.delay_s >= 0.0 && self.delay_s.is_finite()) {
+            return Err(("delay_s", format!("{} is not a time of at least 0 s", self.delay_s)));
+        }
+        Ok(())
+    }
+}
+
+/// A replica's load, as a router sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Report {
+    /// When the replica answered.
+    pub at: Time,
+    /// The load then.
+    pub load: Load,
+    /// Output tokens a second since the report before.
+    pub tok_s: f64,
+}
+
+/// All reports of a fleet.
+pub(crate) struct Board {
+    interval: Time,
+    delay: Time,
+    next: Time,
+    of: Vec<Reports>,
+}
+
+/// The reports of a replica.
+#[derive(Default)]
+struct Reports {
+    /// The last one made.
+    made: Option<Report>,
+    /// The last one that arrived.
+    arrived: Option<Report>,
+    /// Number of reports that arrived.
+    count: u64,
+    /// The reports on their way, with the time at which they arrive.
+    on_the_way: VecDeque<(Time, Report)>,
+}
+
+impl Board {
+    pub fn new(signals: Signals, replicas: usize) -> Board {
+        let of = (0..replicas).map(|_| Reports::default()).collect();
+        Board { interval: Time::from_s(signals.interval_s), delay: Time::from_s(signals.delay_s), next: Time::ZERO, of }
+    }
+
+    /// When the replicas are asked next.
+    pub fn next(&self) -> Time {
+        self.next
+    }
+
+    /// Asks all replicas, which have run until [`next`](Board::next).
+    pub fn ask(&mut self, replicas: &[Box<dyn Replica + '_>]) {
+        for (reports, replica) in self.of.iter_mut().zip(replicas) {
+            reports.make(self.next.max(replica.now()), replica.load(), self.delay);
+        }
+        self.next += self.interval;
+    }
+
+    /// Leaves out the questions before the last one that is due by `at`.
+    pub fn skip_to(&mut self, at: Time) {
+        let whole = at.saturating_sub(self.next).0 / self.interval.0;
+        self.next += self.interval * whole;
+    }
+
+    /// The newest report of a replica that has arrived by `now`, and the number that have.
+    pub fn newest(&mut self, replica: usize, now: Time) -> (Option<Report>, u64) {
+        let reports = &mut self.of[replica];
+        while reports.on_the_way.front().is_some_and(|(arrives, _)| *arrives <= now) {
+            reports.arrived = reports.on_the_way.pop_front().map(|(_, report)| report);
+            reports.count += 1;
+        }
+        (reports.arrived, reports.count)
+    }
+}
+
+impl Reports {
+    fn make(&mut self, at: Time, load: Load, delay: Time) {
+        let tok_s = match self.made {
+            // Two questions in one step get one answer.
+            Some(last) if last.at >= at => return,
+            Some(last) => (load.emitted - last.load.emitted) as f64 / (at - last.at).as_s(),
+            None => 0.0,
+        };
+        let report = Report { at, load, tok_s };
+        self.made = Some(report);
+        self.on_the_way.push_back((at + delay, report));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_arrives_late_and_tells_the_rate_since_the_last() {
+        let mut board = Board::new(Signals { interval_s: 1.0, delay_s: 0.5 }, 1);
+        let load = |emitted| Load { emitted, ..Load::default() };
+        let s = Time::from_s;
+        board.of[0].make(s(1.0), load(10), board.delay);
+        board.of[0].make(s(1.0), load(10), board.delay);
+        board.of[0].make(s(2.0), load(40), board.delay);
+        assert_eq!(board.newest(0, s(1.4)), (None, 0));
+        let (report, count) = board.newest(0, s(1.5));
+        assert_eq!((report.unwrap().load.emitted, count), (10, 1), "one answer to two questions");
+        let (report, count) = board.newest(0, s(9.0));
+        assert_eq!((report.unwrap().load.emitted, report.unwrap().tok_s, count), (40, 30.0, 2));
+    }
+
+    #[test]
+    fn questions_are_left_out_up_to_the_last_one_that_is_due() {
+        let mut board = Board::new(Signals { interval_s: 1.0, delay_s: 0.0 }, 1);
+        board.skip_to(Time::from_s(3.5));
+        assert_eq!(board.next(), Time::from_s(3.0));
+        board.skip_to(Time::from_s(1.0));
+        assert_eq!(board.next(), Time::from_s(3.0));
+    }
+
+    #[test]
+    fn times_that_are_no_times_are_refused() {
+        assert!(Signals { interval_s: 0.0, delay_s: 0.0 }.check().is_err());
+        assert!(Signals { interval_s: f64::INFINITY, delay_s: 0.0 }.check().is_err());
+        assert!(Signals { interval_s: 1.0, delay_s: -1.0 }.check().is_err());
+        assert!(Signals::default().check().is_ok());
+    }
+}

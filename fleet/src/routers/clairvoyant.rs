@@ -1,0 +1,76 @@
+//! Our own: least work left, with the true work of every request. A reference that no router can reach by knowledge.
+
+use super::checks;
+use super::least_requests::least;
+use crate::router::{Asked, Ended, Needs, Router, RouterContext, RouterDefinition, Seen};
+use foretoken_sim::RequestId;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+
+/// The replica with the least work left, given the true work of every request in flight: its prompt and its true
+/// number of steps (our own). It knows what no router can know. It is a reference, not a proven bound: another order
+/// may do better.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Clairvoyant {
+    /// Weight of a prompt token against a step's token: prefill needs less time a token.
+    pub prompt_weight: f64,
+}
+
+impl Default for Clairvoyant {
+    fn default() -> Clairvoyant {
+        Clairvoyant { prompt_weight: 0.1 }
+    }
+}
+
+impl RouterDefinition for Clairvoyant {
+    fn summary(&self) -> &'static str {
+        "the least work left, with the true work of every request: a reference"
+    }
+
+    fn source(&self) -> &'static str {
+        "own; least work left (Harchol-Balter, Performance Modeling and Design of Computer Systems, chapter 24)"
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { ends: true, ..Needs::default() }
+    }
+
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        checks::not_negative("prompt_weight", self.prompt_weight)
+    }
+
+    fn sees_hidden_truth(&self) -> bool {
+        true
+    }
+
+    fn build(&self, context: &RouterContext) -> Box<dyn Router> {
+        let true_steps = context.true_steps.to_vec();
+        let left = vec![0.0; context.replicas];
+        Box::new(Hindsight { prompt_weight: self.prompt_weight, true_steps, left, of: HashMap::new() })
+    }
+}
+
+struct Hindsight {
+    prompt_weight: f64,
+    true_steps: Vec<u32>,
+    /// Work of the requests in flight of each replica.
+    left: Vec<f64>,
+    of: HashMap<RequestId, f64>,
+}
+
+impl Router for Hindsight {
+    fn route(&mut self, request: &Asked, _: &[Seen]) -> usize {
+        let steps = f64::from(self.true_steps[request.id as usize]);
+        let work = self.prompt_weight * f64::from(request.prompt_len) + steps;
+        let best = least(self.left.iter().copied());
+        self.left[best] += work;
+        self.of.insert(request.id, work);
+        best
+    }
+
+    fn ended(&mut self, id: RequestId, replica: usize, _: Ended) {
+        let work = self.of.remove(&id).unwrap_or_default();
+        self.left[replica] = (self.left[replica] - work).max(0.0);
+    }
+}

@@ -1,0 +1,47 @@
+//! The replica with the fewest requests in flight.
+
+use crate::router::{Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
+use serde::{Deserialize, Serialize};
+
+/// The replica with the fewest requests in flight, as the router counts them itself; of equals the first (join the
+/// shortest queue: Winston, J. Appl. Prob. 14, 1977).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LeastRequests {}
+
+impl RouterDefinition for LeastRequests {
+    fn summary(&self) -> &'static str {
+        "the replica with the fewest requests in flight"
+    }
+
+    fn source(&self) -> &'static str {
+        "join the shortest queue (Winston 1977)"
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { ends: true, ..Needs::default() }
+    }
+
+    fn build(&self, _: &RouterContext) -> Box<dyn Router> {
+        Box::new(Fewest)
+    }
+}
+
+struct Fewest;
+
+impl Router for Fewest {
+    fn route(&mut self, _: &Asked, replicas: &[Seen]) -> usize {
+        least(replicas.iter().map(|replica| replica.in_flight))
+    }
+}
+
+/// The index of the least value; of equals the first.
+pub(super) fn least<T: PartialOrd>(values: impl Iterator<Item = T>) -> usize {
+    let mut best: Option<(usize, T)> = None;
+    for (i, value) in values.enumerate() {
+        if best.as_ref().is_none_or(|(_, least)| value < *least) {
+            best = Some((i, value));
+        }
+    }
+    best.expect("a fleet has a replica").0
+}

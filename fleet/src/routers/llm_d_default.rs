@@ -1,0 +1,152 @@
+//! llm-d's default scorer.
+
+use super::checks;
+use super::random::below;
+use crate::Signals;
+use crate::prefix::{PrefixIndex, prefixes};
+use crate::router::{Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
+use serde::{Deserialize, Serialize};
+
+/// The replica with the highest weighted sum of three scores from 0 to 1: the share of the prompt's blocks that it may
+/// have cached, its place between the longest and the shortest waiting queue, and the share of its KV blocks that are
+/// free (llm-d's endpoint picker, `pkg/epp/config/loader/defaults.go` and the scorers that it names). Of equals one at
+/// random. What is cached is estimated from the prompts that were sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LlmDDefault {
+    /// Weight of the cached share.
+    pub prefix_weight: f64,
+    /// Weight of the waiting queue.
+    pub queue_weight: f64,
+    /// Weight of the free KV blocks.
+    pub kv_weight: f64,
+    /// Most blocks of a prompt that are compared.
+    pub max_prefix_blocks: u32,
+    /// Blocks that a replica is taken to cache before it has reported how many it has.
+    pub lru_capacity_per_server: u64,
+}
+
+impl Default for LlmDDefault {
+    fn default() -> LlmDDefault {
+        LlmDDefault {
+            prefix_weight: 3.0,
+            queue_weight: 2.0,
+            kv_weight: 2.0,
+            max_prefix_blocks: 256,
+            lru_capacity_per_server: 31_250,
+        }
+    }
+}
+
+impl RouterDefinition for LlmDDefault {
+    fn summary(&self) -> &'static str {
+        "the highest weighted score of cached prefix, waiting queue and free KV blocks"
+    }
+
+    fn source(&self) -> &'static str {
+        "llm-d-inference-scheduler 520af478, pkg/epp/config/loader/defaults.go, scorer/{prefix,queuedepth,kvcacheutilization}"
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { reports: true, ..Needs::default() }
+    }
+
+    fn usual_signals(&self) -> Signals {
+        checks::llm_d_signals()
+    }
+
+    fn reads_prefixes(&self) -> bool {
+        true
+    }
+
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        checks::not_negative("prefix_weight", self.prefix_weight)?;
+        checks::not_negative("queue_weight", self.queue_weight)?;
+        checks::not_negative("kv_weight", self.kv_weight)?;
+        checks::positive("max_prefix_blocks", self.max_prefix_blocks.into())?;
+        checks::positive("lru_capacity_per_server", self.lru_capacity_per_server as f64)
+    }
+
+    fn build(&self, context: &RouterContext) -> Box<dyn Router> {
+        let settings = self.clone();
+        let cached = Cached::new(context, self.max_prefix_blocks, self.lru_capacity_per_server);
+        Box::new(Scorers { settings, cached, seed: context.seed, scores: Vec::new() })
+    }
+}
+
+struct Scorers {
+    settings: LlmDDefault,
+    cached: Cached,
+    seed: u64,
+    scores: Vec<f64>,
+}
+
+impl Router for Scorers {
+    fn route(&mut self, request: &Asked, replicas: &[Seen]) -> usize {
+        let settings = &self.settings;
+        let cached = self.cached.shares(request);
+        let waiting = |r: &Seen| r.report.map_or(0, |report| report.load.waiting);
+        let (least, most) = replicas.iter().map(waiting).fold((u32::MAX, 0), |(l, m), w| (l.min(w), m.max(w)));
+        self.scores.clear();
+        for (replica, share) in replicas.iter().zip(cached) {
+            let queue = if most == least { 1.0 } else { f64::from(most - waiting(replica)) / f64::from(most - least) };
+            let free = 1.0 - replica.report.map_or(0.0, |report| report.load.kv_use());
+            // The sum in the order in which llm-d's default configuration lists the scorers.
+            let score = settings.queue_weight * queue + settings.kv_weight * free + settings.prefix_weight * share;
+            self.scores.push(score);
+        }
+        let best = best_of(&self.scores, self.seed, request);
+        self.cached.sent(request, best, &replicas[best]);
+        best
+    }
+}
+
+/// The index of the highest score; of equals one at random.
+pub(super) fn best_of(scores: &[f64], seed: u64, request: &Asked) -> usize {
+    let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let equals = scores.iter().filter(|score| **score == most).count();
+    let pick = if equals == 1 { 0 } else { below(seed, request, 0, equals) };
+    let all = scores.iter().enumerate().filter(|(_, score)| **score == most);
+    all.map(|(i, _)| i).nth(pick).expect("a fleet has a replica")
+}
+
+/// llm-d's estimate of what each replica has cached (`approximateprefix`).
+pub(super) struct Cached {
+    index: PrefixIndex,
+    block_size: u32,
+    max_blocks: u32,
+    capacity: u64,
+    matched: Vec<u32>,
+    shares: Vec<f64>,
+}
+
+impl Cached {
+    pub(super) fn new(context: &RouterContext, max_blocks: u32, capacity: u64) -> Cached {
+        let index = PrefixIndex::new(context.replicas);
+        let block_size = context.block_size[0];
+        Cached { index, block_size, max_blocks, capacity, matched: Vec::new(), shares: Vec::new() }
+    }
+
+    /// The share of a prompt's blocks that each replica may have cached.
+    pub(super) fn shares(&mut self, request: &Asked) -> &[f64] {
+        self.index.matched(prefixes(request), &mut self.matched);
+        let total = (request.prompt_len / self.block_size).min(self.max_blocks);
+        let share = |&blocks: &u32| {
+            let blocks = (blocks * request.prefix_block / self.block_size).min(total);
+            if total == 0 { 0.0 } else { f64::from(blocks) / f64::from(total) }
+        };
+        self.shares.clear();
+        self.shares.extend(self.matched.iter().map(share));
+        &self.shares
+    }
+
+    /// Notes that a request was sent to a replica.
+    pub(super) fn sent(&mut self, request: &Asked, to: usize, replica: &Seen) {
+        let total = u64::from((request.prompt_len / self.block_size).min(self.max_blocks));
+        let each = u64::from((request.prefix_block / self.block_size).max(1));
+        let shared = prefixes(request).count().min((total / each) as usize);
+        self.index.add(to, prefixes(request).take(shared), each, total - shared as u64 * each);
+        let blocks = replica.report.map_or(0, |report| report.load.usable_blocks);
+        self.index.cut(to, if blocks > 0 { blocks.into() } else { self.capacity });
+    }
+}

@@ -1,0 +1,98 @@
+//! A hash ring over the beginning of the prompt, with bounded load.
+
+use super::checks;
+use super::least_requests::least;
+use crate::Signals;
+use crate::prefix::beginning;
+use crate::router::{Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
+use foretoken_sim::luck::mix;
+use serde::{Deserialize, Serialize};
+
+/// The replica that a hash of the prompt's first tokens points at on a ring, unless it is overloaded (SMG
+/// `policies/prefix_hash.rs`): then the one with the fewest requests in flight. Overloaded is one with more than
+/// `load_factor` times the mean. The ring's own hash differs from SMG's, so other prefixes go to other replicas; the
+/// rule is the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PrefixHash {
+    /// Tokens of the prompt that are hashed.
+    pub prefix_token_count: u32,
+    /// How many times the mean load a replica may have.
+    pub load_factor: f64,
+    /// Points of each replica on the ring.
+    pub virtual_nodes: u32,
+}
+
+impl Default for PrefixHash {
+    fn default() -> PrefixHash {
+        PrefixHash { prefix_token_count: 256, load_factor: 1.25, virtual_nodes: 150 }
+    }
+}
+
+impl RouterDefinition for PrefixHash {
+    fn summary(&self) -> &'static str {
+        "a hash ring over the beginning of the prompt, with bounded load"
+    }
+
+    fn source(&self) -> &'static str {
+        "SMG, model_gateway/src/policies/prefix_hash.rs"
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { ends: true, ..Needs::default() }
+    }
+
+    fn usual_signals(&self) -> Signals {
+        checks::smg_signals()
+    }
+
+    fn reads_prefixes(&self) -> bool {
+        true
+    }
+
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        checks::positive("prefix_token_count", self.prefix_token_count.into())?;
+        checks::positive("load_factor", self.load_factor)?;
+        checks::positive("virtual_nodes", self.virtual_nodes.into())
+    }
+
+    fn build(&self, context: &RouterContext) -> Box<dyn Router> {
+        let nodes = 0..u64::from(self.virtual_nodes);
+        let points = (0..context.replicas).flat_map(|r| nodes.clone().map(move |node| (point(r as u64, node), r)));
+        let mut ring: Vec<(u64, usize)> = points.collect();
+        ring.sort_unstable();
+        Box::new(Ring { ring, tokens: self.prefix_token_count, load_factor: self.load_factor })
+    }
+}
+
+/// Where a node of a replica stands on the ring.
+pub(super) fn point(replica: u64, node: u64) -> u64 {
+    mix(mix(replica + 1) ^ node)
+}
+
+struct Ring {
+    /// The points, ascending, with their replicas.
+    ring: Vec<(u64, usize)>,
+    tokens: u32,
+    load_factor: f64,
+}
+
+impl Router for Ring {
+    fn route(&mut self, request: &Asked, replicas: &[Seen]) -> usize {
+        let key = beginning(request, self.tokens);
+        let at = self.ring.partition_point(|(point, _)| *point < key) % self.ring.len();
+        bounded(replicas, self.ring[at].1, self.load_factor)
+    }
+}
+
+/// `home`, unless it has more than `factor` times the mean load with this request: then the least loaded replica that
+/// has not, if there is one.
+pub(super) fn bounded(replicas: &[Seen], home: usize, factor: f64) -> usize {
+    let total: u64 = replicas.iter().map(|r| u64::from(r.in_flight)).sum();
+    let most = (total + 1) as f64 / replicas.len() as f64 * factor;
+    let fits = |r: &Seen| total == 0 || f64::from(r.in_flight) <= most;
+    if fits(&replicas[home]) || !replicas.iter().any(fits) {
+        return home;
+    }
+    least(replicas.iter().map(|r| if fits(r) { r.in_flight } else { u32::MAX }))
+}

@@ -1,0 +1,45 @@
+//! A replica at random, all with the same probability.
+
+use crate::router::{Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
+use foretoken_sim::{Luck, Stream};
+use serde::{Deserialize, Serialize};
+
+/// A replica at random, all with the same probability (SMG `policies/random.rs`). The draw depends on the request, not
+/// on earlier ones.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Random {}
+
+impl RouterDefinition for Random {
+    fn summary(&self) -> &'static str {
+        "a replica at random"
+    }
+
+    fn source(&self) -> &'static str {
+        "SMG, model_gateway/src/policies/random.rs"
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
+
+    fn build(&self, context: &RouterContext) -> Box<dyn Router> {
+        Box::new(AtRandom { seed: context.seed })
+    }
+}
+
+struct AtRandom {
+    seed: u64,
+}
+
+impl Router for AtRandom {
+    fn route(&mut self, request: &Asked, replicas: &[Seen]) -> usize {
+        below(self.seed, request, 0, replicas.len())
+    }
+}
+
+/// A uniform number below `n`: the `which`-th draw for a request.
+pub(super) fn below(seed: u64, request: &Asked, which: u64, n: usize) -> usize {
+    let unit = Luck::new(seed, Stream::Router, request.id.into()).unit(which);
+    ((unit * n as f64) as usize).min(n - 1)
+}

@@ -1,0 +1,105 @@
+//! Our own: the replica with the least expected work, in tokens that pass through the target.
+
+use super::checks;
+use super::least_requests::least;
+use crate::router::{Asked, Ended, Needs, Router, RouterContext, RouterDefinition, Seen};
+use foretoken_sim::RequestId;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+
+/// The replica with the least expected work (our own). A request's work is the number of tokens that pass through the
+/// target for it: its prompt, and for each step of its answer one token and the drafts that are verified with it. A
+/// category whose drafts are often right needs fewer steps. The mean length and the mean number of tokens a step of
+/// each category are learned from the answers that have ended: a client sees both. Of equals the first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct VerifyWork {
+    /// Drafts that are verified in a step.
+    pub draft_len: f64,
+    /// Weight of a prompt token against a verified one: prefill needs less time a token.
+    pub prompt_weight: f64,
+    /// Output tokens of a request whose category has not been seen.
+    pub first_output_len: f64,
+}
+
+impl Default for VerifyWork {
+    fn default() -> VerifyWork {
+        VerifyWork { draft_len: 3.0, prompt_weight: 0.1, first_output_len: 256.0 }
+    }
+}
+
+impl RouterDefinition for VerifyWork {
+    fn summary(&self) -> &'static str {
+        "the least expected work: tokens through the target, by category"
+    }
+
+    fn source(&self) -> &'static str {
+        "own"
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { ends: true, ..Needs::default() }
+    }
+
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        checks::not_negative("draft_len", self.draft_len)?;
+        checks::not_negative("prompt_weight", self.prompt_weight)?;
+        checks::positive("first_output_len", self.first_output_len)
+    }
+
+    fn build(&self, context: &RouterContext) -> Box<dyn Router> {
+        let (settings, left) = (self.clone(), vec![0.0; context.replicas]);
+        Box::new(Work { settings, left, of: HashMap::new(), known: HashMap::new(), all: Known::default() })
+    }
+}
+
+struct Work {
+    settings: VerifyWork,
+    /// Work of the requests in flight of each replica.
+    left: Vec<f64>,
+    of: HashMap<RequestId, (u16, f64)>,
+    known: HashMap<u16, Known>,
+    all: Known,
+}
+
+/// What is known of a category.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Known {
+    pub requests: f64,
+    pub tokens: f64,
+    pub pieces: f64,
+}
+
+impl VerifyWork {
+    /// The expected work of a request, given what is known of its category and of all.
+    pub(super) fn work(&self, prompt_len: u32, category: Option<&Known>, all: &Known) -> f64 {
+        let known = category.filter(|known| known.requests > 0.0).unwrap_or(all);
+        let (output, a_step) = match known.requests > 0.0 {
+            true => (known.tokens / known.requests, known.tokens / known.pieces),
+            false => (self.first_output_len, 1.0),
+        };
+        self.prompt_weight * f64::from(prompt_len) + output / a_step * (1.0 + self.draft_len)
+    }
+}
+
+impl Router for Work {
+    fn route(&mut self, request: &Asked, _: &[Seen]) -> usize {
+        let work = self.settings.work(request.prompt_len, self.known.get(&request.category), &self.all);
+        let best = least(self.left.iter().copied());
+        self.left[best] += work;
+        self.of.insert(request.id, (request.category, work));
+        best
+    }
+
+    fn ended(&mut self, id: RequestId, replica: usize, end: Ended) {
+        let Some((category, work)) = self.of.remove(&id) else { return };
+        self.left[replica] = (self.left[replica] - work).max(0.0);
+        if end.emitted > 0 {
+            for known in [self.known.entry(category).or_default(), &mut self.all] {
+                known.requests += 1.0;
+                known.tokens += f64::from(end.emitted);
+                known.pieces += f64::from(end.pieces);
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Every request ends once, on one replica; tokens and KV blocks belong to one replica.
+
+use crate::world::{World, requests};
+use foretoken_fleet::{FleetRun, RouterSpec};
+use foretoken_sim::{Arrivals, Ending, Load, Outcome, Replica, RequestId, RequestRecords, Run, Time};
+use proptest::prelude::*;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// What is given to the replicas of a fleet, and what ends on them.
+#[derive(Default)]
+struct Book {
+    given: Vec<(RequestId, usize)>,
+    ended: Vec<(RequestId, usize)>,
+}
+
+/// A replica whose dealings are noted.
+struct Noted<'a> {
+    inner: Box<dyn Replica + 'a>,
+    book: Rc<RefCell<Book>>,
+    number: usize,
+}
+
+impl Replica for Noted<'_> {
+    fn give(&mut self, id: RequestId, sent: Time) {
+        self.book.borrow_mut().given.push((id, self.number));
+        self.inner.give(id, sent);
+    }
+
+    fn run_until(&mut self, until: Time, to_the_next_end: bool) {
+        self.inner.run_until(until, to_the_next_end);
+        let load = self.inner.load();
+        assert!(load.used_blocks <= load.usable_blocks);
+        assert!(load.running > 0 || load.used_blocks == 0, "only running requests hold blocks: {load:?}");
+    }
+
+    fn now(&self) -> Time {
+        self.inner.now()
+    }
+
+    fn next_step(&self) -> Time {
+        self.inner.next_step()
+    }
+
+    fn take_ended(&mut self, into: &mut Vec<(RequestId, Time)>) {
+        let before = into.len();
+        self.inner.take_ended(into);
+        let new = into[before..].iter().map(|&(id, _)| (id, self.number));
+        self.book.borrow_mut().ended.extend(new);
+    }
+
+    fn records(&self) -> &RequestRecords {
+        self.inner.records()
+    }
+
+    fn load(&self) -> Load {
+        self.inner.load()
+    }
+
+    fn finish(self: Box<Self>, ending: Ending) -> Run {
+        let load = self.inner.load();
+        assert_eq!((load.running, load.waiting, load.used_blocks), (0, 0, 0), "all blocks were given back");
+        let run = self.inner.finish(ending);
+        let book = self.book.borrow();
+        for i in 0..run.records.len() {
+            let its_own = book.given.contains(&(i as RequestId, self.number));
+            assert_eq!(run.records.outcome[i] != Outcome::InFlight, its_own, "it knows its own requests alone");
+            assert!(its_own || run.records.emitted[i] == 0);
+        }
+        drop(book);
+        run
+    }
+}
+
+fn check(world: &World, router: &RouterSpec, lengths: &[u32]) -> Result<FleetRun, TestCaseError> {
+    let book = Rc::new(RefCell::new(Book::default()));
+    let number = RefCell::new(0);
+    let around = |inner| -> Box<dyn Replica> {
+        *number.borrow_mut() += 1;
+        Box::new(Noted { inner, book: book.clone(), number: *number.borrow() - 1 })
+    };
+    let fleet = world.fleet_of(router, lengths, 3, around);
+    let (mut book, n) = (book.take(), world.workload.len());
+    let what = format!("{} {lengths:?}", router.name());
+    prop_assert_eq!(fleet.run.ending, Ending::Done, "{}", &what);
+    book.given.sort_unstable();
+    book.ended.sort_unstable();
+    prop_assert_eq!(&book.given, &book.ended, "{}: what is given ends, there and once", &what);
+    prop_assert_eq!(book.given.iter().map(|g| g.0).collect::<Vec<_>>(), (0..n as u32).collect::<Vec<_>>(), "{}", &what);
+    let run = &fleet.run;
+    prop_assert!((0..n).all(|i| run.records.outcome[i] != Outcome::InFlight), "{}", &what);
+    for i in (0..n).filter(|&i| run.records.finished(i)) {
+        prop_assert_eq!(run.records.emitted[i], world.workload.output_len[i], "{}", &what);
+    }
+    prop_assert_eq!(run.totals.emitted, run.records.emitted.iter().map(|&e| u64::from(e)).sum::<u64>(), "{}", &what);
+    if let Some(replicas) = &run.replicas {
+        for (r, did) in replicas.each.iter().enumerate() {
+            let sent = book.given.iter().filter(|given| given.1 == r).count() as u64;
+            prop_assert_eq!((did.requests, did.finished + did.rejected), (sent, sent), "{}", &what);
+        }
+    }
+    Ok(fleet)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_request_ends_once_and_belongs_to_one_replica(
+        which in 0..RouterSpec::all().len(),
+        lengths in prop::collection::vec(0..4u32, 1..5),
+        n in 1..60u32,
+        rate in 1.0..200.0f64,
+        clients in prop::option::of(1..20u32),
+        blocks in 30..400u32,
+        caching in any::<bool>(),
+        seed in 0..1000u64,
+    ) {
+        let mut world = World::new(requests(n, rate, 60, seed));
+        world.config.num_gpu_blocks = blocks;
+        world.config.max_num_seqs = 8;
+        world.config.prefix_caching = caching;
+        world.arrivals = clients.map_or(Arrivals::Open, |clients| Arrivals::Closed { clients });
+        check(&world, &RouterSpec::all()[which], &lengths)?;
+    }
+}
+
+/// A fleet gives the same run again, and another seed gives another choice.
+#[test]
+fn a_fleet_is_deterministic() {
+    let world = World::new(requests(200, 20.0, 60, 9));
+    for router in RouterSpec::all() {
+        let (a, b) = (world.fleet(&router, &[2, 2, 0], 3).run, world.fleet(&router, &[2, 2, 0], 3).run);
+        assert_eq!(a.replicas, b.replicas, "{}", router.name());
+        assert_eq!(a.records, b.records, "{}", router.name());
+    }
+    let random = RouterSpec::Random(Default::default());
+    let routed = |seed| world.fleet(&random, &[2, 2], seed).run.replicas.unwrap().routed;
+    assert_ne!(routed(1), routed(2));
+}

@@ -1,0 +1,6 @@
+//! Fleets against single engines, queueing theory, and their invariants.
+
+mod alike;
+mod conservation;
+mod queueing;
+mod world;

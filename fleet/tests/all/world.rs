@@ -1,0 +1,175 @@
+//! A small world: requests, an engine with linear costs, a policy that always drafts the same length.
+
+use foretoken_fleet::{Fleet, FleetRun, RouterContext, RouterSpec, Signals};
+use foretoken_sim::acceptance::{AcceptanceSpec, RankLaw, Rates};
+use foretoken_sim::{
+    AcceptanceSource, Arrivals, BatchView, Coefficients, ContextReads, DraftLimits, DraftPlan, Drafting, EngineConfig,
+    Linear, Luck, Replica, Request, RequestTruth, Run, Simulation, SpecPolicy, Speculation, Stream, Time, TruthRow,
+    Workload,
+};
+use std::sync::atomic::AtomicBool;
+
+/// Drafts `k` tokens for every request in every step.
+struct Fixed(u32);
+
+impl SpecPolicy for Fixed {
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(self.0)
+    }
+
+    fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
+        plan.fill(self.0);
+    }
+}
+
+/// Acceptance of requests that have other numbers in another workload.
+pub struct Renumbered<'a> {
+    pub of: &'a dyn AcceptanceSource,
+    /// The number of each request there.
+    pub there: Vec<u32>,
+}
+
+impl AcceptanceSource for Renumbered<'_> {
+    fn start(&self, request: RequestTruth, max_draft_len: u32, out: &mut TruthRow) {
+        self.of.start(RequestTruth { id: self.there[request.id as usize], ..request }, max_draft_len, out);
+    }
+
+    fn confidence(&self, request: RequestTruth, start: u32, depth: u32, right: Option<bool>, path: u64) -> f32 {
+        self.of.confidence(RequestTruth { id: self.there[request.id as usize], ..request }, start, depth, right, path)
+    }
+
+    fn rank_if_wrong(&self, request: RequestTruth, position: u32) -> u32 {
+        self.of.rank_if_wrong(RequestTruth { id: self.there[request.id as usize], ..request }, position)
+    }
+
+    fn ranks(&self) -> &RankLaw {
+        self.of.ranks()
+    }
+}
+
+pub struct World {
+    pub workload: Workload,
+    pub arrivals: Arrivals,
+    pub config: EngineConfig,
+    pub acceptance: Box<dyn AcceptanceSource>,
+    pub noise_cv: f64,
+    pub slo_s: [f64; 2],
+    draft: Linear,
+    target: Linear,
+}
+
+impl World {
+    pub fn new(workload: Workload) -> World {
+        let spec = AcceptanceSpec { source: Rates::Constant { rate: 0.7 }, ..AcceptanceSpec::default() };
+        World {
+            acceptance: spec.build(3, &workload).unwrap(),
+            workload,
+            arrivals: Arrivals::Open,
+            config: EngineConfig { max_num_seqs: 16, num_gpu_blocks: 2000, ..EngineConfig::default() },
+            noise_cv: 0.0,
+            slo_s: [0.5, 0.05],
+            draft: Linear::new(Coefficients { alpha_s: 3e-9, gamma_s: 1e-6, delta_s: 1e-3 }),
+            target: Linear::new(Coefficients { alpha_s: 0.3e-6, gamma_s: 55e-6, delta_s: 11e-3 }),
+        }
+    }
+
+    pub fn simulation<'a>(&'a self, interrupt: &'a AtomicBool, seed: u64) -> Simulation<'a> {
+        Simulation {
+            workload: &self.workload,
+            arrivals: self.arrivals,
+            config: &self.config,
+            draft: &self.draft,
+            target: &self.target,
+            context_reads: ContextReads::Once,
+            drafting: Drafting::Autoregressive,
+            noise_cv: self.noise_cv,
+            acceptance: &*self.acceptance,
+            seed,
+            slo_tpot_s: f64::INFINITY,
+            keep_steps: false,
+            keep_lives: false,
+            interrupt,
+        }
+    }
+
+    /// The run of one engine.
+    pub fn alone(&self, k: u32) -> Run {
+        self.simulation(&AtomicBool::new(false), 1).run(speculation(k))
+    }
+
+    /// The run of a fleet: one replica for each draft length.
+    pub fn fleet(&self, router: &RouterSpec, lengths: &[u32], seed: u64) -> FleetRun {
+        self.fleet_of(router, lengths, seed, |replica| replica)
+    }
+
+    /// [`fleet`](World::fleet) with something around each replica.
+    #[allow(clippy::needless_lifetimes, reason = "what is around a replica lives as long as it")]
+    pub fn fleet_of<'a>(
+        &'a self,
+        router: &RouterSpec,
+        lengths: &[u32],
+        seed: u64,
+        around: impl Fn(Box<dyn Replica + 'a>) -> Box<dyn Replica + 'a>,
+    ) -> FleetRun {
+        static NEVER: AtomicBool = AtomicBool::new(false);
+        let replica = |(r, &k): (usize, &u32)| around(self.simulation(&NEVER, 1 + r as u64).replica(speculation(k)));
+        let replicas = lengths.iter().enumerate().map(replica).collect();
+        let context = RouterContext {
+            replicas: lengths.len(),
+            seed,
+            block_size: &vec![self.config.block_size; lengths.len()],
+            slo_s: self.slo_s,
+            true_steps: &self.workload.output_len,
+        };
+        let signals = Signals { interval_s: 0.05, delay_s: 0.01 };
+        let router = (router.build(&context), router.needs());
+        Fleet::new(&self.workload, replicas, router, signals, self.slo_s[1]).run(self.arrivals, &NEVER)
+    }
+}
+
+pub fn speculation(k: u32) -> Speculation {
+    if k == 0 { Speculation::Off } else { Speculation::Policy(Box::new(Fixed(k))) }
+}
+
+/// Poisson arrivals at `rate` a second, with lengths up to `longest`; half of the prompts begin with one of four shared
+/// texts of 64 tokens.
+pub fn requests(n: u32, rate: f64, longest: u32, seed: u64) -> Workload {
+    let mut at = 0.0;
+    let mut all: Workload = (0..n)
+        .map(|i| {
+            let luck = Luck::new(seed, Stream::Arrivals, i.into());
+            at += -(1.0 - luck.unit(0)).ln() / rate;
+            let length = |which| 1 + (luck.unit(which) * f64::from(longest)) as u32;
+            let mut request = Request::new(Time::from_s(at), 64 + length(1), length(2));
+            request.category = (luck.unit(3) * 3.0) as u16;
+            if luck.unit(4) < 0.5 {
+                let text = (luck.unit(5) * 4.0) as u64;
+                request.prefix = (0..4).map(|block| 10 * (text + 1) + block).collect();
+            }
+            request
+        })
+        .collect();
+    all.prefix_block = 16;
+    all.categories = ["a", "b", "c"].map(str::to_owned).to_vec();
+    all
+}
+
+/// All routers, with their default settings.
+pub fn routers() -> Vec<RouterSpec> {
+    RouterSpec::all()
+}
+
+/// Checks that two runs are the same, request for request and step for step.
+pub fn assert_same(a: &Run, b: &Run, what: &str) {
+    assert_eq!(a.records, b.records, "{what}");
+    assert_eq!(a.series, b.series, "{what}");
+    assert_eq!(a.rejected, b.rejected, "{what}");
+    assert_eq!((a.ending, a.usable_blocks), (b.ending, b.usable_blocks), "{what}");
+    let totals = |r: &Run| {
+        let t = &r.totals;
+        (t.steps, t.request_steps, t.busy, t.draft_time, t.verified, t.emitted, t.peak_blocks, t.batch_time)
+    };
+    assert_eq!(totals(a), totals(b), "{what}");
+    assert_eq!(a.totals.verified_accepted, b.totals.verified_accepted, "{what}");
+    assert_eq!(a.totals.lengths, b.totals.lengths, "{what}");
+}

@@ -1,0 +1,118 @@
+//! The frontier of a fleet: the price of an hour against a latency, one point for each number of replicas.
+
+use super::axis::Axis;
+use super::page::Page;
+use super::style::RULE;
+use super::{Figure, Kind};
+use crate::{Dash, Look};
+
+/// A fleet of one policy: what each number of replicas costs and gives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FrontierLine {
+    /// The policy's label.
+    pub policy: String,
+    /// The swept values as text; empty if nothing is swept.
+    pub at: String,
+    /// The policy's colour, dash and marker.
+    pub look: Look,
+    /// The numbers of replicas whose runs were not stopped early.
+    pub points: Vec<FrontierPoint>,
+}
+
+/// A number of replicas.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FrontierPoint {
+    /// Price of an hour.
+    pub cost_hour: f64,
+    /// The latency's 99th percentile, seconds.
+    pub p99_s: f64,
+    /// Did the fleet carry the load?
+    pub carried: bool,
+}
+
+/// Texts and numbers that do not belong to one policy.
+#[derive(Clone, Copy, Debug)]
+pub struct FrontierWords<'a> {
+    /// The latency's name.
+    pub latency: &'a str,
+    /// Its bound, seconds; `None` without one.
+    pub bound_s: Option<f64>,
+    /// Where the numbers come from, and the bounds that were asked for.
+    pub source: &'a str,
+}
+
+/// Latencies are shown up to this multiple of the bound; a fleet that falls behind has any latency.
+const SHOWN: f64 = 3.0;
+
+/// Draws `frontier.svg`; `None` if no run was made to its end.
+pub fn frontier_figure(lines: &[FrontierLine], words: &FrontierWords<'_>) -> Option<Figure> {
+    let all = || lines.iter().flat_map(|line| &line.points);
+    let slowest = all().map(|p| p.p99_s).reduce(f64::max)?;
+    let highest = words.bound_s.map_or(slowest, |bound| slowest.min(SHOWN * bound).max(bound));
+    let dearest = all().map(|p| p.cost_hour).reduce(f64::max)?;
+    let mut panels: Vec<&str> = lines.iter().map(|line| line.at.as_str()).collect();
+    panels.dedup();
+    let mut legend: Vec<(String, Look)> = Vec::new();
+    for line in lines {
+        if legend.iter().all(|(policy, _)| *policy != line.policy) {
+            legend.push((line.policy.clone(), line.look));
+        }
+    }
+    let page = Page {
+        title: format!("What a fleet costs, and its {}", words.latency),
+        source: format!("{}; grey: the load is not carried", words.source),
+        x_name: "price of an hour".to_owned(),
+        y_name: format!("p99 {} (ms)", words.latency),
+        x: Axis::linear(0.0, dearest, if panels.len() == 1 { 8 } else { 4 }),
+        y: Axis::linear(0.0, 1e3 * highest, 6),
+        legend,
+        panels: panels.iter().map(|at| ((*at).to_owned(), None)).collect(),
+        own_x: Vec::new(),
+        panel_height: 280.0,
+        right: 0.0,
+    };
+    let svg = page.svg(|c, panel, at| {
+        if let Some(bound) = words.bound_s {
+            let ends = [panel.x.start(), panel.x.end()];
+            c.line(&ends.map(|x| panel.at(x, 1e3 * bound)), RULE, 1.2, Dash::Dashed);
+        }
+        for line in lines.iter().filter(|line| line.at == panels[at]) {
+            let point = |p: &FrontierPoint| panel.at(p.cost_hour, page.y.clamp(1e3 * p.p99_s));
+            let path: Vec<_> = line.points.iter().map(point).collect();
+            c.line(&path, line.look.colour, 1.6, line.look.dash);
+            for (p, at) in line.points.iter().zip(path) {
+                let colour = if p.carried { line.look.colour } else { RULE };
+                c.marker(at, Look { colour, ..line.look });
+            }
+        }
+    });
+    Some(Figure { kind: Kind::Capacity, file: "frontier.svg".to_owned(), svg })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Marker;
+
+    #[test]
+    fn every_fleet_is_a_point_and_the_bound_a_line() {
+        let look = Look { colour: (1, 2, 3), dash: Dash::Solid, marker: Marker::Circle };
+        let point = |cost_hour, p99_s, carried| FrontierPoint { cost_hour, p99_s, carried };
+        let line = |policy: &str, points: &[FrontierPoint]| FrontierLine {
+            policy: policy.into(),
+            at: String::new(),
+            look,
+            points: points.to_vec(),
+        };
+        let lines = [
+            line("autoregressive", &[point(5.0, 9.0, false), point(7.5, 0.4, true)]),
+            line("fixed-3", &[point(5.0, 0.45, true)]),
+        ];
+        let words = FrontierWords { latency: "TTFT", bound_s: Some(0.5), source: "simulated" };
+        let figure = frontier_figure(&lines, &words).unwrap();
+        for text in ["p99 TTFT (ms)", "autoregressive", "fixed-3", "price of an hour", "1500"] {
+            assert!(figure.svg.contains(text), "{text}");
+        }
+        assert!(frontier_figure(&[], &words).is_none());
+    }
+}

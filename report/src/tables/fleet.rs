@@ -1,0 +1,62 @@
+//! `fleet.parquet`: the fleets that a search tried, one row per number of replicas.
+
+use super::column::{Column, column};
+use super::writer::Table;
+use crate::{Key, ReportError};
+use std::path::Path;
+
+/// A number of replicas that a search tried.
+#[derive(Clone, Debug)]
+pub struct FleetProbeRow {
+    /// Policy, swept values and seed.
+    pub key: Key,
+    /// The router.
+    pub router: String,
+    /// Number of replicas.
+    pub replicas: u32,
+    /// Number of GPUs.
+    pub gpus: u32,
+    /// Price of an hour.
+    pub cost_hour: f64,
+    /// Was the load carried?
+    pub carried: bool,
+    /// Requests that count, that kept their bounds, and that missed one.
+    pub counted: [u32; 3],
+    /// Did the fleet keep up? `None` if the run was stopped early.
+    pub steady: Option<bool>,
+    /// P99 of TTFT, TPOT and E2E, seconds; `None` if the run was stopped early.
+    pub p99_s: [Option<f64>; 3],
+}
+
+/// Writes `fleet.parquet`.
+///
+/// Columns after the key: `router`, `replicas`, `gpus`, `cost_hour`, `carried`, `counted`, `kept`, `missed` (requests),
+/// `steady`, `ttft_p99_s`, `tpot_p99_s`, `e2e_p99_s` (null where the run was stopped early).
+///
+/// # Errors
+/// When the file cannot be written, or the rows differ in their swept paths.
+pub fn write_fleet_probes(path: &Path, rows: &[FleetProbeRow]) -> Result<(), ReportError> {
+    let keys: Vec<&Key> = rows.iter().map(|row| &row.key).collect();
+    let mut table = Table::create(path, keys.iter().copied(), columns(&[]))?;
+    table.write(&keys, columns(rows))?;
+    table.finish()
+}
+
+fn columns(rows: &[FleetProbeRow]) -> Vec<Column> {
+    let requests = |name, which: usize| column(name, rows.iter().map(|r| r.counted[which]).collect::<Vec<_>>());
+    let p99 = |name, which: usize| column(name, rows.iter().map(|r| r.p99_s[which]).collect::<Vec<_>>());
+    vec![
+        column("router", rows.iter().map(|r| r.router.as_str())),
+        column("replicas", rows.iter().map(|r| r.replicas)),
+        column("gpus", rows.iter().map(|r| r.gpus)),
+        column("cost_hour", rows.iter().map(|r| r.cost_hour)),
+        column("carried", rows.iter().map(|r| r.carried)),
+        requests("counted", 0),
+        requests("kept", 1),
+        requests("missed", 2),
+        column("steady", rows.iter().map(|r| r.steady)),
+        p99("ttft_p99_s", 0),
+        p99("tpot_p99_s", 1),
+        p99("e2e_p99_s", 2),
+    ]
+}

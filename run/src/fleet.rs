@@ -1,0 +1,148 @@
+//! The fleet of a setting: its replicas, each with its engine, hardware and policy, and their run behind the router.
+
+use crate::load::is_autoregressive;
+use crate::plan::Variant;
+use crate::server::Server;
+use foretoken_fleet::{Fleet, FleetRun, RouterContext};
+use foretoken_policies::PolicySpec;
+use foretoken_sim::luck::{Luck, Stream};
+use foretoken_sim::{Arrivals, EngineConfig, Patience, Replica, Simulation, Speculation, Workload};
+use foretoken_spec::document::Path;
+use foretoken_spec::fleet::FleetSpec;
+use foretoken_spec::problem::Result;
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+
+/// The replicas of a fleet and their router.
+pub struct Replicas {
+    spec: FleetSpec,
+    /// The servers of the kinds that have an engine or hardware of their own, by their place in the list of kinds.
+    own: BTreeMap<usize, Server>,
+    /// The policies of the kinds that have one of their own.
+    policies: Vec<Option<PolicySpec>>,
+    /// The kind of each replica.
+    kind_of: Vec<usize>,
+    /// The bound on time to first token, seconds; infinity for none.
+    ttft_s: f64,
+}
+
+impl Replicas {
+    /// The fleet of a variant whose own server is `server`; `None` if it has none. Adds warnings about beliefs to
+    /// `belief_notes`.
+    ///
+    /// # Errors
+    /// A kind's server cannot be built, its engine would not start, or the router compares blocks of the replicas and
+    /// their sizes differ.
+    pub(crate) fn of(
+        variant: &Variant,
+        server: &Server,
+        seed: u64,
+        workload: &Workload,
+        belief_notes: &mut Vec<String>,
+    ) -> Result<Option<Replicas>> {
+        let Some(spec) = variant.experiment.fleet.clone() else { return Ok(None) };
+        let mut own = BTreeMap::new();
+        for (&i, kind) in &variant.kinds {
+            own.insert(i, Server::new(kind, seed, workload, kind.engine(false)?, belief_notes)?);
+        }
+        let kinds = spec.replicas.kinds();
+        let at = |key: &str, message: String| variant.document().problem_at(&Path::of(key), message);
+        for (i, kind) in kinds.iter().enumerate() {
+            let server = own.get(&i).unwrap_or(server);
+            let policies = if kind.policy.is_some() { kind.policy.as_slice() } else { &variant.experiment.policies };
+            for policy in policies {
+                server.starts(policy).map_err(|err| {
+                    let (why, policy) = (err.why, policy.label());
+                    at("fleet.replicas", format!("fleet.replicas[{i}]: engine.{}: {why} ({policy})", err.key))
+                })?;
+            }
+        }
+        let size = |kind: usize| own.get(&kind).unwrap_or(server).plain.block_size;
+        let other = (1..kinds.len()).find(|&kind| size(kind) != size(0));
+        if let Some(other) = other.filter(|_| spec.router.definition().reads_prefixes()) {
+            let (router, first, other) = (spec.router.name(), size(0), size(other));
+            let message = format!(
+                "the router {router} compares prefixes in KV blocks, and the replicas have blocks of {first} and {other} tokens"
+            );
+            return Err(at("fleet.router", message)
+                .help("give all replicas one engine.block_size, or choose a router that reads no prefixes"));
+        }
+        let kind_of = (0..kinds.len()).flat_map(|i| (0..kinds[i].count).map(move |_| i)).collect();
+        let ttft_s = variant.experiment.slo.ttft_s.unwrap_or(f64::INFINITY);
+        let policies = kinds.into_iter().map(|kind| kind.policy).collect();
+        Ok(Some(Replicas { spec, own, policies, kind_of, ttft_s }))
+    }
+
+    /// Changes the number of replicas of a fleet whose replicas are alike.
+    pub(crate) fn set_number(&mut self, replicas: u32) {
+        self.kind_of = vec![0; replicas as usize];
+    }
+
+    /// The policy of a replica in the row of `policy`. In the autoregressive row no replica drafts.
+    fn policy<'p>(&'p self, replica: usize, policy: &'p PolicySpec) -> &'p PolicySpec {
+        match &self.policies[self.kind_of[replica]] {
+            Some(own) if !is_autoregressive(policy) => own,
+            _ => policy,
+        }
+    }
+
+    /// Runs the fleet. `server` is the server of the kinds without their own. With a patience the run ends once the
+    /// verdict is certain. `slo_tpot_s` is the run's bound on time per output token, seconds; infinity for none.
+    pub(crate) fn run(
+        &self,
+        server: &Server,
+        (workload, arrivals): (&Workload, Arrivals),
+        (policy, slo_tpot_s): (&PolicySpec, f64),
+        interrupt: &AtomicBool,
+        (lives, patience): (bool, Option<Patience>),
+    ) -> FleetRun {
+        let servers: Vec<&Server> = self.kind_of.iter().map(|kind| self.own.get(kind).unwrap_or(server)).collect();
+        let models: Vec<_> = servers.iter().map(|server| server.models()).collect();
+        let speculations = servers.iter().enumerate().map(|(r, s)| s.speculation(self.policy(r, policy)));
+        let with_configs: Vec<(Speculation, &EngineConfig)> = speculations
+            .zip(&servers)
+            .map(|(speculation, server)| {
+                let config = server.config(&speculation);
+                (speculation, config)
+            })
+            .collect();
+        let block_size: Vec<u32> = with_configs.iter().map(|(_, config)| config.block_size).collect();
+        let replicas: Vec<Box<dyn Replica + '_>> = with_configs
+            .into_iter()
+            .enumerate()
+            .map(|(r, (speculation, config))| {
+                let requests = (workload, arrivals);
+                let simulation = servers[r].simulation(requests, config, &models[r], slo_tpot_s, interrupt);
+                let seed = noise_seed(servers[r].seed, r);
+                // A table of steps is about one engine.
+                let keep_steps = simulation.keep_steps && servers.len() == 1;
+                Simulation { keep_lives: lives, seed, keep_steps, ..simulation }.replica(speculation)
+            })
+            .collect();
+        let true_steps = match self.spec.router.sees_hidden_truth() {
+            true => server.true_steps(workload, policy),
+            false => Vec::new(),
+        };
+        let context = RouterContext {
+            replicas: replicas.len(),
+            seed: server.seed,
+            block_size: &block_size,
+            slo_s: [self.ttft_s, slo_tpot_s],
+            true_steps: &true_steps,
+        };
+        let router = (self.spec.router.build(&context), self.spec.router.needs());
+        let mut fleet = Fleet::new(workload, replicas, router, self.spec.signals(), slo_tpot_s);
+        patience.into_iter().for_each(|patience| fleet.be_patient(patience));
+        let mut ran = fleet.run(arrivals, interrupt);
+        for (server, models) in servers.iter().zip(&models) {
+            let new: Vec<String> = server.beyond(models).filter(|w| !ran.run.warnings.contains(w)).collect();
+            ran.run.warnings.extend(new);
+        }
+        ran
+    }
+}
+
+/// The seed of a replica's residual noise. The first replica has the run's own, as a run without a fleet.
+fn noise_seed(seed: u64, replica: usize) -> u64 {
+    if replica == 0 { seed } else { Luck::new(seed, Stream::Replica, replica as u64).bits(0) }
+}

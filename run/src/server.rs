@@ -1,0 +1,220 @@
+//! One server of a setting: an engine with its settings, its true costs, its hidden acceptance, and what its policies
+//! believe. A fleet has several kinds.
+
+use crate::believed::Believed;
+use crate::plan::Variant;
+use crate::profiled::Watched;
+use foretoken_hardware::LatencySpec;
+use foretoken_policies::{PolicyContext, PolicySpec};
+use foretoken_profiler::{Range, Role};
+use foretoken_sim::config::BadConfig;
+use foretoken_sim::{
+    AcceptanceSource, Arrivals, ContextReads, DraftKv, Drafting, EngineConfig, LatencyModel, RequestTruth, Simulation,
+    Speculation, TruthRow, Workload,
+};
+use foretoken_spec::document::Path;
+use foretoken_spec::problem::{Problem, Result};
+use std::sync::atomic::AtomicBool;
+
+/// A server, for any workload.
+pub struct Server {
+    pub(crate) plain: EngineConfig,
+    pub(crate) with_drafter: EngineConfig,
+    pub(crate) draft: Box<dyn LatencyModel>,
+    pub(crate) target: Box<dyn LatencyModel>,
+    pub(crate) context_reads: ContextReads,
+    pub(crate) drafting: Drafting,
+    pub(crate) noise_cv: f64,
+    /// The ranges that the profile of the costs covers, for (target, draft); `None` without a profile.
+    ranges: Option<(Range, Range)>,
+    pub(crate) acceptance: Box<dyn AcceptanceSource>,
+    pub(crate) belief: Believed,
+    pub(crate) keep_steps: bool,
+    pub(crate) seed: u64,
+}
+
+/// The latency models of a server as a run calls them: with a profile they note which passes it does not cover.
+pub(crate) struct Models<'a> {
+    draft: Watched<'a>,
+    target: Watched<'a>,
+}
+
+impl Server {
+    /// The server of a variant for a workload. Adds warnings about the belief to `belief_notes`.
+    ///
+    /// # Errors
+    /// A setting of the acceptance is wrong, the model does not fit into the GPU's memory, or no linear belief fits the
+    /// true costs.
+    pub fn new(
+        variant: &Variant,
+        seed: u64,
+        workload: &Workload,
+        plain: EngineConfig,
+        belief_notes: &mut Vec<String>,
+    ) -> Result<Server> {
+        let e = &variant.experiment;
+        let acceptance = e.acceptance.build(seed, workload).map_err(|err| {
+            variant.document().problem_at(&Path::of(&format!("acceptance.{}", err.key)), err.to_string())
+        })?;
+        Ok(Server {
+            belief: Believed::new(&e.belief, &e.hardware, seed, belief_notes)?,
+            plain,
+            with_drafter: variant.engine(true)?,
+            draft: e.hardware.draft.build(),
+            target: e.hardware.target.build(),
+            context_reads: e.hardware.context_reads,
+            drafting: e.hardware.drafting,
+            noise_cv: e.hardware.noise_cv,
+            ranges: variant.filled.ranges,
+            acceptance,
+            keep_steps: e.output.steps,
+            seed,
+        })
+    }
+
+    /// Checks that the engine would start with a policy.
+    ///
+    /// # Errors
+    /// The engine refuses its settings together with the policy's; see
+    /// [`Speculation::check`](foretoken_sim::Speculation::check).
+    pub fn starts(&self, policy: &PolicySpec) -> std::result::Result<(), BadConfig> {
+        let speculation = self.speculation(policy);
+        speculation.check(self.config(&speculation), self.drafting)
+    }
+
+    /// A policy, an oracle or nothing, built for this server.
+    pub(crate) fn speculation(&self, policy: &PolicySpec) -> Speculation {
+        policy.build(&PolicyContext {
+            belief: self.belief.linear,
+            profile: &self.belief.profile(&*self.draft, &*self.target, self.context_reads),
+            max_draft_len: self.with_drafter.max_draft_len,
+            max_num_seqs: self.with_drafter.max_num_seqs,
+            max_num_batched_tokens: self.with_drafter.max_num_batched_tokens,
+            seed: self.seed,
+            staleness_steps: self.belief.staleness_steps,
+            draft_at: self.with_drafter.drafts_at(),
+            told: None,
+        })
+    }
+
+    /// The engine's settings with this speculation.
+    pub(crate) fn config(&self, speculation: &Speculation) -> &EngineConfig {
+        if matches!(speculation, Speculation::Off) { &self.plain } else { &self.with_drafter }
+    }
+
+    /// The latency models for a run; hand them to [`simulation`](Server::simulation).
+    pub(crate) fn models(&self) -> Models<'_> {
+        Models { draft: Watched::new(&*self.draft), target: Watched::new(&*self.target) }
+    }
+
+    /// A run of this server.
+    pub(crate) fn simulation<'s>(
+        &'s self,
+        (workload, arrivals): (&'s Workload, Arrivals),
+        config: &'s EngineConfig,
+        models: &'s Models<'s>,
+        slo_tpot_s: f64,
+        interrupt: &'s AtomicBool,
+    ) -> Simulation<'s> {
+        let (draft, target): (&dyn LatencyModel, &dyn LatencyModel) = match self.ranges.is_some() {
+            true => (&models.draft, &models.target),
+            false => (&*self.draft, &*self.target),
+        };
+        Simulation {
+            workload,
+            arrivals,
+            config,
+            draft,
+            target,
+            context_reads: self.context_reads,
+            drafting: self.drafting,
+            noise_cv: self.noise_cv,
+            acceptance: &*self.acceptance,
+            seed: self.seed,
+            slo_tpot_s,
+            keep_steps: self.keep_steps,
+            keep_lives: false,
+            interrupt,
+        }
+    }
+
+    /// The number of steps that each request's answer takes if as many drafts are made as the policy may make; the
+    /// truth, for a router that is a reference.
+    pub(crate) fn true_steps(&self, workload: &Workload, policy: &PolicySpec) -> Vec<u32> {
+        let most = match self.speculation(policy) {
+            Speculation::Off => 0,
+            _ => self.with_drafter.max_draft_len,
+        };
+        let mut row = TruthRow::default();
+        (0..workload.len())
+            .map(|i| {
+                let output_len = workload.output_len[i];
+                if most == 0 {
+                    return output_len;
+                }
+                let recording = workload.recording.get(i).copied().filter(|&r| r != u32::MAX);
+                let (id, prompt_len, category) = (i as u32, workload.prompt_len[i], workload.category[i]);
+                self.acceptance.start(RequestTruth { id, prompt_len, output_len, category, recording }, most, &mut row);
+                let (mut emitted, mut steps) = (1, 1);
+                while emitted < output_len {
+                    emitted += 1 + row.run(emitted, most);
+                    steps += 1;
+                }
+                steps
+            })
+            .collect()
+    }
+
+    /// Warnings about passes that the profile of the costs does not cover.
+    pub(crate) fn beyond(&self, models: &Models) -> impl Iterator<Item = String> {
+        let both = self.ranges.as_ref().map(|(target, draft)| {
+            [models.target.beyond(Role::Target, target), models.draft.beyond(Role::Draft, draft)]
+        });
+        both.into_iter().flatten().flatten()
+    }
+}
+
+impl Variant {
+    /// The engine's settings, with the values that the file leaves to the hardware filled in. A drafter's weights
+    /// leave less memory for KV.
+    ///
+    /// # Errors
+    /// The GPU's memory has no room for KV blocks beside the weights.
+    pub fn engine(&self, drafting: bool) -> Result<EngineConfig> {
+        let hardware = &self.experiment.hardware;
+        let mut config = self.experiment.engine.clone();
+        if self.experiment.live.is_some() {
+            // A simulation beside a live run follows the live run's order.
+            config.as_on_a_device();
+        }
+        if self.derived.draft_kv
+            && let (Some(target), Some(draft)) = (hardware.target.memory(), hardware.draft.memory())
+        {
+            config.draft_kv = DraftKv::EqualSplit { ratio: draft.kv_bytes_token / target.kv_bytes_token };
+        }
+        if self.derived.num_gpu_blocks
+            && let Some(mut memory) = hardware.target.memory()
+        {
+            if drafting {
+                memory.kv_bytes -= weight_bytes(&hardware.draft);
+            }
+            config.num_gpu_blocks = memory.kv_blocks(config.block_size);
+            config.check().map_err(|_| self.does_not_fit())?;
+        }
+        Ok(config)
+    }
+
+    fn does_not_fit(&self) -> Box<Problem> {
+        let problem =
+            self.document().problem_at(&Path::of("hardware.target"), "the weights leave no room for KV on this GPU");
+        problem.help("raise tensor_parallel, choose a larger GPU, or give engine.num_gpu_blocks")
+    }
+}
+
+/// Bytes of a model's weights; 0 when its latency model does not name a model.
+fn weight_bytes(spec: &LatencySpec) -> f64 {
+    match spec {
+        LatencySpec::Roofline(r) => r.shape().map_or(0.0, |shape| shape.work().weight_bytes),
+        _ => 0.0,
+    }
+}

@@ -1,0 +1,110 @@
+//! An engine that a router gives requests while it runs.
+
+use super::drafter::Drafter;
+use super::state::{Engine, Watch};
+use crate::executor::Executor;
+use crate::metrics::RequestRecords;
+use crate::time::Time;
+use crate::workload::RequestId;
+
+/// The load of an engine between two steps, as it reports it to a router.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Number of running requests.
+    pub running: u32,
+    /// Number of waiting requests, preempted ones included.
+    pub waiting: u32,
+    /// Prompt tokens of the waiting requests, and the tokens that preempted ones had emitted.
+    pub waiting_tokens: u64,
+    /// KV blocks that requests hold.
+    pub used_blocks: u32,
+    /// KV blocks that requests can use.
+    pub usable_blocks: u32,
+    /// Output tokens emitted since the start.
+    pub emitted: u64,
+    /// Time inside steps since the start.
+    pub busy: Time,
+}
+
+impl Load {
+    /// Share of the KV blocks that requests hold.
+    pub fn kv_use(&self) -> f64 {
+        if self.usable_blocks == 0 { 0.0 } else { f64::from(self.used_blocks) / f64::from(self.usable_blocks) }
+    }
+}
+
+impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
+    /// From now on only [`give`](Engine::give) adds requests.
+    pub fn be_fed(&mut self) {
+        self.arrivals.be_fed();
+    }
+
+    /// Gives the engine a request that is sent at `sent`. Requests are given in order of time.
+    pub fn give(&mut self, id: RequestId, sent: Time) {
+        self.arrivals.give(id, sent);
+    }
+
+    /// Runs while steps begin before `until`; the last one may end later. With `to_the_next_end` the engine stops
+    /// sooner, after the step in which a request ends. No request may be given later that is sent before `until`, or
+    /// before the step's end.
+    ///
+    /// # Errors
+    /// A pass failed; the executor's error.
+    pub fn run_until(&mut self, until: Time, to_the_next_end: bool) -> Result<(), E::Error> {
+        self.arrivals.know_until(until);
+        while self.executor.now() < until {
+            self.executor.begin_iteration();
+            self.add_arrived();
+            if self.has_work() {
+                self.turn()?;
+            } else {
+                match self.arrivals.next_at() {
+                    at if at >= until => return Ok(()),
+                    at => self.executor.wait_until(at),
+                }
+            }
+            if to_the_next_end && self.arrivals.has_ended() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The engine's clock: the end of the last step, while it works.
+    pub fn now(&self) -> Time {
+        self.executor.now()
+    }
+
+    /// When the next step begins, as far as the given requests say; `Time::MAX` if there is none.
+    pub fn next_step(&self) -> Time {
+        match self.has_work() {
+            true => self.executor.now(),
+            false => self.arrivals.given_at().max(self.executor.now()),
+        }
+    }
+
+    /// The requests that ended since the last call, and when.
+    pub fn take_ended(&mut self) -> impl Iterator<Item = (RequestId, Time)> {
+        self.arrivals.take_ended()
+    }
+
+    /// The records so far. Times may lie behind the time up to which the engine was asked to run.
+    pub fn records(&self) -> &RequestRecords {
+        &self.out.records
+    }
+
+    /// The load now.
+    pub fn load(&self) -> Load {
+        let kv = self.scheduler.kv_cache_manager();
+        let tokens = |id: RequestId| u64::from(self.workload.prompt_len[id as usize]);
+        Load {
+            running: self.scheduler.running().len() as u32,
+            waiting: self.scheduler.num_waiting() as u32,
+            waiting_tokens: self.scheduler.waiting().map(|w| tokens(w.id) + u64::from(w.num_output_tokens)).sum(),
+            used_blocks: kv.used(),
+            usable_blocks: kv.usable(),
+            emitted: self.out.totals.emitted,
+            busy: self.out.totals.busy,
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What each replica of a fleet did.
+
+use super::{Outcome, RequestRecords, Series, Totals};
+use serde::{Deserialize, Serialize};
+
+/// The replicas of a fleet's run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Replicas {
+    /// The replica of each request; `u16::MAX` for one that was never sent.
+    pub routed: Vec<u16>,
+    /// What each replica did.
+    pub each: Vec<ReplicaSummary>,
+    /// The load of each replica over time.
+    pub series: Vec<Series>,
+}
+
+/// What a replica did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReplicaSummary {
+    /// Number of requests that it was sent.
+    pub requests: u64,
+    /// Number of these that emitted their whole output.
+    pub finished: u64,
+    /// Number of these that could never fit.
+    pub rejected: u64,
+    /// Prompt tokens of these.
+    pub prompt_tokens: u64,
+    /// Prompt tokens of these that were found in the prefix cache at the first admission.
+    pub cached_tokens: u64,
+    /// Output tokens emitted.
+    pub emitted: u64,
+    /// Number of steps.
+    pub steps: u64,
+    /// Time inside steps, seconds.
+    pub busy_s: f64,
+    /// Mean decode batch size, weighted by step time.
+    pub mean_batch_size: f64,
+    /// Draft tokens verified.
+    pub verified: u64,
+    /// Draft tokens accepted.
+    pub accepted: u64,
+    /// Number of preemptions.
+    pub preemptions: u64,
+    /// Most of its KV blocks that were held at once, as a share.
+    pub kv_use_peak: f64,
+}
+
+impl ReplicaSummary {
+    /// The summary of a replica from its own records and totals. `prompt_len` are the lengths of all requests' prompts,
+    /// tokens; `ids` are the requests that it was sent.
+    pub fn of(
+        records: &RequestRecords,
+        totals: &Totals,
+        usable_blocks: u32,
+        prompt_len: &[u32],
+        ids: impl Iterator<Item = usize> + Clone,
+    ) -> ReplicaSummary {
+        let count = |outcome| ids.clone().filter(|&i| records.outcome[i] == outcome).count() as u64;
+        let sum = |of: &[u32]| ids.clone().map(|i| u64::from(of[i])).sum();
+        let busy_s = totals.busy.as_s();
+        let mean = |time: u128| if busy_s > 0.0 { time as f64 / crate::time::PS_PER_S / busy_s } else { 0.0 };
+        ReplicaSummary {
+            requests: ids.clone().count() as u64,
+            finished: count(Outcome::Finished),
+            rejected: count(Outcome::Rejected),
+            prompt_tokens: sum(prompt_len),
+            cached_tokens: sum(&records.cached_tokens),
+            emitted: totals.emitted,
+            steps: totals.steps,
+            busy_s,
+            mean_batch_size: mean(totals.batch_time),
+            verified: totals.verified,
+            accepted: totals.accepted(),
+            preemptions: totals.preemptions,
+            kv_use_peak: if usable_blocks == 0 {
+                0.0
+            } else {
+                f64::from(totals.peak_blocks) / f64::from(usable_blocks)
+            },
+        }
+    }
+}

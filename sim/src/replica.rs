@@ -1,0 +1,87 @@
+//! A replica of a fleet: an engine on the event clock that a router gives requests while it runs.
+
+use crate::engine::{Drafter, Ending, Engine, Load};
+use crate::event_clock::EventClock;
+use crate::metrics::RequestRecords;
+use crate::serving::Run;
+use crate::time::Time;
+use crate::workload::RequestId;
+
+/// An engine that is run piece by piece. The ids are the workload's, so a request has the same luck on every replica.
+pub trait Replica {
+    /// Gives the replica a request that is sent at `sent`. Requests are given in order of time.
+    fn give(&mut self, id: RequestId, sent: Time);
+
+    /// Runs while steps begin before `until`; the last one may end later. With `to_the_next_end` the replica stops
+    /// sooner, after the step in which a request ends. No request may be given later that is sent before `until`.
+    fn run_until(&mut self, until: Time, to_the_next_end: bool);
+
+    /// The replica's clock: the end of its last step, while it works.
+    fn now(&self) -> Time;
+
+    /// When the next step begins, as far as the given requests say; `Time::MAX` if there is none.
+    fn next_step(&self) -> Time;
+
+    /// Moves the requests that ended since the last call, and when, to the end of `into`.
+    fn take_ended(&mut self, into: &mut Vec<(RequestId, Time)>);
+
+    /// The records so far, of all requests of the workload: others' are empty. Times may lie behind the time up to
+    /// which the replica was asked to run.
+    fn records(&self) -> &RequestRecords;
+
+    /// The load at [`now`](Replica::now).
+    fn load(&self) -> Load;
+
+    /// Ends the run. `ending` says how the fleet's run ended.
+    fn finish(self: Box<Self>, ending: Ending) -> Run;
+}
+
+/// An engine that is fed by a router.
+pub(crate) struct Fed<'a, D> {
+    engine: Engine<'a, EventClock<'a>, D>,
+    /// Warnings that follow from the settings.
+    notes: Vec<String>,
+}
+
+impl<'a, D: Drafter<EventClock<'a>>> Fed<'a, D> {
+    pub(crate) fn new(mut engine: Engine<'a, EventClock<'a>, D>, notes: Vec<String>) -> Fed<'a, D> {
+        engine.be_fed();
+        Fed { engine, notes }
+    }
+}
+
+impl<'a, D: Drafter<EventClock<'a>>> Replica for Fed<'a, D> {
+    fn give(&mut self, id: RequestId, sent: Time) {
+        self.engine.give(id, sent);
+    }
+
+    fn run_until(&mut self, until: Time, to_the_next_end: bool) {
+        let Ok(()) = self.engine.run_until(until, to_the_next_end);
+    }
+
+    fn now(&self) -> Time {
+        self.engine.now()
+    }
+
+    fn next_step(&self) -> Time {
+        self.engine.next_step()
+    }
+
+    fn take_ended(&mut self, into: &mut Vec<(RequestId, Time)>) {
+        into.extend(self.engine.take_ended());
+    }
+
+    fn records(&self) -> &RequestRecords {
+        self.engine.records()
+    }
+
+    fn load(&self) -> Load {
+        self.engine.load()
+    }
+
+    fn finish(self: Box<Self>, ending: Ending) -> Run {
+        let mut run = Run::of(self.engine.finish(), ending).0;
+        run.warnings.extend(self.notes);
+        run
+    }
+}

@@ -1,0 +1,197 @@
+//! The `[fleet]` table of an experiment: how many replicas serve the requests, and behind which router.
+
+use crate::document::{Document, Path};
+use crate::problem::Result;
+use foretoken_fleet::{RouterSpec, Signals};
+use foretoken_policies::PolicySpec;
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{Deserializer, Error, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+
+/// The `[fleet]` table: replicas behind a router.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FleetSpec {
+    /// The number of replicas, or a list of kinds of replicas. `foretoken fleet` searches for the number.
+    #[serde(default = "one")]
+    pub replicas: Replicas,
+    /// The router: it chooses the replica of each request.
+    #[serde(default = "round_robin")]
+    pub router: RouterSpec,
+    /// How old the loads are that the router sees; absent: as the router's own program has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signals: Option<Signals>,
+    /// Price of a GPU for an hour, in any currency; `foretoken fleet` needs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price_gpu_hour: Option<f64>,
+    /// The most replicas that `foretoken fleet` tries.
+    #[serde(default = "most", skip_serializing_if = "is_most")]
+    pub most_replicas: u32,
+}
+
+/// The replicas of a fleet.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Replicas {
+    /// This number of replicas, all with the experiment's engine, hardware and policy.
+    Number(u32),
+    /// Kinds of replicas.
+    Kinds(Vec<Kind>),
+}
+
+/// Some replicas that are alike.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Kind {
+    /// Number of replicas of this kind.
+    pub count: u32,
+    /// Their policy; absent: the policy of the table's row. In the autoregressive row no replica drafts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicySpec>,
+    /// Engine settings that differ from `[engine]`.
+    #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
+    #[schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")]
+    pub engine: toml::Table,
+    /// Costs that differ from `[hardware]`.
+    #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
+    #[schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")]
+    pub hardware: toml::Table,
+}
+
+/// Most replicas of a fleet.
+pub const MOST_REPLICAS: u32 = 1000;
+
+/// The most replicas that a search tries where the experiment does not say.
+const MOST_TRIED: u32 = 64;
+
+fn one() -> Replicas {
+    Replicas::Number(1)
+}
+
+fn most() -> u32 {
+    MOST_TRIED
+}
+
+fn is_most(given: &u32) -> bool {
+    *given == MOST_TRIED
+}
+
+fn round_robin() -> RouterSpec {
+    RouterSpec::RoundRobin(Default::default())
+}
+
+impl Kind {
+    /// Does it have an engine or hardware of its own?
+    pub fn differs(&self) -> bool {
+        !self.engine.is_empty() || !self.hardware.is_empty()
+    }
+}
+
+impl Replicas {
+    /// The kinds: with a number one kind, without anything of its own.
+    pub fn kinds(&self) -> Vec<Kind> {
+        match self {
+            Replicas::Number(count) => {
+                vec![Kind { count: *count, policy: None, engine: toml::Table::new(), hardware: toml::Table::new() }]
+            }
+            Replicas::Kinds(kinds) => kinds.clone(),
+        }
+    }
+
+    /// The number of replicas of all kinds.
+    pub fn number(&self) -> u32 {
+        self.kinds().iter().fold(0, |sum, kind| sum.saturating_add(kind.count))
+    }
+}
+
+impl FleetSpec {
+    /// How old the loads are that the router sees.
+    pub fn signals(&self) -> Signals {
+        self.signals.unwrap_or_else(|| self.router.usual_signals())
+    }
+
+    /// Checks every value that serde cannot.
+    pub(crate) fn check(&self, doc: &Document) -> Result<()> {
+        let at = |key: &str, message: String| doc.problem_at(&Path::of(&format!("fleet.{key}")), message);
+        let kinds = self.replicas.kinds();
+        if let Some(i) = kinds.iter().position(|kind| kind.count == 0) {
+            let key = if matches!(self.replicas, Replicas::Number(_)) { String::new() } else { format!("[{i}].count") };
+            let problem = at(&format!("replicas{key}"), format!("fleet.replicas{key}: 0 replicas serve nothing"));
+            return Err(problem.help("give 1 or more"));
+        }
+        match self.replicas.number() {
+            0 => return Err(at("replicas", "fleet.replicas: the list is empty".into()).help("write replicas = 2")),
+            1..=MOST_REPLICAS => {}
+            many => {
+                let message = format!("fleet.replicas: {many} replicas are more than {MOST_REPLICAS}");
+                return Err(at("replicas", message).help("simulate a part of the fleet with a part of the load"));
+            }
+        }
+        for (i, policy) in kinds.iter().enumerate().filter_map(|(i, kind)| Some((i, kind.policy.as_ref()?))) {
+            let path = format!("replicas[{i}].policy");
+            policy.check().map_err(|e| at(&path, format!("fleet.{path}.{e}")))?;
+        }
+        self.router.definition().check().map_err(|(key, why)| {
+            at(&format!("router.{}.{key}", self.router.name()), format!("{}.{key}: {why}", self.router.name()))
+        })?;
+        if let Some(price) = self.price_gpu_hour.filter(|price| !(*price > 0.0 && price.is_finite())) {
+            let problem = at("price_gpu_hour", format!("fleet.price_gpu_hour: {price} is not a price above 0"));
+            return Err(problem.help("the price of one GPU for an hour, such as 2.5"));
+        }
+        if !(1..=MOST_REPLICAS).contains(&self.most_replicas) {
+            let message = format!("fleet.most_replicas: {} is not from 1 to {MOST_REPLICAS}", self.most_replicas);
+            return Err(at("most_replicas", message));
+        }
+        let signals = self.signals.as_ref().map_or(Ok(()), Signals::check);
+        signals.map_err(|(key, why)| at(&format!("signals.{key}"), format!("fleet.signals.{key}: {why}")))
+    }
+}
+
+impl<'de> Deserialize<'de> for Replicas {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Replicas, D::Error> {
+        struct NumberOrKinds;
+
+        impl<'de> Visitor<'de> for NumberOrKinds {
+            type Value = Replicas;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+                f.write_str(
+                    "a number of replicas, or a list of kinds: [{ count = 2 }, { count = 1, policy = { ... } }]",
+                )
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> std::result::Result<Replicas, E> {
+                let fits = u32::try_from(number).map(Replicas::Number);
+                fits.map_err(|_| E::custom(format!("invalid value: {number} is not a number of replicas")))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> std::result::Result<Replicas, E> {
+                let fits = u32::try_from(number).map(Replicas::Number);
+                fits.map_err(|_| E::custom(format!("invalid value: {number} is not a number of replicas")))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> std::result::Result<Replicas, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(seq)).map(Replicas::Kinds)
+            }
+        }
+
+        deserializer.deserialize_any(NumberOrKinds)
+    }
+}
+
+impl schemars::JsonSchema for Replicas {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Replicas".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let kind = generator.subschema_for::<Kind>();
+        schemars::json_schema!({
+            "description": "A number of replicas, or a list of kinds of replicas.",
+            "anyOf": [
+                { "type": "integer", "minimum": 1, "maximum": MOST_REPLICAS },
+                { "type": "array", "items": kind, "minItems": 1 }
+            ]
+        })
+    }
+}
