@@ -105,7 +105,7 @@ fn priced(bound: &str, all: &mut Vec<PolicySpec>) -> Result<Vec<String>> {
 
 /// Is there a policy of that name?
 fn is_there(name: &str) -> bool {
-    PolicySpec::all_names().iter().any(|known| *known == name)
+    PolicySpec::all_names().contains(&name)
 }
 
 /// The label of a policy given as text, which joins `all`.
