@@ -12,7 +12,7 @@ use crate::verdict::{TRUSTED, Verdict, share, within};
 use foretoken_profiler::{CALIBRATED_VERSION, Calibrated, CalibratedModel, Range};
 use foretoken_recordings::bounds::max_model_len;
 use foretoken_sim::config::DeliverAt;
-use foretoken_sim::{ContextReads, EngineConfig};
+use foretoken_sim::{ContextReads, EngineConfig, HostLaw};
 use foretoken_spec::problem::{Problem, Result};
 use std::collections::BTreeSet;
 
@@ -203,6 +203,7 @@ impl Calibration {
             distrust: self.verdict.as_ref().and_then(Verdict::distrust),
             warnings: self.warnings.clone(),
             step_overhead_s: cost.host_s,
+            host: HostLaw::default(),
             noise_cv: cost.noise,
             draft_lengths: self.lengths().into_iter().collect(),
             separated: self.separated,

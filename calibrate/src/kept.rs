@@ -8,6 +8,7 @@ use crate::held_out::HeldOut;
 use crate::loads::{ObservedLoad, SeenRun, TRACES};
 use crate::one_server::{self, Server};
 use crate::page;
+use crate::unknown_costs::CostFactors;
 use crate::verdict::Verdict;
 use foretoken_intact::seal::{self, Syntax};
 use foretoken_profiler::Calibrated;
@@ -56,6 +57,9 @@ pub struct Found<'a> {
     pub verdict: Option<&'a Verdict>,
     /// Acceptance by position in a round.
     pub acceptance: &'a [Position],
+    /// Costs as they may be, as draws of factors; empty if only their error between runs is known.
+    #[serde(skip_serializing_if = "<[CostFactors]>::is_empty")]
+    pub costs: &'a [CostFactors],
     /// Limits of the data, for the user.
     pub warnings: &'a [String],
 }
@@ -126,6 +130,7 @@ impl Calibration {
             held_out: &self.held_out,
             verdict: self.verdict.as_ref(),
             acceptance: self.acceptance.as_ref().map_or(&[], |a| &a.positions),
+            costs: &[],
             warnings: &self.warnings,
         };
         seal::seal(Syntax::Json, &serde_json::to_string_pretty(&found).expect("plain data always serialises"))
@@ -259,6 +264,8 @@ struct FoundBack {
     steps: usize,
     held_out: HeldOut,
     acceptance: Vec<Position>,
+    #[serde(default)]
+    costs: Vec<CostFactors>,
 }
 
 impl FoundBack {
@@ -304,6 +311,12 @@ pub struct Known {
     pub positions: u32,
     /// Root mean square over runs of the error of a run's summed steps, predicted by the other runs, as a share.
     pub between_runs: f64,
+    /// Acceptance by position, with the rounds that reached it.
+    pub acceptance: Vec<Position>,
+    /// Number of requests of all loads together.
+    pub requests: usize,
+    /// Costs as they may be, as draws of factors; empty if only their error between runs is known.
+    pub costs: Vec<CostFactors>,
 }
 
 impl Known {
@@ -316,6 +329,7 @@ impl Known {
         let by_run = &found.held_out.by_run;
         let square = by_run.iter().map(|(_, e)| e.bias.powi(2)).sum::<f64>() / by_run.len().max(1) as f64;
         Ok(Known {
+            requests: found.loads.iter().map(|load| load.requests * load.runs.len().max(1)).sum(),
             server: found.server,
             loads: found.loads,
             lengths: found.draft_lengths,
@@ -323,6 +337,8 @@ impl Known {
             steps: found.steps,
             positions: found.acceptance.iter().filter(|p| !p.extrapolated).count() as u32,
             between_runs: if by_run.is_empty() { found.held_out.by_time.bias.abs() } else { square.sqrt() },
+            acceptance: found.acceptance,
+            costs: found.costs,
         })
     }
 

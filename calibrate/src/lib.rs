@@ -22,6 +22,8 @@ pub mod replay;
 mod simple_predictions;
 pub mod source;
 mod step_lengths;
+pub mod table;
+pub mod unknown_costs;
 pub mod verdict;
 
 #[cfg(test)]

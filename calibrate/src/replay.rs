@@ -17,7 +17,8 @@ use foretoken_sim::event_clock::{EventClock, World};
 use foretoken_sim::executor::{DecisionTime, Executor, StepPlan};
 use foretoken_sim::latency::Linear;
 use foretoken_sim::{
-    AroundExecutor, Arrivals, Coefficients, ContextReads, Drafting, EngineConfig, Serving, Speculation, Time, Workload,
+    AroundExecutor, Arrivals, Coefficients, ContextReads, Drafting, EngineConfig, Host, Serving, Speculation, Time,
+    Workload,
 };
 use foretoken_spec::problem::{Problem, Result};
 use std::convert::Infallible;
@@ -125,6 +126,7 @@ impl<'a> Replay<'a> {
             drafting: Drafting::Autoregressive,
             acceptance: &*acceptance,
             overhead: Time::ZERO,
+            host: Host::NONE,
             decision_time: DecisionTime::default(),
             noise_cv: 0.0,
             seed: 1,

@@ -8,7 +8,7 @@ use foretoken_hardware::LatencySpec;
 use foretoken_profiler::{
     CALIBRATED_VERSION, Calibrated, CalibratedModel, FitError, ProbedPass, Role, Served, ServedPass,
 };
-use foretoken_sim::{Coefficients, ContextReads, Pair, Time};
+use foretoken_sim::{Coefficients, ContextReads, HostLaw, Pair, Time};
 use std::collections::BTreeSet;
 
 /// The cost of a draft that never ran.
@@ -105,6 +105,7 @@ impl Learned {
             distrust: None,
             warnings,
             step_overhead_s: self.host_s / self.steps.max(1) as f64,
+            host: HostLaw::default(),
             noise_cv: self.target.noise_cv(),
             draft_lengths: self.lengths.iter().copied().collect(),
             separated: drafted,

@@ -179,8 +179,16 @@ impl Loop {
         self.plan.draft_len.clear();
         self.plan.draft_len.resize(REQUESTS, 0);
         let (context_reads, drafting) = (BELIEF.context_reads, BELIEF.drafting);
-        let truth =
-            Truth { run: &step.run, draft, target, context_reads, drafting, overhead: Time::ZERO, hidden: None };
+        let truth = Truth {
+            run: &step.run,
+            draft,
+            target,
+            context_reads,
+            drafting,
+            overhead: Time::ZERO,
+            hidden: None,
+            host: Host::NONE,
+        };
         oracle.propose(&view, &truth, &mut self.plan);
         black_box(&self.plan);
     }

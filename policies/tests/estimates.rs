@@ -6,8 +6,8 @@ use foretoken_policies::{Belief, OracleGoodput, PolicyContext, PolicySpec};
 use foretoken_sim::acceptance::{AcceptanceSpec, PromptLookup, Rates};
 use foretoken_sim::{
     AcceptanceSource, Around, Arrivals, BatchView, ChunkTotals, Coefficients, ContextReads, DraftAt, DraftGap,
-    DraftPlan, Drafting, Ending, EngineConfig, Linear, OraclePolicy, Request, RequestId, RequestTruth, Simulation,
-    SpecPolicy, Speculation, StepOutcome, Time, Truth, TruthRow, Version, Workload,
+    DraftPlan, Drafting, Ending, EngineConfig, Host, Linear, OraclePolicy, Request, RequestId, RequestTruth,
+    Simulation, SpecPolicy, Speculation, StepOutcome, Time, Truth, TruthRow, Version, Workload,
 };
 use itertools::Itertools;
 use std::sync::Arc;
@@ -106,6 +106,7 @@ impl Watched {
             drafting: self.belief.drafting,
             overhead: Time::ZERO,
             hidden: None,
+            host: Host::NONE,
         };
         let mut plan = DraftPlan { draft_len: vec![0; run.len()], ..DraftPlan::default() };
         self.oracle.propose(&b.view(), &truth, &mut plan);

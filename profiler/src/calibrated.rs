@@ -5,7 +5,7 @@ use crate::profile::Range;
 use crate::shapes::{Kind, Role, Shape};
 use foretoken_hardware::LatencySpec;
 use foretoken_intact::seal::{self, Syntax};
-use foretoken_sim::{Coefficients, ContextReads};
+use foretoken_sim::{Coefficients, ContextReads, HostLaw};
 use serde::{Deserialize, Serialize};
 
 /// The version of the format that is written, and the only one that is read.
@@ -28,6 +28,9 @@ pub struct Calibrated {
     pub warnings: Vec<String>,
     /// Host time between the steps of a busy server, seconds: `engine.step_overhead_s`.
     pub step_overhead_s: f64,
+    /// Host time of a step by its requests and tokens: `engine.host`.
+    #[serde(default, skip_serializing_if = "HostLaw::is_zero")]
+    pub host: HostLaw,
     /// Coefficient of variation of a step around the fit.
     pub noise_cv: f64,
     /// Draft lengths that were observed.
@@ -123,6 +126,7 @@ impl Calibrated {
         if let Some(probe) = self.probes.iter().find(|p| !(p.seconds > 0.0 && p.seconds.is_finite())) {
             return Err(("probes".into(), format!("{} is not a time above 0", probe.seconds)));
         }
+        self.host.check().map_err(|(key, why)| (key.to_owned(), why))?;
         let values = [("step_overhead_s", self.step_overhead_s), ("noise_cv", self.noise_cv)];
         match values.into_iter().find(|(_, x)| !(*x >= 0.0 && x.is_finite())) {
             Some((key, x)) => Err((key.into(), format!("{x} is not a finite number of at least 0"))),

@@ -3,6 +3,7 @@
 //! run.
 
 use crate::arena::Scenario;
+use crate::host_band::HostBand;
 use crate::inert::Inert;
 use crate::papers::PaperReport;
 use crate::plan::{Plan, Variant};
@@ -32,6 +33,9 @@ pub struct Comparison {
     /// Warnings of policies and of the engine.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// What host time would change; absent if the run counts host time, or its costs were measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_band: Option<HostBand>,
     /// Settings that did nothing; absent if none is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings: Option<Inert>,
@@ -169,6 +173,7 @@ impl Comparison {
             seeds: plan.seeds.clone(),
             variants: variants.enumerate().map(|(at, ((v, cells), kv))| variant(plan, at, v, cells, kv)).collect(),
             warnings: Vec::new(),
+            host_band: None,
             settings: None,
             paper: None,
             question: None,

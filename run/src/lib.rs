@@ -17,6 +17,8 @@ pub mod complete;
 pub mod explorer;
 pub mod fleet;
 pub mod guard;
+pub mod host_band;
+mod host_tried;
 pub mod inert;
 pub mod interrupt;
 pub mod ladder;

@@ -7,7 +7,7 @@
 use foretoken_hardware::LatencySpec;
 use foretoken_policies::PolicySpec;
 use foretoken_profiler::{Calibrated, Profile, ProfileError, Range, Role, Truth};
-use foretoken_sim::{Coefficients, ContextReads, LatencyModel, PassShape, Time};
+use foretoken_sim::{Coefficients, ContextReads, HostLaw, LatencyModel, PassShape, Time};
 use foretoken_spec::document::{Document, Path};
 use foretoken_spec::problem::{Problem, Result};
 use std::path::Path as FilePath;
@@ -102,6 +102,10 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
     if let Some(seconds) = costs.step_overhead_s.filter(|_| document.get(&overhead).is_none()) {
         put(document, overhead, &toml::Value::Float(seconds))?;
     }
+    let host = Path::of("engine.host");
+    if !costs.host.is_zero() && document.get(&host).is_none() {
+        put(document, host, &as_toml(&costs.host)?)?;
+    }
     if wants_noise(document)? {
         let path = Path::of("hardware.noise_cv");
         if document.get(&path).is_some() {
@@ -180,6 +184,8 @@ pub struct Costs {
     pub noise_cv: f64,
     /// Host time between steps, seconds; `None` if the profile does not know it.
     pub step_overhead_s: Option<f64>,
+    /// Host time by requests and tokens.
+    pub host: HostLaw,
     /// Why the profile should not be trusted; `None` if it is good.
     pub distrust: Option<String>,
     /// The only draft lengths that can be predicted, if the cost of a draft pass could not be separated from the
@@ -209,6 +215,7 @@ fn costs(document: &Document, name: &str, text: &str, truth: Truth) -> Result<Co
                 ranges: (p.range(Role::Target, truth), p.range(Role::Draft, truth)),
                 noise_cv: p.target.noise_cv,
                 step_overhead_s: None,
+                host: HostLaw::default(),
                 distrust: p.distrust(),
                 only: None,
                 calibrated: false,
@@ -227,6 +234,7 @@ fn costs(document: &Document, name: &str, text: &str, truth: Truth) -> Result<Co
         ranges: (c.target.range, c.draft.range),
         noise_cv: c.noise_cv,
         step_overhead_s: Some(c.step_overhead_s),
+        host: c.host,
         only: (!c.separated).then_some(c.draft_lengths),
         calibrated: true,
         distrust: c.distrust.or_else(|| c.warnings.first().cloned()),

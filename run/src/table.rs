@@ -38,6 +38,7 @@ const COLUMNS: [Column; 16] = [
 pub fn render(comparison: &Comparison, show_implied: bool) -> String {
     let mut text = comparison.partial.iter().map(|part| format!("{part}\n")).collect::<String>();
     text.push_str(&heading(comparison));
+    text.extend(comparison.host_band.iter().map(|band| band.in_words() + "\n"));
     for variant in &comparison.variants {
         text.push('\n');
         text.push_str(&variant_heading(variant, kv(&comparison.variants).is_none()));

@@ -1,5 +1,6 @@
 //! The settings of the engine. Names and defaults are vLLM's where vLLM has the setting.
 
+use crate::host::HostLaw;
 use serde::{Deserialize, Serialize};
 
 /// (first, last, k): k draft tokens a request for batch sizes from first to last.
@@ -247,6 +248,9 @@ pub struct EngineConfig {
     pub frontend_s: f64,
     /// Host time of a policy's decisions, seconds.
     pub decision_s: DecisionSeconds,
+    /// Host time of a step by its requests and tokens, beside `step_overhead_s`.
+    #[serde(skip_serializing_if = "HostLaw::is_zero")]
+    pub host: HostLaw,
     /// Compute a run of steps in which nothing is decided in one go? Results are the same bytes with on and off.
     pub skip_stretches: bool,
 }
@@ -287,6 +291,7 @@ impl Default for EngineConfig {
             step_overhead_s: 0.0,
             frontend_s: 0.0,
             decision_s: DecisionSeconds::default(),
+            host: HostLaw::default(),
             skip_stretches: true,
         }
     }
@@ -434,6 +439,7 @@ impl EngineConfig {
         if let Some((key, s)) = times.into_iter().find(|(_, s)| !(*s >= 0.0 && s.is_finite())) {
             return Err(BadConfig { key, why: format!("{s} is not a time ≥ 0 s") });
         }
+        self.host.check().map_err(|(key, why)| BadConfig { key, why })?;
         match self.draft_kv {
             DraftKv::EqualSplit { ratio } if !(ratio >= 0.0 && ratio.is_finite()) => {
                 Err(BadConfig { key: "draft_kv.equal-split.ratio", why: format!("{ratio} is not a ratio ≥ 0") })

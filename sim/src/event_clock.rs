@@ -3,6 +3,7 @@
 use crate::acceptance::{AcceptanceSource, Hidden, Truths};
 use crate::drafts::Drafts;
 use crate::executor::{DecisionTime, DraftPass, Executor, Moment, PassCost, RequestTruth, StepPlan};
+use crate::host::{Host, HostStep, HostTime};
 use crate::latency::{ContextReads, Drafting, LatencyModel, PassShape};
 use crate::ledger::Ledger;
 use crate::luck::{Luck, Stream};
@@ -12,6 +13,7 @@ use crate::policy::BatchView;
 use crate::shape;
 use crate::time::Time;
 use crate::workload::RequestId;
+use std::collections::VecDeque;
 use std::convert::Infallible;
 
 /// The true world of a simulation.
@@ -27,8 +29,10 @@ pub struct World<'a> {
     pub drafting: Drafting,
     /// The source that decides which drafts are right.
     pub acceptance: &'a dyn AcceptanceSource,
-    /// Host time of a step.
+    /// Host time of a step: the constant part.
     pub overhead: Time,
+    /// Host time of a step: the part that depends on the step.
+    pub host: Host,
     /// Host time of a policy's decisions.
     pub decision_time: DecisionTime,
     /// Coefficient of variation of the residual noise; 0 for none.
@@ -47,8 +51,10 @@ pub struct EventClock<'a> {
     now: Time,
     /// When the device will have run all queued passes; a time before `now` means that it is idle.
     device: Time,
-    /// Whether passes are noted: there is noise or a ledger.
+    /// Whether passes are noted: there is noise, a ledger, or a law of host time.
     noted: bool,
+    /// The host's work for each queued step, by the law of host time; `None` without a law.
+    host_work: Option<VecDeque<Time>>,
     step: u64,
     noise: Option<Noise>,
     truths: Truths<'a>,
@@ -65,7 +71,9 @@ impl<'a> EventClock<'a> {
             world,
             now: Time::ZERO,
             device: Time::ZERO,
-            noted: world.noise_cv > 0.0,
+            noted: world.noise_cv > 0.0 || !world.host.is_none(),
+            // The engine queues two steps at most.
+            host_work: (!world.host.is_none()).then(|| VecDeque::with_capacity(4)),
             step: 0,
             noise: (world.noise_cv > 0.0).then(|| Noise::new(world.noise_cv, world.seed)),
             truths: Truths::new(world.acceptance, world.max_draft_len, requests),
@@ -94,6 +102,7 @@ impl<'a> EventClock<'a> {
             drafting: self.world.drafting,
             overhead: self.world.overhead,
             hidden: Some(Hidden::new(self.world.acceptance, &self.truths)),
+            host: self.world.host,
         }
     }
 
@@ -134,15 +143,59 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// The same, with a ledger. A function of its own, so that it costs runs without a ledger one branch.
+    /// The same, with a ledger or a law of host time. A function of its own, so that it costs runs without them one
+    /// branch.
     #[cold]
     #[inline(never)]
-    fn run_and_split(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) {
+    fn run_and_note(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) {
+        let shape = step.target_shape(drafts, self.world.max_draft_len > 0, self.world.context_reads);
+        let host = self.host_time(shape, step.batch.len() as u64, step.batch.prefill.tokens);
+        self.wait_for_launches(host.launch);
         self.run(step, drafts, accepted);
+        match (self.world.queues, &mut self.host_work) {
+            (false, _) => self.now += host.work,
+            (true, Some(queued)) => *queued.back_mut().expect("the step was scheduled") = host.work,
+            (true, None) => {}
+        }
         if let Some(ledger) = &mut self.ledger {
-            let shape = step.target_shape(drafts, self.world.max_draft_len > 0, self.world.context_reads);
             let accepted = accepted.iter().map(|&accepted| u64::from(accepted)).sum();
             ledger.split(self.world.target, shape, step, accepted);
+        }
+    }
+
+    /// The part of a step's host time that depends on the step.
+    fn host_time(&self, shape: PassShape, decodes: u64, prompt_tokens: u64) -> HostTime {
+        let drafts = shape.batched.saturating_sub(decodes + prompt_tokens);
+        self.world.host.time(HostStep { decodes, requests: shape.requests, tokens: shape.batched, drafts })
+    }
+
+    /// The device waits for the launches of a pass.
+    fn wait_for_launches(&mut self, launch: Time) {
+        match self.world.queues {
+            true => self.device = self.queued_until() + launch,
+            false => self.now += launch,
+        }
+    }
+
+    /// Runs a step that is only a target pass, with a law of host time.
+    #[cold]
+    #[inline(never)]
+    fn plain_step_and_note(&mut self, shape: PassShape) {
+        let host = self.host_time(shape, shape.requests, 0);
+        self.wait_for_launches(host.launch);
+        self.target_pass(shape);
+        self.now = self.queued_until() + self.world.overhead + host.work;
+    }
+
+    /// Keeps the queue of host work in step with the engine's queue.
+    #[cold]
+    #[inline(never)]
+    fn queue_host_work(&mut self, moment: Moment) {
+        if let Some(queued) = &mut self.host_work {
+            match moment {
+                Moment::Schedule => queued.push_back(Time::ZERO),
+                _ => self.now += queued.pop_front().expect("its step was scheduled"),
+            }
         }
     }
 
@@ -202,6 +255,9 @@ impl Executor for EventClock<'_> {
             Moment::KeepDrafting if self.world.queues => self.device = self.queued_until() + time,
             _ => self.now += time,
         }
+        if matches!(moment, Moment::Schedule | Moment::Update) && self.noted {
+            self.queue_host_work(moment);
+        }
     }
 
     fn draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), Infallible> {
@@ -227,7 +283,7 @@ impl Executor for EventClock<'_> {
     fn verify(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) -> Result<(), Infallible> {
         match self.noted {
             false => self.run(step, drafts, accepted),
-            true => self.run_and_split(step, drafts, accepted),
+            true => self.run_and_note(step, drafts, accepted),
         }
         Ok(())
     }
@@ -238,6 +294,9 @@ impl Executor for EventClock<'_> {
 
     #[inline]
     fn plain_step(&mut self, shape: PassShape) {
+        if self.noted {
+            return self.plain_step_and_note(shape);
+        }
         self.target_pass(shape);
         self.now = self.queued_until() + self.world.overhead;
     }

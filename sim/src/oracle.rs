@@ -22,6 +22,7 @@
 //! ```
 
 use crate::acceptance::Hidden;
+use crate::host::Host;
 use crate::latency::{ContextReads, Drafting, LatencyModel};
 use crate::policy::{BatchView, DraftPlan, StepOutcome};
 use crate::time::Time;
@@ -44,6 +45,8 @@ pub struct Truth<'a> {
     /// The requests as their acceptance source knows them, for bounds that know less than `run`. `None` in a state
     /// that was made up.
     pub hidden: Option<Hidden<'a>>,
+    /// The true host time that depends on the step.
+    pub host: Host,
 }
 
 /// A bound: it chooses draft lengths with the hidden truth.

@@ -5,6 +5,7 @@ use crate::config::{BadConfig, EngineConfig};
 use crate::engine::{ByOracle, ByPolicy, Drafter, Engine, NoDraft, Order, Rules, SpeculativeConfig};
 use crate::event_clock::{EventClock, World};
 use crate::executor::DecisionTime;
+use crate::host::Host;
 use crate::latency::{ContextReads, Drafting, LatencyModel};
 use crate::oracle::OraclePolicy;
 use crate::patience::Patience;
@@ -150,6 +151,7 @@ impl<'a> Simulation<'a> {
             drafting: self.drafting,
             acceptance: self.acceptance,
             overhead: Time::from_s(self.config.step_overhead_s),
+            host: Host::of(&self.config.host),
             decision_time: DecisionTime {
                 schedule: Time::ZERO,
                 update: Time::from_s(self.config.step_overhead_s),

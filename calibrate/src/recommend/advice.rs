@@ -2,6 +2,7 @@
 
 use super::at_load::AtLoad;
 use super::break_even::BreakEven;
+use super::host::WithHost;
 use super::loads::Loads;
 use super::now::Now;
 use super::question::{Engine, Objective, Question};
@@ -34,6 +35,9 @@ pub struct Advice {
     pub depends_on_load: bool,
     /// The calibration's error between runs, as a share. A gain must also exceed it.
     pub calibration_error: f64,
+    /// The advice with the host time of a measured server; `None` if the experiment has host time or measured costs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub with_host: Option<WithHost>,
     /// The loads.
     pub at_loads: Vec<AtLoad>,
     /// The best length by batch size, with the drafter loaded: `[first, last, K]`.
@@ -98,6 +102,7 @@ impl Advice {
             by_table: None,
             depends_on_load: false,
             calibration_error: 0.0,
+            with_host: None,
             at_loads: Vec::new(),
             table: Vec::new(),
             break_even: Vec::new(),

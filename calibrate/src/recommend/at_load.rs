@@ -52,11 +52,11 @@ impl AtLoad {
     pub fn of(
         ask: &Question,
         load: &AskedLoad,
-        plan: &Plan,
+        plan: &mut Plan,
         specs: &[PolicySpec],
         interrupt: &AtomicBool,
     ) -> Result<AtLoad> {
-        let mut all = evaluate(plan, specs, ask.objective, interrupt)?;
+        let mut all = evaluate(plan, specs, ask.objective, ask.known.as_ref(), interrupt)?;
         compare(&mut all, &ask.now.spec);
         let now = all.iter_mut().find(|c| c.spec == ask.now.spec).expect("what runs now is a candidate");
         if !now.fixed {

@@ -39,7 +39,8 @@ pub fn at_batches(plan: &Plan, k: u32, candidates: &[Candidate]) -> Result<Vec<B
     };
     let seconds = |batch: u32, k: u32| {
         let verified = batch * (k + 1);
-        let mut s = target.pass(shape(verified, batch)).as_s() + config.step_overhead_s;
+        let host_s = config.step_overhead_s + config.host.decode_step_s(batch, verified);
+        let mut s = target.pass(shape(verified, batch)).as_s() + host_s;
         if k > 0 {
             s += draft.pass(shape(verified + batch, batch)).as_s();
             s += f64::from(k - 1) * draft.pass(shape(batch, batch)).as_s();

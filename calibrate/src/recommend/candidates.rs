@@ -2,11 +2,12 @@
 
 use super::names::name_of;
 use super::question::{Engine, Goal, Objective, Question};
+use super::unknown::setting;
+use crate::kept::Known;
 use foretoken_policies::{BatchRange, Fixed, PolicySpec, SglangGen3, Slot, VllmDynamic};
 use foretoken_run::cells::play;
 use foretoken_run::load::with_defaults;
 use foretoken_run::plan::Plan;
-use foretoken_run::setting::Setting;
 use foretoken_run::vllm_table::Table;
 use foretoken_sim::config::Version;
 use foretoken_sim::metrics::{Interval, Overload, Slo};
@@ -95,15 +96,16 @@ pub fn doubling(most: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(1u32), |n| n.checked_mul(2)).take_while(move |&n| n < most).chain([most])
 }
 
-/// Runs candidates on all seeds.
+/// Runs candidates on all seeds. Each seed draws what `known` does not know.
 pub fn evaluate(
-    plan: &Plan,
+    plan: &mut Plan,
     specs: &[PolicySpec],
     objective: Objective,
+    known: Option<&Known>,
     interrupt: &AtomicBool,
 ) -> Result<Vec<Candidate>> {
-    let variant = &plan.variants[0];
-    let settings = plan.seeds.iter().map(|&seed| Setting::new(variant, seed)).collect::<Result<Vec<_>>>()?;
+    let variant = &mut plan.variants[0];
+    let settings = plan.seeds.iter().map(|&seed| setting(variant, seed, known)).collect::<Result<Vec<_>>>()?;
     let scaled = variant.experiment.slo.adaspec_scale.is_some() && objective.of == Goal::Slo;
     let bounds = settings.iter().map(|setting| match scaled {
         // The bound is scaled from what plain decoding does on the same draws.

@@ -11,6 +11,7 @@ mod break_even;
 mod candidates;
 mod confirm;
 mod decide;
+mod host;
 mod kept;
 mod loads;
 mod names;
@@ -19,12 +20,14 @@ mod page;
 mod question;
 mod starts;
 mod subject;
+mod unknown;
 mod words;
 
 pub use advice::{Advice, Best, Verdict};
 pub use at_load::AtLoad;
 pub use break_even::BreakEven;
 pub use candidates::Candidate;
+pub use host::WithHost;
 pub use kept::{ADVICE, PAGE, check, write};
 pub use loads::{Load, Loads};
 pub use now::Now;
@@ -50,7 +53,7 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
         return Ok(Advice { confirm, ..Advice::unknown(ask, why) });
     }
     let asked = ask.loads();
-    let plans = asked.iter().map(|load| ask.plan(load)).collect::<Result<Vec<Plan>>>()?;
+    let mut plans = asked.iter().map(|load| ask.plan(load)).collect::<Result<Vec<Plan>>>()?;
     if ask.objective.of == Goal::Slo && plans[0].variants[0].experiment.slo == SloSpec::default() {
         return Err(Problem::bad_input(
             "the experiment promises nothing, so that there is no share of requests to raise",
@@ -63,11 +66,16 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
     let table = candidates::table(ask.plan(&asked[typical])?, &ask.file, interrupt)?;
     let specs = candidates::specs(&plans[typical], ask, &table.ranges);
     let mut at_loads = Vec::new();
-    for (load, plan) in asked.iter().zip(&plans) {
+    for (load, plan) in asked.iter().zip(&mut plans) {
         at_loads.push(AtLoad::of(ask, load, plan, &specs, interrupt)?);
     }
     let error = ask.known.as_ref().map_or(0.0, |k| k.between_runs);
-    let found = decide::decide(ask, &at_loads, error);
+    let mut found = decide::decide(ask, &at_loads, error);
+    let with_host = host::with_host(ask, &asked, &specs, &found, error, interrupt)?;
+    let best_name = found.best.map(|at| at_loads[0].candidates[at].name.clone());
+    if let Some(doubt) = with_host.as_ref().and_then(|other| other.doubt(&found.verdict, best_name.as_deref())) {
+        found.verdict = doubt;
+    }
     let now = specs.iter().position(|spec| *spec == ask.now.spec).expect("what runs now is a candidate");
     if let Some(best) = found.best {
         at_loads.iter_mut().for_each(|at| at.advised_gain = decide::gain_over(at, now, best));
@@ -109,6 +117,7 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
         by_table: held(found.by_table),
         depends_on_load: found.depends_on_load,
         calibration_error: error,
+        with_host,
         break_even: break_even::at_batches(&plans[typical], candidates[single].longest, candidates)?,
         loads: Some(loads::sweep(ask, &asked[typical], &specs[drafting], interrupt)?),
         starts,
@@ -121,6 +130,7 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
     };
     advice.warnings = plans[typical].warnings().into_iter().map(str::to_owned).collect();
     advice.warnings.extend(of_table);
+    advice.warnings.extend(advice.with_host.as_ref().and_then(WithHost::note));
     let further = warnings(ask, &advice);
     advice.warnings.extend(further);
     Ok(advice)

@@ -11,6 +11,7 @@ use foretoken_sim::metrics::Interval;
 /// Makes the page.
 pub fn page(a: &Advice) -> Page {
     let mut lead = vec![Part::Headline(format!("{} {}", a.headline(), a.holds()))];
+    lead.extend(a.from_where().map(Part::Text));
     lead.push(Part::Text(format!("{}.", a.now_in_words())));
     lead.extend(a.warnings.iter().cloned().map(Part::Warning));
     let sections = match a.verdict {

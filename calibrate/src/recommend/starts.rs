@@ -92,7 +92,8 @@ fn step_times(plan: &Plan) -> Result<String> {
         let requests = tokens.div_ceil(block);
         let passes = if drafting == Drafting::Parallel { 1 } else { config.max_draft_len };
         let draft_s = f64::from(passes) * draft.pass(shape(requests, requests)).as_s();
-        1.0 / (draft_s + target.pass(shape(tokens, requests)).as_s() + config.step_overhead_s)
+        let host_s = config.step_overhead_s + config.host.decode_step_s(requests, tokens);
+        1.0 / (draft_s + target.pass(shape(tokens, requests)).as_s() + host_s)
     };
     let sizes: Vec<u32> = doubling(most).collect();
     let rates: Vec<f64> = sizes.iter().map(rate).collect();

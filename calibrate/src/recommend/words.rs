@@ -65,6 +65,24 @@ impl Advice {
         format!("{}{advice}{depends}", self.overloaded())
     }
 
+    /// In which observed loads drafting pays, if it does in some and not in others: from which load on it does not.
+    pub fn from_where(&self) -> Option<String> {
+        let drafts = |at: &AtLoad| {
+            let best = |among: &dyn Fn(u32) -> bool| {
+                let costs = at.candidates.iter().filter(|c| c.fixed && among(c.longest)).filter_map(|c| c.cost);
+                costs.min_by(f64::total_cmp)
+            };
+            Some(best(&|k| k > 0)? < best(&|k| k == 0)?)
+        };
+        // Closed loops stand first, by clients.
+        let loops: Vec<&AtLoad> = self.at_loads.iter().filter(|at| !at.open).collect();
+        let pays: Vec<bool> = loops.iter().map(|at| drafts(at)).collect::<Option<_>>()?;
+        let first = pays.iter().position(|pays| !pays).filter(|&at| at > 0)?;
+        let turns_once = pays[first..].iter().all(|pays| !pays);
+        let (last, from) = (&loops[first - 1].load, &loops[first].load);
+        turns_once.then(|| format!("Do not speculate from the {from} on; up to the {last} it pays."))
+    }
+
     /// The beginning of sentences about loads that no candidate can serve.
     fn overloaded(&self) -> String {
         let beyond: Vec<&AtLoad> = self.at_loads.iter().filter(|at| at.overload.is_some()).collect();
@@ -127,8 +145,14 @@ impl Advice {
             1 => "1 seed".to_owned(),
             n => format!("{n} seeds"),
         };
+        let drawn = match self.source {
+            "simulated on a calibration" => {
+                " Each seed draws rates and costs of its own, as far as the calibration does not know them."
+            }
+            _ => "",
+        };
         format!(
-            "It holds for {}, at {}: {}, {seeds}, {requests} requests.",
+            "It holds for {}, at {}: {}, {seeds}, {requests} requests.{drawn}",
             self.subject.name,
             loads.join("; "),
             self.source
@@ -145,6 +169,7 @@ impl Advice {
         let mut text = format!("{}\n{}\n", self.headline(), self.holds());
         let mut line = |words: String| writeln!(text, "{words}").expect("a string grows");
         if !self.at_loads.is_empty() {
+            self.from_where().into_iter().for_each(&mut line);
             line(self.now_in_words());
             line(self.rows());
             self.losses().into_iter().for_each(&mut line);

@@ -2,11 +2,14 @@
 
 use super::print;
 use crate::cli::format::Format;
+use crate::shipped;
+use crate::work;
 use clap::Args;
 use foretoken_calibrate::calibration::Calibration;
 use foretoken_calibrate::foreign::{self, Foreign};
 use foretoken_calibrate::kept::{EXPERIMENT, FOUND, PAGE};
 use foretoken_calibrate::source;
+use foretoken_calibrate::table::{Base, TableCalibration};
 use foretoken_run::cells::TAPES;
 use foretoken_sim::MAX_SPEC_LEN;
 use foretoken_spec::problem::{Problem, Result};
@@ -18,12 +21,17 @@ pub const EXAMPLES: &str = "Examples:
   foretoken calibrate results/k0 results/k3 sglang-request-metrics-2026112214.log -o calibrated
   foretoken calibrate forward-pass-metrics.msgpack --draft-length 3 -o calibrated
   foretoken run calibrated/experiment.toml
+  foretoken calibrate experiments/validation/gh200/grid.csv --experiment experiments/validation/gh200/server.toml -o gh200
+  foretoken calibrate table.csv --fit-k 0,3 -o calibrated
   foretoken calibrate results/live-cpu-1a2b3c4d -o calibrated
   foretoken validate results/live-cpu-5e6f7a8b --profile calibrated/profile.toml
 
 Reads results folders of `observe`, recordings, vllm bench forward and vllm bench serve (--save-detailed), SGLang's forward-pass metrics, request
 metrics, bench_serving (--output-details) and DSpark records. Observe plain decoding and one draft length at least, in closed loops of several
 sizes: from one length alone drafting and verification cannot be told apart, and the calibration predicts that length alone.
+Reads a table of measured cells, too, by itself: a CSV file with the columns clients (or rate), k, input, output, and of tok_s, ttft_ms, tpot_ms,
+accepted, requests what was measured. One law of costs and host time is fitted to all its rows. --experiment says what is known of the server: its
+[engine], the GPU and model whose context costs what [hardware] says, what a draft pass costs, and how lengths spread.
 Folders of `live` and `validate` are read as well, by themselves: every pass of a live run was timed, and the profile is fitted to them.
 Exit code 3: written, but not trusted: held-out steps or runs are off by more than 10 % in sum.";
 
@@ -41,6 +49,12 @@ pub struct CalibrateArgs {
     /// Tokens drafted per round, for files that do not state it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_SPEC_LEN)))]
     pub draft_length: Option<u32>,
+    /// For a table: the experiment that describes its server, as far as it is known
+    #[arg(long, value_name = "FILE")]
+    pub experiment: Option<PathBuf>,
+    /// For a table: the draft lengths to fit to; rows of other lengths are held out [default: all]
+    #[arg(long, value_name = "K,...", value_delimiter = ',')]
+    pub fit_k: Option<Vec<u32>>,
     /// How to print what was found
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
@@ -48,6 +62,12 @@ pub struct CalibrateArgs {
 
 /// Runs the command with its arguments.
 pub fn run(args: &CalibrateArgs) -> Result<()> {
+    if args.from.iter().any(|path| is_table(path)) {
+        return table(args);
+    }
+    if args.experiment.is_some() || args.fit_k.is_some() {
+        return Err(Problem::bad_input("--experiment and --fit-k are for tables (CSV)").help("leave them out"));
+    }
     let live = args.from.iter().filter(|path| path.join(TAPES).is_dir()).count();
     if live > 0 && live < args.from.len() {
         return Err(Problem::bad_input("live runs and observed ones are not calibrated together").help(
@@ -81,6 +101,43 @@ pub fn run(args: &CalibrateArgs) -> Result<()> {
         eprintln!("to simulate it: foretoken run {}", args.output.join(EXPERIMENT).display());
     }
     calibration.verdict.as_ref().map_or(Ok(()), |verdict| verdict.judge(&args.output))
+}
+
+/// Is the path a table of measured cells?
+fn is_table(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e.eq_ignore_ascii_case("csv")) && !path.is_dir()
+}
+
+/// Calibrates on a table.
+fn table(args: &CalibrateArgs) -> Result<()> {
+    let [path] = args.from.as_slice() else {
+        return Err(Problem::bad_input("a table is calibrated by itself").help("give one CSV file with all rows"));
+    };
+    if args.draft_length.is_some() {
+        return Err(Problem::bad_input("--draft-length does nothing here: each row says its k").help("leave it out"));
+    }
+    let unread = |e| Problem::bad_input(format!("cannot read {}: {e}", path.display()));
+    let text = foretoken_spec::text::read(path).map_err(unread)?;
+    let base = match &args.experiment {
+        None => Base::unknown(),
+        Some(file) => Base {
+            name: file.display().to_string(),
+            text: shipped::read(file)?,
+            folder: file.parent().unwrap_or(Path::new("")).to_owned(),
+            given: true,
+        },
+    };
+    let _watch = work().interrupt.watch();
+    let name = path.display().to_string();
+    let found = TableCalibration::of(&name, &text, base, args.fit_k.as_deref(), work().interrupt.flag())?;
+    found.write(&args.output, args.overwrite)?;
+    match args.format {
+        Format::Table => print(&found.in_words())?,
+        Format::Json => print(&(read(&args.output.join(FOUND))? + "\n"))?,
+    }
+    found.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
+    eprintln!("to simulate it: foretoken run {}", args.output.join(EXPERIMENT).display());
+    found.verdict.judge(&args.output)
 }
 
 /// Is the path a folder or a recording? Any other file comes from another tool.

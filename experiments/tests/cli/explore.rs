@@ -271,6 +271,7 @@ fn every_feature() -> String {
         distrust: None,
         warnings: vec!["a warning of the calibration".into()],
         step_overhead_s: 4e-4,
+        host: foretoken_sim::HostLaw::default(),
         noise_cv: 0.0,
         draft_lengths: vec![0, 3],
         separated: true,

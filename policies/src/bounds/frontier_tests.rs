@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::testing::{Batch, any_batch, any_belief};
-use foretoken_sim::{Drafting, Linear, Time};
+use foretoken_sim::{Drafting, Host, Linear, Time};
 use itertools::Itertools;
 use proptest::prelude::*;
 
@@ -42,7 +42,7 @@ proptest! {
         }
         let (draft, target) = (Linear::new(belief.draft), Linear::new(belief.target));
         let (context_reads, drafting, overhead) = (belief.context_reads, belief.drafting, Time(1_500_000_000));
-        let truth = Truth { run: &[], draft: &draft, target: &target, context_reads, drafting, overhead, hidden: None };
+        let truth = Truth { run: &[], draft: &draft, target: &target, context_reads, drafting, overhead, hidden: None, host: Host::NONE };
         let view = batch.view();
         let survival = |i: usize, depth: u32| odds[i][..depth as usize].iter().product::<f64>();
         let worth = price.map_or(Worth::Ratio, Worth::Priced);
@@ -81,7 +81,16 @@ fn on_a_staircase_it_is_close_to_exhaustive_search() {
         let odds = |i: usize, j: u64| luck.narrow(s).unit(10 + 4 * i as u64 + j).sqrt();
         let survival = |i: usize, depth: u32| (0..u64::from(depth)).map(|j| odds(i, j)).product::<f64>();
         let (context_reads, drafting, overhead) = (belief.context_reads, belief.drafting, Time::ZERO);
-        let truth = Truth { run: &[], draft: &draft, target: &target, context_reads, drafting, overhead, hidden: None };
+        let truth = Truth {
+            run: &[],
+            draft: &draft,
+            target: &target,
+            context_reads,
+            drafting,
+            overhead,
+            hidden: None,
+            host: Host::NONE,
+        };
         let view = batch.view();
         let best = Frontier::default().best(&view, &truth, Worth::Ratio, (|_: usize| 4, survival), None).rate();
         let rate = |lens: &Vec<u32>| {

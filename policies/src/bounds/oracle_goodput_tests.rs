@@ -3,7 +3,7 @@
 use super::*;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief};
 use crate::{Belief, OracleLength};
-use foretoken_sim::{Drafting, LatencyModel, Linear, PassShape, Time, shape};
+use foretoken_sim::{Drafting, Host, LatencyModel, Linear, PassShape, Time, shape};
 use itertools::Itertools;
 use proptest::prelude::*;
 
@@ -67,7 +67,16 @@ fn runs(batch: &Batch, wanted: &[u32]) -> Vec<u32> {
 fn with_truth<T>(belief: &Belief, run: &[u32], f: impl FnOnce(&Truth) -> T) -> T {
     let (draft, target) = (Linear::new(belief.draft), Linear::new(belief.target));
     let Belief { context_reads, drafting, .. } = *belief;
-    f(&Truth { run, draft: &draft, target: &target, context_reads, drafting, overhead: Time(OVERHEAD), hidden: None })
+    f(&Truth {
+        run,
+        draft: &draft,
+        target: &target,
+        context_reads,
+        drafting,
+        overhead: Time(OVERHEAD),
+        hidden: None,
+        host: Host::NONE,
+    })
 }
 
 proptest! {
@@ -149,8 +158,16 @@ fn on_a_staircase_it_is_close_to_exhaustive_search() {
         let batch = Batch::new(&contexts, &[8; 6]);
         let (context_reads, overhead) = (belief.context_reads, Time::ZERO);
         let drafting = belief.drafting;
-        let truth =
-            Truth { run: &run, draft: &draft, target: &target, context_reads, drafting, overhead, hidden: None };
+        let truth = Truth {
+            run: &run,
+            draft: &draft,
+            target: &target,
+            context_reads,
+            drafting,
+            overhead,
+            hidden: None,
+            host: Host::NONE,
+        };
         let view = batch.view();
         let rate = |c: Choice| c.tokens as f64 / c.time.as_s();
         let ours = rate(realised(&view, &truth, &choose(Form::Vector, &batch, &truth)));

@@ -1,6 +1,7 @@
 //! The true time of a step, updated token by token. `oracle-goodput` weighs by it. Only oracles can use it, because it
 //! needs a [`Truth`]. Its shapes must equal those the executor charges ([`foretoken_sim::shape`]).
 
+use foretoken_sim::host::HostStep;
 use foretoken_sim::{BatchView, ContextReads, Drafting, LatencyModel, MAX_SPEC_LEN, PassShape, Time, Truth, shape};
 
 const DEPTHS: usize = MAX_SPEC_LEN as usize;
@@ -60,7 +61,11 @@ impl<'a> TrueCost<'a> {
     /// Returns the true time of the step.
     pub fn time(&self) -> Time {
         let drafted = self.passes[0].batched > 0;
-        self.truth.overhead + self.verify_time + if drafted { self.draft_time } else { self.idle_time }
+        let decodes = self.batch.len() as u64;
+        let (requests, tokens) = (self.verify.requests, self.verify.batched);
+        let drafts = tokens - decodes - self.batch.prefill.tokens;
+        let host = self.truth.host.time(HostStep { decodes, requests, tokens, drafts }).whole();
+        self.truth.overhead + host + self.verify_time + if drafted { self.draft_time } else { self.idle_time }
     }
 
     #[cfg(test)]
@@ -143,7 +148,7 @@ impl Slopes {
 mod tests {
     use super::*;
     use crate::testing::{any_batch, any_belief};
-    use foretoken_sim::Linear;
+    use foretoken_sim::{Host, Linear};
     use proptest::prelude::*;
 
     proptest! {
@@ -153,7 +158,7 @@ mod tests {
             let (draft, target) = (Linear::new(belief.draft), Linear::new(belief.target));
             let (context_reads, overhead) = (belief.context_reads, Time(12_345));
             let drafting = belief.drafting;
-            let truth = Truth { run: &[], draft: &draft, target: &target, context_reads, drafting, overhead, hidden: None };
+            let truth = Truth { run: &[], draft: &draft, target: &target, context_reads, drafting, overhead, hidden: None, host: Host::NONE };
             let view = batch.view();
             let mut cost = TrueCost::undrafted(&view, &truth);
             let lens = view.limit.to_vec();

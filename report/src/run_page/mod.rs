@@ -35,6 +35,8 @@ pub struct RunFacts {
     pub warnings: Vec<String>,
     /// Why the results are incomplete; `None` if they are complete.
     pub partial: Option<String>,
+    /// A sentence beside the headline; `None` for none.
+    pub beside: Option<String>,
     /// Other results to compare with; `None` for no comparison.
     pub compared: Option<Compared>,
     /// The explorer beside the page; `None` if there is none.
@@ -55,6 +57,7 @@ pub fn run_page(report: &Report, run: &RunFacts) -> Page {
     lead.extend(run.partial.clone().map(Part::Warning));
     lead.extend(empty_policies(report).map(Part::Warning));
     lead.extend(headline::parts(report, &view));
+    lead.extend(run.beside.clone().map(Part::Text));
     lead.extend(balance::overloads(report));
     let pick = |kinds: &[Kind]| figures.iter().filter(|f| kinds.contains(&f.kind)).collect::<Vec<_>>();
     let mut sections = vec![asked(report, &view, run)];

@@ -1,6 +1,7 @@
 //! Reads a results folder back: complete results, or the finished cells of a run that did not end.
 
 use crate::cells::{EXPERIMENT, Folder, Manifest, Unfinished, entries, finished_cells};
+use crate::host_band::HostBand;
 use crate::inert::Inert;
 use crate::plan::Plan;
 use foretoken_report::{Cell, Source, read_cells, relate};
@@ -40,6 +41,8 @@ pub struct Results {
     pub warnings: Vec<String>,
     /// Why the results are incomplete; `None` if they are complete.
     pub partial: Option<String>,
+    /// What host time would change; `None` where it is counted, or was not looked at.
+    pub host_band: Option<HostBand>,
 }
 
 impl Results {
@@ -59,12 +62,12 @@ impl Results {
         if source == Source::Observed {
             plan.observed()?;
         }
-        let mut part = None;
+        let (mut part, mut band) = (None, None);
         let Unfinished { cells, warnings, damaged } = match manifest.has(SUMMARY) {
             true => {
-                let Kept { mut warnings, partial, settings } = kept(folder)?;
+                let Kept { mut warnings, partial, settings, host_band } = kept(folder)?;
                 warnings.extend(settings.lines());
-                part = partial;
+                (part, band) = (partial, host_band);
                 Unfinished { cells: from_tables(folder, &plan)?, warnings, damaged: vec![] }
             }
             false if manifest.complete => {
@@ -91,7 +94,8 @@ impl Results {
             ) + &damaged.iter().map(|which| format!(" {which}.")).collect::<String>()
         });
         let config = fs_err::read_to_string(folder.join(EXPERIMENT)).map_err(|e| Problem::failed(e.to_string()))?;
-        Ok(Results { folder: folder.to_path_buf(), manifest, config, plan, source, cells, warnings, partial })
+        let (folder, host_band) = (folder.to_path_buf(), band);
+        Ok(Results { folder, manifest, config, plan, source, cells, warnings, partial, host_band })
     }
 
     /// JavaScript that writes the simulator's speed into the page.
@@ -139,6 +143,7 @@ struct Kept {
     partial: Option<String>,
     #[serde(default)]
     settings: Inert,
+    host_band: Option<HostBand>,
 }
 
 fn kept(folder: &Path) -> Result<Kept> {

@@ -2,6 +2,7 @@
 
 mod ends;
 mod golden;
+mod hosts;
 mod invariants;
 mod lives;
 mod order;

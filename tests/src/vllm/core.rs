@@ -11,7 +11,7 @@ use foretoken_sim::event_clock::{EventClock, World};
 use foretoken_sim::executor::{DecisionTime, Executor};
 use foretoken_sim::{
     AcceptanceSource, AroundExecutor, Arrivals, BatchView, Coefficients, ContextReads, DraftMethod, DraftPlan,
-    Drafting, Drafts, EngineConfig, Linear, RequestId, RequestTruth, Runner, Time, TruthRow,
+    Drafting, Drafts, EngineConfig, Host, Linear, RequestId, RequestTruth, Runner, Time, TruthRow,
 };
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
@@ -35,6 +35,7 @@ pub fn replay(recorded: &Recorded, rules: Rules) -> Result<(), Differs> {
         drafting: Drafting::Autoregressive,
         acceptance: &acceptance,
         overhead: Time::ZERO,
+        host: Host::NONE,
         decision_time: DecisionTime { schedule: us(SCHEDULE), update: us(UPDATE), ..DecisionTime::default() },
         noise_cv: 0.0,
         seed: 0,

@@ -2,6 +2,7 @@
 
 mod agreement;
 mod golden;
+mod littles_law;
 mod live;
 mod oracle;
 mod queueing;

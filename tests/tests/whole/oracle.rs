@@ -4,6 +4,7 @@
 use crate::world::{World, poisson};
 use foretoken_policies::{OracleGoodput, PolicySpec};
 use foretoken_sim::acceptance::AcceptanceSpec;
+use foretoken_sim::host::{HostStep, SpeculatingSeconds, WithoutGraph};
 use foretoken_sim::*;
 use itertools::Itertools;
 use std::sync::Arc;
@@ -27,6 +28,10 @@ fn realised(batch: &BatchView, truth: &Truth, lens: &[u32]) -> (u128, u128) {
     if deepest == 0 {
         time += shape::draft_idle_pass(batch).map_or(Time::ZERO, |idle| truth.draft.pass(idle));
     }
+    let verify = shape::verify_pass(batch, lens, truth.context_reads);
+    let drafts = lens.iter().map(|&len| u64::from(len)).sum();
+    let decodes = batch.len() as u64;
+    time += truth.host.time(HostStep { decodes, requests: verify.requests, tokens: verify.batched, drafts }).whole();
     let tokens: u32 = lens.iter().zip_eq(truth.run).map(|(&d, &run)| 1 + d.min(run)).sum();
     (tokens.into(), time.0.into())
 }
@@ -71,6 +76,12 @@ fn the_oracle_is_at_least_as_good_on_every_state() {
     let mut world = World::new(&workload);
     world.acceptance = &*truth;
     world.config.step_overhead_s = 1e-3;
+    world.config.host = HostLaw {
+        token_s: 1e-5,
+        speculating: SpeculatingSeconds { step_s: 1e-3, request_s: 1e-4, token_s: 2e-5 },
+        without_graph: WithoutGraph { above: 4, step_s: 1e-3, speculating_s: 4e-3 },
+        ..HostLaw::default()
+    };
     world.config.draft_prefill = true;
     world.draft = Coefficients { alpha_s: 5e-9, gamma_s: 3e-6, delta_s: 0.9e-3 };
     world.config.max_draft_len = LONGEST;
@@ -134,6 +145,7 @@ impl Around for Watched {
             drafting: Drafting::Autoregressive,
             overhead: self.overhead,
             hidden: None,
+            host: Host::NONE,
         };
         let mut choice = DraftPlan { draft_len: vec![0; batch.len()], ..DraftPlan::default() };
         self.oracle.propose(batch, &truth, &mut choice);

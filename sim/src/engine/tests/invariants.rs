@@ -1,6 +1,6 @@
 //! The invariants of INVARIANTS.md as properties of random worlds. The types guarantee invariant 8.
 
-use super::world::{Erratic, Fixture, WILD_TREE, lookups};
+use super::world::{Erratic, Fixture, WILD_TREE, host_law, lookups};
 use crate::engine::Order;
 use crate::*;
 use proptest::prelude::*;
@@ -285,7 +285,8 @@ proptest! {
         if !shared {
             (f.workload.prefix_ids, f.workload.prefix_start) = (Vec::new(), Vec::new());
         }
-        f.config = EngineConfig { step_overhead_s: f64::from(overhead) * 1e-3, ..config };
+        let host = host_law(f64::from(overhead % 2) * 1e-3);
+        f.config = EngineConfig { step_overhead_s: f64::from(overhead) * 1e-3, host, ..config };
         f.arrivals = arrivals;
         f.keep_steps = false;
         let run = |f: &Fixture, skip| {
@@ -330,6 +331,7 @@ proptest! {
         f.config = drafting_first(config);
         let mut g = Fixture::new(f.workload.clone());
         g.config = f.config.clone();
+        (f.config.host, g.config.host) = (host_law(1e-3), host_law(1e-3 * by as f64));
         g.workload.arrival.iter_mut().for_each(|t| *t = *t * by);
         let scale = |c: Coefficients| Coefficients {
             alpha_s: c.alpha_s * by as f64,

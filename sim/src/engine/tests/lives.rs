@@ -1,7 +1,7 @@
 //! The parts of requests' lives (docs/model.md 14.1) sum to their end-to-end latencies.
 
 use super::invariants::{arrivals, configs, workloads};
-use super::world::{Fixture, Steady, YARDSTICK};
+use super::world::{Fixture, Steady, YARDSTICK, host_law};
 use crate::metrics::Lives;
 use crate::*;
 use proptest::prelude::*;
@@ -56,6 +56,7 @@ proptest! {
     ) {
         let mut f = Fixture::new(w);
         f.config = EngineConfig { step_overhead_s: f64::from(overhead) * 1e-3, ..config };
+        f.config.host = host_law(f64::from(overhead % 2) * 1e-3);
         f.arrivals = arrivals;
         f.keep_steps = false;
         check(&noisy(&f, Speculation::Off), false)?;

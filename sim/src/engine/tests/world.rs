@@ -4,6 +4,7 @@ use crate::acceptance::{AcceptanceSpec, PromptLookup, RankLaw, Rates};
 use crate::engine::{ByPolicy, Drafter, Engine, NoDraft, Order, Rules, SpeculativeConfig};
 use crate::event_clock::{EventClock, World};
 use crate::executor::DecisionTime;
+use crate::host::{SpeculatingSeconds, WithoutGraph};
 use crate::luck::{Luck, Stream, threshold};
 use crate::*;
 use std::sync::Arc;
@@ -268,6 +269,7 @@ impl Fixture {
             drafting: self.drafting,
             acceptance,
             overhead: Time::ZERO,
+            host: Host::NONE,
             decision_time: DecisionTime::default(),
             noise_cv: 0.0,
             seed: 1,
@@ -315,5 +317,15 @@ impl Fixture {
         let mut e = Engine::new(config, workload, arrivals, f64::INFINITY, rules, clock, drafter, false, ());
         let Ok(_) = e.run(&AtomicBool::new(false));
         (e.scheduler.kv_cache_manager().used(), e.scheduler.kv_cache_manager().draft_used())
+    }
+}
+
+/// A law of host time in which every part is `s` seconds for a step, and less for requests and tokens.
+pub fn host_law(s: f64) -> HostLaw {
+    HostLaw {
+        request_s: s / 8.0,
+        token_s: s / 64.0,
+        speculating: SpeculatingSeconds { step_s: s, request_s: s / 4.0, token_s: s / 16.0 },
+        without_graph: WithoutGraph { above: 2, step_s: s, speculating_s: 2.0 * s },
     }
 }

@@ -1,0 +1,93 @@
+//! Does an advice from datasheets hold with host time? A roofline counts the device only. Where the experiment states
+//! no host time either, the candidates are simulated again with the host time of a server that was measured. An advice
+//! that turns into another one within this band is none.
+
+use super::advice::Verdict;
+use super::at_load::AtLoad;
+use super::decide::{Decision, decide};
+use super::question::{AskedLoad, Question};
+use foretoken_policies::PolicySpec;
+use foretoken_run::host_band::{SOURCE, is_left_out, measured};
+use foretoken_spec::problem::Result;
+use serde::Serialize;
+use std::sync::atomic::AtomicBool;
+
+/// The advice with the host time of a measured server.
+#[derive(Clone, Debug, Serialize)]
+pub struct WithHost {
+    /// Where the host time was measured.
+    pub source: &'static str,
+    /// The advice with it.
+    pub verdict: Verdict,
+    /// The name of the best candidate with it.
+    pub best: Option<String>,
+    /// True if the advice is another one.
+    pub flips: bool,
+}
+
+/// The advice with host time; `None` if the experiment has host time, or costs that were measured.
+///
+/// # Errors
+/// A candidate cannot be simulated, or the user interrupts.
+pub fn with_host(
+    ask: &Question,
+    asked: &[AskedLoad],
+    specs: &[PolicySpec],
+    found: &Decision,
+    error: f64,
+    interrupt: &AtomicBool,
+) -> Result<Option<WithHost>> {
+    let mut at_loads = Vec::new();
+    for load in asked {
+        let mut plan = ask.plan(load)?;
+        if !is_left_out(&plan) {
+            return Ok(None);
+        }
+        plan.variants[0].experiment.engine.host = measured();
+        at_loads.push(AtLoad::of(ask, load, &mut plan, specs, interrupt)?);
+    }
+    let other = decide(ask, &at_loads, error);
+    let name = |d: &Decision| d.best.map(|at| at_loads[0].candidates[at].name.clone());
+    let flips = std::mem::discriminant(&found.verdict) != std::mem::discriminant(&other.verdict);
+    Ok(Some(WithHost { source: SOURCE, best: name(&other), verdict: other.verdict, flips }))
+}
+
+impl WithHost {
+    /// The advice with host time as the end of a sentence.
+    fn says(&self) -> String {
+        let best = self.best.clone().unwrap_or_else(|| "no candidate".into());
+        match &self.verdict {
+            Verdict::Change => format!("run {best}"),
+            Verdict::Stay => "stay as it is".to_owned(),
+            Verdict::DoNotSpeculate => "do not speculate".to_owned(),
+            Verdict::Unknown(why) => why.clone(),
+        }
+    }
+
+    /// Why there is no advice, if it turns into another one; `without` is the advice without host time.
+    pub fn doubt(&self, without: &Verdict, best: Option<&str>) -> Option<Verdict> {
+        let first = WithHost { verdict: without.clone(), best: best.map(str::to_owned), ..self.clone() };
+        self.flips.then(|| {
+            Verdict::Unknown(format!(
+                "the experiment counts no host time ([engine.host]). Without it the advice is: {}. With the host time of \
+                 a measured server ({}) it is: {}. Measure K = 0 and K = 3 at your loads, and `foretoken calibrate \
+                 TABLE.csv` on them",
+                first.says(),
+                self.source,
+                self.says()
+            ))
+        })
+    }
+
+    /// A note for advice that stays the same.
+    pub fn note(&self) -> Option<String> {
+        (!self.flips).then(|| {
+            format!(
+                "the costs are a roofline, and no host time is counted; with that of a measured server ({}) the advice \
+                 is the same: {}",
+                self.source,
+                self.says()
+            )
+        })
+    }
+}

@@ -1,0 +1,110 @@
+//! What a calibration does not know, drawn anew for each seed: rates by position from finitely many rounds of requests
+//! that differ, positions deeper than any that was drafted, and the costs of a table's law. Arrivals and lengths are
+//! drawn by the seed itself, so that an interval over seeds has all of it. Candidates of one seed share its draw, as
+//! they share its requests. The recordings of a truth table are not drawn: they stand for the requests that were seen.
+
+use crate::kept::Known;
+use crate::unknown_costs::normal;
+use foretoken_hardware::LatencySpec;
+use foretoken_run::plan::Variant;
+use foretoken_run::setting::Setting;
+use foretoken_sim::acceptance::Rates;
+use foretoken_sim::{Coefficients, Luck, Stream};
+use foretoken_spec::problem::Result;
+
+/// Correlation of two rounds of one request, assumed. Rounds of a request are alike, so that n of them tell less than
+/// n rounds of n requests.
+const ALIKE: f64 = 0.05;
+/// Standard deviation of a rate at a position that was never drafted, assumed: published rates of neighbouring
+/// positions lie up to 0.16 apart (docs/model.md 6.5).
+const DEEPER: f64 = 0.1;
+
+/// The setting of a variant and a seed, with the seed's draw of what `known` does not know.
+///
+/// # Errors
+/// The setting cannot be built.
+pub fn setting(variant: &mut Variant, seed: u64, known: Option<&Known>) -> Result<Setting> {
+    let Some(known) = known else { return Setting::new(variant, seed) };
+    let luck = Luck::new(seed, Stream::Noise, u64::MAX);
+    let e = &mut variant.experiment;
+    let (hardware, source, host) = (e.hardware.clone(), e.acceptance.source.clone(), e.engine.host);
+    if let Rates::ByDepth { rates } = &mut e.acceptance.source {
+        *rates = drawn_rates(rates, known, &luck);
+    }
+    let factors = (!known.costs.is_empty()).then(|| known.costs[seed as usize % known.costs.len()]);
+    if let Some(f) = factors {
+        scale(&mut e.hardware.target, f.pass, f.token);
+        scale(&mut e.hardware.draft, f.draft, f.draft);
+        e.engine.host.speculating.step_s *= f.step;
+        e.engine.host.speculating.request_s *= f.request;
+        e.engine.host.without_graph.speculating_s *= f.launch;
+    }
+    let made = Setting::new(variant, seed);
+    let e = &mut variant.experiment;
+    (e.hardware, e.acceptance.source, e.engine.host) = (hardware, source, host);
+    made
+}
+
+/// Rates as they may be: each as sure as the rounds that reached its position make it.
+fn drawn_rates(rates: &[f64], known: &Known, luck: &Luck) -> Vec<f64> {
+    let of = |(at, &rate): (usize, &f64)| {
+        let deviation = match known.acceptance.get(at) {
+            Some(p) if !p.extrapolated && p.reached > 0 => {
+                let of_a_request = p.reached as f64 / known.requests.max(1) as f64;
+                let alike = 1.0 + ALIKE * (of_a_request - 1.0).max(0.0);
+                (rate * (1.0 - rate) * alike / p.reached as f64).sqrt()
+            }
+            _ => DEEPER,
+        };
+        (rate + deviation * normal(luck, at as u64)).clamp(0.0, 1.0)
+    };
+    rates.iter().enumerate().map(of).collect()
+}
+
+fn scale(cost: &mut LatencySpec, pass: f64, token: f64) {
+    if let LatencySpec::Linear(c) = cost {
+        *c = Coefficients { delta_s: c.delta_s * pass, gamma_s: c.gamma_s * token, ..*c };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::acceptance::Position;
+
+    fn known(reached: u64, extrapolated: bool, requests: usize) -> Known {
+        let rate = 0.6;
+        let accepted = (rate * reached as f64) as u64;
+        Known {
+            server: None,
+            loads: vec![],
+            lengths: vec![0, 3],
+            separated: true,
+            steps: 1,
+            positions: 1,
+            between_runs: 0.0,
+            acceptance: vec![Position { position: 1, reached, accepted, rate, extrapolated }],
+            requests,
+            costs: vec![],
+        }
+    }
+
+    fn spread(known: &Known) -> f64 {
+        let drawn = |seed| drawn_rates(&[0.6], known, &Luck::new(seed, Stream::Noise, u64::MAX))[0];
+        let all: Vec<f64> = (0..4000).map(drawn).collect();
+        let mean = all.iter().sum::<f64>() / all.len() as f64;
+        (all.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / all.len() as f64).sqrt()
+    }
+
+    #[test]
+    fn rates_are_as_sure_as_their_rounds() {
+        // 400 rounds of 400 requests: the binomial's error, sqrt(0.6 · 0.4 / 400).
+        let sure = spread(&known(400, false, 400));
+        assert!((sure / 0.0245 - 1.0).abs() < 0.05, "{sure}");
+        // The same rounds of 4 requests tell less: a factor sqrt(1 + 0.05 · 99).
+        let alike = spread(&known(400, false, 4));
+        assert!((alike / sure / 2.44 - 1.0).abs() < 0.05, "{alike}");
+        let deeper = spread(&known(0, true, 400));
+        assert!((deeper / 0.1 - 1.0).abs() < 0.05, "{deeper}");
+    }
+}

@@ -1,0 +1,123 @@
+//! Acceptance by position from the means of a table.
+
+use super::read::{Accepted, Cell};
+use crate::acceptance::Position;
+
+/// Shares of rounds in which the draft at each position was accepted, for as many positions as were drafted.
+///
+/// Rows with shares by position give them. Means give the others: the difference between two lengths is the sum of the
+/// positions between them, which fall by one factor.
+pub fn survivals(cells: &[Cell]) -> Vec<f64> {
+    let mut lengths: Vec<u32> = cells.iter().filter(|c| c.k > 0 && c.accepted.is_some()).map(|c| c.k).collect();
+    lengths.sort_unstable();
+    lengths.dedup();
+    let mut known: Vec<f64> = Vec::new();
+    for &k in &lengths {
+        let of = || cells.iter().filter(move |c| c.k == k).filter_map(|c| c.accepted.as_ref());
+        let by_position: Vec<&Vec<f64>> = of()
+            .filter_map(|a| match a {
+                Accepted::ByPosition(shares) => Some(shares),
+                Accepted::Mean(_) => None,
+            })
+            .collect();
+        if !by_position.is_empty() {
+            for at in known.len()..k as usize {
+                known.push(by_position.iter().map(|shares| shares[at]).sum::<f64>() / by_position.len() as f64);
+            }
+            continue;
+        }
+        let means = of().map(Accepted::mean);
+        let mean = means.clone().sum::<f64>() / means.count() as f64;
+        let before = known.iter().sum::<f64>();
+        let last = known.last().copied().unwrap_or(1.0);
+        let more = k as usize - known.len();
+        let factor = factor(last, more, (mean - before).max(0.0));
+        known.extend((1..=more).map(|i| last * factor.powi(i as i32)));
+    }
+    known
+}
+
+/// The factor r in 0 to 1 with `last` (r + r² + … + rⁿ) = `sum`, as near as it gets.
+fn factor(last: f64, n: usize, sum: f64) -> f64 {
+    let (mut low, mut high) = (0.0, 1.0);
+    for _ in 0..60 {
+        let r = (low + high) / 2.0;
+        let makes: f64 = (1..=n).map(|i| last * f64::powi(r, i as i32)).sum();
+        (low, high) = if makes < sum { (r, high) } else { (low, r) };
+    }
+    (low + high) / 2.0
+}
+
+/// P(accepted | all before accepted) by position.
+pub fn hazards(survivals: &[f64]) -> Vec<f64> {
+    let before = [1.0].into_iter().chain(survivals.iter().copied());
+    survivals.iter().zip(before).map(|(s, before)| if before > 0.0 { (s / before).min(1.0) } else { 0.0 }).collect()
+}
+
+/// The positions as a calibration keeps them. Rounds are counted from tokens: a round gives its accepted drafts and one
+/// token more.
+pub fn positions(survivals: &[f64], rates: &[f64], cells: &[Cell], requests: impl Fn(&Cell) -> u32) -> Vec<Position> {
+    let rounds = |depth: usize| -> f64 {
+        let those = cells.iter().filter(|c| c.k as usize > depth && c.accepted.is_some());
+        those
+            .map(|c| {
+                let mean = c.accepted.as_ref().map_or(0.0, Accepted::mean);
+                f64::from(requests(c)) * (c.output - 1.0).max(0.0) / (1.0 + mean)
+            })
+            .sum()
+    };
+    let of = |at: usize| {
+        let before = if at == 0 { 1.0 } else { survivals.get(at - 1).copied().unwrap_or(0.0) };
+        let (reached, seen) = (rounds(at) * before, at < survivals.len());
+        Position {
+            position: at + 1,
+            reached: if seen { reached.round() as u64 } else { 0 },
+            accepted: if seen { (reached * rates[at]).round() as u64 } else { 0 },
+            rate: rates[at],
+            extrapolated: !seen,
+        }
+    };
+    (0..rates.len()).map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::read::read;
+
+    fn cells(rows: &str) -> Vec<Cell> {
+        read("t.csv", &format!("clients,k,input,output,requests,tok_s,accepted\n{rows}")).unwrap()
+    }
+
+    #[test]
+    fn means_of_every_length_give_each_position() {
+        let s = survivals(&cells("1,1,9,9,,5,0.5\n1,2,9,9,,5,0.75\n1,4,9,9,,5,0.9375\n"));
+        let wanted = [0.5, 0.25, 0.125, 0.0625];
+        assert!(s.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-9) && s.len() == 4, "{s:?}");
+        let h = hazards(&s);
+        assert!(h.iter().all(|x| (x - 0.5).abs() < 1e-9), "{h:?}");
+    }
+
+    #[test]
+    fn one_length_alone_falls_by_one_factor() {
+        let s = survivals(&cells("1,3,9,9,,5,0.875\n4,3,9,9,,5,0.875\n"));
+        assert!(s.iter().zip([0.5, 0.25, 0.125]).all(|(a, b)| (a - b).abs() < 1e-9), "{s:?}");
+    }
+
+    #[test]
+    fn shares_by_position_are_taken_as_they_are() {
+        let s = survivals(&cells("1,3,9,9,,5,0.8;0.5;0.2\n4,3,9,9,,5,0.6;0.3;0.2\n"));
+        assert!(s.iter().zip([0.7, 0.4, 0.2]).all(|(a, b)| (a - b).abs() < 1e-9), "{s:?}");
+        assert_eq!(survivals(&cells("1,0,9,9,,5,\n")), Vec::<f64>::new());
+    }
+
+    #[test]
+    fn rounds_are_counted_from_tokens() {
+        let table = cells("1,2,9,11,100,5,0.6;0.4\n");
+        let s = survivals(&table);
+        let all = positions(&s, &[0.6, 2.0 / 3.0, 0.5], &table, |c| c.requests.unwrap());
+        // 100 requests of 10 tokens after the first, 2 tokens a round: 500 rounds.
+        assert_eq!((all[0].reached, all[0].accepted, all[1].reached, all[1].accepted), (500, 300, 300, 200));
+        assert!(all[2].extrapolated && all[2].reached == 0);
+    }
+}

@@ -1,0 +1,198 @@
+//! The folder of a calibration from a table: a profile, an experiment, and what was found.
+
+use super::law::inline;
+use super::read::{Cell, CellLoad};
+use super::simulate::{fixed, workload};
+use super::{Judged, TableCalibration};
+use crate::folder::put;
+use crate::held_out::{Error, HeldOut};
+use crate::kept::{EXPERIMENT, FOUND, Found, Input, PROFILE, ready};
+use crate::loads::{ObservedLoad, SeenRun, short};
+use foretoken_hardware::LatencySpec;
+use foretoken_intact::seal::{self, Syntax};
+use foretoken_profiler::{CALIBRATED_VERSION, Calibrated, CalibratedModel, Range};
+use foretoken_run::plan::Plan;
+use foretoken_sim::{Coefficients, ContextReads, PassShape};
+use foretoken_spec::problem::Result;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::path::Path;
+
+impl TableCalibration {
+    /// Writes the folder, which must be new or empty or, with `overwrite`, hold a calibration.
+    ///
+    /// # Errors
+    /// The folder holds something else, or cannot be written.
+    pub fn write(&self, folder: &Path, overwrite: bool) -> Result<()> {
+        ready(folder, overwrite)?;
+        put(folder, PROFILE, self.profile().to_toml())?;
+        put(folder, EXPERIMENT, self.experiment()?)?;
+        Plan::load(&folder.join(EXPERIMENT), &[])?;
+        // Last: its presence says that all is there.
+        put(folder, FOUND, self.found()?)
+    }
+
+    fn lengths(&self) -> Vec<u32> {
+        let all: BTreeSet<u32> = self.judged.iter().filter(|j| j.fitted).map(|j| j.cell.k).collect();
+        all.into_iter().collect()
+    }
+
+    /// The profile.
+    pub fn profile(&self) -> Calibrated {
+        let law = &self.fit.law;
+        let most = |of: &dyn Fn(&Cell) -> f64| self.cells.iter().map(of).fold(0.0, f64::max).ceil() as u64;
+        let requests = most(&requests_at_once);
+        let batched = most(&|c| (requests_at_once(c) * f64::from(1 + c.k)).max(c.input));
+        let range = |batched| Range {
+            requests,
+            batched,
+            context: most(&|c| requests_at_once(c) * (c.input + c.output)),
+            pairs: 0,
+        };
+        Calibrated {
+            calibrated_version: CALIBRATED_VERSION,
+            foretoken: env!("CARGO_PKG_VERSION").into(),
+            server: format!("the server of {}", self.name),
+            distrust: self.verdict.distrust(),
+            warnings: self.warnings.clone(),
+            step_overhead_s: 0.0,
+            host: law.host,
+            noise_cv: 0.0,
+            draft_lengths: self.lengths(),
+            separated: self.separated,
+            context_reads: ContextReads::Once,
+            probes: vec![],
+            fitted_to: vec![],
+            target: CalibratedModel {
+                cost: LatencySpec::Linear(law.target),
+                belief: law.target,
+                range: range(batched),
+            },
+            draft: CalibratedModel { cost: law.draft.clone(), belief: line(&law.draft), range: range(batched) },
+        }
+    }
+
+    fn experiment(&self) -> Result<String> {
+        let plan = self.base.plan()?;
+        let stated = &plan.variants[0].experiment;
+        let mut engine = stated.engine.clone();
+        engine.frontend_s = self.fit.law.frontend_s;
+        engine.max_draft_len = engine.max_draft_len.max(self.positions.len() as u32);
+        // The profile has the law of host time.
+        engine.host = foretoken_sim::HostLaw::default();
+        let largest = self.cells.iter().max_by(|a, b| requests_at_once(a).total_cmp(&requests_at_once(b)));
+        let cell = largest.expect("a table has a row");
+        let workload = workload(stated.workload.lengths.as_ref(), cell);
+        let rates: Vec<f64> = self.positions.iter().map(|p| p.rate).collect();
+        let policies: Vec<String> = self.lengths().iter().map(|&k| inline(&fixed(k))).collect::<Result<_>>()?;
+        let mut text = format!(
+            "# The server of {}, as an experiment: `foretoken run` simulates it on the calibrated profile.\n",
+            self.name
+        );
+        let mut line = |words: String| writeln!(text, "{words}").expect("a string grows");
+        line(format!(
+            "name = \"calibrated\"\nseeds = [1, 2, 3, 4, 5, 6, 7, 8]\npolicies = [{}]\n",
+            policies.join(", ")
+        ));
+        line(format!("[hardware]\nprofile = \"{PROFILE}\"\n"));
+        let engine = toml::Table::from_iter([("engine".to_owned(), to_value(&engine)?)]);
+        line(toml::to_string(&engine).expect("a table is TOML"));
+        line(format!("[workload]\narrivals = {}", inline(&workload.arrivals)?));
+        if let Some(lengths) = &workload.lengths {
+            line(format!("lengths = {}", inline(lengths)?));
+        }
+        line(format!("requests = {}\n", workload.requests.unwrap_or(1)));
+        line(format!("[acceptance.source]\nby-depth = {{ rates = {rates:?} }}"));
+        Ok(text)
+    }
+
+    fn found(&self) -> Result<String> {
+        let errors = |j: &Judged| Error { steps: 1, mean_absolute: j.error().abs(), bias: j.error() };
+        let held: Vec<&Judged> = self.judged.iter().filter(|j| !j.fitted).collect();
+        let by_run = match held.is_empty() {
+            false => held.iter().enumerate().map(|(at, j)| (at, errors(j))).collect(),
+            true => {
+                let of = |e: f64| Error { steps: 1, mean_absolute: e.abs(), bias: e };
+                self.left_out.iter().enumerate().map(|(at, &e)| (at, of(e))).collect()
+            }
+        };
+        let held_out = HeldOut { by_run, ..HeldOut::default() };
+        let loads = self.loads()?;
+        let now = loads.iter().flat_map(|load| &load.runs).max_by_key(|run| run.started_unix_us).and_then(|run| run.k);
+        let found = Found {
+            foretoken: env!("CARGO_PKG_VERSION"),
+            inputs: vec![Input {
+                path: self.name.clone(),
+                blake3: self.digest.clone(),
+                what: format!("a table of {} cells", self.cells.len()),
+            }],
+            server: None,
+            draft_lengths: self.lengths(),
+            separated: self.separated,
+            now,
+            loads,
+            steps: self.judged.iter().filter(|j| j.fitted).count(),
+            held_out: &held_out,
+            verdict: Some(&self.verdict),
+            acceptance: &self.positions,
+            costs: &self.costs,
+            warnings: &self.warnings,
+        };
+        Ok(seal::seal(Syntax::Json, &serde_json::to_string_pretty(&found).expect("plain data always serialises")))
+    }
+
+    /// The loads of the table, in its order.
+    fn loads(&self) -> Result<Vec<ObservedLoad>> {
+        let plan = self.base.plan()?;
+        let stated = plan.variants[0].experiment.workload.lengths.as_ref();
+        let mut loads: Vec<(CellLoad, ObservedLoad)> = Vec::new();
+        for cell in &self.cells {
+            let run = SeenRun {
+                name: format!("line {}", cell.line),
+                recording: self.name.clone(),
+                k: Some(cell.k),
+                table: None,
+                // Rows have no time; later lines count as later.
+                started_unix_us: cell.line as u64,
+            };
+            match loads.iter_mut().find(|(load, _)| *load == cell.load) {
+                Some((_, load)) => load.runs.push(run),
+                None => {
+                    let workload = workload(stated, cell);
+                    let name = match cell.load {
+                        CellLoad::Clients(n) => format!("closed loop of {n}"),
+                        CellLoad::Rate(rate) => format!("Poisson {}/s", short(rate)),
+                    };
+                    let requests = workload.requests.unwrap_or(0) as usize;
+                    loads.push((cell.load, ObservedLoad { name, runs: vec![run], requests, workload }));
+                }
+            }
+        }
+        Ok(loads.into_iter().map(|(_, load)| load).collect())
+    }
+}
+
+fn to_value(value: &impl serde::Serialize) -> Result<toml::Value> {
+    inline(value)?;
+    Ok(toml::Value::try_from(value).expect("it was written just before"))
+}
+
+/// Requests that a cell keeps busy at once, by Little's law for open loads.
+fn requests_at_once(cell: &Cell) -> f64 {
+    match cell.load {
+        CellLoad::Clients(n) => f64::from(n),
+        CellLoad::Rate(rate) => rate * (cell.ttft_s.unwrap_or(0.0) + cell.output * cell.tpot_s.unwrap_or(0.0)),
+    }
+}
+
+/// A line through a draft's cost, for beliefs.
+fn line(draft: &LatencySpec) -> Coefficients {
+    if let LatencySpec::Linear(line) = draft {
+        return *line;
+    }
+    const MANY: u64 = 256;
+    let model = draft.build();
+    let at = |n: u64| model.pass(PassShape { requests: n, batched: n, context: 0, pairs: n }).as_s();
+    let gamma_s = (at(MANY) - at(1)) / (MANY - 1) as f64;
+    Coefficients { alpha_s: super::law::context_s(draft), gamma_s, delta_s: (at(1) - gamma_s).max(0.0) }
+}

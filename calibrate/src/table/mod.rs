@@ -1,0 +1,354 @@
+//! A calibration from a table of measured cells, as benchmarks print them: loads, draft lengths, throughput and mean
+//! latencies. No time of a step is known, so that costs and host time are fitted to what whole runs took.
+
+mod accepted;
+mod fit;
+mod kept;
+mod law;
+mod read;
+mod simulate;
+#[cfg(test)]
+mod tests;
+mod words;
+
+pub use fit::{Fit, Quantity};
+pub use law::{Law, Term};
+pub use read::{Cell, CellLoad, read};
+pub use simulate::Base;
+
+use crate::acceptance::Position;
+use crate::unknown_costs::{CostFactors, normal};
+use crate::verdict::{TRUSTED, Verdict};
+use fit::Solution;
+use foretoken_hardware::LatencySpec;
+use foretoken_sim::{Coefficients, Luck, Stream};
+use foretoken_spec::problem::{Problem, Result};
+use nalgebra::{DMatrix, DVector};
+use simulate::{Server, deep, workload};
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
+
+/// A cell with its prediction.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// The cell.
+    pub cell: Cell,
+    /// What is compared.
+    pub quantity: Quantity,
+    /// Its measured value, seconds.
+    pub measured_s: f64,
+    /// Its prediction, seconds.
+    pub predicted_s: f64,
+    /// Half of the 95 % interval of a measurement around the prediction, as a share of it; `None` if nothing is left to
+    /// judge the errors by.
+    pub half_width: Option<f64>,
+    /// True if the law was fitted to it.
+    pub fitted: bool,
+}
+
+impl Judged {
+    /// Predicted over measured speed, minus 1.
+    pub fn error(&self) -> f64 {
+        self.measured_s / self.predicted_s - 1.0
+    }
+
+    /// True if the measurement lies within the interval; `None` without an interval.
+    pub fn is_covered(&self) -> Option<bool> {
+        Some((self.measured_s / self.predicted_s - 1.0).abs() <= self.half_width?)
+    }
+}
+
+/// Mean absolute errors of a load's numbers by laws that were fitted without the load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WithoutIt {
+    /// The load.
+    pub load: CellLoad,
+    /// By the law that was fitted to the other loads alone.
+    pub error: f64,
+    /// The same, if it is known where captured graphs end.
+    pub with_graphs: f64,
+}
+
+/// A calibration from a table.
+#[derive(Debug)]
+pub struct TableCalibration {
+    /// The table's name in messages.
+    pub name: String,
+    /// BLAKE3 of its bytes, in hexadecimal.
+    pub digest: String,
+    /// The experiment that describes the server.
+    pub base: Base,
+    /// All cells.
+    pub cells: Vec<Cell>,
+    /// The fitted law.
+    pub fit: Fit,
+    /// Every measured number with its prediction: those that were fitted, then those that were held out.
+    pub judged: Vec<Judged>,
+    /// Errors of fitted numbers by laws that were fitted without them.
+    pub left_out: Vec<f64>,
+    /// Each load by the law that was fitted without it.
+    pub by_load: Vec<WithoutIt>,
+    /// Acceptance by position.
+    pub positions: Vec<Position>,
+    /// Costs as they may be: draws from the covariance of the fit.
+    pub costs: Vec<CostFactors>,
+    /// True if draft passes are separated from verification.
+    pub separated: bool,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// What the table cannot tell.
+    pub warnings: Vec<String>,
+}
+
+impl TableCalibration {
+    /// Calibrates on the table `text`, called `name`. `only` are the draft lengths to fit to; all of them if `None`.
+    /// Cells of other lengths are held out.
+    ///
+    /// # Errors
+    /// The table is wrong, no row has one of the lengths, the experiment cannot be simulated, or the user interrupts.
+    pub fn of(
+        name: &str,
+        text: &str,
+        base: Base,
+        only: Option<&[u32]>,
+        interrupt: &AtomicBool,
+    ) -> Result<TableCalibration> {
+        let cells = read(name, text)?;
+        let is_fitted = |c: &Cell| only.is_none_or(|only| only.contains(&c.k));
+        let (fitted, held): (Vec<Cell>, Vec<Cell>) = cells.iter().cloned().partition(is_fitted);
+        if fitted.is_empty() {
+            return Err(Problem::bad_input(format!("{name}: no row has a draft length to fit to"))
+                .help("give lengths that the table has"));
+        }
+        let survivals = accepted::survivals(&cells);
+        if fitted.iter().any(|c| c.k > 0) && survivals.is_empty() {
+            let line = fitted.iter().find(|c| c.k > 0).map_or(0, |c| c.line);
+            return Err(Problem::bad_input(format!(
+                "{name}, line {line}: drafts without `accepted`: nothing says what a round gives"
+            ))
+            .help(
+                "add the column: the mean number of accepted drafts of a round, or shares by position: 0.7;0.45;0.3",
+            ));
+        }
+        let rates = deep(&accepted::hazards(&survivals));
+        let plan = base.plan()?;
+        let experiment = &plan.variants[0].experiment;
+        let lengths = experiment.workload.lengths.clone();
+        let draft = Some(experiment.hardware.draft.clone()).filter(|draft| base.given && !is_free(draft));
+        let alpha_s = if base.given { law::context_s(&experiment.hardware.target) } else { 0.0 };
+        let known = Law::known(alpha_s, draft.clone());
+        let num_gpu_blocks = match base.given {
+            true => experiment.engine.num_gpu_blocks,
+            false => most_tokens(&cells).div_ceil(u64::from(experiment.engine.block_size)) as u32 + 1024,
+        };
+        let server = Server { base: &base, rates: &rates, num_gpu_blocks, lengths: lengths.clone(), interrupt };
+        let fit = Fit::to(&server, &fitted, &known, draft.is_some())?;
+        let mut judged = judge(&fit, &fit.slopes, &fitted, true);
+        let mut further = None;
+        if !held.is_empty() {
+            let of_held = fit.slopes_of(&server, &held)?;
+            judged.extend(judge(&fit, &of_held, &held, false));
+            further = Some((of_held, held.as_slice()));
+        }
+        let left_out = left_out(&fit, &fitted);
+        let by_load = by_load(&fit, &fitted, further.as_ref().map(|(slopes, cells)| (slopes, *cells)));
+        let drafting: BTreeSet<u32> = fitted.iter().map(|c| c.k).filter(|&k| k > 0).collect();
+        let has_plain = fitted.iter().any(|c| c.k == 0);
+        let separated = match drafting.len() {
+            0 => false,
+            1 => has_plain && draft.is_some(),
+            _ => true,
+        };
+        let requests = |c: &Cell| c.requests.or(workload(lengths.as_ref(), c).requests).unwrap_or(0);
+        let positions = accepted::positions(&survivals, &rates, &cells, requests);
+        let mut found = TableCalibration {
+            name: name.to_owned(),
+            digest: blake3::hash(text.as_bytes()).to_hex().to_string(),
+            verdict: verdict(&judged, &left_out),
+            warnings: vec![],
+            base,
+            cells,
+            costs: Spread::of(&fit).map_or(vec![], |spread| spread.draws(&fit.solution, draft.is_some())),
+            fit,
+            judged,
+            left_out,
+            by_load,
+            positions,
+            separated,
+        };
+        found.warnings = found.cannot_tell(&fitted, draft.is_some());
+        Ok(found)
+    }
+
+    /// Mean absolute error of the numbers that were held out, and the largest; `None` if none was.
+    pub fn held_out(&self) -> Option<(f64, f64)> {
+        let errors: Vec<f64> = self.judged.iter().filter(|j| !j.fitted).map(|j| j.error().abs()).collect();
+        let largest = errors.iter().copied().reduce(f64::max)?;
+        Some((errors.iter().sum::<f64>() / errors.len() as f64, largest))
+    }
+}
+
+fn is_free(draft: &LatencySpec) -> bool {
+    *draft == LatencySpec::Linear(Coefficients::FREE)
+}
+
+/// Tokens of the requests of the largest load.
+fn most_tokens(cells: &[Cell]) -> u64 {
+    let of = |c: &Cell| {
+        let clients = match c.load {
+            CellLoad::Clients(n) => f64::from(n),
+            CellLoad::Rate(_) => 512.0,
+        };
+        (clients * (c.input + 2.0 * c.output)) as u64
+    };
+    cells.iter().map(of).max().unwrap_or(0)
+}
+
+/// Every measured number of `slopes` with its prediction by the law of `fit`.
+fn judge(fit: &Fit, slopes: &fit::Slopes, cells: &[Cell], fitted: bool) -> Vec<Judged> {
+    let spread = Spread::of(fit);
+    let of = |at: usize| {
+        let m = slopes.measured()[at];
+        let predicted_s = slopes.seconds(at, &fit.solution);
+        Judged {
+            cell: cells[m.cell].clone(),
+            quantity: m.quantity,
+            measured_s: m.seconds,
+            predicted_s,
+            half_width: spread.as_ref().and_then(|s| s.half_width(&slopes.row(at, &fit.solution, predicted_s))),
+            fitted,
+        }
+    };
+    (0..slopes.measured().len()).map(of).collect()
+}
+
+/// Number of draws of costs.
+const DRAWS: u64 = 32;
+/// The 97.5th percentile of a normal number.
+const NORMAL: f64 = 1.96;
+/// Standard deviation of the factor on a draft pass that was stated and not measured (assumed).
+const STATED: f64 = 0.2;
+/// Least factor on a pass: no pass is free.
+const LEAST: f64 = 0.1;
+
+/// The spread of predictions: errors of measurements, and what the law's numbers do not know.
+struct Spread {
+    /// The inverse of the normal matrix of the terms that are not 0.
+    inverse: DMatrix<f64>,
+    active: Vec<usize>,
+    sigma: f64,
+    t: f64,
+}
+
+impl Spread {
+    fn of(fit: &Fit) -> Option<Spread> {
+        let (sigma, t) = (fit.solution.sigma()?, fit.solution.t()?);
+        let active: Vec<usize> = (0..fit.solution.values.len()).filter(|&j| fit.solution.values[j] > 0.0).collect();
+        let rows = fit.slopes.measured().len();
+        let a = DMatrix::from_fn(rows, active.len(), |i, j| {
+            let measured = fit.slopes.measured()[i].seconds;
+            fit.slopes.row(i, &fit.solution, measured)[active[j]]
+        });
+        let inverse = (a.transpose() * a).try_inverse()?;
+        Some(Spread { inverse, active, sigma, t })
+    }
+
+    /// Factors on the law's values as they may be. A stated draft pass was not measured.
+    fn draws(&self, solution: &Solution, draft_is_stated: bool) -> Vec<CostFactors> {
+        let Some(root) = self.inverse.clone().cholesky().map(|c| c.l()) else { return vec![] };
+        // Few measurements: the tails of t in place of a normal's.
+        let wide = self.sigma * self.t / NORMAL;
+        let draw = |n: u64| {
+            let luck = Luck::new(n, Stream::Noise, u64::MAX - 1);
+            let z = DVector::from_fn(self.active.len(), |j, _| normal(&luck, j as u64));
+            let moves = &root * z * wide;
+            let mut factors = CostFactors::NONE;
+            for (j, &at) in self.active.iter().enumerate() {
+                let factor = (1.0 + moves[j] / solution.values[at]).max(0.0);
+                match solution.terms[at] {
+                    Term::Pass => factors.pass = factor.max(LEAST),
+                    Term::Token => factors.token = factor,
+                    Term::DraftPass => factors.draft = factor,
+                    Term::Speculating => factors.step = factor,
+                    Term::SpeculatingRequest => factors.request = factor,
+                    Term::WithoutGraph(_) => factors.launch = factor,
+                    Term::Frontend => {}
+                }
+            }
+            if draft_is_stated {
+                factors.draft = (1.0 + STATED * normal(&luck, self.active.len() as u64)).max(LEAST);
+            }
+            factors
+        };
+        (0..DRAWS).map(draw).collect()
+    }
+
+    /// Half of the 95 % interval of a measurement with these relative slopes.
+    fn half_width(&self, row: &[f64]) -> Option<f64> {
+        let g = DVector::from_fn(self.active.len(), |j, _| row[self.active[j]]);
+        let variance = 1.0 + (g.transpose() * &self.inverse * &g)[(0, 0)];
+        (variance.is_finite() && variance >= 1.0).then(|| self.t * self.sigma * variance.sqrt())
+    }
+}
+
+/// Error of each fitted number by the law that was fitted without its cell.
+fn left_out(fit: &Fit, cells: &[Cell]) -> Vec<f64> {
+    let of = |at: usize| {
+        let m = fit.slopes.measured()[at];
+        let others: Solution = fit.slopes.solve(&|cell| cell != m.cell);
+        m.seconds / fit.slopes.seconds(at, &others) - 1.0
+    };
+    if cells.len() < 3 { vec![] } else { (0..fit.slopes.measured().len()).map(of).collect() }
+}
+
+/// The errors of each load's numbers, of all its draft lengths, by laws that were fitted without the load.
+fn by_load(fit: &Fit, cells: &[Cell], held: Option<(&fit::Slopes, &[Cell])>) -> Vec<WithoutIt> {
+    let mut loads: Vec<CellLoad> = Vec::new();
+    for cell in cells {
+        if !loads.contains(&cell.load) {
+            loads.push(cell.load);
+        }
+    }
+    if loads.len() < 3 {
+        return vec![];
+    }
+    let errors = |load: CellLoad, law: &Solution| {
+        let of = |(slopes, cells): (&fit::Slopes, &[Cell])| {
+            let own = |at: &usize| cells[slopes.measured()[*at].cell].load == load;
+            let error = |at: usize| (slopes.measured()[at].seconds / slopes.seconds(at, law) - 1.0).abs();
+            (0..slopes.measured().len()).filter(own).map(error).collect::<Vec<f64>>()
+        };
+        let all: Vec<f64> = [(&fit.slopes, cells)].into_iter().chain(held).flat_map(of).collect();
+        all.iter().sum::<f64>() / all.len().max(1) as f64
+    };
+    let of = |load: CellLoad| {
+        let others = |cell: usize| cells[cell].load != load;
+        WithoutIt {
+            load,
+            error: errors(load, &fit.slopes.solve(&others)),
+            with_graphs: errors(load, &fit.slopes.solve_like(&fit.solution, &others)),
+        }
+    };
+    loads.into_iter().map(of).collect()
+}
+
+/// The verdict: by the cells that were held out, or else by each fitted cell without itself.
+fn verdict(judged: &[Judged], left_out: &[f64]) -> Verdict {
+    let held: Vec<f64> = judged.iter().filter(|j| !j.fitted).map(Judged::error).collect();
+    let (errors, what) = match held.is_empty() {
+        false => (held.as_slice(), "cells that were held out"),
+        true => (left_out, "cells, each by the others,"),
+    };
+    if errors.is_empty() {
+        return Verdict { trusted: None, why: "too few cells to hold any out".into() };
+    }
+    let mean = errors.iter().map(|e| e.abs()).sum::<f64>() / errors.len() as f64;
+    let largest = errors.iter().map(|e| e.abs()).fold(0.0, f64::max);
+    let off = format!("within {:.1} % on average, {:.1} % at most", 100.0 * mean, 100.0 * largest);
+    let (trusted, n) = (mean <= TRUSTED, errors.len());
+    let why = match trusted {
+        true => format!("the loads and lengths of the table: {n} {what} {off}"),
+        false => format!("{n} {what} are {off} ({:.0} % on average is trusted)", 100.0 * TRUSTED),
+    };
+    Verdict { trusted: Some(trusted), why }
+}

@@ -1,0 +1,180 @@
+//! Simulates the cells of a table on an experiment with a law.
+
+use super::law::{Law, inline};
+use super::read::{Cell, CellLoad};
+use foretoken_policies::{Fixed, PolicySpec};
+use foretoken_run::cells::play;
+use foretoken_run::load::with_defaults;
+use foretoken_run::plan::Plan;
+use foretoken_run::setting::Setting;
+use foretoken_sim::Summary;
+use foretoken_spec::problem::{Problem, Result};
+use foretoken_traces::generate::Poisson;
+use foretoken_traces::{ArrivalSpec, FixedLengths, LengthSpec, WorkloadSpec};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+/// The experiment that a table's server is described by, as far as it is known.
+#[derive(Clone, Debug)]
+pub struct Base {
+    /// The name of the experiment in messages.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+    /// The folder where its relative paths start.
+    pub folder: PathBuf,
+    /// True if the user gave it.
+    pub given: bool,
+}
+
+/// What is taken where no experiment describes the server.
+const NOTHING: &str = "\
+name = \"table\"
+seeds = [1, 2]
+policies = [{ autoregressive = {} }]
+[hardware]
+target = { linear = { alpha_s = 0.0, gamma_s = 0.0, delta_s = 1e-3 } }
+draft = { linear = { alpha_s = 0.0, gamma_s = 0.0, delta_s = 0.0 } }
+[engine]
+max_num_seqs = 1024
+[workload]
+arrivals = { closed-loop = 1 }
+lengths = { fixed = { prompt = 1, output = 1 } }
+requests = 1
+[acceptance.source]
+constant = { rate = 0.0 }
+";
+
+/// Requests of each client, and at least this number in all, where the table does not say how many there were.
+const EACH: u32 = 12;
+const AT_LEAST: u32 = 64;
+/// Requests of an open load.
+const OPEN: u32 = 500;
+/// More draft positions than the table shows, so that longer drafts can be asked about.
+const DEEPER: u32 = 8;
+
+impl Base {
+    /// The experiment of a server that nothing describes.
+    pub fn unknown() -> Base {
+        Base { name: "a table".into(), text: NOTHING.into(), folder: PathBuf::new(), given: false }
+    }
+
+    /// The experiment as it is given.
+    ///
+    /// # Errors
+    /// The text is no experiment, or it sweeps values.
+    pub fn plan(&self) -> Result<Plan> {
+        let plan = Plan::of_text(&self.name, &self.text, &[], &self.folder)?;
+        match plan.variants.len() {
+            1 => Ok(plan),
+            n => Err(Problem::bad_input(format!("{} has {n} variants, and a table is of one server", self.name))
+                .help("give an experiment without sweeps")),
+        }
+    }
+}
+
+/// What is predicted of a cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Predicted {
+    /// Output tokens per second.
+    pub tok_s: f64,
+    /// Mean time to the first token, seconds.
+    pub ttft_s: f64,
+    /// Mean time per further token, seconds.
+    pub tpot_s: f64,
+}
+
+/// Predicts cells of one server.
+#[derive(Debug)]
+pub struct Server<'a> {
+    /// The experiment.
+    pub base: &'a Base,
+    /// P(accepted | all before accepted) by position.
+    pub rates: &'a [f64],
+    /// Blocks of the engine, which the experiment may derive from a GPU that the law replaces.
+    pub num_gpu_blocks: u32,
+    /// The lengths that the experiment states.
+    pub lengths: Option<LengthSpec>,
+    /// The flag that ends the work.
+    pub interrupt: &'a AtomicBool,
+}
+
+impl Server<'_> {
+    /// The workload of a cell.
+    pub fn workload(&self, cell: &Cell) -> WorkloadSpec {
+        workload(self.lengths.as_ref(), cell)
+    }
+
+    /// The mean of a cell over the seeds of the experiment.
+    ///
+    /// # Errors
+    /// The cell cannot be simulated, or the user interrupts.
+    pub fn predict(&self, cell: &Cell, k: u32, law: &Law) -> Result<Predicted> {
+        let mut sets = law.sets()?;
+        let policy = fixed(k);
+        sets.push(format!("policies=[{}]", inline(&policy)?));
+        sets.push(format!("workload={}", inline(&self.workload(cell))?));
+        sets.push(format!("acceptance={{ source = {{ by-depth = {{ rates = {:?} }} }} }}", self.rates));
+        sets.push(format!("engine.num_gpu_blocks={}", self.num_gpu_blocks));
+        sets.push(format!("engine.max_draft_len={}", self.rates.len()));
+        sets.extend(cell.max_num_seqs.map(|most| format!("engine.max_num_seqs={most}")));
+        sets.push("output={ steps = false }".to_owned());
+        let plan = Plan::of_text(&self.base.name, &self.base.text, &sets, &self.base.folder)?;
+        let mut all: Vec<Summary> = Vec::new();
+        for &seed in &plan.seeds {
+            let setting = Setting::new(&plan.variants[0], seed)?;
+            all.push(play(&setting, &policy, Some(setting.slo(None)), self.interrupt)?.stored.summary);
+        }
+        let mean = |of: &dyn Fn(&Summary) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
+        Ok(Predicted {
+            tok_s: 1.0 / mean(&|s| 1.0 / s.token_goodput_tok_s),
+            ttft_s: mean(&|s| s.ttft.map_or(0.0, |q| q.mean)),
+            tpot_s: mean(&|s| s.tpot.map_or(0.0, |q| q.mean)),
+        })
+    }
+}
+
+/// The policy of a draft length.
+pub fn fixed(k: u32) -> PolicySpec {
+    match k {
+        0 => with_defaults("autoregressive").expect("the registry has the baseline"),
+        k => PolicySpec::Fixed(Fixed { k }),
+    }
+}
+
+/// The workload of a cell: its mean lengths, spread as the experiment's lengths are.
+pub fn workload(stated: Option<&LengthSpec>, cell: &Cell) -> WorkloadSpec {
+    let (arrivals, requests) = match cell.load {
+        CellLoad::Clients(n) => (ArrivalSpec::ClosedLoop(n), (EACH * n).max(AT_LEAST)),
+        CellLoad::Rate(rate) => (ArrivalSpec::Poisson(Poisson { rate }), OPEN),
+    };
+    let lengths = match stated {
+        Some(LengthSpec::LogNormal(law)) => {
+            let mut law = *law;
+            (law.prompt.mean, law.output.mean) = (cell.input, cell.output);
+            law.prompt.max = law.prompt.max.max(cell.input.ceil() as u32);
+            law.output.max = law.output.max.max(cell.output.ceil() as u32);
+            LengthSpec::LogNormal(law)
+        }
+        _ => LengthSpec::Fixed(FixedLengths {
+            prompt: cell.input.round().max(1.0) as u32,
+            output: cell.output.round().max(1.0) as u32,
+        }),
+    };
+    WorkloadSpec {
+        arrivals,
+        lengths: Some(lengths),
+        transform: vec![],
+        duration_s: None,
+        requests: Some(cell.requests.unwrap_or(requests)),
+        seed: None,
+        priorities: std::collections::BTreeMap::new(),
+    }
+}
+
+/// Rates by position, as many as a policy may draft.
+pub fn deep(rates: &[f64]) -> Vec<f64> {
+    let last = rates.last().copied().unwrap_or(0.0);
+    let most = (rates.len() as u32 + DEEPER).min(foretoken_sim::MAX_SPEC_LEN) as usize;
+    rates.iter().copied().chain(std::iter::repeat(last)).take(most.max(1)).collect()
+}

@@ -1,0 +1,148 @@
+//! Tables: the law is found again where a law made the table, and the public grid of a GH200.
+
+use super::*;
+use foretoken_sim::host::{HostLaw, SpeculatingSeconds};
+use std::collections::BTreeMap;
+
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+/// The public grid, and its server as far as it is known.
+const GRID: &str = include_str!("../../../experiments/validation/gh200/grid.csv");
+const SERVER: &str = include_str!("../../../experiments/validation/gh200/server.toml");
+
+/// A throughput that is replaced.
+const UNKNOWN: &str = "98765.5";
+
+fn server(change: impl Fn(String) -> String) -> Base {
+    let text = change(SERVER.replace("seeds = [1, 2, 3]", "seeds = [1]"));
+    Base { name: "server.toml".into(), text, folder: "".into(), given: true }
+}
+
+/// A table that this law makes, with these draft lengths and clients.
+fn made(law: &Law, lengths: &[u32], clients: &[u32]) -> String {
+    let base = server(|text| text);
+    let accepted: BTreeMap<u32, f64> = [(1, 0.6), (2, 0.96), (3, 1.176), (5, 1.38)].into();
+    let mut rows = vec!["clients,k,input,output,requests,tok_s,accepted".to_owned()];
+    for &n in clients {
+        for &k in lengths {
+            let mean = accepted.get(&k).map_or(String::new(), f64::to_string);
+            rows.push(format!("{n},{k},300,150,{},{UNKNOWN},{mean}", 6 * n.max(8)));
+        }
+    }
+    let cells = read("made.csv", &rows.join("\n")).unwrap();
+    let rates = deep(&accepted::hazards(&accepted::survivals(&cells)));
+    let plan = base.plan().unwrap();
+    let lengths = plan.variants[0].experiment.workload.lengths.clone();
+    let server = Server { base: &base, rates: &rates, num_gpu_blocks: 36_000, lengths, interrupt: &NEVER };
+    let mut rows = rows;
+    for (row, cell) in rows[1..].iter_mut().zip(&cells) {
+        let tok_s = server.predict(cell, cell.k, law).unwrap().tok_s;
+        *row = row.replace(UNKNOWN, &tok_s.to_string());
+    }
+    rows.join("\n")
+}
+
+fn truth() -> Law {
+    let draft = server(|text| text).plan().unwrap().variants[0].experiment.hardware.draft.clone();
+    let alpha_s = law::context_s(&server(|text| text).plan().unwrap().variants[0].experiment.hardware.target);
+    let mut law = Law::known(alpha_s, Some(draft));
+    (law.target.delta_s, law.target.gamma_s) = (9e-3, 20e-6);
+    law.host = HostLaw {
+        speculating: SpeculatingSeconds { step_s: 2e-3, request_s: 150e-6, token_s: 0.0 },
+        ..HostLaw::default()
+    };
+    law
+}
+
+#[test]
+fn a_law_is_found_again_from_what_it_made() {
+    let table = made(&truth(), &[0, 3, 5], &[1, 8, 32]);
+    let found = TableCalibration::of("made.csv", &table, server(|text| text), Some(&[0, 3]), &NEVER).unwrap();
+    let (law, truth) = (&found.fit.law, truth());
+    let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-3;
+    assert!(near(law.target.delta_s, truth.target.delta_s), "{law:?}");
+    assert!(near(law.target.gamma_s, truth.target.gamma_s), "{law:?}");
+    assert!(near(law.host.speculating.step_s, truth.host.speculating.step_s), "{law:?}");
+    assert!(near(law.host.speculating.request_s, truth.host.speculating.request_s), "{law:?}");
+    assert_eq!(found.fit.solution.numbers, 4);
+    let (mean, largest) = found.held_out().unwrap();
+    assert!(mean < 1e-3 && largest < 2e-3, "K = 5 was held out: {mean}, {largest}");
+    assert!(found.separated && found.verdict.trusted == Some(true));
+}
+
+/// Where the experiment does not say what a draft pass costs, two draft lengths do.
+#[test]
+fn two_lengths_tell_what_a_draft_pass_costs() {
+    let table = made(&truth(), &[0, 1, 3], &[1, 8]);
+    let silent = server(|text| {
+        text.replace(
+            "draft = { linear = { alpha_s = 1.28e-9, gamma_s = 0.0, delta_s = 0.294e-3 } }",
+            "draft = { linear = { alpha_s = 0.0, gamma_s = 0.0, delta_s = 0.0 } }",
+        )
+    });
+    let found = TableCalibration::of("made.csv", &table, silent.clone(), None, &NEVER).unwrap();
+    let draft = found.profile().draft.belief.delta_s;
+    assert!((draft / 0.294e-3 - 1.0).abs() < 0.05, "{draft}");
+    assert!(found.separated);
+    let alone = TableCalibration::of("made.csv", &table, silent, Some(&[0, 3]), &NEVER).unwrap();
+    assert!(!alone.separated);
+    let warned = &alone.warnings[0];
+    assert!(warned.starts_with("made.csv, lines 4 and 7: one draft length alone"), "{warned}");
+}
+
+#[test]
+fn what_is_missing_is_named_by_line() {
+    let first = |table: &str| {
+        let found = TableCalibration::of("t.csv", table, Base::unknown(), None, &NEVER).unwrap();
+        (found.warnings[0].clone(), found.separated)
+    };
+    let no_plain = "clients,k,input,output,requests,tok_s,accepted\n1,3,30,20,8,200,1.5\n4,3,30,20,16,600,1.5\n";
+    let (warned, separated) = first(no_plain);
+    assert!(warned.starts_with("t.csv, lines 2 and 3: no row has k = 0") && !separated, "{warned}");
+    let no_drafts = "clients,k,input,output,requests,tok_s\n1,0,30,20,8,200\n";
+    assert!(first(no_drafts).0.starts_with("t.csv, line 2: no row drafts"));
+    let unaccepted = "clients,k,input,output,tok_s\n1,0,30,20,200\n1,3,30,20,300\n";
+    let problem = TableCalibration::of("t.csv", unaccepted, Base::unknown(), None, &NEVER).unwrap_err();
+    assert!(problem.message().starts_with("t.csv, line 3: drafts without `accepted`"), "{}", problem.message());
+}
+
+/// A calibration's folder is an experiment that runs, with its law of host time.
+#[test]
+fn the_folder_is_an_experiment_that_runs() {
+    let table = made(&truth(), &[0, 3], &[1, 8]);
+    let found = TableCalibration::of("made.csv", &table, server(|text| text), None, &NEVER).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    found.write(folder.path(), false).unwrap();
+    let plan = foretoken_run::plan::Plan::load(&folder.path().join(crate::kept::EXPERIMENT), &[]).unwrap();
+    let engine = &plan.variants[0].experiment.engine;
+    assert_eq!(engine.host, found.fit.law.host);
+    let known = crate::kept::Known::read(folder.path()).unwrap();
+    assert_eq!(
+        known.loads.iter().map(|l| l.name.as_str()).collect::<Vec<_>>(),
+        ["closed loop of 1", "closed loop of 8"]
+    );
+    assert_eq!((known.cannot_say(), known.lengths), (None, vec![0, 3]));
+}
+
+/// The grid (experiments/validation/gh200/README.md): one law of six numbers, none of them a row's own, fitted to K = 0
+/// and 3, predicts the other 25 cells.
+#[test]
+fn one_law_predicts_the_grid_of_a_gh200() {
+    let found = TableCalibration::of("grid.csv", GRID, server(|text| text), Some(&[0, 3]), &NEVER).unwrap();
+    println!("{}", found.in_words());
+    assert!(found.fit.solution.numbers <= 6, "{:?}", found.fit.solution);
+    let (mean, largest) = found.held_out().unwrap();
+    assert_eq!(found.judged.iter().filter(|j| !j.fitted).count(), 25);
+    assert!(mean <= 0.05 && largest <= 0.10, "mean {mean}, largest {largest}");
+    for clients in [1, 4, 16, 64, 256] {
+        let row = || found.judged.iter().filter(|j| j.cell.load == CellLoad::Clients(clients));
+        let chosen = row().min_by(|a, b| a.predicted_s.total_cmp(&b.predicted_s)).unwrap();
+        let best = row().map(|j| j.measured_s).fold(f64::INFINITY, f64::min);
+        let costs = 1.0 - best / chosen.measured_s;
+        assert!(costs <= 0.01, "{clients} clients: K = {} costs {costs}", chosen.cell.k);
+        assert_eq!(chosen.cell.k > 0, clients < 16, "speculation pays below 16 clients alone");
+    }
+    // Widths come from the ten fitted cells; the other 25 are counted.
+    let covered = found.judged.iter().filter(|j| !j.fitted && j.is_covered() == Some(true)).count();
+    assert!(covered >= 23, "{covered} of 25 lie within their intervals");
+}

@@ -1,0 +1,155 @@
+//! What a table's calibration found, and what it cannot tell, as text.
+
+use super::fit::Quantity;
+use super::law::Term;
+use super::read::{Cell, CellLoad};
+use super::{Judged, TableCalibration, WithoutIt};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// Fewer measured numbers than this times the fitted ones leave no error to judge by.
+const FEW: usize = 2;
+
+fn lines(cells: &[&Cell]) -> String {
+    let all: Vec<String> = cells.iter().map(|c| c.line.to_string()).collect();
+    match all.as_slice() {
+        [one] => format!("line {one}"),
+        [most @ .., last] => format!("lines {} and {last}", most.join(", ")),
+        [] => String::new(),
+    }
+}
+
+impl TableCalibration {
+    /// What the table cannot tell; the most serious first.
+    pub(super) fn cannot_tell(&self, fitted: &[Cell], draft_is_known: bool) -> Vec<String> {
+        let mut all = Vec::new();
+        let name = &self.name;
+        let drafting: BTreeSet<u32> = fitted.iter().map(|c| c.k).filter(|&k| k > 0).collect();
+        let plain: Vec<&Cell> = fitted.iter().filter(|c| c.k == 0).collect();
+        let with_drafts: Vec<&Cell> = fitted.iter().filter(|c| c.k > 0).collect();
+        if plain.is_empty() {
+            all.push(format!(
+                "{name}, {}: no row has k = 0, so that what speculation adds to a step is not known; measure K = 0 next",
+                lines(&with_drafts)
+            ));
+        }
+        match drafting.len() {
+            0 => all.push(format!(
+                "{name}, {}: no row drafts, so that nothing that drafts can be predicted; measure K = 3 next",
+                lines(&plain)
+            )),
+            1 if !draft_is_known => all.push(format!(
+                "{name}, {}: one draft length alone, and no experiment says what a draft pass costs: no other length can \
+                 be predicted; measure a second length, or give --experiment with hardware.draft",
+                lines(&with_drafts)
+            )),
+            1 => all.push(
+                "one draft length: what grows with K is taken from hardware.draft of the experiment, and is not measured"
+                    .to_owned(),
+            ),
+            _ => {}
+        }
+        let without_plain: Vec<&Cell> =
+            with_drafts.iter().copied().filter(|c| !plain.iter().any(|p| p.load == c.load)).collect();
+        if !plain.is_empty() && !without_plain.is_empty() {
+            all.push(format!("{name}, {}: no row of this load has k = 0", lines(&without_plain)));
+        }
+        let solution = &self.fit.solution;
+        if let Some(&Term::WithoutGraph(above)) = solution.terms.iter().find(|t| matches!(t, Term::WithoutGraph(_))) {
+            let clients = |c: &&Cell| if let CellLoad::Clients(n) = c.load { Some(n) } else { None };
+            let seen: BTreeSet<u32> = with_drafts.iter().filter_map(clients).collect();
+            let (below, beyond) = (seen.range(..=above).next_back(), seen.range(above + 1..).next());
+            if let (Some(below), Some(beyond)) = (below, beyond) {
+                all.push(format!(
+                    "captured graphs end somewhere from {below} to {beyond} requests, and {above} is taken: measure a load between"
+                ));
+            }
+        }
+        if solution.terms.contains(&Term::Token) && !self.base.given {
+            all.push(
+                "context is not told apart from tokens and passes: other lengths than the table's are a guess; give \
+                 --experiment with the model and its GPU"
+                    .to_owned(),
+            );
+        }
+        if !solution.terms.contains(&Term::Token) {
+            all.push("one load: what a request more costs is not known; measure other numbers of clients".to_owned());
+        }
+        if solution.measured < FEW * solution.numbers {
+            let (rows, numbers) = (solution.measured, solution.numbers);
+            all.push(format!("{numbers} numbers are fitted to {rows} measured ones: intervals are wide, or not known"));
+        }
+        let zero: Vec<String> = solution
+            .terms
+            .iter()
+            .zip(&solution.values)
+            .filter(|(_, x)| **x == 0.0)
+            .map(|(term, _)| term.in_words(0.0).split("  ").next().unwrap_or_default().to_owned())
+            .collect();
+        if !zero.is_empty() {
+            all.push(format!("nothing of the measured times is explained by: {}", zero.join("; ")));
+        }
+        all
+    }
+
+    /// What was found, as text.
+    pub fn in_words(&self) -> String {
+        let mut text = String::new();
+        let mut line = |words: String| writeln!(text, "{}", words.trim_end()).expect("a string grows");
+        let fitted = self.judged.iter().filter(|j| j.fitted).count();
+        let lengths: BTreeSet<u32> = self.judged.iter().filter(|j| j.fitted).map(|j| j.cell.k).collect();
+        let lengths: Vec<String> = lengths.iter().map(u32::to_string).collect();
+        let solution = &self.fit.solution;
+        line(format!(
+            "calibrated on {fitted} numbers of {}, K = {}: {} fitted numbers, none of them a row's own",
+            self.name,
+            lengths.join(", "),
+            solution.numbers
+        ));
+        for (term, &x) in solution.terms.iter().zip(&solution.values) {
+            line(term.in_words(x));
+        }
+        let root = (solution.squares / solution.measured.max(1) as f64).sqrt();
+        line(format!("error of fitted cells   {:.1} % (root mean square)", 100.0 * root));
+        for WithoutIt { load, error, with_graphs } in &self.by_load {
+            let known = match (error - with_graphs).abs() > 1e-3 {
+                true => format!("; {:.1} % if it is known where graphs end", 100.0 * with_graphs),
+                false => String::new(),
+            };
+            let name = load.in_words();
+            line(format!("error at {name:<15}{:.1} % by the law fitted without it{known}", 100.0 * error));
+        }
+        if let Some((mean, largest)) = self.held_out() {
+            line(format!("error of held-out cells {:.1} % (largest {:.1} %)", 100.0 * mean, 100.0 * largest));
+        }
+        line(self.table());
+        line(self.verdict.in_words());
+        text
+    }
+
+    /// Every cell with its prediction and its interval.
+    fn table(&self) -> String {
+        let mut table = comfy_table::Table::new();
+        table.load_style(comfy_table::presets::NOTHING);
+        table.set_header(["load", "K", "measured", "predicted", "95 %", "error", ""]);
+        let mut judged: Vec<&Judged> = self.judged.iter().collect();
+        judged.sort_by_key(|j| j.cell.line);
+        for j in judged {
+            let shown = |s: f64| match j.quantity {
+                Quantity::TokenTime => format!("{:.1} tok/s", 1.0 / s),
+                Quantity::Ttft => format!("TTFT {:.1} ms", 1e3 * s),
+                Quantity::Tpot => format!("TPOT {:.2} ms", 1e3 * s),
+            };
+            table.add_row([
+                j.cell.load.in_words(),
+                j.cell.k.to_string(),
+                shown(j.measured_s),
+                shown(j.predicted_s),
+                j.half_width.map_or_else(|| "–".to_owned(), |half| format!("± {:.1} %", 100.0 * half)),
+                format!("{:+.1} %", 100.0 * (j.measured_s / j.predicted_s - 1.0)),
+                if j.fitted { String::new() } else { "held out".to_owned() },
+            ]);
+        }
+        table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+    }
+}

@@ -1,0 +1,76 @@
+//! The law of host time, computed by hand to the picosecond. One request: 10 tokens in, 8 out, 3 drafts that always
+//! hold, so that a prompt and two steps of 4 tokens give the answer.
+
+use super::world::{Fixture, Steady};
+use crate::host::{SpeculatingSeconds, WithoutGraph};
+use crate::*;
+
+/// Work of a step beside its launches.
+const REQUEST: f64 = 1e-5;
+const TOKEN: f64 = 2e-6;
+const MORE: SpeculatingSeconds = SpeculatingSeconds { step_s: 1e-4, request_s: 3e-5, token_s: 5e-6 };
+const LAUNCH: f64 = 4e-3;
+
+fn alone(order: (Option<DraftAt>, Option<bool>)) -> Fixture {
+    let mut f = Fixture::new([Request::new(Time::ZERO, 10, 8)].into_iter().collect());
+    (f.config.draft_at, f.config.async_scheduling) = order;
+    f.rate = 1.0;
+    f
+}
+
+fn law(above: u32) -> HostLaw {
+    let without_graph = WithoutGraph { above, step_s: 1e-3, speculating_s: LAUNCH };
+    HostLaw { request_s: REQUEST, token_s: TOKEN, speculating: MORE, without_graph }
+}
+
+/// How much later the request ends, with drafts and without, because of the law.
+fn later(mut f: Fixture, law: HostLaw) -> (Time, Time) {
+    let both = |f: &Fixture| {
+        let drafting = f.with(|s| s.run(Speculation::Policy(Box::new(Steady(3)))));
+        (drafting.records.finish[0], f.plain().records.finish[0])
+    };
+    let before = both(&f);
+    f.config.host = law;
+    let after = both(&f);
+    (after.0 - before.0, after.1 - before.1)
+}
+
+fn prompt() -> Time {
+    Time::from_s(REQUEST + 10.0 * TOKEN)
+}
+
+fn verifying() -> Time {
+    Time::from_s(REQUEST + 4.0 * TOKEN + MORE.step_s + MORE.request_s + 3.0 * MORE.token_s)
+}
+
+fn plain() -> Time {
+    Time::from_s(REQUEST + TOKEN)
+}
+
+#[test]
+fn nothing_overlaps_where_steps_follow_each_other() {
+    let f = || alone((Some(DraftAt::StepStart), Some(false)));
+    let (work, steps) = (prompt() + verifying() * 2, prompt() + plain() * 7);
+    assert_eq!(later(f(), law(1)), (work, steps));
+    // The prompt has no decode request: it is never above the captured sizes.
+    assert_eq!(later(f(), law(0)), (work + Time::from_s(LAUNCH) * 2, steps + Time::from_s(1e-3) * 7));
+}
+
+/// The host's work of all steps but the last one is hidden; the device waits for launches all the same.
+#[test]
+fn a_step_in_flight_hides_the_work_and_not_the_launches() {
+    let f = || alone((None, None));
+    assert_eq!(later(f(), law(1)), (verifying(), plain()));
+    assert_eq!(later(f(), law(0)), (verifying() + Time::from_s(LAUNCH) * 2, plain() + Time::from_s(1e-3) * 7));
+}
+
+/// Host time is no device time: the parts of a request's life call it the host's.
+#[test]
+fn the_whole_law_is_the_hosts_time() {
+    let mut f = alone((Some(DraftAt::StepStart), Some(false)));
+    f.config.draft_prefill = false;
+    f.config.host = law(0);
+    let run = f.with(|s| Simulation { keep_lives: true, ..s }.run(Speculation::Policy(Box::new(Steady(3)))));
+    let whole = prompt() + (verifying() + Time::from_s(LAUNCH)) * 2;
+    assert_eq!(run.totals.lives.unwrap().host(), i128::from(whole.0));
+}

@@ -1,0 +1,210 @@
+//! Host time of a step as a law: by requests and tokens of the step, more where the step verifies drafts, and more
+//! where no captured graph fits (`[engine.host]`). `engine.step_overhead_s` is the constant beside it.
+//!
+//! The law has two parts, which overlap with the device in different ways when steps are asynchronous. The host's own
+//! work (requests, tokens, speculation) follows the output of a step, and the device runs the next step meanwhile.
+//! Launches without a captured graph stand on the device's queue, because the device waits for each of them.
+
+use crate::time::Time;
+use serde::{Deserialize, Serialize};
+
+/// Host time of a step beside the constant `engine.step_overhead_s`, seconds. All are 0 by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct HostLaw {
+    /// For each request in a step, seconds.
+    pub request_s: f64,
+    /// For each token of the target pass, seconds.
+    pub token_s: f64,
+    /// More, in steps whose target pass verifies drafts.
+    pub speculating: SpeculatingSeconds,
+    /// More, in steps with more decode requests than the largest captured graph.
+    pub without_graph: WithoutGraph,
+}
+
+/// Host time that a step takes more if its target pass verifies drafts or their padding, seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SpeculatingSeconds {
+    /// For the step, seconds.
+    pub step_s: f64,
+    /// For each request that decodes, seconds.
+    pub request_s: f64,
+    /// For each draft token that is verified, padding included, seconds.
+    pub token_s: f64,
+}
+
+/// Launches where no captured graph fits. The device waits for them, so that nothing overlaps with them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct WithoutGraph {
+    /// The largest number of decode requests with a captured graph (SGLang's `cuda_graph_max_bs`).
+    pub above: u32,
+    /// For a step with more of them, seconds.
+    pub step_s: f64,
+    /// The same, if the step verifies drafts: in place of `step_s`, seconds.
+    pub speculating_s: f64,
+}
+
+impl HostLaw {
+    /// True if all times are 0: the host takes `engine.step_overhead_s` and no more.
+    pub fn is_zero(&self) -> bool {
+        self.times().iter().all(|(_, s)| *s == 0.0)
+    }
+
+    /// Host time of a step of decodes alone, where nothing overlaps, seconds.
+    pub fn decode_step_s(&self, requests: u32, tokens: u32) -> f64 {
+        let (decodes, tokens) = (u64::from(requests), u64::from(tokens));
+        let drafts = tokens.saturating_sub(decodes);
+        Host::of(self).time(HostStep { decodes, requests: decodes, tokens, drafts }).whole().as_s()
+    }
+
+    /// The keys below `engine.host`, with their times.
+    fn times(&self) -> [(&'static str, f64); 7] {
+        let (more, without) = (&self.speculating, &self.without_graph);
+        [
+            ("host.request_s", self.request_s),
+            ("host.token_s", self.token_s),
+            ("host.speculating.step_s", more.step_s),
+            ("host.speculating.request_s", more.request_s),
+            ("host.speculating.token_s", more.token_s),
+            ("host.without_graph.step_s", without.step_s),
+            ("host.without_graph.speculating_s", without.speculating_s),
+        ]
+    }
+
+    /// Checks the times.
+    ///
+    /// # Errors
+    /// A time is negative or not finite: its key below `engine`, and what is wrong.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        match self.times().into_iter().find(|(_, s)| !(*s >= 0.0 && s.is_finite())) {
+            Some((key, s)) => Err((key, format!("{s} is not a time ≥ 0 s"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A step as the law sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostStep {
+    /// Requests that decode.
+    pub decodes: u64,
+    /// Requests in the target pass, those whose prompts it runs included.
+    pub requests: u64,
+    /// Tokens of the target pass.
+    pub tokens: u64,
+    /// Draft tokens among them, padding included.
+    pub drafts: u64,
+}
+
+/// The host time of a step in its two parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostTime {
+    /// Launches, for which the device waits.
+    pub launch: Time,
+    /// The host's own work, after the output.
+    pub work: Time,
+}
+
+impl HostTime {
+    /// Both parts, where nothing overlaps.
+    pub fn whole(self) -> Time {
+        self.launch + self.work
+    }
+}
+
+/// The law in whole picoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Host {
+    request: Time,
+    token: Time,
+    /// More where drafts are verified: step, decode request, draft token.
+    speculating: [Time; 3],
+    above: u64,
+    /// Launches without a graph: plain, speculating.
+    launch: [Time; 2],
+}
+
+impl Host {
+    /// No time beside the constant.
+    pub const NONE: Host = Host {
+        request: Time::ZERO,
+        token: Time::ZERO,
+        speculating: [Time::ZERO; 3],
+        above: 0,
+        launch: [Time::ZERO; 2],
+    };
+
+    /// The law in picoseconds.
+    pub fn of(law: &HostLaw) -> Host {
+        let (more, without) = (&law.speculating, &law.without_graph);
+        Host {
+            request: Time::from_s(law.request_s),
+            token: Time::from_s(law.token_s),
+            speculating: [more.step_s, more.request_s, more.token_s].map(Time::from_s),
+            above: without.above.into(),
+            launch: [without.step_s, without.speculating_s].map(Time::from_s),
+        }
+    }
+
+    /// True if the law adds nothing to any step.
+    pub fn is_none(&self) -> bool {
+        Host { above: 0, ..*self } == Host::NONE
+    }
+
+    /// The host time of a step.
+    pub fn time(&self, step: HostStep) -> HostTime {
+        let mut work = self.request * step.requests + self.token * step.tokens;
+        if step.drafts > 0 {
+            let [once, request, token] = self.speculating;
+            work = work + once + request * step.decodes + token * step.drafts;
+        }
+        let launch = if step.decodes > self.above { self.launch[usize::from(step.drafts > 0)] } else { Time::ZERO };
+        HostTime { launch, work }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STEP: HostStep = HostStep { decodes: 9, requests: 10, tokens: 136, drafts: 27 };
+
+    fn law() -> HostLaw {
+        HostLaw {
+            request_s: 1e-12,
+            token_s: 1e-11,
+            speculating: SpeculatingSeconds { step_s: 1e-6, request_s: 1e-9, token_s: 1e-10 },
+            without_graph: WithoutGraph { above: 8, step_s: 2e-3, speculating_s: 5e-3 },
+        }
+    }
+
+    #[test]
+    fn every_part_of_the_law_counts_once() {
+        let host = Host::of(&law());
+        let work = Time(10 + 136 * 10 + 1_000_000 + 9 * 1000 + 27 * 100);
+        assert_eq!(host.time(STEP), HostTime { launch: Time(5_000_000_000), work });
+        let plain = HostStep { tokens: 109, drafts: 0, ..STEP };
+        assert_eq!(host.time(plain), HostTime { launch: Time(2_000_000_000), work: Time(10 + 109 * 10) });
+        let captured = host.time(HostStep { decodes: 8, ..STEP });
+        assert_eq!(captured.launch, Time::ZERO);
+        assert!(!host.is_none() && Host::of(&HostLaw::default()).is_none());
+    }
+
+    #[test]
+    fn a_size_of_graphs_alone_is_no_law() {
+        let law = HostLaw { without_graph: WithoutGraph { above: 8, ..Default::default() }, ..HostLaw::default() };
+        assert!(law.is_zero() && Host::of(&law).is_none());
+    }
+
+    #[test]
+    fn a_time_that_is_none_is_named() {
+        let bad = SpeculatingSeconds { request_s: -1.0, ..Default::default() };
+        let negative = HostLaw { speculating: bad, ..law() };
+        assert_eq!(negative.check(), Err(("host.speculating.request_s", "-1 is not a time ≥ 0 s".into())));
+        let nan = HostLaw { token_s: f64::NAN, ..law() };
+        assert_eq!(nan.check(), Err(("host.token_s", "NaN is not a time ≥ 0 s".into())));
+        assert_eq!(law().check(), Ok(()));
+    }
+}
