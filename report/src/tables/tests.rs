@@ -29,7 +29,7 @@ fn texts(frame: &DataFrame, name: &str) -> Vec<String> {
 
 fn write_requests(path: &Path, keys: &[&Key], records: &[RequestRecords]) -> Result<(), ReportError> {
     let mut writer = RequestsWriter::create(path, keys.iter().copied(), false)?;
-    keys.iter().zip_eq(records).try_for_each(|(key, records)| writer.push(key, records))?;
+    keys.iter().zip_eq(records).try_for_each(|(key, records)| writer.push(key, records, &[]))?;
     writer.finish()
 }
 

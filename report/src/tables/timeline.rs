@@ -119,7 +119,7 @@ mod tests {
         let mut table = RequestsWriter::create(&dir.path().join("requests.parquet"), &keys, false).unwrap();
         for (c, key) in keys.iter().enumerate() {
             steps.push(key, &all[c]).unwrap();
-            table.push(key, &requests[c]).unwrap();
+            table.push(key, &requests[c], &[]).unwrap();
         }
         steps.finish().unwrap();
         table.finish().unwrap();
