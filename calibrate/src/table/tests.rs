@@ -34,7 +34,6 @@ fn made(law: &Law, lengths: &[u32], clients: &[u32]) -> String {
     let plan = base.plan().unwrap();
     let lengths = plan.variants[0].experiment.workload.lengths.clone();
     let server = Server { base: &base, rates: &rates, num_gpu_blocks: 36_000, lengths, interrupt: &NEVER };
-    let mut rows = rows;
     for (row, cell) in rows[1..].iter_mut().zip(&cells) {
         let tok_s = server.predict(cell, cell.k, law).unwrap().tok_s;
         *row = row.replace(UNKNOWN, &tok_s.to_string());
