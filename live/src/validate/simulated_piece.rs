@@ -13,7 +13,7 @@ use foretoken_sim::event_clock::{EventClock, World};
 use foretoken_sim::executor::DecisionTime;
 use foretoken_sim::live::{RecordedRounds, ReplayClock, StepTrace};
 use foretoken_sim::metrics::{Slo, overload_of};
-use foretoken_sim::{AcceptanceSource, Ending, Outcome, Request, Serving, SpecPolicy, Time, Workload};
+use foretoken_sim::{AcceptanceSource, Ending, Host, Outcome, Request, Serving, SpecPolicy, Time, Workload};
 use std::sync::atomic::AtomicBool;
 
 /// Factor by which passes are lengthened, to see how a small error of their times changes latencies.
@@ -89,6 +89,7 @@ impl Replay<'_> {
             drafting,
             acceptance,
             overhead: Time::ZERO,
+            host: Host::NONE,
             decision_time: DecisionTime::default(),
             noise_cv,
             seed: setting.seed(),
