@@ -190,7 +190,7 @@ mod tests {
             usable_blocks: 9,
             lengths: vec![],
             calibration: vec![],
-            replicas: Vec::new(),
+            replicas: None,
         }
     }
 
