@@ -59,12 +59,10 @@ const RECIPES: [Recipe; 4] = [
             (
                 "sim/src/config.rs",
                 Before(
-                    "    /// Compute a run of steps in which nothing is decided",
-                    "/// More host time of a step, seconds.\npub recipe_s: f64,\n",
+                    "        /// Compute a run of steps in which nothing is decided",
+                    "/// More host time of a step, seconds.\nrecipe_s: f64 = 0.0, time;\n",
                 ),
             ),
-            ("sim/src/config.rs", Before("            skip_stretches: true,", "recipe_s: 0.0,\n")),
-            ("sim/src/config.rs", Before("            (\"step_overhead_s\", self", "(\"recipe_s\", self.recipe_s),\n")),
             (
                 "sim/src/simulation.rs",
                 Replace("schedule: Time::ZERO,", "schedule: Time::from_s(self.config.recipe_s),"),
@@ -293,4 +291,9 @@ fn every_recipe_takes_the_edits_that_it_states_and_works() {
     let e2e = |json: String| json.lines().skip_while(|line| !line.contains("e2e_mean_s")).nth(1).unwrap().to_owned();
     let (with, without) = (e2e(run("engine.recipe_s=0.1")), e2e(run("engine.recipe_s=0.0")));
     assert!(with.contains('.') && with != without, "the setting does nothing: {with}");
+    let mut refused = Command::new(&program);
+    refused.args(["run", experiment.to_str().unwrap(), "--set", "engine.recipe_s=-1.0", "-o", "refused"]);
+    let error = refused.current_dir(folder.path()).output().unwrap().stderr;
+    let error = String::from_utf8_lossy(&error);
+    assert!(error.contains("recipe_s") && error.contains("-1 is not a time"), "the setting is not checked: {error}");
 }

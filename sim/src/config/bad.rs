@@ -1,0 +1,11 @@
+//! The error of a setting with which the engine cannot run.
+
+/// A setting with which the engine cannot run.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("engine.{key}: {why}")]
+pub struct BadConfig {
+    /// Name of the setting.
+    pub key: &'static str,
+    /// What is wrong and what would be right.
+    pub why: String,
+}

@@ -1,0 +1,60 @@
+//! What single settings of the engine may be. A check takes the key and the value; its error names the key.
+
+use super::bad::BadConfig;
+use super::choices::{DecisionSeconds, DraftKv};
+
+pub(super) type Checked = Result<(), BadConfig>;
+
+fn refuse_if(wrong: bool, key: &'static str, why: impl FnOnce() -> String) -> Checked {
+    if wrong { Err(BadConfig { key, why: why() }) } else { Ok(()) }
+}
+
+/// At least 1.
+pub(super) fn positive(key: &'static str, value: &u32) -> Checked {
+    refuse_if(*value == 0, key, || "must be at least 1".into())
+}
+
+/// At most `most` tokens.
+pub(super) fn tokens_up_to(most: u32) -> impl Fn(&'static str, &u32) -> Checked {
+    move |key, value| refuse_if(*value > most, key, || format!("{value} is over the limit of {most} tokens"))
+}
+
+/// From 1 to `most` tokens.
+pub(super) fn tokens_from_1_to(most: u32) -> impl Fn(&'static str, &u32) -> Checked {
+    move |key, value| positive(key, value).and_then(|()| tokens_up_to(most)(key, value))
+}
+
+/// A share in [0, 1).
+pub(super) fn share(key: &'static str, value: &f64) -> Checked {
+    refuse_if(!(0.0..1.0).contains(value), key, || format!("{value} is not a share in [0, 1)"))
+}
+
+/// A time of at least 0 seconds.
+pub(super) fn time(key: &'static str, value: &f64) -> Checked {
+    refuse_if(!(*value >= 0.0 && value.is_finite()), key, || format!("{value} is not a time ≥ 0 s"))
+}
+
+/// A setting that may be left out: `check` if it is there.
+pub(super) fn optional<T>(check: impl Fn(&'static str, &T) -> Checked) -> impl Fn(&'static str, &Option<T>) -> Checked {
+    move |key, value| value.as_ref().map_or(Ok(()), |value| check(key, value))
+}
+
+/// Three times.
+pub(super) fn decision_times(_: &'static str, value: &DecisionSeconds) -> Checked {
+    time("decision_s.propose", &value.propose)?;
+    time("decision_s.keep_drafting", &value.keep_drafting)?;
+    time("decision_s.select", &value.select)
+}
+
+/// A ratio of at least 0, or at least one block.
+pub(super) fn draft_kv(_: &'static str, value: &DraftKv) -> Checked {
+    match value {
+        DraftKv::None => Ok(()),
+        DraftKv::EqualSplit { ratio } => {
+            refuse_if(!(*ratio >= 0.0 && ratio.is_finite()), "draft_kv.equal-split.ratio", || {
+                format!("{ratio} is not a ratio ≥ 0")
+            })
+        }
+        DraftKv::Separate { blocks } => positive("draft_kv.separate.blocks", blocks),
+    }
+}

@@ -1,0 +1,33 @@
+//! The macro that makes a struct of settings: each setting is written once, with its default and its check.
+
+/// Makes a struct of settings from rows `key: type = default, check;`. The check may be left out. A row's attributes
+/// and documentation are the field's. The struct gets `Default`, and `check_each` applies every row's check.
+macro_rules! settings {
+    (
+        $(#[$about:meta])*
+        pub struct $name:ident {
+            $($(#[$about_key:meta])* $key:ident: $kind:ty = $default:expr $(, $check:expr)?;)*
+        }
+    ) => {
+        $(#[$about])*
+        pub struct $name {
+            $($(#[$about_key])* pub $key: $kind,)*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                $name { $($key: $default,)* }
+            }
+        }
+
+        impl $name {
+            /// Checks every setting alone, in the order of the rows.
+            fn check_each(&self) -> Result<(), BadConfig> {
+                $($($check(stringify!($key), &self.$key)?;)?)*
+                Ok(())
+            }
+        }
+    };
+}
+
+pub(super) use settings;
