@@ -14,7 +14,6 @@ mod cli;
 mod commands;
 mod memory;
 mod shipped;
-mod state;
 
 use clap::Parser;
 use foretoken_report::Staged;
@@ -24,8 +23,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
-pub use commands::decide::decisions as decide;
 pub use commands::policies::as_json as policies;
+pub use foretoken_run::decide::decisions as decide;
 pub use shipped::read_document;
 
 /// The program: reads the arguments, runs the command, prints its error. Returns an exit code of docs/experiments.md.

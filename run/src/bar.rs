@@ -53,6 +53,14 @@ impl Bar {
         self.drawn.inc(pieces);
     }
 
+    /// Says that `done` pieces are finished, of `of` that are expected now.
+    pub fn is_at(&self, done: u64, of: u64) {
+        self.counts.0.done.store(done, Ordering::Relaxed);
+        self.counts.0.of.store(of, Ordering::Relaxed);
+        self.drawn.set_length(of);
+        self.drawn.set_position(done);
+    }
+
     /// Shows what is being worked on.
     pub fn say(&self, what: String) {
         self.drawn.set_message(what);

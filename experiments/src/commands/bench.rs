@@ -6,13 +6,9 @@ use crate::cli::format::Format;
 use crate::shipped;
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
-use foretoken_run::plan::Plan;
-use foretoken_run::setting::Setting;
+use foretoken_run::bench::{Timed, time};
 use foretoken_spec::problem::Result;
-use serde::Serialize;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
-use std::time::Instant;
 
 pub const EXAMPLES: &str = "Examples:
   foretoken bench
@@ -34,30 +30,13 @@ pub struct BenchArgs {
     pub repeat: u16,
 }
 
-/// Times of the engine's runs with one policy.
-#[derive(Serialize)]
-struct Timed {
-    /// The swept values, `name=value` each.
-    sweep: String,
-    /// The policy's label.
-    policy: String,
-    /// Request-steps of a run.
-    request_steps: u64,
-    /// Median over the repeats, seconds.
-    median_s: f64,
-    /// Fastest run, seconds.
-    min_s: f64,
-    /// Slowest run, seconds.
-    max_s: f64,
-}
-
 /// Runs the command with its arguments.
 pub fn run(args: &BenchArgs) -> Result<()> {
     let plan = match &args.file {
         Some(file) => shipped::load(file, &args.sets)?,
         None => shipped::yardstick(&args.sets)?,
     };
-    let timed = time(args, &plan)?;
+    let timed = time(&plan, args.repeat)?;
     let (repeats, seed) = (args.repeat, plan.seeds[0]);
     print(&match args.format {
         Format::Json => {
@@ -68,38 +47,6 @@ pub fn run(args: &BenchArgs) -> Result<()> {
             format!("{}: median of {repeats} runs, seed {seed}, engine alone\n{}", plan.name, table(&timed))
         }
     })
-}
-
-/// Every policy under every combination of swept values.
-fn time(args: &BenchArgs, plan: &Plan) -> Result<Vec<Timed>> {
-    let mut all = Vec::new();
-    for variant in &plan.variants {
-        let setting = Setting::new(variant, plan.seeds[0])?;
-        let choices: Vec<String> = variant.choices.iter().map(|c| format!("{}={}", c.name, c.value)).collect();
-        for entrant in plan.policies.iter().filter(|e| !e.implied) {
-            let never = AtomicBool::new(false);
-            let mut request_steps = 0;
-            let mut times: Vec<f64> = (0..args.repeat)
-                .map(|_| {
-                    let started = Instant::now();
-                    let (run, _) = setting.run(&entrant.spec, f64::INFINITY, &never);
-                    let seconds = started.elapsed().as_secs_f64();
-                    request_steps = run.totals.request_steps;
-                    seconds
-                })
-                .collect();
-            times.sort_by(f64::total_cmp);
-            all.push(Timed {
-                sweep: choices.join(" "),
-                policy: entrant.spec.label(),
-                request_steps,
-                median_s: times[times.len() / 2],
-                min_s: times[0],
-                max_s: times[times.len() - 1],
-            });
-        }
-    }
-    Ok(all)
 }
 
 fn table(timed: &[Timed]) -> String {

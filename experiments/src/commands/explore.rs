@@ -2,13 +2,10 @@
 
 use super::print;
 use clap::Args;
-use foretoken_profiler::{Calibrated, Profile, Role, Truth};
 use foretoken_report::Staged;
-use foretoken_run::explorer::{Machine, PAGE, page};
-use foretoken_run::profiled::{self, Either};
-use foretoken_sim::{Drafting, PassShape, Time};
+use foretoken_run::explorer::{PAGE, page, profiled_machine};
 use foretoken_spec::problem::{Problem, Result};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 pub const EXAMPLES: &str = "Examples:
   foretoken explore
@@ -27,71 +24,10 @@ pub struct ExploreArgs {
 
 /// Writes the page and prints its path.
 pub fn run(args: &ExploreArgs) -> Result<()> {
-    let machine = args.profile.as_deref().map(machine).transpose()?;
+    let machine = args.profile.as_deref().map(profiled_machine).transpose()?;
     let folder = &args.output;
     fs_err::create_dir_all(folder).map_err(|e| Problem::failed(e.to_string()).help("choose another folder with -o"))?;
     let path = folder.join(PAGE);
     Staged::write_all_to(&path, page(machine.as_ref()).as_bytes()).map_err(|e| Problem::failed(e.to_string()))?;
     print(&format!("{}\n", path.display()))
-}
-
-/// The machine that a profile describes: measured pass by pass, or calibrated to an observed server.
-fn machine(file: &Path) -> Result<Machine> {
-    let text = foretoken_spec::text::read(file).map_err(|e| {
-        Problem::bad_input(format!("cannot read the profile: {e}"))
-            .help("`foretoken profile` and `foretoken calibrate` make one")
-    })?;
-    let name = file.display().to_string();
-    let changed = profiled::changed(&name, &text);
-    changed.iter().for_each(|why| eprintln!("warning: {why}"));
-    let (mut machine, range, warnings) = match profiled::read_either(&name, &text)? {
-        Either::Measured(profile) => (timed(&profile), profile.target.range, profile.distrust().into_iter().collect()),
-        Either::Calibrated(server) => {
-            let warnings = server.distrust.iter().chain(&server.warnings).cloned().collect::<Vec<_>>();
-            (observed(&server), server.target.range, warnings)
-        }
-    };
-    let one_token = PassShape { requests: 1, batched: 1, context: 1, pairs: 1 };
-    if machine.target.build().pass(one_token) == Time::ZERO {
-        let problem = Problem::bad_input(format!("{name}: a target pass over one token takes no time"));
-        return Err(problem
-            .help("nothing can be compared with passes that are free: observe K = 0 and K > 0, and calibrate again"));
-    }
-    let range = format!(
-        "The target was measured up to {} requests, {} tokens and {} tokens of context a pass; beyond that its last line goes on.",
-        range.requests, range.batched, range.context
-    );
-    let notes = [std::mem::take(&mut machine.note), range].into_iter().chain(changed).chain(warnings);
-    machine.note = notes.collect::<Vec<_>>().join(" ");
-    Ok(machine)
-}
-
-/// The machine of a profile of timed passes: its measured tables.
-fn timed(profile: &Profile) -> Machine {
-    let device = &profile.device;
-    Machine {
-        name: format!("profile {} + {} on {}", profile.target.model.name, profile.draft.model.name, device.name),
-        target: profile.truth(Role::Target, Truth::Table),
-        draft: profile.truth(Role::Draft, Truth::Table),
-        context_reads: profile.reads(Role::Target, Truth::Table),
-        drafting: Drafting::Autoregressive,
-        // A profile of passes does not have the host's time between passes.
-        step_overhead_s: 0.0,
-        measured: true,
-        note: format!("Profiled {} on {} ({}).", profile.measured_at, device.name, device.kind),
-    }
-}
-
-/// The machine of a calibrated profile: the costs that were fitted to the steps of a server.
-fn observed(server: &Calibrated) -> Machine {
-    Machine {
-        name: format!("calibrated to {}", server.server),
-        target: server.target.cost.clone(),
-        draft: server.draft.cost.clone(),
-        context_reads: server.context_reads,
-        drafting: Drafting::Autoregressive,
-        step_overhead_s: server.step_overhead_s,
-        measured: true,
-        note: "Fitted to observed runs.".into(),
-    }
 }

@@ -4,12 +4,9 @@ use super::print;
 use clap::Args;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use foretoken_report::{Key, ReportError, Staged, read_keys, read_kv_peaks, read_requests, read_steps};
-use foretoken_run::cells::Manifest;
-use foretoken_run::perfetto::{Recorded, Timeline, Wanted, Window, choose, write};
-use foretoken_run::plan::{Plan, Variant};
-use foretoken_sim::engine::{Order, Rules, SpeculativeConfig};
-use foretoken_sim::{DeliverAt, Drafting, Time};
+use foretoken_report::Staged;
+use foretoken_run::perfetto::{Cell, Timeline, Wanted, Window, write};
+use foretoken_sim::Time;
 use foretoken_spec::problem::{Problem, Result};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -45,37 +42,20 @@ pub struct ExportPerfettoArgs {
     pub output: Option<PathBuf>,
 }
 
-const STEPS: &str = "steps.parquet";
-
 /// Writes the timeline and prints notes about steps outside the window.
 pub fn perfetto(args: &ExportPerfettoArgs) -> Result<()> {
     let folder = args.dir.as_path();
     let window = window(args)?;
-    let manifest = complete(folder)?;
-    if !manifest.has(STEPS) {
-        let problem = Problem::bad_input(format!("{} has no steps.parquet: its steps were not kept", folder.display()));
-        return Err(problem.help("run the experiment again with --set output.steps=true"));
-    }
-    manifest.check(folder, [STEPS, "requests.parquet", "summary.parquet"])?;
-    let keys = read_keys(folder).map_err(unreadable)?;
     let wanted = Wanted { policy: args.policy.as_deref(), seed: args.seed, sweep: &args.sweep };
-    let (at, fitting) = choose(&keys, &wanted)?;
-    let key = &keys[at];
-    let steps = read_steps(folder, key).map_err(unreadable)?;
-    let requests = read_requests(folder, key).map_err(unreadable)?;
-    let most_used = steps.iter().map(|s| s.used_blocks).max().unwrap_or(0);
-    let peak = read_kv_peaks(folder).map_err(unreadable)?[at];
-    // The summary's peak is the share of used blocks.
-    let blocks = (most_used > 0 && peak > 0.0).then(|| (f64::from(most_used) / peak).round() as u32);
-    let behind = behind(folder, key)?;
-    let recorded = Recorded { key, source: &manifest.source, steps: &steps, requests: &requests, blocks, behind };
-    let Some(timeline) = Timeline::of(&recorded, window) else {
+    let cell = Cell::read(folder, &wanted)?;
+    let Cell { key, steps, .. } = &cell;
+    let Some(timeline) = Timeline::of(&cell.recorded(), window) else {
         let (first, last) =
             (steps.first().map_or(0.0, |s| s.start.as_s()), steps.last().map_or(0.0, |s| s.start.as_s()));
         let problem = Problem::bad_input(format!("no step of {key} starts in this window"));
         return Err(problem.help(format!("it has {} steps, which start from {first:.3} s to {last:.3} s", steps.len())));
     };
-    if fitting > 1 {
+    if cell.fitting > 1 {
         eprintln!("timeline of {key} (others: --policy, --seed, --sweep)");
     }
     if let Some(cut) = &timeline.cut {
@@ -95,22 +75,6 @@ pub fn perfetto(args: &ExportPerfettoArgs) -> Result<()> {
     }
 }
 
-/// When tokens are delivered, if the run made drafts after steps; else `None`.
-fn behind(folder: &Path, key: &Key) -> Result<Option<DeliverAt>> {
-    let plan = Plan::of_results(folder)?;
-    let same = |v: &&Variant| v.choices.iter().map(|c| &c.value).eq(key.sweep.iter().map(|s| &s.value));
-    let Some(variant) = plan.variants.iter().find(same) else { return Ok(None) };
-    let engine = variant.engine(true)?;
-    let drafting = SpeculativeConfig {
-        drafter: true,
-        num_speculative_tokens: engine.max_draft_len,
-        parallel_drafting: variant.experiment.hardware.drafting == Drafting::Parallel,
-        ..SpeculativeConfig::default()
-    };
-    let rules = Rules::of(&engine, &drafting).ok();
-    Ok(rules.filter(|rules| rules.order != Order::StepStart).map(|rules| rules.deliver_at))
-}
-
 /// The window that `--from` and `--to` select.
 fn window(args: &ExportPerfettoArgs) -> Result<Window> {
     for (name, given) in [("--from", args.from), ("--to", args.to)] {
@@ -128,20 +92,6 @@ fn window(args: &ExportPerfettoArgs) -> Result<Window> {
         );
     }
     Ok(Window { from: Time::from_s(from), to: args.to.map(Time::from_s) })
-}
-
-/// The manifest of a folder with complete results.
-fn complete(folder: &Path) -> Result<Manifest> {
-    let manifest = Manifest::read(folder)?;
-    match manifest.complete {
-        true => Ok(manifest),
-        false => Err(Problem::bad_input(format!("the run in {} is not complete", folder.display()))
-            .help("complete it with foretoken run --resume")),
-    }
-}
-
-fn unreadable(error: ReportError) -> Box<Problem> {
-    Problem::bad_input(error.to_string()).help("the folder is damaged, or another version of Foretoken wrote it")
 }
 
 /// Writes the file, compressed when its name ends in `.gz`.

@@ -8,6 +8,7 @@ use super::read_tapes::Tapes;
 use super::runs::Runs;
 use crate::profiling::{Asked, Limits};
 use crate::serve::{Models, Timed, check, open_timed, prompts};
+use foretoken_calibrate::live::not_of_its_own;
 use foretoken_compare::live_runs::{Validation, page, render};
 use foretoken_policies::PolicySpec;
 use foretoken_profiler::{Density, Profile, Role, Truth, Until};
@@ -124,15 +125,13 @@ pub struct Comparing<'a> {
     pub output: Option<PathBuf>,
     /// Reads damaged tapes up to the damage, instead of refusing them.
     pub intact: bool,
-    /// Refuses a profile (path, digests of the recordings that it was fitted to, manifest of the runs) that was fitted
-    /// to these runs.
-    pub not_of_its_own: fn(&Path, &[String], &Manifest) -> Result<()>,
 }
 
 /// Compares the runs of an existing folder with the simulator, and writes the outcome. Nothing is run on a device.
 ///
 /// # Errors
-/// The folder, a tape or the profile is missing, damaged, or does not belong to the runs.
+/// The folder, a tape or the profile is missing, damaged, or does not belong to the runs, or the profile was fitted to
+/// one of the runs.
 pub fn compare_folder(comparing: Comparing) -> Result<Validation> {
     let path = comparing.folder;
     let runs = Runs::of(path)?;
@@ -145,7 +144,7 @@ pub fn compare_folder(comparing: Comparing) -> Result<Validation> {
     let given = comparing.profile.or(whole);
     let profile = given.as_deref().map(GivenProfile::read).transpose()?;
     if let (Some(path), Some(profile)) = (&given, &profile) {
-        (comparing.not_of_its_own)(path, &profile.fitted_to, &manifest)?;
+        not_of_its_own(path, &profile.fitted_to, &manifest.files)?;
     }
     let to = comparing.output.unwrap_or_else(|| path.to_path_buf());
     std::fs::create_dir_all(&to).map_err(|e| {

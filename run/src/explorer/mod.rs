@@ -5,6 +5,10 @@
 //! browser and compares every number with the library's. Presets come from the library, so a new GPU or model appears
 //! on the page without a change here.
 
+mod profiled_machine;
+
+pub use profiled_machine::profiled_machine;
+
 use foretoken_hardware::gpus::{Gpu, gpus};
 use foretoken_hardware::models::catalog;
 use foretoken_hardware::{LatencySpec, RooflineSpec};

@@ -4,13 +4,15 @@
 //! requests, in rows called lanes. It shows recorded facts only. A target pass that verifies drafts and also runs
 //! prefill chunks is shown in full length in both rows.
 
+mod cell;
 mod event;
 mod lanes;
 mod select;
 mod steps;
 
+pub use cell::Cell;
 pub use event::write;
-pub use select::{Wanted, choose};
+pub use select::Wanted;
 
 use event::Event;
 use foretoken_report::Key;

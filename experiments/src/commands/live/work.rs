@@ -6,9 +6,8 @@ use crate::commands::print;
 use crate::shipped;
 use crate::work;
 use foretoken_live::serve::{Ran, run_live};
-use foretoken_run::cells::LIVE_JSON;
-use foretoken_run::cells::{Folder, Mode, assemble};
-use foretoken_run::complete::keep_report;
+use foretoken_run::cells::{Folder, LIVE_JSON, Mode};
+use foretoken_run::keep_runs::{RunsMade, keep};
 use foretoken_run::plan::Measured;
 use foretoken_run::table;
 use foretoken_spec::live::{required, with_device};
@@ -34,23 +33,23 @@ pub fn run(args: &LiveArgs) -> Result<()> {
     let json = serde_json::to_string_pretty(&ran.report).expect("plain data always serialises");
     folder.write(LIVE_JSON, (json + "\n").as_bytes())?;
     let count = plan.cells();
-    let whole = ran.cells == count;
-    if plan.shorten(ran.cells) {
-        let mut results = assemble(&plan, &folder, !args.no_figures)?;
-        results.comparison.partial = part(&ran, count);
-        keep_report(&results, &folder)?;
+    let made = RunsMade {
+        cells: ran.cells,
+        whole: ran.cells == count,
+        partial: part(&ran, count),
+        speed: &ran.speed,
+        figures: !args.no_figures,
+    };
+    let kept = keep(&mut plan, &folder, made)?;
+    if let Some(results) = kept.results {
         results.comparison.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
         match args.format {
             Format::Table => print(&table::render(&results.comparison, args.show_implied))?,
             Format::Json => print(&(serde_json::to_string_pretty(&results.comparison).expect("plain data") + "\n"))?,
         }
     }
-    match whole && ran.ended.is_none() {
-        true => folder.complete(&plan, &ran.speed)?,
-        false => folder.keep_part(&plan, count, &ran.speed)?,
-    }
-    if ran.cells > 0 && !args.no_figures && plan.variants[0].experiment.output.figures {
-        eprintln!("report: {}", foretoken_run::report::make_in(folder.path())?.display());
+    if let Some(page) = kept.page {
+        eprintln!("report: {}", page.display());
     }
     for cell in &ran.report.cells {
         cell.host.words().iter().for_each(|words| eprintln!("{}, seed {}: {words}", cell.policy, cell.seed));

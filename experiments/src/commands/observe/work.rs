@@ -7,8 +7,8 @@ use crate::shipped;
 use crate::work;
 use foretoken_observer::client::Client;
 use foretoken_observer::run::{Observed, Site, observe};
-use foretoken_run::cells::{Folder, Mode, OBSERVED_JSON, assemble};
-use foretoken_run::complete::keep_report;
+use foretoken_run::cells::{Folder, Mode, OBSERVED_JSON};
+use foretoken_run::keep_runs::{RunsMade, keep};
 use foretoken_run::plan::Plan;
 use foretoken_run::table;
 use foretoken_spec::problem::{Problem, Result};
@@ -44,11 +44,15 @@ pub fn run(args: &ObserveArgs) -> Result<()> {
     let json = serde_json::to_string_pretty(&seen.report).expect("plain data always serialises");
     folder.write(OBSERVED_JSON, (json + "\n").as_bytes())?;
     let count = plan.cells();
-    let whole = seen.cells == count && seen.ended.is_none();
-    if plan.shorten(seen.cells) {
-        let mut results = assemble(&plan, &folder, !args.no_figures)?;
-        results.comparison.partial = part(&seen, count);
-        keep_report(&results, &folder)?;
+    let made = RunsMade {
+        cells: seen.cells,
+        whole: seen.cells == count && seen.ended.is_none(),
+        partial: part(&seen, count),
+        speed: &seen.speed,
+        figures: !args.no_figures,
+    };
+    let kept = keep(&mut plan, &folder, made)?;
+    if let Some(results) = kept.results {
         results.comparison.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
         match args.format {
             Format::Table => print(&table::render(&results.comparison, false))?,
@@ -58,12 +62,8 @@ pub fn run(args: &ObserveArgs) -> Result<()> {
         let findings = seen.report.cells.iter().flat_map(|c| &c.findings);
         findings.for_each(|finding| eprintln!("warning: {finding}"));
     }
-    match whole {
-        true => folder.complete(&plan, &seen.speed)?,
-        false => folder.keep_part(&plan, count, &seen.speed)?,
-    }
-    if seen.cells > 0 && !args.no_figures && plan.variants[0].experiment.output.figures {
-        eprintln!("report: {}", foretoken_run::report::make_in(folder.path())?.display());
+    if let Some(page) = kept.page {
+        eprintln!("report: {}", page.display());
     }
     eprintln!("results: {} (observed at {})", folder.path().display(), seen.report.url);
     seen.ended.map_or(Ok(()), Err)

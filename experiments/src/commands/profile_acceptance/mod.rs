@@ -1,8 +1,6 @@
 //! The arguments of `foretoken profile-acceptance`.
 
 #[cfg(feature = "live")]
-mod prompts;
-#[cfg(feature = "live")]
 mod show;
 #[cfg(feature = "live")]
 pub mod work;

@@ -1,7 +1,6 @@
-//! A truth table's summary as text, and the data of its figures.
+//! A truth table's summary as text.
 
 use comfy_table::{CellAlignment, Table, presets};
-use foretoken_report::Accepted;
 use foretoken_traces::truth::{DEPTHS, TruthSummary, TruthTable};
 
 /// Acceptance by family and depth, ranks and calibration.
@@ -46,23 +45,6 @@ pub fn text(table: &TruthTable, summary: &TruthSummary) -> String {
         lines(&mut bins)
     ));
     blocks.join("\n")
-}
-
-/// The data of the figures.
-pub fn figures(table: &TruthTable, summary: &TruthSummary) -> Accepted {
-    let header = &table.header;
-    let all = &summary.families[0];
-    Accepted {
-        title: format!("{} with {}", header.target.name, header.draft.name),
-        source: format!("recorded on {}: {}, {} output positions", header.device, header.prompts, all.positions),
-        families: summary
-            .families
-            .iter()
-            .map(|f| (f.family.clone(), f.depths.iter().map(|d| d.rate).collect()))
-            .collect(),
-        calibration: summary.calibration.iter().map(|b| (b.confidence, b.right, b.positions)).collect(),
-        calibration_error: summary.expected_calibration_error,
-    }
 }
 
 fn percent(share: f64) -> String {

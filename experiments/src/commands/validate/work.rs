@@ -3,11 +3,9 @@
 use super::ValidateArgs;
 use crate::cli::format::Format;
 use crate::commands::print;
-use foretoken_calibrate::live::not_of_its_own;
 use foretoken_compare::bounds::{Tally, Verdict};
 use foretoken_compare::live_runs::{Validation, render};
 use foretoken_live::validate::{Comparing, Outcome, Request, compare_folder, run_and_compare};
-use foretoken_run::cells::Manifest;
 use foretoken_spec::problem::{Exit, Problem, Result};
 use std::path::Path;
 use std::time::SystemTime;
@@ -32,9 +30,6 @@ fn compare_only(args: &ValidateArgs, path: &Path) -> Result<()> {
         profile: args.profile.clone(),
         output: args.output.clone(),
         intact: args.intact,
-        not_of_its_own: |profile: &Path, fitted_to: &[String], manifest: &Manifest| {
-            not_of_its_own(profile, fitted_to, &manifest.files)
-        },
     })?;
     show(args, &validation)?;
     verdict(&validation)

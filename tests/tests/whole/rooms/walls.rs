@@ -125,6 +125,27 @@ fn the_engine_hashes_in_its_prefix_cache_alone() {
     assert_eq!(engine, BTreeSet::new());
 }
 
+/// ARCHITECTURE.md: the command line words and prints. It names nothing that runs a model, a step or a policy, makes
+/// threads or reads a clock for times: that work is in libraries, which other programs can call.
+#[test]
+fn the_command_line_words_and_prints() {
+    // Of crates that work, it may name results and limits.
+    let words = [
+        ("foretoken_kernels", &["DoctorReport", "doctor"][..]),
+        ("foretoken_profiler", &["Profile", "Region", "Role"]),
+        ("foretoken_sim", &["MAX_SPEC_LEN", "Pair", "Time"]),
+        ("rayon", &["ThreadPool"]),
+    ];
+    let works = |path: &[&str]| {
+        let more = |(krate, names): &(&str, &[&str])| path[0] == *krate && path.len() > 1 && !names.contains(&path[1]);
+        words.iter().any(more) || path.contains(&"Instant") || path[0] == "indicatif"
+    };
+    assert_eq!(mentions(&source("experiments"), "", works), BTreeSet::new());
+    for library in ["live", "run"] {
+        assert!(!mentions(&source(library), "", works).is_empty(), "{library} works: the check sees nothing");
+    }
+}
+
 /// ARCHITECTURE.md: only `kernels` may contain `unsafe`.
 #[test]
 fn only_kernels_are_unsafe() {

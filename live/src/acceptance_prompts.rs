@@ -1,39 +1,53 @@
 //! The prompts of an acceptance profile: the shipped generator's families, or the lines of a file.
 
-use super::ProfileAcceptanceArgs;
-use foretoken_live::tokens::Tokens;
+use crate::tokens::Tokens;
 use foretoken_spec::problem::{Problem, Result};
 use foretoken_traces::text::{Family, document, prompt_of_len};
 use serde::Deserialize;
 use std::path::Path;
 
-/// Prompts of each family when `--n` is not given.
+/// Prompts of each family when their number is not given.
 const EACH: u64 = 32;
 
+/// Which prompts the target continues.
+#[derive(Clone, Copy, Debug)]
+pub struct PromptsRequest<'a> {
+    /// A file with one JSON object a line; `None`: the shipped generator's families.
+    pub file: Option<&'a Path>,
+    /// Prompts of each family (`None`: 32), or lines of the file (`None`: all).
+    pub n: Option<u64>,
+    /// Bytes of a family's prompt; `None`: as long as its question is.
+    pub prompt_len: Option<u32>,
+    /// Which documents the families' prompts are.
+    pub seed: u64,
+    /// Tokens that follow each prompt, at most.
+    pub output_len: u32,
+}
+
 /// The prompts that the target continues.
-pub struct Prompts {
+pub(crate) struct Prompts {
     /// Names of the families.
-    pub families: Vec<String>,
+    pub(crate) families: Vec<String>,
     /// Family (index into `families`) and tokens of each prompt.
-    pub all: Vec<(u16, Vec<u32>)>,
+    pub(crate) all: Vec<(u16, Vec<u32>)>,
     /// A description of the prompts' source.
-    pub source: String,
+    pub(crate) source: String,
 }
 
 impl Prompts {
-    /// Reads or makes the prompts that `args` ask for, for a model of `vocab` tokens and `positions` positions.
-    pub fn of(args: &ProfileAcceptanceArgs, tokens: &Tokens, vocab: u32, positions: u32) -> Result<Prompts> {
-        let prompts = match args.prompts.as_str() {
-            "families" => families(args, tokens)?,
-            file => lines(args, Path::new(file), tokens)?,
+    /// Reads or makes the prompts that are asked for, for a model of `vocab` tokens and `positions` positions.
+    pub(crate) fn of(asked: &PromptsRequest, tokens: &Tokens, vocab: u32, positions: u32) -> Result<Prompts> {
+        let prompts = match asked.file {
+            None => families(asked, tokens)?,
+            Some(file) => lines(asked, file, tokens)?,
         };
-        let room = positions.saturating_sub(args.output_len);
+        let room = positions.saturating_sub(asked.output_len);
         for (i, (_, prompt)) in prompts.all.iter().enumerate() {
             let (n, name) = (prompt.len(), prompts.name(i));
             if n as u64 > u64::from(room) {
                 let message = format!(
                     "{name} is too long: its {n} tokens and {} of output need more than the {positions} positions of the pair",
-                    args.output_len
+                    asked.output_len
                 );
                 return Err(Problem::bad_input(message).help("shorten it, or lower --output-len"));
             }
@@ -56,19 +70,19 @@ impl Prompts {
 }
 
 /// The families in turn, so that a prefix of the prompts is balanced.
-fn families(args: &ProfileAcceptanceArgs, tokens: &Tokens) -> Result<Prompts> {
-    let (n, seed) = (args.n.unwrap_or(EACH), args.seed);
+fn families(asked: &PromptsRequest, tokens: &Tokens) -> Result<Prompts> {
+    let (n, seed) = (asked.n.unwrap_or(EACH), asked.seed);
     let mut all = Vec::new();
     for index in 0..n {
         for family in Family::ALL {
-            let text = match args.prompt_len {
+            let text = match asked.prompt_len {
                 None => document(family, seed, index).prompt,
                 Some(len) => String::from_utf8(prompt_of_len(family, seed, index, len as usize)).expect("plain ASCII"),
             };
             all.push((family as u16, encode(tokens, &text, &format!("family {family}, prompt {index}"))?));
         }
     }
-    let length = args.prompt_len.map_or(String::new(), |len| format!(", {len} bytes each"));
+    let length = asked.prompt_len.map_or(String::new(), |len| format!(", {len} bytes each"));
     let source = format!("{n} prompts of each family, seed {seed}{length}");
     Ok(Prompts { families: Family::ALL.map(|f| f.name().to_owned()).to_vec(), all, source })
 }
@@ -80,8 +94,8 @@ struct Line {
     family: Option<String>,
 }
 
-fn lines(args: &ProfileAcceptanceArgs, path: &Path, tokens: &Tokens) -> Result<Prompts> {
-    if let Some(len) = args.prompt_len {
+fn lines(asked: &PromptsRequest, path: &Path, tokens: &Tokens) -> Result<Prompts> {
+    if let Some(len) = asked.prompt_len {
         let message =
             format!("--prompt-len {len} belongs to the generated families, and {} has its own prompts", path.display());
         return Err(Problem::bad_input(message).help("leave it out, or give --prompts families"));
@@ -92,7 +106,7 @@ fn lines(args: &ProfileAcceptanceArgs, path: &Path, tokens: &Tokens) -> Result<P
     })?;
     let mut families: Vec<String> = Vec::new();
     let mut all = Vec::new();
-    let most = args.n.unwrap_or(u64::MAX);
+    let most = asked.n.unwrap_or(u64::MAX);
     for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
         if all.len() as u64 >= most {
             break;
@@ -123,4 +137,16 @@ fn lines(args: &ProfileAcceptanceArgs, path: &Path, tokens: &Tokens) -> Result<P
 
 fn encode(tokens: &Tokens, text: &str, at: &str) -> Result<Vec<u32>> {
     tokens.encode(text).map_err(|e| Problem::bad_input(format!("{at}: cannot be turned into tokens: {e}")))
+}
+
+/// Digest of every prompt's length and tokens.
+pub(crate) fn digest(prompts: &Prompts) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for (_, prompt) in &prompts.all {
+        hasher.update(&(prompt.len() as u64).to_le_bytes());
+        prompt.iter().for_each(|token| {
+            hasher.update(&token.to_le_bytes());
+        });
+    }
+    hasher.finalize().to_hex().to_string()
 }

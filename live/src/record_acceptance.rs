@@ -1,0 +1,223 @@
+//! Records which drafts are right on a target's own greedy text, as a truth table.
+
+use crate::acceptance_prompts::{Prompts, PromptsRequest, digest};
+use crate::gpu;
+use crate::models::Model;
+use crate::output_file;
+use crate::processor;
+use crate::profiling::describe;
+use crate::tokens::{Tokens, end_of_text};
+use foretoken_kernels::device::Device;
+use foretoken_kernels::forward::Llama;
+use foretoken_kernels::teacher::{judge, limits, write};
+use foretoken_report::{Accepted, acceptance_figures};
+use foretoken_run::bar::Bar;
+use foretoken_run::work::Work;
+use foretoken_sim::Pair;
+use foretoken_spec::live::{self, Instructions};
+use foretoken_spec::problem::{Problem, Result};
+use foretoken_traces::truth::{RecordedModel, RecordedOutput, TruthHeader, TruthSummary, TruthTable};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+/// Tokens of a pass over a prompt, or over a text that the draft judges.
+const CHUNK: usize = 64;
+
+/// What to record.
+#[derive(Clone, Copy)]
+pub struct AcceptanceRequest<'a> {
+    /// Each model: a preset with weights, or a Hugging Face folder.
+    pub models: Pair<&'a str>,
+    /// The device.
+    pub device: live::Device,
+    /// Threads of the CPU; `None`: one a core.
+    pub threads: Option<usize>,
+    /// Vector instructions of the CPU; `None`: the best that it has.
+    pub instructions: Option<Instructions>,
+    /// The prompts, and how much of output follows each.
+    pub prompts: PromptsRequest<'a>,
+    /// Writes on behind tokens that end a text?
+    pub ignore_eos: bool,
+    /// Outputs that are written together.
+    pub batch: u16,
+    /// The table's file.
+    pub output: &'a Path,
+    /// Replaces a table of that name?
+    pub overwrite: bool,
+    /// Folder of the figures; `None`: draws none.
+    pub plot: Option<&'a Path>,
+    /// Asks the recording to end, and counts its tokens.
+    pub work: &'a Work,
+}
+
+/// A recording that was written.
+pub struct Recorded {
+    /// The table.
+    pub table: TruthTable,
+    /// Its summary.
+    pub summary: TruthSummary,
+    /// Bytes of its file.
+    pub bytes: usize,
+}
+
+/// Records a pair, and writes the table and its figures.
+///
+/// # Errors
+/// The models, their tokenizers, the prompts, the device or the files cannot be used, a pass fails, or the work was
+/// interrupted.
+pub fn record(request: &AcceptanceRequest) -> Result<Recorded> {
+    output_file::check(request.output, request.overwrite, "table")?;
+    let keys = Pair { target: "--target", draft: "--draft" };
+    let models = keys.zip(request.models).try_map(|(key, name)| Model::find(key, name, None))?;
+    let tokens = Tokens::of("--target", &models.target)?;
+    check_pair(&models, &tokens)?;
+    let positions = models.target.shape.max_positions.min(models.draft.shape.max_positions);
+    let prompts = Prompts::of(&request.prompts, &tokens, models.target.shape.vocab, positions)?;
+    let stop = if request.ignore_eos { Vec::new() } else { end_of_text("--target", &models.target)? };
+    let recording = Recording { request, models: &models, prompts: &prompts, stop };
+    // The processor's arithmetic does not depend on its threads, so the file must not either.
+    let (kind, outputs) = match request.device {
+        live::Device::Cpu => {
+            let mut device = processor::open(request.threads, request.instructions)?;
+            ("cpu".to_owned(), device.session(|device| recording.record(device))?)
+        }
+        live::Device::Cuda(index) => {
+            (format!("cuda:{index}"), gpu::open(index)?.session(|device| recording.record(device))?)
+        }
+    };
+    let header = TruthHeader {
+        foretoken: env!("CARGO_PKG_VERSION").to_owned(),
+        target: recorded(&models.target),
+        draft: recorded(&models.draft),
+        device: kind,
+        prompts_digest: digest(&prompts),
+        prompts: prompts.source,
+        temperature: 0.0,
+        families: prompts.families,
+        observed: None,
+    };
+    write_files(request, TruthTable { header, outputs })
+}
+
+fn check_pair(Pair { target, draft }: &Pair<Model>, tokens: &Tokens) -> Result<()> {
+    let (t, d) = (target.shape.vocab, draft.shape.vocab);
+    let why = if t != d {
+        format!("{} has {t} tokens, {} has {d}", target.name, draft.name)
+    } else if !tokens.same_vocabulary(&Tokens::of("--draft", draft)?) {
+        format!("{} and {} have different vocabularies (tokenizer.json)", target.name, draft.name)
+    } else {
+        return Ok(());
+    };
+    let help = "give a pair that shares its vocabulary";
+    Err(Problem::bad_input(format!("{why}: one cannot draft for the other")).help(help))
+}
+
+fn recorded(model: &Model) -> RecordedModel {
+    let info = describe(model);
+    RecordedModel { name: info.name, dtype: info.dtype, digest: info.weights }
+}
+
+/// Writes the table and the figures.
+fn write_files(request: &AcceptanceRequest, table: TruthTable) -> Result<Recorded> {
+    const HELP: &str = "free some space or make the folder writable";
+    let failed = |e: String| Problem::failed(e).help(HELP);
+    let bytes = table.to_bytes().map_err(|e| failed(format!("the table cannot be packed: {e}")))?;
+    output_file::write(request.output, &bytes, HELP)?;
+    let summary = table.summary();
+    if let Some(folder) = request.plot {
+        fs_err::create_dir_all(folder).map_err(|e| failed(e.to_string()))?;
+        for figure in acceptance_figures(&figure_data(&table, &summary)) {
+            output_file::write(&folder.join(figure.file), figure.svg.as_bytes(), HELP)?;
+        }
+    }
+    Ok(Recorded { table, summary, bytes: bytes.len() })
+}
+
+/// The data of the figures of a table.
+fn figure_data(table: &TruthTable, summary: &TruthSummary) -> Accepted {
+    let header = &table.header;
+    let all = &summary.families[0];
+    Accepted {
+        title: format!("{} with {}", header.target.name, header.draft.name),
+        source: format!("recorded on {}: {}, {} output positions", header.device, header.prompts, all.positions),
+        families: summary
+            .families
+            .iter()
+            .map(|f| (f.family.clone(), f.depths.iter().map(|d| d.rate).collect()))
+            .collect(),
+        calibration: summary.calibration.iter().map(|b| (b.confidence, b.right, b.positions)).collect(),
+        calibration_error: summary.expected_calibration_error,
+    }
+}
+
+/// One recording of a pair.
+struct Recording<'a> {
+    request: &'a AcceptanceRequest<'a>,
+    models: &'a Pair<Model>,
+    prompts: &'a Prompts,
+    /// Tokens that end an output.
+    stop: Vec<u32>,
+}
+
+impl Recording<'_> {
+    fn record<D: Device>(&self, device: &mut D) -> Result<Vec<RecordedOutput>> {
+        let texts = self.write(device)?;
+        self.judge(device, &texts)
+    }
+
+    fn longest(&self) -> usize {
+        let prompt = self.prompts.all.iter().map(|(_, prompt)| prompt.len()).max().unwrap_or(0);
+        prompt + self.request.prompts.output_len as usize
+    }
+
+    /// The target's outputs. Its memory is freed before the draft is loaded.
+    fn write<D: Device>(&self, device: &mut D) -> Result<Vec<Vec<u32>>> {
+        let work = self.request.work;
+        let (batch, output_len) = (usize::from(self.request.batch), self.request.prompts.output_len as usize);
+        let batch = batch.min(self.prompts.all.len());
+        let mut target = load(device, &self.models.target, batch, self.longest())?;
+        let bar = Bar::new((self.prompts.all.len() * output_len) as u64, "tokens written", &work.counts);
+        let mut outputs = Vec::new();
+        let _watch = work.interrupt.watch();
+        for group in self.prompts.all.chunks(batch) {
+            let prompts: Vec<&[u32]> = group.iter().map(|(_, prompt)| prompt.as_slice()).collect();
+            let go_on = |written: usize| {
+                bar.inc(written as u64);
+                !work.interrupt.flag().load(Ordering::Relaxed)
+            };
+            let written = write(device, &mut target, &prompts, output_len, &self.stop, go_on);
+            outputs
+                .extend(written.map_err(|e| failed(&self.models.target, &e))?.ok_or_else(|| work.interrupt.problem())?);
+        }
+        bar.finish();
+        Ok(outputs)
+    }
+
+    /// The draft's ranks and confidences for the target's outputs.
+    fn judge<D: Device>(&self, device: &mut D, texts: &[Vec<u32>]) -> Result<Vec<RecordedOutput>> {
+        let work = self.request.work;
+        let mut draft = load(device, &self.models.draft, 1, self.longest())?;
+        let bar = Bar::new(texts.len() as u64, "texts judged", &work.counts);
+        let mut outputs = Vec::new();
+        let _watch = work.interrupt.watch();
+        for ((family, prompt), text) in self.prompts.all.iter().zip(texts) {
+            work.interrupt.check()?;
+            let verdicts = judge(device, &mut draft, prompt, text).map_err(|e| failed(&self.models.draft, &e))?;
+            outputs.push(RecordedOutput::new(*family, prompt.len() as u32, verdicts.ranks, &verdicts.confidences));
+            bar.inc(1);
+        }
+        bar.finish();
+        Ok(outputs)
+    }
+}
+
+fn load<D: Device>(device: &mut D, model: &Model, requests: usize, context: usize) -> Result<Llama<D>> {
+    Llama::load(device, &model.shape, &model.weights, limits(requests, context, CHUNK)).map_err(|e| {
+        Problem::failed(format!("{} cannot be loaded: {e}", model.name))
+            .help("a smaller --batch or --output-len takes less memory")
+    })
+}
+
+fn failed(model: &Model, error: &dyn std::error::Error) -> Box<Problem> {
+    Problem::failed(format!("a pass of {} failed: {error}", model.name))
+}

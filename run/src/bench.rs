@@ -1,0 +1,66 @@
+//! Times the simulation of an experiment: the engine alone, one run at a time.
+
+use crate::plan::Plan;
+use crate::setting::Setting;
+use foretoken_policies::PolicySpec;
+use foretoken_spec::problem::Result;
+use serde::Serialize;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+/// Times of the engine's runs with one policy.
+#[derive(Clone, Debug, Serialize)]
+pub struct Timed {
+    /// The swept values, `name=value` each.
+    pub sweep: String,
+    /// The policy's label.
+    pub policy: String,
+    /// Request-steps of a run.
+    pub request_steps: u64,
+    /// Median over the repeats, seconds.
+    pub median_s: f64,
+    /// Fastest run, seconds.
+    pub min_s: f64,
+    /// Slowest run, seconds.
+    pub max_s: f64,
+}
+
+/// Times every policy under every combination of swept values, `repeats` runs each.
+///
+/// # Errors
+/// A variant of the plan cannot be built.
+pub fn time(plan: &Plan, repeats: u16) -> Result<Vec<Timed>> {
+    let mut all = Vec::new();
+    for variant in &plan.variants {
+        let setting = Setting::new(variant, plan.seeds[0])?;
+        let choices: Vec<String> = variant.choices.iter().map(|c| format!("{}={}", c.name, c.value)).collect();
+        let sweep = choices.join(" ");
+        all.extend(
+            plan.policies.iter().filter(|e| !e.implied).map(|e| time_policy(&setting, &sweep, &e.spec, repeats)),
+        );
+    }
+    Ok(all)
+}
+
+fn time_policy(setting: &Setting, sweep: &str, policy: &PolicySpec, repeats: u16) -> Timed {
+    let never = AtomicBool::new(false);
+    let mut request_steps = 0;
+    let mut times: Vec<f64> = (0..repeats.max(1))
+        .map(|_| {
+            let started = Instant::now();
+            let (run, _) = setting.run(policy, f64::INFINITY, &never);
+            let seconds = started.elapsed().as_secs_f64();
+            request_steps = run.totals.request_steps;
+            seconds
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    Timed {
+        sweep: sweep.to_owned(),
+        policy: policy.label(),
+        request_steps,
+        median_s: times[times.len() / 2],
+        min_s: times[0],
+        max_s: times[times.len() - 1],
+    }
+}

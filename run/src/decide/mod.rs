@@ -1,0 +1,253 @@
+//! What each policy would do in a state written by hand. The policies' own code runs through the engine's draft loop,
+//! and each decision has the estimate of docs/model.md 12.
+
+mod state;
+
+use foretoken_policies::{Belief, PolicyContext, PolicySpec, Told};
+use foretoken_sim::scripted::Scripted;
+use foretoken_sim::{
+    BatchView, Candidate, ChunkTotals, DraftAt, DraftPlan, Drafts, MAX_SPEC_LEN, RequestId, SpecPolicy, Speculation,
+    StepOutcome, Time,
+};
+use foretoken_spec::problem::{Problem, Result};
+use serde::Serialize;
+use state::{Request, State};
+
+/// The decision of one policy.
+#[derive(Debug, Serialize)]
+struct Decision {
+    /// Its name.
+    policy: String,
+    /// The policy's name with every setting that differs from the preset's.
+    label: String,
+    /// Tokens drafted for each request; for a tree, its depth.
+    draft_len: Vec<u32>,
+    /// Draft tokens of each to verify, without the base position; for a tree, the depth of the deepest.
+    verify_len: Vec<u32>,
+    /// Draft passes over at least one request.
+    draft_forwards: u32,
+    /// Nodes of each tree to verify.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verify_nodes: Option<Vec<u32>>,
+    /// Number of requests that take part, from the first; `None` if the policy does not choose it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    batch_prefix: Option<usize>,
+    /// Estimated seconds of the step: T_d + T_v of these lengths.
+    estimated_step_s: f64,
+    /// Expected tokens, by the given confidences, per second of the step.
+    estimated_token_goodput_tok_s: f64,
+    /// The policy's own objective; `None` if it has none.
+    own_estimate: Option<f64>,
+    /// The candidates that the policy compared; `None` unless asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    candidates: Option<Vec<Weighed>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Weighed {
+    what: String,
+    estimate: f64,
+}
+
+impl From<Candidate> for Weighed {
+    fn from(c: Candidate) -> Weighed {
+        Weighed { what: c.what, estimate: c.estimate }
+    }
+}
+
+/// The decision of each policy of a state, as JSON. The state is JSON, too; messages call it `name`. `explain` adds the
+/// compared candidates.
+///
+/// # Errors
+/// If the state is invalid, or a policy needs the hidden truth.
+pub fn decisions(name: &str, text: &str, explain: bool) -> Result<String> {
+    let state = State::parse(name, text)?;
+    let decisions: Result<Vec<Decision>> =
+        state.policies.iter().enumerate().map(|(i, p)| decide(name, &state, i, p, explain)).collect();
+    serde_json::to_string_pretty(&decisions?)
+        .map_err(|e| Problem::failed(format!("the decisions cannot be written as JSON: {e}")))
+}
+
+fn decide(file: &str, state: &State, index: usize, spec: &PolicySpec, explain: bool) -> Result<Decision> {
+    let at = |message: String| Problem::bad_input(format!("{file}: policies[{index}]: {message}"));
+    spec.check().map_err(|e| at(e.to_string()))?;
+    if spec.sees_hidden_truth() {
+        let problem = at(format!("`{}` needs the hidden truth, and a state has none", spec.label()));
+        return Err(problem.help("oracles and clairvoyants belong into an experiment: foretoken run"));
+    }
+    let belief = state.belief();
+    let columns = Columns::of(state);
+    let context = PolicyContext {
+        belief,
+        profile: state,
+        max_draft_len: state.max_draft_len,
+        max_num_seqs: MAX_NUM_SEQS.max(state.requests.len() as u32),
+        max_num_batched_tokens: MAX_NUM_BATCHED_TOKENS.max(state.requests.len() as u32 * (state.max_draft_len + 1)),
+        seed: state.seed,
+        staleness_steps: 0,
+        draft_at: DraftAt::StepStart,
+        told: Some(Told {
+            acceptance_rate: state.acceptance_rate,
+            prev_confidence: state.prev_confidence,
+            contexts: &columns.context,
+        }),
+    };
+    let mut decision = match spec.build(&context) {
+        Speculation::Policy(mut policy) => {
+            if explain {
+                policy.explain();
+            }
+            if spec.definition().learns_from_counts() {
+                state
+                    .history
+                    .iter()
+                    .filter(|batch| !batch.is_empty())
+                    .for_each(|accepted| learn(&mut *policy, accepted));
+            }
+            let trees = policy.limits().tree_tokens;
+            let columns = if trees > 0 { columns.with_limit(trees) } else { columns };
+            let taking_part = policy.max_batch(&columns.view(columns.ids.len()));
+            let n = taking_part.unwrap_or(columns.ids.len()).clamp(1, columns.ids.len());
+            let view = columns.view(n);
+            let mut script =
+                Scripted { confidence: state.requests.iter().map(Request::drafts).collect(), ..Scripted::default() };
+            let drafts = script.decide(&mut policy, &view, state.max_draft_len, &mut Vec::new());
+            let mut decision = estimate(state, &belief, &view, &drafts);
+            decision.batch_prefix = taking_part;
+            let explanation = policy.explain();
+            decision.own_estimate = explanation.estimate;
+            decision.candidates = explain.then(|| explanation.candidates.into_iter().map(Weighed::from).collect());
+            decision
+        }
+        // No drafter, or one that is refused above.
+        Speculation::Off | Speculation::Oracle(_) => {
+            let view = columns.view(columns.ids.len());
+            let mut drafts = Drafts::default();
+            drafts.reset(view.len(), state.max_draft_len);
+            drafts.verify_len.resize(view.len(), 0);
+            let mut decision = estimate(state, &belief, &view, &drafts);
+            decision.candidates = explain.then(Vec::new);
+            decision
+        }
+    };
+    decision.policy = spec.name().to_owned();
+    decision.label = spec.label();
+    Ok(decision)
+}
+
+/// Defaults for server settings that a state does not have (docs/model.md 4.1). Cost tables reach to these sizes.
+const MAX_NUM_SEQS: u32 = 256;
+const MAX_NUM_BATCHED_TOKENS: u32 = 8192;
+
+/// Replays one past verify batch from its accepted counts. The policy first chooses lengths for a batch of that size,
+/// because some policies update their state when they choose.
+fn learn(policy: &mut dyn SpecPolicy, accepted: &[u32]) {
+    let n = accepted.len();
+    let columns = Columns::new(vec![1; n], MAX_SPEC_LEN, f64::INFINITY);
+    policy.propose(&columns.view(n), &mut DraftPlan { draft_len: vec![0; n], ..DraftPlan::default() });
+    // The history has accepted counts only. Assuming the longest draft, no count exceeds its draft.
+    let drafted = vec![MAX_SPEC_LEN; n];
+    policy.observe(&StepOutcome {
+        ids: &columns.ids,
+        drafted: &drafted,
+        verified: &drafted,
+        accepted,
+        drafts: &Drafts::default(),
+        draft_time: Time::ZERO,
+        verify_time: Time::ZERO,
+    });
+}
+
+/// The estimate of docs/model.md 12 for the decided lengths, with expected tokens by the given confidences. It is equal
+/// for all policies.
+fn estimate(state: &State, belief: &Belief, view: &BatchView, drafts: &Drafts) -> Decision {
+    let n = view.len();
+    let (step_s, drafted_tokens) = if drafts.in_trees() {
+        let trees = &drafts.trees[..n];
+        let scores = trees.iter().flat_map(|t| t.nodes()).filter(|node| node.kept).map(|node| node.score);
+        (belief.tree_step_s(view, trees), scores.sum::<f64>())
+    } else {
+        let of = |(r, &v): (&Request, &u32)| {
+            r.drafts()
+                .iter()
+                .take(v as usize)
+                .scan(1.0, |path, c| {
+                    *path *= c;
+                    Some(*path)
+                })
+                .sum::<f64>()
+        };
+        let tokens = state.requests.iter().zip(&drafts.verify_len).map(of).sum::<f64>();
+        (belief.step_s(view, &drafts.draft_len, &drafts.verify_len), tokens)
+    };
+    // Requests that were left out of the step have length 0.
+    let all = |lens: &[u32]| (0..state.requests.len()).map(|i| lens.get(i).copied().unwrap_or(0)).collect();
+    Decision {
+        policy: String::new(),
+        label: String::new(),
+        draft_len: all(&drafts.draft_len),
+        verify_len: all(&drafts.verify_len),
+        draft_forwards: drafts.draft_len.iter().copied().max().unwrap_or(0),
+        verify_nodes: drafts.in_trees().then(|| drafts.trees[..n].iter().map(|t| t.kept()).collect()),
+        batch_prefix: None,
+        estimated_step_s: step_s,
+        estimated_token_goodput_tok_s: (n as f64 + drafted_tokens) / step_s,
+        own_estimate: None,
+        candidates: None,
+    }
+}
+
+/// The columns of a batch without prefill, gaps or history.
+struct Columns {
+    ids: Vec<RequestId>,
+    context: Vec<u32>,
+    emitted: Vec<u32>,
+    limit: Vec<u32>,
+    gap: Vec<u32>,
+    slo_tpot_s: Vec<f64>,
+}
+
+impl Columns {
+    fn of(state: &State) -> Columns {
+        let context = state.requests.iter().map(|r| r.context).collect();
+        Columns::new(context, state.max_draft_len, state.slo_tpot_s.unwrap_or(f64::INFINITY))
+    }
+
+    fn new(context: Vec<u32>, limit: u32, slo_tpot_s: f64) -> Columns {
+        let n = context.len();
+        Columns {
+            ids: (0..n as RequestId).collect(),
+            context,
+            emitted: vec![1; n],
+            limit: vec![limit; n],
+            gap: vec![0; n],
+            slo_tpot_s: vec![slo_tpot_s; n],
+        }
+    }
+
+    /// Trees are limited in tokens, not in depth.
+    fn with_limit(mut self, tokens: u32) -> Columns {
+        self.limit.fill(tokens);
+        self
+    }
+
+    /// The first `n` requests.
+    fn view(&self, n: usize) -> BatchView<'_> {
+        BatchView {
+            now: Time::ZERO,
+            step: 0,
+            ids: &self.ids[..n],
+            context: &self.context[..n],
+            emitted: &self.emitted[..n],
+            limit: &self.limit[..n],
+            draft_gap: &self.gap[..n],
+            slo_tpot_s: &self.slo_tpot_s[..n],
+            context_sum: self.context[..n].iter().map(|&c| u64::from(c)).sum(),
+            prefill: ChunkTotals::default(),
+            draft_prefill: ChunkTotals::default(),
+            always_extend: false,
+            num_running: n as u32,
+            num_waiting: 0,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Keeps the runs of a plan that a device or a server made: tables, comparison, manifest and page, as for simulated runs.
+
+use crate::cells::{Assembled, Folder, Speed, assemble};
+use crate::complete::keep_report;
+use crate::plan::Plan;
+use crate::report;
+use foretoken_spec::problem::Result;
+use std::path::PathBuf;
+
+/// The runs that were made.
+pub struct RunsMade<'a> {
+    /// Number of finished runs, in the plan's order.
+    pub cells: usize,
+    /// Are these all runs of the plan?
+    pub whole: bool,
+    /// A note on runs that are missing or cut short.
+    pub partial: Option<String>,
+    /// How fast they were made.
+    pub speed: &'a Speed,
+    /// Draw figures and the page?
+    pub figures: bool,
+}
+
+/// What was kept.
+pub struct Kept {
+    /// The comparison; `None` if too few runs ended for one.
+    pub results: Option<Assembled>,
+    /// The page, if it was made.
+    pub page: Option<PathBuf>,
+}
+
+/// Writes everything into `folder`, where the runs' cells are, and shortens `plan` to the runs that were made.
+///
+/// # Errors
+/// A file cannot be read or written.
+pub fn keep(plan: &mut Plan, folder: &Folder, made: RunsMade) -> Result<Kept> {
+    let count = plan.cells();
+    let mut kept = Kept { results: None, page: None };
+    if plan.shorten(made.cells) {
+        let mut results = assemble(plan, folder, made.figures)?;
+        results.comparison.partial = made.partial;
+        keep_report(&results, folder)?;
+        kept.results = Some(results);
+    }
+    if made.whole {
+        folder.complete(plan, made.speed)?;
+    } else {
+        folder.keep_part(plan, count, made.speed)?;
+    }
+    if made.cells > 0 && made.figures && plan.variants[0].experiment.output.figures {
+        kept.page = Some(report::make_in(folder.path())?);
+    }
+    Ok(kept)
+}

@@ -1,0 +1,91 @@
+//! One cell of a results folder, read for a timeline.
+
+use super::Recorded;
+use super::select::{Wanted, choose};
+use crate::cells::Manifest;
+use crate::plan::{Plan, Variant};
+use foretoken_report::{Key, ReportError, read_keys, read_kv_peaks, read_requests, read_steps};
+use foretoken_sim::engine::{Order, Rules, SpeculativeConfig};
+use foretoken_sim::{DeliverAt, Drafting, RequestRecords, StepRecord};
+use foretoken_spec::problem::{Problem, Result};
+use std::path::Path;
+
+const STEPS: &str = "steps.parquet";
+
+/// A cell of a results folder.
+pub struct Cell {
+    /// The cell's policy, seed and swept values.
+    pub key: Key,
+    /// Number of cells that fit what was wanted; the first of them was taken.
+    pub fitting: usize,
+    /// Where the cell's numbers come from.
+    pub source: String,
+    /// Its steps, in order.
+    pub steps: Vec<StepRecord>,
+    /// The records of its requests.
+    pub requests: RequestRecords,
+    blocks: Option<u32>,
+    behind: Option<DeliverAt>,
+}
+
+impl Cell {
+    /// Reads the first cell of a folder that fits.
+    ///
+    /// # Errors
+    /// The folder's run is not complete or did not keep its steps, a file is damaged, or no cell fits.
+    pub fn read(folder: &Path, wanted: &Wanted) -> Result<Cell> {
+        let manifest = complete(folder)?;
+        if !manifest.has(STEPS) {
+            let message = format!("{} has no steps.parquet: its steps were not kept", folder.display());
+            return Err(Problem::bad_input(message).help("run the experiment again with --set output.steps=true"));
+        }
+        manifest.check(folder, [STEPS, "requests.parquet", "summary.parquet"])?;
+        let mut keys = read_keys(folder).map_err(unreadable)?;
+        let (at, fitting) = choose(&keys, wanted)?;
+        let key = keys.swap_remove(at);
+        let steps = read_steps(folder, &key).map_err(unreadable)?;
+        let requests = read_requests(folder, &key).map_err(unreadable)?;
+        let most_used = steps.iter().map(|s| s.used_blocks).max().unwrap_or(0);
+        let peak = read_kv_peaks(folder).map_err(unreadable)?[at];
+        // The summary's peak is the share of used blocks.
+        let blocks = (most_used > 0 && peak > 0.0).then(|| (f64::from(most_used) / peak).round() as u32);
+        let behind = behind(folder, &key)?;
+        Ok(Cell { key, fitting, source: manifest.source, steps, requests, blocks, behind })
+    }
+
+    /// What a timeline shows of the cell.
+    pub fn recorded(&self) -> Recorded<'_> {
+        let Cell { key, source, steps, requests, blocks, behind, .. } = self;
+        Recorded { key, source, steps, requests, blocks: *blocks, behind: *behind }
+    }
+}
+
+/// The manifest of a folder with complete results.
+fn complete(folder: &Path) -> Result<Manifest> {
+    let manifest = Manifest::read(folder)?;
+    match manifest.complete {
+        true => Ok(manifest),
+        false => Err(Problem::bad_input(format!("the run in {} is not complete", folder.display()))
+            .help("complete it with foretoken run --resume")),
+    }
+}
+
+fn unreadable(error: ReportError) -> Box<Problem> {
+    Problem::bad_input(error.to_string()).help("the folder is damaged, or another version of Foretoken wrote it")
+}
+
+/// When tokens are delivered, if the run made drafts after steps; else `None`.
+fn behind(folder: &Path, key: &Key) -> Result<Option<DeliverAt>> {
+    let plan = Plan::of_results(folder)?;
+    let same = |v: &&Variant| v.choices.iter().map(|c| &c.value).eq(key.sweep.iter().map(|s| &s.value));
+    let Some(variant) = plan.variants.iter().find(same) else { return Ok(None) };
+    let engine = variant.engine(true)?;
+    let drafting = SpeculativeConfig {
+        drafter: true,
+        num_speculative_tokens: engine.max_draft_len,
+        parallel_drafting: variant.experiment.hardware.drafting == Drafting::Parallel,
+        ..SpeculativeConfig::default()
+    };
+    let rules = Rules::of(&engine, &drafting).ok();
+    Ok(rules.filter(|rules| rules.order != Order::StepStart).map(|rules| rules.deliver_at))
+}
