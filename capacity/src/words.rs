@@ -2,7 +2,7 @@
 
 use crate::answer::{Answer, Capacity, Verdict};
 use crate::load::Log;
-use foretoken_report::Swept;
+use foretoken_report::{Swept, plain_table};
 use foretoken_sim::metrics::{Interval, Slo};
 use std::fmt::Write;
 
@@ -31,13 +31,11 @@ impl Answer {
 
     /// The table, the headlines, the notes and the warnings.
     pub fn in_words(&self) -> String {
-        let mut table = comfy_table::Table::new();
-        table.load_style(comfy_table::presets::NOTHING);
         let swept: Vec<String> =
             self.capacities.first().map_or(&[][..], |c| &c.sweep).iter().map(|s| s.path.clone()).collect();
         let head = swept.into_iter().chain(["policy".to_owned()]);
-        table.set_header(head.chain(["requests/s", "±", "tokens/s a GPU", "seeds", "probes"].map(str::to_owned)));
-        for c in self.sorted() {
+        let head = head.chain(["requests/s", "±", "tokens/s a GPU", "seeds", "probes"].map(str::to_owned));
+        let rows = self.sorted().into_iter().map(|c| {
             let half = c.req_s.and_then(|i| Some(digits(i.half_width?, i.mean))).unwrap_or_default();
             let probes: usize = c.seeds.iter().map(|s| s.probes.len()).sum();
             let lead = c.sweep.iter().map(|s| s.value.clone()).chain([c.policy.clone()]);
@@ -48,8 +46,9 @@ impl Answer {
                 c.seeds.len().to_string(),
                 probes.to_string(),
             ];
-            table.add_row(lead.chain(numbers));
-        }
+            lead.chain(numbers).collect::<Vec<_>>()
+        });
+        let table = plain_table(head, rows, ..0);
         let mut text = format!("{}: {} ({})\n\n{table}\n", self.name, self.question(), self.source);
         for note in self.headlines().into_iter().chain(self.notes()) {
             writeln!(text, "{note}").expect("a string grows");

@@ -12,6 +12,7 @@
 
 mod definition;
 mod look;
+mod marks;
 mod name;
 mod preset;
 mod registered;

@@ -1,7 +1,7 @@
 //! How a policy looks in every figure: a colour of the Okabe-Ito palette, which colour-blind readers can tell apart, a
 //! dash and a marker, so that no figure depends on colour alone. This module draws nothing.
 
-pub use foretoken_sim::look::{Colour, Dash, Look, Marker};
+pub use crate::marks::{Colour, Dash, Look, Marker};
 
 use crate::registry::Row;
 

@@ -6,7 +6,7 @@
 
 use crate::assess::Timed;
 use crate::shapes::{Kind, Role, Shape};
-use foretoken_sim::{Luck, Stream};
+use foretoken_sim::{Luck, Pair, Stream};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -71,16 +71,17 @@ const TIMED_SHARE: f64 = 0.45;
 
 /// The order of visits: `ROUNDS.1` rounds of all shapes, each shuffled by the seed. Before every tenth visit both
 /// models' anchors are visited: the first decode shape, or the first shape. Same shapes and seed, same order.
-pub fn schedule(target: &[Shape], draft: &[Shape], seed: u64) -> Vec<Stop> {
-    let stops_of = |role, shapes: &[Shape]| {
+pub fn schedule(shapes: Pair<&[Shape]>, seed: u64) -> Vec<Stop> {
+    let of_each = Role::EACH.zip(shapes);
+    let stops_of = |(role, shapes): (Role, &[Shape])| {
         shapes.iter().map(move |&shape| Stop { role, shape, anchor: false }).collect::<Vec<_>>()
     };
-    let all: Vec<Stop> = [stops_of(Role::Target, target), stops_of(Role::Draft, draft)].concat();
+    let all: Vec<Stop> = of_each.map(stops_of).into_array().concat();
     let anchor = |(role, shapes): (Role, &[Shape])| {
         let first = shapes.iter().find(|s| s.kind == Kind::Decode).or(shapes.first())?;
         Some(Stop { role, shape: *first, anchor: true })
     };
-    let anchors: Vec<Stop> = [(Role::Target, target), (Role::Draft, draft)].into_iter().filter_map(anchor).collect();
+    let anchors: Vec<Stop> = of_each.into_array().into_iter().filter_map(anchor).collect();
     let mut stops = Vec::new();
     for round in 0..ROUNDS.1 {
         let luck = Luck::new(seed, Stream::Profile, 0).narrow(round as u64);

@@ -33,7 +33,8 @@ fn machine() -> Machine {
 }
 
 fn stops(seed: u64) -> Vec<Stop> {
-    schedule(&grid(Role::Target, &room(), Density::Quick), &grid(Role::Draft, &room(), Density::Quick), seed)
+    let shapes = Role::EACH.map(|role| grid(role, &room(), Density::Quick));
+    schedule(shapes.as_ref().map(Vec::as_slice), seed)
 }
 
 fn effort(stops: &[Stop]) -> Effort {

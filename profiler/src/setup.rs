@@ -7,7 +7,7 @@ use crate::fit::FitError;
 use crate::measure::{Effort, Stop, Visit, collect, drift, schedule};
 use crate::profile::{DeviceInfo, Measuring, ModelInfo, Profile, SCHEMA_VERSION};
 use crate::shapes::{Density, Role, Room, grid};
-use foretoken_sim::ContextReads;
+use foretoken_sim::{ContextReads, Pair};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -47,8 +47,13 @@ const STOLEN: f64 = 0.02;
 impl Setup {
     /// The planned visits, in order.
     pub fn stops(&self) -> Vec<Stop> {
-        let shapes = |role, room| grid(role, room, self.density);
-        schedule(&shapes(Role::Target, &self.target_room), &shapes(Role::Draft, &self.draft_room), self.seed)
+        let shapes = Role::EACH.zip(self.rooms()).map(|(role, room)| grid(role, room, self.density));
+        schedule(shapes.as_ref().map(Vec::as_slice), self.seed)
+    }
+
+    /// Each model's largest shapes.
+    fn rooms(&self) -> Pair<&Room> {
+        Pair { target: &self.target_room, draft: &self.draft_room }
     }
 
     /// The time that each visit may take.
@@ -81,17 +86,21 @@ impl Setup {
         busy: Option<Busy>,
         measured_at: String,
     ) -> Result<Profile, FitError> {
-        let (target, draft) = (collect(visits, Role::Target), collect(visits, Role::Draft));
-        let reads = context_reads(&target);
-        let fit = |role, model: &ModelInfo, timed, reads, room: &Room| {
-            assess(role, model.clone(), timed, reads, self.seed, &room.graph_sizes)
-        };
-        let target = fit(Role::Target, &self.target, &target, reads, &self.target_room)?;
-        let draft = fit(Role::Draft, &self.draft, &draft, ContextReads::Once, &self.draft_room)?;
-        let (mut warnings, mut notes) = failures(Role::Target, &target);
-        let (more, more_notes) = failures(Role::Draft, &draft);
-        warnings.extend(more);
-        notes.extend(more_notes);
+        let timed = Role::EACH.map(|role| collect(visits, role));
+        let reads = context_reads(&timed.target);
+        let infos = Pair { target: &self.target, draft: &self.draft };
+        let reads_of = Pair { target: reads, draft: ContextReads::Once };
+        let models = Role::EACH.zip(infos).zip(timed.as_ref()).zip(reads_of).zip(self.rooms()).try_map(
+            |((((role, info), timed), reads), room)| {
+                assess(role, info.clone(), timed, reads, self.seed, &room.graph_sizes)
+            },
+        )?;
+        let (mut warnings, mut notes) = (Vec::new(), Vec::new());
+        for (role, model) in Role::EACH.zip(models.as_ref()).into_array() {
+            let (distrust, more_notes) = failures(role, model);
+            warnings.extend(distrust);
+            notes.extend(more_notes);
+        }
         let trusted = warnings.is_empty();
         let drifts = Role::BOTH.map(|role| drift(visits, role).unwrap_or(0.0));
         let drift = drifts.into_iter().max_by(|a, b| a.abs().total_cmp(&b.abs())).unwrap_or(0.0);
@@ -102,7 +111,7 @@ impl Setup {
                 drift.abs() * 100.0
             ));
         }
-        for (role, model) in [(Role::Target, &target), (Role::Draft, &draft)] {
+        for (role, model) in Role::EACH.zip(models.as_ref()).into_array() {
             if model.noise_cv > WIDE_SPREAD {
                 let spread = model.noise_cv * 100.0;
                 warnings.push(format!("{}: equal passes spread by {spread:.0} %", role.name()));
@@ -132,8 +141,8 @@ impl Setup {
                 others_cpu: busy.map(|b| b.others),
                 stolen_cpu: busy.map(|b| b.stolen),
             },
-            target,
-            draft,
+            target: models.target,
+            draft: models.draft,
         })
     }
 }

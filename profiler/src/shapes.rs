@@ -1,6 +1,6 @@
 //! The shapes of passes that a profile times, and the grid of all shapes.
 
-use foretoken_sim::{ContextReads, PassShape};
+use foretoken_sim::{ContextReads, Pair, PassShape};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -17,6 +17,8 @@ pub enum Role {
 impl Role {
     /// Both roles, the target first.
     pub const BOTH: [Role; 2] = [Role::Target, Role::Draft];
+    /// Each model's role.
+    pub const EACH: Pair<Role> = Pair { target: Role::Target, draft: Role::Draft };
 
     /// The role of the other model.
     pub fn other(self) -> Role {

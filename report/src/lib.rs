@@ -14,6 +14,7 @@ mod number;
 mod run_page;
 mod staged;
 mod tables;
+mod text_table;
 mod why;
 
 pub use cdf::Cdf;
@@ -33,4 +34,5 @@ pub use tables::{
     write_replicas, write_series, write_summary,
 };
 pub use tables::{read_keys, read_kv_peaks, read_requests, read_steps};
+pub use text_table::{narrow, plain_table, table_lines};
 pub use why::{WORDS, Why};

@@ -1,7 +1,7 @@
 //! The contents of a report: plain data, made by the crate that ran the cells.
 
 use crate::Cdf;
-pub use foretoken_sim::look::{Dash, Look, Marker};
+pub use foretoken_policies::{Dash, Look, Marker};
 use foretoken_sim::metrics::{CalibrationBin, LengthRow, Series};
 use foretoken_sim::{RequestRecords, Summary};
 use std::collections::{HashMap, HashSet};

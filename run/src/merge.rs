@@ -8,6 +8,7 @@ use crate::complete::{Complete, How, Made, put_together};
 use crate::plan::Plan;
 use crate::report;
 use crate::work::Work;
+use foretoken_report::plain_table;
 use foretoken_spec::problem::{Exit, Problem, Result};
 use rayon::ThreadPool;
 use serde::Serialize;
@@ -99,14 +100,12 @@ impl State {
 
     /// The progress as text: a table of shards, failed and damaged cells, and the commands that finish the run.
     pub fn in_words(&self) -> String {
-        let mut table = comfy_table::Table::new();
-        table.load_style(comfy_table::presets::NOTHING);
-        table.set_header(["shard", "cells", "finished", "failed", "missing"]);
-        for Part { shard, begun, cells, finished, failed } in &self.shards {
+        let rows = self.shards.iter().map(|Part { shard, begun, cells, finished, failed }| {
             let missing = cells - finished - failed;
             let missing = if *begun || missing == 0 { missing.to_string() } else { format!("{missing} (not begun)") };
-            table.add_row([shard.clone(), cells.to_string(), finished.to_string(), failed.to_string(), missing]);
-        }
+            [shard.clone(), cells.to_string(), finished.to_string(), failed.to_string(), missing]
+        });
+        let table = plain_table(["shard", "cells", "finished", "failed", "missing"], rows, ..0);
         let mut text = format!("{table}\n");
         for Failure { cell, exit, message, .. } in self.failures.iter().take(FEW) {
             writeln!(text, "failed: {cell}: {message} (exit code {exit})").expect("a string grows");

@@ -2,7 +2,7 @@
 
 use crate::compare::{Comparison, PolicyResult, VariantResult};
 use crate::{papers, questions};
-use comfy_table::{CellAlignment, Table, presets};
+use foretoken_report::{narrow, plain_table, table_lines};
 use foretoken_sim::metrics::{Interval, RatioInterval, Slo};
 use std::fmt::Write;
 
@@ -137,19 +137,9 @@ fn table(v: &VariantResult, show_implied: bool) -> String {
     let rows: Vec<&PolicyResult> = v.policies.iter().filter(|p| show_implied || !p.implied).collect();
     // A column that is empty for all policies (no SLO, no oracle, no preemption) is left out.
     let columns: Vec<&Column> = COLUMNS.iter().filter(|(_, of)| rows.iter().any(|p| of(p).is_some())).collect();
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(columns.iter().map(|(name, _)| *name));
-    for p in &rows {
-        table.add_row(columns.iter().map(|(_, of)| of(p).unwrap_or_else(|| "-".into())));
-    }
-    table.column_iter_mut().for_each(|c| {
-        c.set_padding((1, 0));
-    });
-    table.column_iter_mut().skip(1).for_each(|c| {
-        c.set_cell_alignment(CellAlignment::Right);
-    });
-    table.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
+    let header = columns.iter().map(|(name, _)| *name);
+    let cells = rows.iter().map(|p| columns.iter().map(|(_, of)| of(p).unwrap_or_else(|| "-".into())));
+    table_lines(&narrow(plain_table(header, cells, 1..)))
 }
 
 fn legend(c: &Comparison) -> String {

@@ -2,11 +2,9 @@
 //! folder keeps, so that it works for resumed, merged and finished runs alike.
 
 use crate::complete::kept_report;
-use comfy_table::{CellAlignment, Table, presets};
-use foretoken_report::{WORDS, Why};
+use foretoken_report::{WORDS, Why, narrow, plain_table, table_lines};
 use foretoken_spec::problem::{Problem, Result};
 use serde::Deserialize;
-use std::fmt::Write;
 use std::path::Path;
 
 /// The parts of `report.json` that are needed.
@@ -58,26 +56,19 @@ pub fn of_folder(folder: &Path) -> Result<String> {
 }
 
 fn of_variant(v: &Variant) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["policy", "difference\n"].into_iter().chain(WORDS.iter().map(|(_, heading, ..)| *heading)));
+    let header = ["policy", "difference\n"].into_iter().chain(WORDS.iter().map(|(_, heading, ..)| *heading));
     let explained = || v.policies.iter().filter_map(|p| Some((p, p.why.as_ref()?)));
-    for (policy, why) in explained() {
+    let rows = explained().map(|(policy, why)| {
         let ms = |s: f64| signed(1e3 * s);
         let half = why.difference_s.half_width.map(|half| format!(" +-{:.1}", 1e3 * half)).unwrap_or_default();
         let mut row = vec![policy.policy.clone(), ms(why.difference_s.mean) + &half];
         row.extend(WORDS.iter().map(|(key, ..)| ms(why.part_s(key))));
-        table.add_row(row);
-    }
-    table.column_iter_mut().for_each(|c| {
-        c.set_padding((1, 0));
+        row
     });
-    table.column_iter_mut().skip(1).for_each(|c| {
-        c.set_cell_alignment(CellAlignment::Right);
-    });
+    let table = narrow(plain_table(header, rows, 1..));
     let swept: Vec<String> = v.sweep.iter().map(|s| format!("{} = {}", s.path, plain(&s.value))).collect();
     let mut text = if swept.is_empty() { String::new() } else { format!("\n{}\n", swept.join(", ")) };
-    table.lines().for_each(|line| writeln!(text, "{}", line.trim_end()).expect("writing to a string cannot fail"));
+    text += &table_lines(&table);
     // The slowest policy that a server can run is the one that needs a reason.
     let slowest = explained().filter(|(p, _)| !p.sees_hidden_truth);
     let slowest = slowest.max_by(|a, b| a.1.difference_s.mean.total_cmp(&b.1.difference_s.mean));

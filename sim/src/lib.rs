@@ -17,7 +17,6 @@ pub mod host;
 pub mod latency;
 mod ledger;
 pub mod live;
-pub mod look;
 pub mod luck;
 pub mod metrics;
 pub mod oracle;

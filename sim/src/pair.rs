@@ -30,6 +30,11 @@ impl<T> Pair<T> {
         Ok(Pair { target: f(self.target)?, draft: f(self.draft)? })
     }
 
+    /// The target's value, then the draft's.
+    pub fn into_array(self) -> [T; 2] {
+        [self.target, self.draft]
+    }
+
     /// Pairs each model's value with its value in `other`.
     pub fn zip<U>(self, other: Pair<U>) -> Pair<(T, U)> {
         Pair { target: (self.target, other.target), draft: (self.draft, other.draft) }

@@ -12,7 +12,7 @@ use foretoken_hardware::LatencySpec;
 use foretoken_policies::PolicySpec;
 use foretoken_profiler::Truth;
 use foretoken_sim::acceptance::AcceptanceSpec;
-use foretoken_sim::{Coefficients, ContextReads, Drafting, EngineConfig};
+use foretoken_sim::{Coefficients, ContextReads, Drafting, EngineConfig, Pair};
 use foretoken_traces::WorkloadSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -110,6 +110,13 @@ pub struct Hardware {
     pub noise_cv: f64,
 }
 
+impl Hardware {
+    /// The true costs of passes.
+    pub fn costs(&self) -> Pair<&LatencySpec> {
+        Pair { target: &self.target, draft: &self.draft }
+    }
+}
+
 /// The policies' belief about the cost of passes, and errors in it. An absent value is the least-squares fit to the
 /// true cost.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
@@ -158,6 +165,13 @@ pub struct FittedTo {
     pub target: LatencySpec,
     /// Time of a draft pass.
     pub draft: LatencySpec,
+}
+
+impl FittedTo {
+    /// The true costs of passes there.
+    pub fn costs(&self) -> Pair<&LatencySpec> {
+        Pair { target: &self.target, draft: &self.draft }
+    }
 }
 
 /// Factors on the believed times; 1 is none.

@@ -8,6 +8,7 @@ use foretoken_hardware::gpus::gpus;
 use foretoken_hardware::models::catalog;
 use foretoken_hardware::{LatencySpec, RooflineSpec};
 use foretoken_policies::PolicySpec;
+use foretoken_sim::Pair;
 use std::collections::BTreeMap;
 
 impl Experiment {
@@ -28,8 +29,7 @@ impl Experiment {
         self.check_seeds(doc)?;
         self.engine.check().map_err(|e| at(&format!("engine.{}", e.key), e.to_string()))?;
         self.check_profile(doc)?;
-        check_latency(doc, "hardware.target", &self.hardware.target)?;
-        check_latency(doc, "hardware.draft", &self.hardware.draft)?;
+        check_pair(doc, "hardware", self.hardware.costs())?;
         let memory_of = &self.hardware.target;
         check_memory(doc, "hardware.draft", &self.hardware.draft, memory_of)?;
         if let Some(other) = &self.belief.fitted_to {
@@ -153,8 +153,7 @@ fn writable_seed(doc: &Document, path: &str, seed: u64) -> Result<()> {
 impl BeliefSpec {
     fn check(&self, doc: &Document) -> Result<()> {
         if let Some(other) = &self.fitted_to {
-            check_latency(doc, "belief.fitted_to.target", &other.target)?;
-            check_latency(doc, "belief.fitted_to.draft", &other.draft)?;
+            check_pair(doc, "belief.fitted_to", other.costs())?;
             for (name, given) in [("target", self.target.is_some()), ("draft", self.draft.is_some())] {
                 if given {
                     let message =
@@ -241,6 +240,12 @@ const DRAFT_COST: &str = "write draft = { roofline = { gpu = \"h100\", model = \
      a token, a pass)";
 
 const ABOVE_0: &str = "expected a finite number above 0";
+
+/// Checks both models' latency models, which the tables `path.target` and `path.draft` give.
+fn check_pair(doc: &Document, path: &str, costs: Pair<&LatencySpec>) -> Result<()> {
+    check_latency(doc, &format!("{path}.target"), costs.target)?;
+    check_latency(doc, &format!("{path}.draft"), costs.draft)
+}
 
 fn check_latency(doc: &Document, path: &str, spec: &LatencySpec) -> Result<()> {
     let name = match spec {

@@ -4,6 +4,7 @@ use super::advice::{Advice, Verdict};
 use super::at_load::AtLoad;
 use super::break_even::BreakEven;
 use super::names::table_in_words;
+use foretoken_report::{plain_table, table_lines};
 use foretoken_sim::metrics::Interval;
 use std::fmt::Write;
 
@@ -189,15 +190,12 @@ impl Advice {
 
     /// A table with one row per load.
     fn rows(&self) -> String {
-        let mut table = comfy_table::Table::new();
-        table.load_style(comfy_table::presets::NOTHING);
         let mut header = vec!["load".to_owned(), "best".into(), "gain over now".into(), "accepted".into()];
         let other = self.other_than_the_best();
         header.extend(other.map(|name| format!("gain of {name}")));
         let overloaded = self.at_loads.iter().any(|at| at.overloaded().is_some());
         header.extend(overloaded.then(String::new));
-        table.set_header(header);
-        for at in &self.at_loads {
+        let rows = self.at_loads.iter().map(|at| {
             let mut row = vec![
                 at.load.clone(),
                 at.best_name.clone().unwrap_or_else(|| "none keeps the limit".into()),
@@ -206,9 +204,9 @@ impl Advice {
             ];
             row.extend(other.map(|_| at.advised_gain.map_or_else(|| "–".to_owned(), gain)));
             row.extend(overloaded.then(|| at.overloaded().unwrap_or_default()));
-            table.add_row(row);
-        }
-        table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+            row
+        });
+        table_lines(&plain_table(header, rows, ..0)).trim_end().to_owned()
     }
 
     /// The name of the advised candidate if another candidate is the best at some load; else `None`.

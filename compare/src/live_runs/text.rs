@@ -6,9 +6,10 @@ use super::repeats;
 use super::simulated::LiveRow;
 use super::validation::Validation;
 use crate::bounds::{Tally, Verdict};
-use crate::format::{or_dash, percent, plain_table, signed};
+use crate::format::{or_dash, percent, signed};
 use crate::numbers::Unit;
 use crate::pass_errors::PassErrors;
+use foretoken_report::plain_table;
 use std::fmt::Write;
 
 /// Renders the whole validation as text.
@@ -90,7 +91,7 @@ fn rates(v: &Validation, out: &mut String) {
         if all.is_empty() {
             continue;
         }
-        let table = plain_table(header(title), all.iter().map(|s| cells(&s.policy, &s.rate)), 1);
+        let table = plain_table(header(title), all.iter().map(|s| cells(&s.policy, &s.rate)), 1..);
         let _ = writeln!(out, "\n{table}");
     }
     for r in &v.rankings {
@@ -112,7 +113,7 @@ fn cell_text(c: &CellReport) -> String {
     if let Some(o) = &c.overload {
         let _ = writeln!(out, "  {o}");
     }
-    let _ = writeln!(out, "{}", plain_table(header(""), c.rows.iter().map(|row| cells(&row.quantity, row)), 1));
+    let _ = writeln!(out, "{}", plain_table(header(""), c.rows.iter().map(|row| cells(&row.quantity, row)), 1..));
     remarks(c).iter().for_each(|line| {
         let _ = writeln!(out, "  {line}");
     });

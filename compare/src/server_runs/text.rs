@@ -3,9 +3,10 @@
 use super::cell::{Calibrated, Cell, JUDGED};
 use super::comparison::{Replayed, ServerComparison};
 use crate::bounds::Tally;
-use crate::format::{or_dash, percent as unsigned, plain_table};
+use crate::format::{or_dash, percent as unsigned};
 use crate::numbers::{E2E, THROUGHPUT, TPOT, TTFT};
 use crate::row::Row;
+use foretoken_report::plain_table;
 use foretoken_spec::validate::REPEATS_AGREE;
 
 /// Formats a share as a percentage with its sign.
@@ -54,7 +55,7 @@ impl ServerComparison {
         )
     }
 
-    fn means(&self) -> comfy_table::Table {
+    fn means(&self) -> String {
         let header = [
             "K",
             "load",
@@ -70,11 +71,11 @@ impl ServerComparison {
             "formula",
             "",
         ];
-        plain_table(header, self.cells.iter().flat_map(mean_rows), usize::MAX)
+        plain_table(header, self.cells.iter().flat_map(mean_rows), ..0).to_string()
     }
 
     /// Errors of percentiles, of the drafts accepted per round, and of the requests in flight over time.
-    fn percentiles(&self) -> comfy_table::Table {
+    fn percentiles(&self) -> String {
         let names: Vec<String> = ["TTFT", "TPOT", "E2E"]
             .iter()
             .flat_map(|latency| ["P50", "P90", "P99"].map(|quantile| format!("{latency}, {quantile}")))
@@ -88,7 +89,7 @@ impl ServerComparison {
             let last = [accepted(cell.accepted.0), accepted(cell.accepted.1), or_dash(cell.in_flight, unsigned)];
             first.into_iter().chain(errors).chain(last).collect::<Vec<_>>()
         };
-        plain_table(header, self.cells.iter().map(row), usize::MAX)
+        plain_table(header, self.cells.iter().map(row), ..0).to_string()
     }
 
     pub(super) fn verdict(&self) -> String {

@@ -5,7 +5,7 @@ use super::print;
 use crate::cli::format::Format;
 use crate::shipped;
 use clap::Args;
-use comfy_table::{CellAlignment, Table, presets};
+use foretoken_report::{plain_table, table_lines};
 use foretoken_run::bench::{Timed, time};
 use foretoken_spec::problem::Result;
 use std::path::PathBuf;
@@ -50,20 +50,9 @@ pub fn run(args: &BenchArgs) -> Result<()> {
 }
 
 fn table(timed: &[Timed]) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header([
-        "sweep",
-        "policy",
-        "request-steps",
-        "ms",
-        "min",
-        "max",
-        "ns a request-step",
-        "M request-steps/s",
-    ]);
-    for t in timed {
-        table.add_row([
+    let header = ["sweep", "policy", "request-steps", "ms", "min", "max", "ns a request-step", "M request-steps/s"];
+    let rows = timed.iter().map(|t| {
+        [
             t.sweep.clone(),
             t.policy.clone(),
             t.request_steps.to_string(),
@@ -73,12 +62,9 @@ fn table(timed: &[Timed]) -> String {
             // Outputs of one token have no decode steps.
             per(t.median_s * 1e9, t.request_steps as f64).map_or("-".into(), |ns| format!("{ns:.2}")),
             per(t.request_steps as f64, t.median_s * 1e6).map_or("-".into(), |speed| format!("{speed:.1}")),
-        ]);
-    }
-    table.column_iter_mut().skip(2).for_each(|c| {
-        c.set_cell_alignment(CellAlignment::Right);
+        ]
     });
-    table.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
+    table_lines(&plain_table(header, rows, 2..))
 }
 
 fn per(amount: f64, unit: f64) -> Option<f64> {

@@ -3,8 +3,7 @@
 use super::print;
 use crate::cli::format::Format;
 use clap::{Args, Subcommand, ValueEnum};
-use comfy_table::{CellAlignment, Table, presets};
-use foretoken_report::Staged;
+use foretoken_report::{Staged, plain_table, table_lines};
 use foretoken_spec::problem::{Problem, Result, nearest};
 use foretoken_traces::text::{Document, Family, document};
 use foretoken_traces::{ArrivalStats, LengthStats, TraceFormat, TraceStats};
@@ -202,39 +201,25 @@ fn facts(s: &TraceStats) -> String {
 }
 
 fn arrivals(a: &ArrivalStats) -> String {
-    let mut t = plain(["bin s", "bins", "min req/s", "mean req/s", "max req/s", "index of dispersion"].to_vec());
-    for b in &a.bins {
-        t.add_row([
+    let header = ["bin s", "bins", "min req/s", "mean req/s", "max req/s", "index of dispersion"];
+    let rows = a.bins.iter().map(|b| {
+        [
             format!("{}", b.width_s),
             b.bins.to_string(),
             format!("{:.3}", b.min_rate),
             format!("{:.3}", b.mean_rate),
             format!("{:.3}", b.max_rate),
             b.dispersion.map_or("-".into(), |d| format!("{d:.3}")),
-        ]);
-    }
-    lines(&mut t)
+        ]
+    });
+    table_lines(&plain_table(header, rows, ..))
 }
 
 fn quantiles(known: &[(&str, &LengthStats)]) -> String {
-    let mut t = plain(["percent"].into_iter().chain(known.iter().map(|(name, _)| *name)).collect());
-    let grid = &known[0].1.quantiles;
-    for (i, (percent, _)) in grid.iter().enumerate() {
-        let values = known.iter().map(|(_, l)| format!("{:.0}", l.quantiles[i].1));
-        t.add_row([format!("{percent}")].into_iter().chain(values));
-    }
-    lines(&mut t)
-}
-
-fn plain(header: Vec<&str>) -> Table {
-    let mut t = Table::new();
-    t.load_style(presets::NOTHING).set_header(header);
-    t
-}
-
-fn lines(t: &mut Table) -> String {
-    t.column_iter_mut().for_each(|c| {
-        c.set_cell_alignment(CellAlignment::Right);
+    let header = ["percent"].into_iter().chain(known.iter().map(|(name, _)| *name));
+    let rows = known[0].1.quantiles.iter().enumerate().map(|(i, (percent, _))| {
+        let values = known.iter().map(move |(_, l)| format!("{:.0}", l.quantiles[i].1));
+        [format!("{percent}")].into_iter().chain(values)
     });
-    t.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
+    table_lines(&plain_table(header, rows, ..))
 }

@@ -3,6 +3,7 @@
 use super::results::Measured;
 use crate::plan::{Plan, variants};
 use crate::setting::Setting;
+use foretoken_hardware::LatencySpec;
 use foretoken_policies::{Belief, PolicyContext, PolicySpec, Smartspec};
 use foretoken_sim::{BatchView, ChunkTotals, DraftPlan, LatencyModel, PassShape, Speculation, Time};
 use foretoken_spec::paper::{BeliefLength, ImpliedLength, Keep};
@@ -64,9 +65,9 @@ fn best(what: &BeliefLength, belief: &Belief, longest: u32) -> u32 {
 pub fn implied_length(what: &ImpliedLength, plan: &Plan) -> Measured {
     let each = variants(plan, &what.at).map(|v| {
         let hardware = &plan.variants[v].experiment.hardware;
-        let (draft, target) = (hardware.draft.build(), hardware.target.build());
-        let drafting = f64::from(what.draft_passes) * pass_s(what, &*draft, what.draft_width);
-        what.tokens_per_s * (drafting + pass_s(what, &*target, what.verify_tokens))
+        let costs = hardware.costs().map(LatencySpec::build);
+        let drafting = f64::from(what.draft_passes) * pass_s(what, &*costs.draft, what.draft_width);
+        what.tokens_per_s * (drafting + pass_s(what, &*costs.target, what.verify_tokens))
     });
     Measured::of(each.collect(), Keep::Range)
 }

@@ -2,7 +2,7 @@
 
 use super::choose::{AS_GOOD, Choice, FEW, Held, Verdict, over};
 use super::table::{Loop, Row, Table};
-use comfy_table::{CellAlignment, Table as Grid, presets};
+use foretoken_report::{plain_table, table_lines};
 use foretoken_sim::metrics::Interval;
 
 /// The most lengths side by side in the second table.
@@ -32,8 +32,7 @@ impl Table {
     }
 
     fn rows(&self) -> String {
-        let mut grid = grid();
-        grid.set_header([
+        let header = [
             "clients\n",
             "sched-\nuled",
             "length\n",
@@ -43,17 +42,17 @@ impl Table {
             "table's\ntok/s",
             "no drafter\ntok/s",
             "\n",
-        ]);
-        for row in &self.rows {
+        ];
+        let rows = self.rows.iter().map(|row| {
             let mut cells = vec![row.clients.to_string()];
             match &row.measured {
                 None => cells.extend((0..7).map(|_| "-".to_owned())),
                 Some(m) => cells.extend(numbers(m)),
             }
             cells.push(said(row, self.seeds));
-            grid.add_row(cells);
-        }
-        lines(&mut grid, 8)
+            cells
+        });
+        table_lines(&plain_table(header, rows, ..8))
     }
 
     /// Every length against the fastest of its row: on a server of its own, and on the table's server if that differs.
@@ -157,29 +156,14 @@ fn compared(rows: &[(u32, &Choice)]) -> String {
     let lengths: Vec<u32> = first.all.iter().map(|held| held.k).collect();
     let mut text = String::new();
     for part in lengths.chunks(COLUMNS) {
-        let mut grid = grid();
-        grid.set_header(["clients".to_owned()].into_iter().chain(part.iter().map(|k| format!("length {k}"))));
-        for (clients, choice) in rows {
+        let header = ["clients".to_owned()].into_iter().chain(part.iter().map(|k| format!("length {k}")));
+        let rows = rows.iter().map(|(clients, choice)| {
             let held = choice.all.iter().filter(|held| part.contains(&held.k));
-            grid.add_row([clients.to_string()].into_iter().chain(held.map(against)));
-        }
-        text += &lines(&mut grid, part.len() + 1);
+            [clients.to_string()].into_iter().chain(held.map(against))
+        });
+        text += &table_lines(&plain_table(header, rows, ..=part.len()));
     }
     text
-}
-
-fn grid() -> Grid {
-    let mut grid = Grid::new();
-    grid.load_style(presets::NOTHING);
-    grid
-}
-
-/// The lines of a grid of which the first columns are numbers.
-fn lines(grid: &mut Grid, numbers: usize) -> String {
-    grid.column_iter_mut().take(numbers).for_each(|c| {
-        c.set_cell_alignment(CellAlignment::Right);
-    });
-    grid.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
 }
 
 fn numbers(m: &Loop) -> [String; 7] {

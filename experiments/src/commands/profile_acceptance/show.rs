@@ -1,6 +1,6 @@
 //! A truth table's summary as text.
 
-use comfy_table::{CellAlignment, Table, presets};
+use foretoken_report::{plain_table, table_lines};
 use foretoken_traces::truth::{DEPTHS, TruthSummary, TruthTable};
 
 /// Acceptance by family and depth, ranks and calibration.
@@ -11,38 +11,40 @@ pub fn text(table: &TruthTable, summary: &TruthSummary) -> String {
         "recorded: {} with {} on {}, greedy, {}\n",
         target.name, draft.name, header.device, header.prompts
     )];
-    let mut lengths = grid(["family", "outputs", "positions", "right %"], 1..=DEPTHS, "k = ");
-    let mut depths = grid(["family", "rounds"], 1..=DEPTHS, "depth ");
+    let (mut lengths, mut depths) = (Vec::new(), Vec::new());
     for f in &summary.families {
         let own = [f.family.clone(), f.outputs.to_string(), f.positions.to_string(), percent(f.right)];
-        lengths.add_row(own.into_iter().chain(f.mean_acceptance_length.iter().map(|m| format!("{m:.3}"))));
+        lengths.push(own.into_iter().chain(f.mean_acceptance_length.iter().map(|m| format!("{m:.3}"))).collect());
         let own = [f.family.clone(), f.depths[0].reached.to_string()];
-        depths.add_row(own.into_iter().chain(f.depths.iter().map(|d| d.rate.map_or("-".into(), percent))));
+        depths.push(own.into_iter().chain(f.depths.iter().map(|d| d.rate.map_or("-".into(), percent))).collect());
     }
-    blocks.push(format!("Mean acceptance length with k drafts a round (tokens, recorded)\n{}", lines(&mut lengths)));
+    blocks.push(format!(
+        "Mean acceptance length with k drafts a round (tokens, recorded)\n{}",
+        by_depth(["family", "outputs", "positions", "right %"], "k = ", lengths)
+    ));
     blocks.push(format!(
         "Right at a depth, where all before it were, in rounds of {DEPTHS} (%, recorded)\n{}",
-        lines(&mut depths)
+        by_depth(["family", "rounds"], "depth ", depths)
     ));
-    let mut ranks = plain(vec!["the right token is guess".into(), "positions %".into()]);
-    for group in &summary.ranks {
+    let ranks = summary.ranks.iter().map(|group| {
         let name = match (group.from, group.to) {
             (from, to) if from == to => from.to_string(),
             (from, u8::MAX) => format!("{from} or later"),
             (from, to) => format!("{from} to {to}"),
         };
-        ranks.add_row([name, percent(group.share)]);
-    }
-    blocks.push(format!("Rank of the right token (recorded)\n{}", lines(&mut ranks)));
-    let mut bins = plain(["confidence %", "positions", "mean confidence %", "right %"].map(String::from).to_vec());
-    for b in &summary.calibration {
+        vec![name, percent(group.share)]
+    });
+    let header = vec!["the right token is guess".into(), "positions %".into()];
+    blocks.push(format!("Rank of the right token (recorded)\n{}", lines(header, ranks.collect())));
+    let bins = summary.calibration.iter().map(|b| {
         let range = format!("{:.0} to {:.0}", b.from * 100.0, b.to * 100.0);
-        bins.add_row([range, b.positions.to_string(), percent(b.confidence), percent(b.right)]);
-    }
+        vec![range, b.positions.to_string(), percent(b.confidence), percent(b.right)]
+    });
+    let header = ["confidence %", "positions", "mean confidence %", "right %"].map(String::from).to_vec();
     blocks.push(format!(
         "Calibration of the draft's confidence (recorded): expected calibration error {} %\n{}",
         percent(summary.expected_calibration_error),
-        lines(&mut bins)
+        lines(header, bins.collect())
     ));
     blocks.join("\n")
 }
@@ -51,20 +53,12 @@ fn percent(share: f64) -> String {
     format!("{:.1}", share * 100.0)
 }
 
-fn grid<const N: usize>(first: [&str; N], depths: impl Iterator<Item = usize>, prefix: &str) -> Table {
-    let deeper = depths.map(|d| format!("{prefix}{d}"));
-    plain(first.into_iter().map(str::to_owned).chain(deeper).collect())
+/// A table whose first column is text, with a column for each depth from 1 on.
+fn by_depth<const N: usize>(first: [&str; N], prefix: &str, rows: Vec<Vec<String>>) -> String {
+    let deeper = (1..=DEPTHS).map(|d| format!("{prefix}{d}"));
+    lines(first.into_iter().map(str::to_owned).chain(deeper).collect(), rows)
 }
 
-fn plain(header: Vec<String>) -> Table {
-    let mut t = Table::new();
-    t.load_style(presets::NOTHING).set_header(header);
-    t
-}
-
-fn lines(t: &mut Table) -> String {
-    t.column_iter_mut().enumerate().for_each(|(i, c)| {
-        c.set_cell_alignment(if i == 0 { CellAlignment::Left } else { CellAlignment::Right });
-    });
-    t.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
+fn lines(header: Vec<String>, rows: Vec<Vec<String>>) -> String {
+    table_lines(&plain_table(header, rows, 1..))
 }

@@ -1,4 +1,4 @@
-//! The look of a policy in every figure: colour, dash and marker. The policies' table sets it; reports draw with it.
+//! What tells policies apart in figures: colours, dashes and markers. Reports draw with them.
 
 /// Red, green and blue, 0 to 255.
 pub type Colour = (u8, u8, u8);
