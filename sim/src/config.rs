@@ -19,94 +19,93 @@ settings! {
     /// The engine's settings.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(default, deny_unknown_fields)]
-    pub struct EngineConfig {
-        /// The release whose rules apply.
-        version: Version = Version::default();
-        /// How drafts are made.
-        method: DraftMethod = DraftMethod::default();
-        /// Number of MTP modules of the model (`num_nextn_predict_layers`).
-        mtp_modules: u32 = 1, positive;
-        /// The model runner. Default: the one that the release chooses.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        runner: Option<Runner> = None;
-        /// Schedule the next step while one is in flight? Default: what the release does with this drafter.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        async_scheduling: Option<bool> = None;
-        /// When drafts are made. Default: as in the release.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        draft_at: Option<DraftAt> = None;
-        /// When the tokens of a step leave the server. Default: as with the runner.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        deliver_at: Option<DeliverAt> = None;
-        /// The tokens of the first draft pass. Default: as in the release.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        first_draft_pass: Option<FirstDraftPass> = None;
-        /// The order in which requests are served.
-        scheduling_policy: SchedulingPolicy = SchedulingPolicy::default();
-        /// Most requests in the running list.
-        max_num_seqs: u32 = 256, positive;
-        /// Token budget of a step.
-        max_num_batched_tokens: u32 = 2048, positive;
-        /// Most requests that may run, at most `max_num_seqs`. Default: `max_num_seqs`.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        max_num_active_seqs: Option<u32> = None, optional(positive);
-        /// May a prompt be split over steps? Default: as in the release.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        chunked_prefill: Option<bool> = None;
-        /// Most tokens of a request's chunk in a step while it is not alone; 0 for no limit.
-        long_prefill_token_threshold: u32 = 0;
-        /// Raise this threshold to the token budget divided by the number of running and waiting requests?
-        long_prefill_token_threshold_adaptive: bool = false;
-        /// N: while requests decode, prompts are scheduled in every N-th step only.
-        prefill_schedule_interval: u32 = 1, positive;
-        /// Tokens in a KV block.
-        block_size: u32 = 16, tokens_from_1_to(MOST_BLOCK_SIZE);
-        /// KV blocks of the device.
-        num_gpu_blocks: u32 = 8192;
-        /// Most tokens of prompt + output of a request.
-        max_model_len: u32 = 1 << 20, tokens_from_1_to(MOST_MODEL_LEN);
-        /// Reuse the KV of blocks with equal prefixes?
-        prefix_caching: bool = true;
-        /// Admit a request only if its whole sequence fits into the free blocks? Default: as in the release.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        scheduler_reserve_full_isl: Option<bool> = None;
-        /// Share of blocks kept free when requests are admitted while others run. Default: the release's.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        watermark: Option<f64> = None, optional(share);
-        /// KV slots reserved behind a request's scheduled tokens. Default: by release and method.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        num_lookahead_tokens: Option<u32> = None, optional(tokens_up_to(MOST_EXTRA_SLOTS));
-        /// Extra tokens that each request takes from the token budget. Default: by release and method.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        max_num_new_slots_for_drafting: Option<u32> = None, optional(tokens_up_to(MOST_EXTRA_SLOTS));
-        /// Pad an admitted request with one token left to the length of a decode with drafts? Default: as in the
-        /// release.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pad_admissions: Option<bool> = None;
-        /// Where the draft keeps its KV.
-        draft_kv: DraftKv = DraftKv::None, draft_kv;
-        /// Does the draft run over prompts too? False for a draft without KV (prompt lookup, or a draft whose cost is
-        /// left out), which has no gaps to catch up on either.
-        draft_prefill: bool = true;
-        /// How the draft catches up on tokens that it missed.
-        draft_gap: DraftGap = DraftGap::CatchUpNextUse;
-        /// How many tokens drafts take from the token budget.
-        budget_charge: BudgetCharge = BudgetCharge::Full;
-        /// Most draft tokens of a request in a step (vLLM `num_speculative_tokens`).
-        max_draft_len: u32 = 8, tokens_up_to(MAX_SPEC_LEN);
-        /// Host time of a step outside the model, seconds.
-        step_overhead_s: f64 = 0.0, time;
-        /// Host time of a step by its requests and tokens, beside `step_overhead_s`.
-        #[serde(skip_serializing_if = "HostLaw::is_zero")]
-        host: HostLaw = HostLaw::default();
-        /// Time between a client and the scheduler, there and back (HTTP, tokenizer, processes), seconds. The scheduler
-        /// sees a request this long after it was sent; latencies count from when it was sent.
-        frontend_s: f64 = 0.0, time;
-        /// Host time of a policy's decisions, seconds.
-        decision_s: DecisionSeconds = DecisionSeconds::default(), decision_times;
-        /// Compute a run of steps in which nothing is decided in one go? Results are the same bytes with on and off.
-        skip_stretches: bool = true;
-    }
+    pub struct EngineConfig;
+
+    /// The release whose rules apply.
+    version: Version = Version::default();
+    /// How drafts are made.
+    method: DraftMethod = DraftMethod::default();
+    /// Number of MTP modules of the model (`num_nextn_predict_layers`).
+    mtp_modules: u32 = 1, positive;
+    /// The model runner. Default: the one that the release chooses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    runner: Option<Runner> = None;
+    /// Schedule the next step while one is in flight? Default: what the release does with this drafter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    async_scheduling: Option<bool> = None;
+    /// When drafts are made. Default: as in the release.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    draft_at: Option<DraftAt> = None;
+    /// When the tokens of a step leave the server. Default: as with the runner.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deliver_at: Option<DeliverAt> = None;
+    /// The tokens of the first draft pass. Default: as in the release.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_draft_pass: Option<FirstDraftPass> = None;
+    /// The order in which requests are served.
+    scheduling_policy: SchedulingPolicy = SchedulingPolicy::default();
+    /// Most requests in the running list.
+    max_num_seqs: u32 = 256, positive;
+    /// Token budget of a step.
+    max_num_batched_tokens: u32 = 2048, positive;
+    /// Most requests that may run, at most `max_num_seqs`. Default: `max_num_seqs`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_num_active_seqs: Option<u32> = None, optional(positive);
+    /// May a prompt be split over steps? Default: as in the release.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chunked_prefill: Option<bool> = None;
+    /// Most tokens of a request's chunk in a step while it is not alone; 0 for no limit.
+    long_prefill_token_threshold: u32 = 0;
+    /// Raise this threshold to the token budget divided by the number of running and waiting requests?
+    long_prefill_token_threshold_adaptive: bool = false;
+    /// N: while requests decode, prompts are scheduled in every N-th step only.
+    prefill_schedule_interval: u32 = 1, positive;
+    /// Tokens in a KV block.
+    block_size: u32 = 16, tokens_from_1_to(MOST_BLOCK_SIZE);
+    /// KV blocks of the device.
+    num_gpu_blocks: u32 = 8192;
+    /// Most tokens of prompt + output of a request.
+    max_model_len: u32 = 1 << 20, tokens_from_1_to(MOST_MODEL_LEN);
+    /// Reuse the KV of blocks with equal prefixes?
+    prefix_caching: bool = true;
+    /// Admit a request only if its whole sequence fits into the free blocks? Default: as in the release.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scheduler_reserve_full_isl: Option<bool> = None;
+    /// Share of blocks kept free when requests are admitted while others run. Default: the release's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    watermark: Option<f64> = None, optional(share);
+    /// KV slots reserved behind a request's scheduled tokens. Default: by release and method.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    num_lookahead_tokens: Option<u32> = None, optional(tokens_up_to(MOST_EXTRA_SLOTS));
+    /// Extra tokens that each request takes from the token budget. Default: by release and method.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_num_new_slots_for_drafting: Option<u32> = None, optional(tokens_up_to(MOST_EXTRA_SLOTS));
+    /// Pad an admitted request with one token left to the length of a decode with drafts? Default: as in the release.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pad_admissions: Option<bool> = None;
+    /// Where the draft keeps its KV.
+    draft_kv: DraftKv = DraftKv::None, draft_kv;
+    /// Does the draft run over prompts too? False for a draft without KV (prompt lookup, or a draft whose cost is left
+    /// out), which has no gaps to catch up on either.
+    draft_prefill: bool = true;
+    /// How the draft catches up on tokens that it missed.
+    draft_gap: DraftGap = DraftGap::CatchUpNextUse;
+    /// How many tokens drafts take from the token budget.
+    budget_charge: BudgetCharge = BudgetCharge::Full;
+    /// Most draft tokens of a request in a step (vLLM `num_speculative_tokens`).
+    max_draft_len: u32 = 8, tokens_up_to(MAX_SPEC_LEN);
+    /// Host time of a step outside the model, seconds.
+    step_overhead_s: f64 = 0.0, time;
+    /// Host time of a step by its requests and tokens, beside `step_overhead_s`.
+    #[serde(skip_serializing_if = "HostLaw::is_zero")]
+    host: HostLaw = HostLaw::default();
+    /// Time between a client and the scheduler, there and back (HTTP, tokenizer, processes), seconds. The scheduler
+    /// sees a request this long after it was sent; latencies count from when it was sent.
+    frontend_s: f64 = 0.0, time;
+    /// Host time of a policy's decisions, seconds.
+    decision_s: DecisionSeconds = DecisionSeconds::default(), decision_times;
+    /// Compute a run of steps in which nothing is decided in one go? Results are the same bytes with on and off.
+    skip_stretches: bool = true;
 }
 
 /// Defaults of the release for settings that are left out.

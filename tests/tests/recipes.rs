@@ -59,7 +59,7 @@ const RECIPES: [Recipe; 4] = [
             (
                 "sim/src/config.rs",
                 Before(
-                    "        /// Compute a run of steps in which nothing is decided",
+                    "    /// Compute a run of steps in which nothing is decided",
                     "/// More host time of a step, seconds.\nrecipe_s: f64 = 0.0, time;\n",
                 ),
             ),

@@ -5,9 +5,8 @@
 macro_rules! settings {
     (
         $(#[$about:meta])*
-        pub struct $name:ident {
-            $($(#[$about_key:meta])* $key:ident: $kind:ty = $default:expr $(, $check:expr)?;)*
-        }
+        pub struct $name:ident;
+        $($(#[$about_key:meta])* $key:ident: $kind:ty = $default:expr $(, $check:expr)?;)*
     ) => {
         $(#[$about])*
         pub struct $name {
