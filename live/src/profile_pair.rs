@@ -69,7 +69,8 @@ pub struct ProfileRequest<'a> {
 /// Measures a pair, or continues an interrupted measurement, and writes the profile.
 ///
 /// # Errors
-/// The models, the device or the file cannot be used, a pass fails, nothing fits the times, or the work was interrupted.
+/// The models, the device or the file cannot be used, a pass fails, nothing fits the times, or the work was
+/// interrupted.
 pub fn profile(request: &ProfileRequest) -> Result<Profile> {
     output_file::check(request.output, request.overwrite, "profile")?;
     let keys = Pair { target: "--target", draft: "--draft" };
@@ -147,7 +148,7 @@ impl Measuring<'_> {
         place.setup(device, &self.models.target, &self.models.draft, &asked)
     }
 
-    /// Loads the pair and times its passes. `file` keeps each visit; `visits` has those of earlier commands.
+    /// Loads the pair and times its passes. `file` keeps each visit; `visits` has the visits of earlier commands.
     fn measure<D: Device>(
         &self,
         device: &mut D,

@@ -1,4 +1,5 @@
-//! Keeps the runs of a plan that a device or a server made: tables, comparison, manifest and page, as for simulated runs.
+//! Keeps the runs of a plan that a device or a server made: tables, comparison, manifest and page, as for simulated
+//! runs.
 
 use crate::cells::{Assembled, Folder, Speed, assemble};
 use crate::complete::keep_report;
