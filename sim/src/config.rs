@@ -5,13 +5,13 @@ mod checks;
 mod choices;
 mod settings;
 
+use crate::host::HostLaw;
 pub use bad::BadConfig;
 use checks::{decision_times, draft_kv, optional, positive, share, time, tokens_from_1_to, tokens_up_to};
 pub use choices::{
     BatchRange, BudgetCharge, DecisionSeconds, DeliverAt, DraftAt, DraftGap, DraftKv, DraftMethod, FirstDraftPass,
     Runner, SchedulingPolicy, Version,
 };
-use crate::host::HostLaw;
 use serde::{Deserialize, Serialize};
 use settings::settings;
 
