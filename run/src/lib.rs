@@ -14,6 +14,7 @@ mod bound;
 pub mod cells;
 pub mod compare;
 pub mod complete;
+mod content;
 pub mod explorer;
 pub mod fleet;
 pub mod guard;

@@ -1,6 +1,7 @@
 //! The settings of the engine. Names and defaults are vLLM's where vLLM has the setting.
 
 use crate::host::HostLaw;
+use crate::latency::DraftDevice;
 use serde::{Deserialize, Serialize};
 
 /// (first, last, k): k draft tokens a request for batch sizes from first to last.
@@ -232,6 +233,11 @@ pub struct EngineConfig {
     pub pad_admissions: Option<bool>,
     /// Where the draft keeps its KV.
     pub draft_kv: DraftKv,
+    /// Where the draft runs.
+    pub draft_device: DraftDevice,
+    /// Share of rounds whose outcome a draft on a device of its own guesses, [0, 1]. After a wrong guess the next
+    /// drafts of the request continue another text, and none is accepted.
+    pub outcomes_guessed: f64,
     /// Does the draft run over prompts too? False for a draft without KV (prompt lookup, or a draft whose cost is left
     /// out), which has no gaps to catch up on either.
     pub draft_prefill: bool,
@@ -243,6 +249,9 @@ pub struct EngineConfig {
     pub max_draft_len: u32,
     /// Host time of a step outside the model, seconds.
     pub step_overhead_s: f64,
+    /// Time that a target pass takes longer where the engine leaves full CUDA graphs, seconds: with a table by batch
+    /// size vLLM's runner V1 falls back to piecewise graphs (`cudagraph_mode`).
+    pub piecewise_graph_s: f64,
     /// Time between a client and the scheduler, there and back (HTTP, tokenizer, processes), seconds. The scheduler
     /// sees a request this long after it was sent; latencies count from when it was sent.
     pub frontend_s: f64,
@@ -284,11 +293,14 @@ impl Default for EngineConfig {
             max_num_new_slots_for_drafting: None,
             pad_admissions: None,
             draft_kv: DraftKv::None,
+            draft_device: DraftDevice::Shared,
+            outcomes_guessed: 1.0,
             draft_prefill: true,
             draft_gap: DraftGap::CatchUpNextUse,
             budget_charge: BudgetCharge::Full,
             max_draft_len: 8,
             step_overhead_s: 0.0,
+            piecewise_graph_s: 0.0,
             frontend_s: 0.0,
             decision_s: DecisionSeconds::default(),
             host: HostLaw::default(),
@@ -429,8 +441,13 @@ impl EngineConfig {
         if let Some(share) = self.watermark.filter(|share| !(0.0..1.0).contains(share)) {
             return Err(BadConfig { key: "watermark", why: format!("{share} is not a share in [0, 1)") });
         }
+        if !(0.0..=1.0).contains(&self.outcomes_guessed) {
+            let why = format!("{} is not a share in [0, 1]", self.outcomes_guessed);
+            return Err(BadConfig { key: "outcomes_guessed", why });
+        }
         let times = [
             ("step_overhead_s", self.step_overhead_s),
+            ("piecewise_graph_s", self.piecewise_graph_s),
             ("frontend_s", self.frontend_s),
             ("decision_s.propose", self.decision_s.propose),
             ("decision_s.keep_drafting", self.decision_s.keep_drafting),

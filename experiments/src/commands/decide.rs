@@ -7,12 +7,13 @@ use clap::Args;
 use foretoken_policies::{Belief, PolicyContext, PolicySpec, Told};
 use foretoken_sim::scripted::Scripted;
 use foretoken_sim::{
-    BatchView, Candidate, ChunkTotals, DraftPlan, Drafts, MAX_SPEC_LEN, RequestId, SpecPolicy, Speculation,
+    BatchView, Candidate, Categories, ChunkTotals, DraftPlan, Drafts, MAX_SPEC_LEN, RequestId, SpecPolicy, Speculation,
     StepOutcome, Time,
 };
 use foretoken_spec::problem::{Problem, Result};
 use foretoken_spec::text;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 pub const EXAMPLES: &str = r#"A state (seconds, tokens; confidences[j] is the draft's confidence in the j-th token it would draft):
@@ -27,7 +28,7 @@ pub const EXAMPLES: &str = r#"A state (seconds, tokens; confidences[j] is the dr
 A state is that of one step that drafts at its start: what is decided is drafted and verified in it. (vLLM drafts behind the step before;
 there a policy sees what is sure of the same requests then.)
 
-Also "drafting": "parallel" (one draft pass for all tokens), and for policies with a cost table
+A request may have a "category" (by-category). Also "drafting": "parallel" (one draft pass for all tokens), and for policies with a cost table
   "tables": {"draft_s": [[8, 0.0005], [64, 0.0007]], "target_s": [[8, 0.008], [512, 0.02]]}
 by tokens of a pass. Without it vllm-adaptive and dspark get the linear model of passes over the state's own requests at
 the captured sizes; adaspec-code and sglang-throughput that of the batches and contexts they time when they start.
@@ -131,6 +132,7 @@ fn decide(file: &str, state: &State, index: usize, spec: &PolicySpec, explain: b
         seed: state.seed,
         staleness_steps: 0,
         draft_at: foretoken_sim::DraftAt::StepStart,
+        categories: &columns.category_names,
         told: Some(Told {
             acceptance_rate: state.acceptance_rate,
             prev_confidence: state.prev_confidence,
@@ -250,12 +252,24 @@ struct Columns {
     limit: Vec<u32>,
     gap: Vec<u32>,
     slo_tpot_s: Vec<f64>,
+    /// Index of each request's category in `category_names`; beyond them for none.
+    categories: Vec<u16>,
+    category_names: Vec<String>,
 }
 
 impl Columns {
     fn of(state: &State) -> Columns {
         let context = state.requests.iter().map(|r| r.context).collect();
-        Columns::new(context, state.max_draft_len, state.slo_tpot_s.unwrap_or(f64::INFINITY))
+        let names: BTreeSet<&String> = state.requests.iter().filter_map(|r| r.category.as_ref()).collect();
+        let index = |r: &Request| {
+            let at = r.category.as_ref().and_then(|own| names.iter().position(|name| *name == own));
+            at.map_or(u16::MAX, |at| at as u16)
+        };
+        Columns {
+            categories: state.requests.iter().map(index).collect(),
+            category_names: names.into_iter().cloned().collect(),
+            ..Columns::new(context, state.max_draft_len, state.slo_tpot_s.unwrap_or(f64::INFINITY))
+        }
     }
 
     fn new(context: Vec<u32>, limit: u32, slo_tpot_s: f64) -> Columns {
@@ -267,6 +281,8 @@ impl Columns {
             limit: vec![limit; n],
             gap: vec![0; n],
             slo_tpot_s: vec![slo_tpot_s; n],
+            categories: Vec::new(),
+            category_names: Vec::new(),
         }
     }
 
@@ -287,6 +303,7 @@ impl Columns {
             limit: &self.limit[..n],
             draft_gap: &self.gap[..n],
             slo_tpot_s: &self.slo_tpot_s[..n],
+            categories: Categories::by_id(&self.categories),
             context_sum: self.context[..n].iter().map(|&c| u64::from(c)).sum(),
             prefill: ChunkTotals::default(),
             draft_prefill: ChunkTotals::default(),

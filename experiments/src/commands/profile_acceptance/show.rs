@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 use foretoken_report::Accepted;
-use foretoken_traces::truth::{DEPTHS, TruthSummary, TruthTable};
+use foretoken_traces::truth::{DEPTHS, TruthSummary, TruthTable, by_category};
 
 /// Acceptance by family and depth, ranks and calibration.
 pub fn text(table: &TruthTable, summary: &TruthSummary) -> String {
@@ -45,6 +45,18 @@ pub fn text(table: &TruthTable, summary: &TruthSummary) -> String {
         percent(summary.expected_calibration_error),
         lines(&mut bins)
     ));
+    let mut contexts = plain(["family", "context", "drafts", "right %", "±"].map(String::from).to_vec());
+    for (family, band) in summary.categories.iter().flat_map(|c| c.contexts.iter().map(move |band| (&c.category, band)))
+    {
+        let range = format!("{} to {}", band.from, band.to - 1);
+        let error = band.error.map_or("-".into(), percent);
+        contexts.add_row([family.clone(), range, band.drafted.to_string(), percent(band.rate), error]);
+    }
+    blocks.push(format!(
+        "Right by context in tokens (recorded; ± is a standard error over outputs)\n{}",
+        lines(&mut contexts)
+    ));
+    blocks.push(by_category::toml(&summary.categories, "recorded with this table's prompts"));
     blocks.join("\n")
 }
 
