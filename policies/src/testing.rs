@@ -4,8 +4,8 @@ use crate::definition::{Definition, PolicyContext};
 use crate::{Belief, PolicySpec};
 use foretoken_sim::acceptance::{AcceptanceSpec, Hidden, RequestTruth, Truths};
 use foretoken_sim::{
-    BatchView, Categories, ChunkTotals, Coefficients, ContextReads, DraftPlan, Drafting, Drafts, Host, Linear, RequestId,
-    Speculation, StepOutcome, Time, Truth, Workload, scripted::Scripted,
+    BatchView, Categories, ChunkTotals, Coefficients, ContextReads, DraftPlan, Drafting, Drafts, Host, Linear,
+    RequestId, Speculation, StepOutcome, Time, Truth, Workload, scripted::Scripted,
 };
 use itertools::Itertools;
 use proptest::prelude::*;

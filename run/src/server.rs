@@ -9,8 +9,8 @@ use foretoken_policies::{PolicyContext, PolicySpec};
 use foretoken_profiler::{Range, Role};
 use foretoken_sim::config::BadConfig;
 use foretoken_sim::{
-    AcceptanceSource, Arrivals, ContextReads, DraftDevice, DraftKv, Drafting, EngineConfig, LatencyModel, RequestTruth, Simulation,
-    Speculation, TruthRow, Workload,
+    AcceptanceSource, Arrivals, ContextReads, DraftDevice, DraftKv, Drafting, EngineConfig, LatencyModel, RequestTruth,
+    Simulation, Speculation, TruthRow, Workload,
 };
 use foretoken_spec::document::Path;
 use foretoken_spec::problem::{Problem, Result};

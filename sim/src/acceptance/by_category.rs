@@ -102,7 +102,7 @@ impl ByCategory {
                 None => "has no category".to_owned(),
             };
             let why = format!(
-                "request {i} {category}, and only {} have laws: add its law, or add `otherwise`",
+                "request {i} {category}, and there are laws for {} alone: add its law, or add `otherwise`",
                 named.join(", ")
             );
             return bad("source.by-category", why);
@@ -241,7 +241,10 @@ mod tests {
         let error =
             |of: ByCategory, names: &[&str]| source(of).build(7, &workload(names)).err().expect("refused").to_string();
         let said = error(code(), &["code", "chat", "documents"]);
-        assert!(said.contains("request 2 is of the category documents, and only chat, code have laws"), "{said}");
+        assert!(
+            said.contains("request 2 is of the category documents, and there are laws for chat, code alone"),
+            "{said}"
+        );
         assert!(error(code(), &[]).contains("request 0 has no category"), "{}", error(code(), &[]));
         let all = ByCategory { otherwise: Some(constant(0.2)), ..code() };
         assert!(source(all).build(7, &workload(&[])).is_ok());

@@ -183,7 +183,8 @@ fn a_lookup_beside_a_model_spares_its_passes() {
     f.workload = [Request::new(Time::ZERO, 10, 600)].into_iter().collect();
     f.lookup = Some(spec.build(3, &Workload::default()).expect("good settings").into());
     let run = f.with(|s| s.run(Speculation::Policy(Box::new(Steady(8)))));
-    let (copied, drawn): (Vec<_>, Vec<_>) = run.steps.iter().skip(1).partition(|s| s.draft_time == Time::ZERO);
+    let (copied, drawn): (Vec<&StepRecord>, Vec<&StepRecord>) =
+        run.steps.iter().skip(1).partition(|s| s.draft_time == Time::ZERO);
     assert!(copied.len() > 20 && drawn.len() > 20, "{} {}", copied.len(), drawn.len());
     assert!(drawn.iter().all(|s| s.drafted <= 2) && copied.iter().filter(|s| s.drafted > 2).count() > 20);
 }
