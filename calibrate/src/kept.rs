@@ -16,7 +16,7 @@ use foretoken_run::plan::Plan;
 use foretoken_sim::{EngineConfig, MAX_SPEC_LEN};
 use foretoken_spec::problem::{Problem, Result};
 use foretoken_traces::WorkloadSpec;
-use foretoken_traces::truth::TruthTable;
+use foretoken_traces::truth::{TruthTable, by_category};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::path::Path;
@@ -25,6 +25,8 @@ use std::path::Path;
 pub const PROFILE: &str = "profile.toml";
 /// The truth table.
 pub const TRUTH: &str = "acceptance.truth";
+/// Acceptance by category, as tables of an experiment.
+pub const BY_CATEGORY: &str = "by-category.toml";
 /// The experiment.
 pub const EXPERIMENT: &str = "experiment.toml";
 /// The results and their inputs.
@@ -101,6 +103,7 @@ impl Calibration {
         if let Some(table) = self.acceptance.as_ref().and_then(|a| a.table.as_ref()) {
             let bytes = table.to_bytes().map_err(|e| Problem::failed(format!("no truth table: {e}")))?;
             put(TRUTH, &bytes)?;
+            put(BY_CATEGORY, by_category::toml(&table.by_category(), "of the observed answers").as_bytes())?;
         }
         make(&folder.join(TRACES))?;
         for (name, text) in self.traces() {

@@ -6,6 +6,7 @@ use crate::held_out::Error;
 use crate::source::load;
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
 use foretoken_report::{Profiled, ProfiledFit, ProfiledPass, profile_figures};
+use foretoken_traces::truth::TruthTable;
 
 /// The page.
 pub fn page(c: &Calibration) -> Page {
@@ -194,6 +195,7 @@ fn acceptance(c: &Calibration) -> Section {
         ]));
     }
     section.parts.push(Part::Table(table));
+    section.parts.extend(a.table.as_ref().map(|table| Part::Table(by_context(table))));
     let missing = match a.broken {
         0 => String::new(),
         n => format!("; of {n} others some rounds are missing"),
@@ -210,6 +212,32 @@ fn acceptance(c: &Calibration) -> Section {
         )));
     }
     section
+}
+
+/// Acceptance by category and by context.
+fn by_context(truth: &TruthTable) -> Table {
+    let mut table = Table::new(
+        "By category and context",
+        &[
+            ("category", ""),
+            ("context", "tokens of prompt and output in front of the draft"),
+            ("drafts", "positions at which a draft was made and judged"),
+            ("right", "share of them; behind a round that was accepted as a whole nothing was drafted"),
+            ("±", "standard error over answers"),
+        ],
+    );
+    for category in truth.by_category() {
+        for band in category.contexts {
+            table.rows.push(Row::of([
+                Value::text(category.category.as_str()),
+                Value::number(band.from as f64, format!("{} to {}", band.from, band.to - 1)),
+                Value::number(band.drafted as f64, band.drafted.to_string()),
+                Value::number(band.rate, format!("{:.3}", band.rate)),
+                band.error.map_or_else(|| Value::text("-"), |e| Value::number(e, format!("{e:.3}"))),
+            ]));
+        }
+    }
+    table
 }
 
 fn made_from(c: &Calibration) -> Section {

@@ -116,6 +116,7 @@ pub(crate) fn fixed(k: u32, config: &EngineConfig, cost: &Calibrated, seed: u64)
         seed,
         staleness_steps: 0,
         draft_at: foretoken_sim::DraftAt::StepStart,
+        categories: &[],
         told: None,
     })
 }

@@ -85,6 +85,7 @@ impl Step {
             limit: &self.limit,
             draft_gap: &self.gap,
             slo_tpot_s: &self.slo_tpot_s,
+            categories: Categories::default(),
             context_sum: self.context_sum,
             prefill: ChunkTotals::default(),
             draft_prefill: ChunkTotals::default(),
@@ -328,6 +329,7 @@ fn decisions(c: &mut Criterion) {
         seed: 1,
         staleness_steps: 0,
         draft_at: foretoken_sim::DraftAt::StepStart,
+        categories: &[],
         told: None,
     };
     let loop_ns = loop_ns();

@@ -27,6 +27,9 @@ pub struct PolicyContext<'a> {
     pub staleness_steps: u32,
     /// When the engine drafts: at the end of a step it runs the first draft pass also if nothing is drafted.
     pub draft_at: DraftAt,
+    /// Names of the requests' categories ([`BatchView::category`](foretoken_sim::BatchView::category) is an index into
+    /// them); empty if requests have none.
+    pub categories: &'a [String],
     /// Values that the policy is given instead of learning them (`foretoken decide`): no warm-up, no staleness.
     pub told: Option<Told<'a>>,
 }
@@ -117,6 +120,11 @@ pub trait Definition {
     /// A length that the user gave by number, with its key. An engine that cuts it would run another policy.
     fn asks_for(&self) -> Option<(&'static str, u32)> {
         None
+    }
+
+    /// The categories of requests that the user named in the settings. One that no request can have is an error.
+    fn names_categories(&self) -> Vec<&str> {
+        Vec::new()
     }
 
     /// Policies to run in place of this one; the best one is taken in hindsight. Empty for all but clairvoyants.

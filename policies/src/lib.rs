@@ -31,9 +31,11 @@ mod testing;
 // The modules are declared here, not by the table's macro, because rustfmt and editors do not find files that only a
 // macro names.
 
-/// The plain engine and fixed lengths.
+/// The plain engine, fixed lengths, and lengths by what a request states.
 mod plain {
     pub(crate) mod autoregressive;
+    pub(crate) mod by_category;
+    pub(crate) mod by_context;
     pub(crate) mod fixed;
 }
 
@@ -163,6 +165,7 @@ mod shared {
     pub(crate) mod acceptance;
     pub(crate) mod belief;
     pub(crate) mod by_batch_size;
+    pub(crate) mod by_request;
     pub(crate) mod estimator;
     pub(crate) mod profile;
     pub(crate) mod slots;
@@ -172,9 +175,11 @@ mod shared {
 }
 
 policies! {
-    // The plain engine and fixed lengths.
+    // The plain engine, fixed lengths, and lengths by what a request states.
     plain::autoregressive::Autoregressive { Autoregressive = "autoregressive" in BLACK Solid Cross; }
     plain::fixed::Fixed { Fixed = "fixed" in BLUE Solid Ring; }
+    plain::by_category::ByCategory { ByCategory = "by-category" in BLUE LongDash Square; }
+    plain::by_context::ByContext { ByContext = "by-context" in BLUE LongDash Triangle; }
 
     // SGLang.
     sglang::ema_tier::EmaTier {

@@ -4,8 +4,8 @@ use crate::definition::{Definition, PolicyContext};
 use crate::{Belief, PolicySpec};
 use foretoken_sim::acceptance::{AcceptanceSpec, Hidden, RequestTruth, Truths};
 use foretoken_sim::{
-    BatchView, ChunkTotals, Coefficients, ContextReads, DraftPlan, Drafting, Drafts, Host, Linear, RequestId,
-    Speculation, StepOutcome, Time, Truth, Workload, scripted::Scripted,
+    BatchView, Categories, ChunkTotals, Coefficients, ContextReads, DraftPlan, Drafting, Drafts, Host, Linear,
+    RequestId, Speculation, StepOutcome, Time, Truth, Workload, scripted::Scripted,
 };
 use itertools::Itertools;
 use proptest::prelude::*;
@@ -28,6 +28,7 @@ pub const CONTEXT: PolicyContext = PolicyContext {
     seed: 1,
     staleness_steps: 0,
     draft_at: foretoken_sim::DraftAt::StepStart,
+    categories: &[],
     told: None,
 };
 
@@ -41,6 +42,7 @@ pub struct Batch {
     pub limit: Vec<u32>,
     pub gap: Vec<u32>,
     pub slo_tpot_s: Vec<f64>,
+    pub categories: Vec<u16>,
     pub prefill: ChunkTotals,
     pub draft_prefill: ChunkTotals,
     pub always_extend: bool,
@@ -58,6 +60,7 @@ impl Batch {
             limit: limit.to_vec(),
             gap: vec![0; n],
             slo_tpot_s: vec![f64::INFINITY; n],
+            categories: Vec::new(),
             prefill: ChunkTotals::default(),
             draft_prefill: ChunkTotals::default(),
             always_extend: false,
@@ -83,6 +86,7 @@ impl Batch {
             limit: &self.limit,
             draft_gap: &self.gap,
             slo_tpot_s: &self.slo_tpot_s,
+            categories: Categories::by_id(&self.categories),
             context_sum: self.context.iter().map(|&c| u64::from(c)).sum(),
             prefill: self.prefill,
             draft_prefill: self.draft_prefill,

@@ -40,6 +40,7 @@ fn run(policy: &str, workload: &Workload, draft_gap: DraftGap) -> Run {
         seed: 1,
         staleness_steps: 0,
         draft_at: foretoken_sim::DraftAt::StepStart,
+        categories: &[],
         told: None,
     };
     let constant: AcceptanceSpec = serde_json::from_str(r#"{"source": {"constant": {"rate": 0.8}}}"#).unwrap();

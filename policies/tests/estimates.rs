@@ -5,8 +5,8 @@
 use foretoken_policies::{Belief, OracleGoodput, PolicyContext, PolicySpec};
 use foretoken_sim::acceptance::{AcceptanceSpec, PromptLookup, Rates};
 use foretoken_sim::{
-    AcceptanceSource, Around, Arrivals, BatchView, ChunkTotals, Coefficients, ContextReads, DraftAt, DraftGap,
-    DraftPlan, Drafting, Ending, EngineConfig, Host, Linear, OraclePolicy, Request, RequestId, RequestTruth,
+    AcceptanceSource, Around, Arrivals, BatchView, Categories, ChunkTotals, Coefficients, ContextReads, DraftAt,
+    DraftGap, DraftPlan, Drafting, Ending, EngineConfig, Host, Linear, OraclePolicy, Request, RequestId, RequestTruth,
     Simulation, SpecPolicy, Speculation, StepOutcome, Time, Truth, TruthRow, Version, Workload,
 };
 use itertools::Itertools;
@@ -62,6 +62,7 @@ impl Columns {
             limit: &self.limit,
             draft_gap: &self.gap,
             slo_tpot_s: &self.slo_tpot_s,
+            categories: Categories::default(),
             context_sum: self.context.iter().map(|&c| u64::from(c)).sum(),
             prefill: self.prefill,
             draft_prefill: self.draft_prefill,
@@ -187,6 +188,7 @@ fn hold(belief: Belief, config: &EngineConfig, source: &dyn AcceptanceSource, wo
         seed: 1,
         staleness_steps: 0,
         draft_at: foretoken_sim::DraftAt::StepStart,
+        categories: &[],
         told: None,
     };
     for spec in PolicySpec::all() {

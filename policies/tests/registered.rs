@@ -175,6 +175,7 @@ fn what_is_registered_is_one_of_the_policies() {
         seed: 1,
         staleness_steps: 2,
         draft_at: foretoken_sim::DraftAt::StepStart,
+        categories: &[],
         told: None,
     };
     let Speculation::Policy(running) = plain.build(&context) else { panic!("a policy") };

@@ -86,6 +86,7 @@ fn simulated(rates: &[f64], (num_steps, topk, num_draft_tokens): Shape, ranks: &
         seed: 1,
         staleness_steps: 0,
         draft_at: foretoken_sim::DraftAt::StepStart,
+        categories: &[],
         told: None,
     };
     let run = Simulation {

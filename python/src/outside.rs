@@ -7,7 +7,7 @@ use foretoken_policies::{BadParameter, Belief, Definition, PolicyContext, regist
 use foretoken_sim::{Coefficients, Speculation};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -135,7 +135,9 @@ fn seen<'py>(py: Python<'py>, context: &PolicyContext, profile: &Bound<'py, Pass
     let (reads, drafting) = (word(serde_json::to_value(context_reads)), word(serde_json::to_value(drafting)));
     let belief = policy.getattr("Belief")?.call1((model(draft)?, model(target)?, reads, drafting))?;
     let PolicyContext { max_draft_len, max_num_seqs, max_num_batched_tokens, seed, staleness_steps, .. } = *context;
-    let numbers = (belief, max_draft_len, max_num_seqs, max_num_batched_tokens, seed, staleness_steps, profile);
+    let categories = PyTuple::new(py, context.categories)?;
+    let numbers =
+        (belief, max_draft_len, max_num_seqs, max_num_batched_tokens, seed, staleness_steps, profile, categories);
     policy.getattr("Context")?.call1(numbers)
 }
 

@@ -145,6 +145,12 @@ impl Batch {
         self.counts.view(py, 4, self.len)
     }
 
+    /// The category of each request, an index into ``context.categories``; -1 for none.
+    #[getter]
+    fn category(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.counts.view(py, 5, self.len)
+    }
+
     /// Each request's own TPOT limit in seconds; infinity if it has none.
     #[getter]
     fn slo_tpot_s(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
@@ -181,7 +187,7 @@ impl Batch {
             num_running: 0,
             num_waiting: 0,
             len: 0,
-            counts: Columns::new(py, "int64", 5, 1, ROWS)?,
+            counts: Columns::new(py, "int64", 6, 1, ROWS)?,
             bounds: Columns::new(py, "float64", 1, 1, ROWS)?,
         };
         Lending::new(py, Py::new(py, batch)?, 0)
@@ -201,6 +207,7 @@ impl Batch {
         for (column, values) in [of.ids, of.context, of.emitted, of.limit, of.draft_gap].into_iter().enumerate() {
             self.counts.set(column, values.iter().map(|&v| i64::from(v)));
         }
+        self.counts.set(5, (0..n).map(|i| of.category(i).map_or(-1, i64::from)));
         self.counts.show(py)?;
         self.bounds.reserve(py, n)?;
         self.bounds.set(0, of.slo_tpot_s.iter().copied());

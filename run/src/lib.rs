@@ -15,6 +15,7 @@ mod bound;
 pub mod cells;
 pub mod compare;
 pub mod complete;
+mod content;
 pub mod decide;
 pub mod explorer;
 pub mod fleet;

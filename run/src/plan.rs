@@ -297,8 +297,11 @@ pub fn variants<'p>(plan: &'p Plan, at: &'p At) -> impl Iterator<Item = usize> +
     (0..plan.variants.len()).filter(move |&v| at.iter().all(|(path, value)| picks(plan, v, path, value)))
 }
 
-/// Did the sweep at `path` have this value in a variant?
+/// Did the sweep at `path` have this value in a variant? Of a list, each value counts.
 pub fn picks(plan: &Plan, variant: usize, path: &str, value: &toml::Value) -> bool {
+    if let toml::Value::Array(values) = value {
+        return values.iter().any(|value| picks(plan, variant, path, value));
+    }
     choice(&plan.variants[variant], path).is_some_and(|c| match (c.number, number(value)) {
         (Some(swept), Some(x)) => swept == x,
         (None, Some(x)) => place(plan, path, c) as f64 == x,
@@ -310,7 +313,7 @@ pub fn picks(plan: &Plan, variant: usize, path: &str, value: &toml::Value) -> bo
 }
 
 /// The index of a choice in its sweep, from 0.
-fn place(plan: &Plan, path: &str, of: &Choice) -> usize {
+pub fn place(plan: &Plan, path: &str, of: &Choice) -> usize {
     let mut seen: Vec<&str> = Vec::new();
     for value in plan.variants.iter().filter_map(|v| choice(v, path)).map(|c| c.value.as_str()) {
         if !seen.contains(&value) {

@@ -55,6 +55,8 @@ fn needs(variant: &Variant, workload: &Workload, config: &EngineConfig) -> [Need
     let output = workload.output_len.iter().copied().max().unwrap_or(0).min(config.max_model_len);
     let depths = match &variant.experiment.acceptance.source {
         Rates::ByDepth { rates } => rates.len() as u64,
+        Rates::ByCategory(of) => of.depths() as u64,
+        Rates::LookupBesideModel(_) => variant.experiment.engine.max_draft_len.into(),
         _ => 1,
     };
     let truth = running.saturating_mul(u64::from(output) / 4 + 64).saturating_mul(depths);

@@ -9,8 +9,8 @@ use foretoken_policies::{PolicyContext, PolicySpec};
 use foretoken_profiler::{Range, Role};
 use foretoken_sim::config::BadConfig;
 use foretoken_sim::{
-    AcceptanceSource, Arrivals, ContextReads, DraftKv, Drafting, EngineConfig, LatencyModel, RequestTruth, Simulation,
-    Speculation, TruthRow, Workload,
+    AcceptanceSource, Arrivals, ContextReads, DraftDevice, DraftKv, Drafting, EngineConfig, LatencyModel, RequestTruth,
+    Simulation, Speculation, TruthRow, Workload,
 };
 use foretoken_spec::document::Path;
 use foretoken_spec::problem::{Problem, Result};
@@ -31,6 +31,8 @@ pub struct Server {
     pub(crate) belief: Believed,
     pub(crate) keep_steps: bool,
     pub(crate) seed: u64,
+    /// Names of the requests' categories.
+    categories: Vec<String>,
 }
 
 /// The latency models of a server as a run calls them: with a profile they note which passes it does not cover.
@@ -69,6 +71,7 @@ impl Server {
             acceptance,
             keep_steps: e.output.steps,
             seed,
+            categories: workload.categories.clone(),
         })
     }
 
@@ -93,6 +96,7 @@ impl Server {
             seed: self.seed,
             staleness_steps: self.belief.staleness_steps,
             draft_at: self.with_drafter.drafts_at(),
+            categories: &self.categories,
             told: None,
         })
     }
@@ -187,7 +191,9 @@ impl Variant {
             // A simulation beside a live run follows the live run's order.
             config.as_on_a_device();
         }
+        let own_device = config.draft_device == DraftDevice::Own;
         if self.derived.draft_kv
+            && !own_device
             && let (Some(target), Some(draft)) = (hardware.target.memory(), hardware.draft.memory())
         {
             config.draft_kv = DraftKv::EqualSplit { ratio: draft.kv_bytes_token / target.kv_bytes_token };
@@ -195,7 +201,7 @@ impl Variant {
         if self.derived.num_gpu_blocks
             && let Some(mut memory) = hardware.target.memory()
         {
-            if drafting {
+            if drafting && !own_device {
                 memory.kv_bytes -= weight_bytes(&hardware.draft);
             }
             config.num_gpu_blocks = memory.kv_blocks(config.block_size);

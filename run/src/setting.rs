@@ -1,6 +1,7 @@
 //! Everything fixed before a policy acts, for one combination of swept values and one seed: the workload, the true
 //! costs, the hidden acceptance, the policies' belief. All policies of a comparison share one setting.
 
+use crate::content;
 use crate::fleet::Replicas;
 use crate::plan::Variant;
 use crate::rejection::{Limit, limits};
@@ -57,6 +58,7 @@ impl Setting {
         let plain = variant.engine(false)?;
         crate::room::check(variant, &built.workload, &plain)?;
         let mut notes = built.notes;
+        notes.extend(content::note(e, variant.filled.calibrated));
         let overridden = e.engine.overridden();
         // The experiment of a calibration sets the rules that its server followed. A note is needed only on settings
         // that the user changed.
@@ -100,7 +102,8 @@ impl Setting {
                 "give acceptance.source a law, such as `mixture` or `by-depth` with rates fitted to the recording";
             return Err(variant.document().problem_at(&Path::of("acceptance.source"), message).help(help));
         }
-        for policy in &e.policies {
+        for (i, policy) in e.policies.iter().enumerate() {
+            content::check_categories(variant, i, policy, &self.workload.categories)?;
             let tries = policy.definition().tries(self.server.with_drafter.max_draft_len);
             for policy in tries.iter().chain([policy]) {
                 self.starts(policy)

@@ -6,8 +6,9 @@ mod choices;
 mod settings;
 
 use crate::host::HostLaw;
+use crate::latency::DraftDevice;
 pub use bad::BadConfig;
-use checks::{decision_times, draft_kv, optional, positive, share, time, tokens_from_1_to, tokens_up_to};
+use checks::{decision_times, draft_kv, optional, positive, share, time, tokens_from_1_to, tokens_up_to, whole_share};
 pub use choices::{
     BatchRange, BudgetCharge, DecisionSeconds, DeliverAt, DraftAt, DraftGap, DraftKv, DraftMethod, FirstDraftPass,
     Runner, SchedulingPolicy, Version,
@@ -85,6 +86,11 @@ settings! {
     pad_admissions: Option<bool> = None;
     /// Where the draft keeps its KV.
     draft_kv: DraftKv = DraftKv::None, draft_kv;
+    /// Where the draft runs.
+    draft_device: DraftDevice = DraftDevice::Shared;
+    /// Share of rounds whose outcome a draft on a device of its own guesses, [0, 1]. After a wrong guess the next
+    /// drafts of the request continue another text, and none is accepted.
+    outcomes_guessed: f64 = 1.0, whole_share;
     /// Does the draft run over prompts too? False for a draft without KV (prompt lookup, or a draft whose cost is left
     /// out), which has no gaps to catch up on either.
     draft_prefill: bool = true;
@@ -96,6 +102,9 @@ settings! {
     max_draft_len: u32 = 8, tokens_up_to(MAX_SPEC_LEN);
     /// Host time of a step outside the model, seconds.
     step_overhead_s: f64 = 0.0, time;
+    /// Time that a target pass takes longer where the engine leaves full CUDA graphs, seconds: with a table by batch
+    /// size vLLM's runner V1 falls back to piecewise graphs (`cudagraph_mode`).
+    piecewise_graph_s: f64 = 0.0, time;
     /// Host time of a step by its requests and tokens, beside `step_overhead_s`.
     #[serde(skip_serializing_if = "HostLaw::is_zero")]
     host: HostLaw = HostLaw::default();

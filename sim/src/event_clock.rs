@@ -51,10 +51,17 @@ pub struct EventClock<'a> {
     now: Time,
     /// When the device will have run all queued passes; a time before `now` means that it is idle.
     device: Time,
-    /// Whether passes are noted: there is noise, a ledger, or a law of host time.
+    /// Whether passes are noted: there is noise, a ledger, a law of host time, a draft on its own device, or piecewise
+    /// graphs.
     noted: bool,
     /// The host's work for each queued step, by the law of host time; `None` without a law.
     host_work: Option<VecDeque<Time>>,
+    /// The draft's own device, if it has one.
+    draft_device: Option<DraftBeside>,
+    /// The most passes of a draft model that drafts beside a lookup; `None` without a lookup beside it.
+    model_passes: Option<u32>,
+    /// Time that every target pass takes longer than the model says.
+    piecewise: Time,
     step: u64,
     noise: Option<Noise>,
     truths: Truths<'a>,
@@ -74,6 +81,9 @@ impl<'a> EventClock<'a> {
             noted: world.noise_cv > 0.0 || !world.host.is_none(),
             // The engine queues two steps at most.
             host_work: (!world.host.is_none()).then(|| VecDeque::with_capacity(4)),
+            draft_device: None,
+            model_passes: Some(world.acceptance.drafts_without_match()).filter(|&passes| passes > 0),
+            piecewise: Time::ZERO,
             step: 0,
             noise: (world.noise_cv > 0.0).then(|| Noise::new(world.noise_cv, world.seed)),
             truths: Truths::new(world.acceptance, world.max_draft_len, requests),
@@ -86,6 +96,19 @@ impl<'a> EventClock<'a> {
     pub fn keep_ledger(&mut self, requests: usize) {
         self.ledger = Some(Box::new(Ledger::new(requests)));
         self.noted = true;
+    }
+
+    /// Runs draft passes beside target passes, on a device of their own. The draft guesses the outcome of a share
+    /// `guessed` of all rounds. Call it before the run.
+    pub fn draft_on_own_device(&mut self, guessed: f64) {
+        self.draft_device = Some(DraftBeside { covered: Time::ZERO, guessed, seed: self.world.seed });
+        self.noted = true;
+    }
+
+    /// Adds `longer` to every target pass. Call it before the run.
+    pub fn leave_full_graphs(&mut self, longer: Time) {
+        self.piecewise = longer;
+        self.noted |= longer > Time::ZERO;
     }
 
     /// The hidden truth of a batch, for oracles only.
@@ -118,11 +141,16 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// The time of a pass with noise. Notes the pass in the ledger: `which` is 0 for target passes.
+    /// The time of a pass with noise, and without what another device covers. Notes the pass in the ledger: `which` is
+    /// 0 for target passes.
     #[cold]
     #[inline(never)]
     fn note(&mut self, pass: Time, which: u64) -> Time {
-        let pass = self.noise.as_ref().map_or(pass, |noise| noise.apply(pass, self.step, which));
+        let pass = if which == 0 { pass + self.piecewise } else { pass };
+        let mut pass = self.noise.as_ref().map_or(pass, |noise| noise.apply(pass, self.step, which));
+        if let Some(device) = &mut self.draft_device {
+            pass = device.beside(pass, which == 0);
+        }
         let start = if self.world.queues { self.queued_until() } else { self.now };
         if let Some(ledger) = &mut self.ledger {
             ledger.pass(self.now, start, start + pass, which == 0);
@@ -143,8 +171,8 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// The same, with a ledger or a law of host time. A function of its own, so that it costs runs without them one
-    /// branch.
+    /// The same, with a ledger, a law of host time or a draft on a device of its own. A function of its own, so that it
+    /// costs runs without them one branch.
     #[cold]
     #[inline(never)]
     fn run_and_note(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) {
@@ -156,6 +184,9 @@ impl<'a> EventClock<'a> {
             (false, _) => self.now += host.work,
             (true, Some(queued)) => *queued.back_mut().expect("the step was scheduled") = host.work,
             (true, None) => {}
+        }
+        if let Some(device) = self.draft_device.as_ref().filter(|device| device.guessed < 1.0) {
+            device.lose(&step.batch, accepted);
         }
         if let Some(ledger) = &mut self.ledger {
             let accepted = accepted.iter().map(|&accepted| u64::from(accepted)).sum();
@@ -272,7 +303,12 @@ impl Executor for EventClock<'_> {
             PassCost::Given(shape) => Some(shape),
             PassCost::Free => None,
         };
-        if let Some(shape) = shape {
+        // Tokens that a lookup copies need no pass: passes are made up to the model's length, if a request has no
+        // match.
+        let copied = self
+            .model_passes
+            .is_some_and(|passes| pass.pass > passes || pass.pass > 0 && self.truths.all_matched(batch));
+        if let Some(shape) = shape.filter(|_| !copied) {
             let time = self.world.draft.pass(shape);
             self.advance(time, u64::from(pass.pass) + 1);
         }
@@ -299,6 +335,40 @@ impl Executor for EventClock<'_> {
         }
         self.target_pass(shape);
         self.now = self.queued_until() + self.world.overhead;
+    }
+}
+
+/// A draft on a device of its own, whose passes run beside the target's.
+struct DraftBeside {
+    /// How long the last target pass still covers draft passes.
+    covered: Time,
+    /// Share of rounds whose outcome the draft guesses.
+    guessed: f64,
+    seed: u64,
+}
+
+impl DraftBeside {
+    /// The part of a pass during which the other device does nothing: all of a target pass, and of a draft pass what no
+    /// target pass covers.
+    fn beside(&mut self, pass: Time, target: bool) -> Time {
+        if target {
+            self.covered = pass;
+            return pass;
+        }
+        let hidden = pass.min(self.covered);
+        self.covered = self.covered - hidden;
+        pass - hidden
+    }
+
+    /// Accepts nothing of rounds that continue a wrong guess, keyed by request and position. Before its first round
+    /// nothing had to be guessed of a request.
+    fn lose(&self, batch: &BatchView, accepted: &mut [u32]) {
+        for ((&id, &emitted), accepted) in batch.ids.iter().zip(batch.emitted).zip(accepted) {
+            let luck = Luck::new(self.seed, Stream::Guess, id.into());
+            if emitted > 1 && luck.unit(emitted.into()) >= self.guessed {
+                *accepted = 0;
+            }
+        }
     }
 }
 

@@ -44,15 +44,15 @@ pub use draws::Draws;
 pub use engine::{Ending, Load, RejectReason};
 pub use executor::RequestTruth;
 pub use host::{Host, HostLaw};
-pub use latency::{Coefficients, ContextReads, Drafting, LatencyModel, Linear, PassShape};
+pub use latency::{Coefficients, ContextReads, DraftDevice, Drafting, LatencyModel, Linear, PassShape};
 pub use luck::{Luck, Stream};
 pub use metrics::{Outcome, RequestRecords, StepRecord, Summary, Totals};
 pub use oracle::{OraclePolicy, Truth};
 pub use pair::Pair;
 pub use patience::Patience;
 pub use policy::{
-    BatchView, Candidate, ChunkTotals, Continue, DraftLimits, DraftPlan, DraftShape, Explanation, SpecPolicy,
-    StepOutcome,
+    BatchView, Candidate, Categories, ChunkTotals, Continue, DraftLimits, DraftPlan, DraftShape, Explanation,
+    SpecPolicy, StepOutcome,
 };
 pub use replica::Replica;
 pub use serving::{Run, Served, Serving};

@@ -48,6 +48,9 @@ pub enum Stream {
     Prompt = 20,
     /// A shared block of these prompts, keyed by the block's id.
     PromptBlock = 22,
+    /// Whether a draft on a device of its own guesses a round's outcome, keyed by the position where the next one
+    /// starts.
+    Guess = 23,
     /// The order in which a profile measures its shapes, and their cross-validation folds.
     Profile = 21,
     /// Choices of a fleet's router.

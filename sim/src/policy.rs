@@ -31,6 +31,22 @@ impl ChunkTotals {
     }
 }
 
+/// The category of each request, as a label of the request says it (chat, code, documents).
+///
+/// It has the categories of a whole workload by request id. A policy reads what its own batch has
+/// ([`BatchView::category`]), so it learns nothing of requests that have not arrived.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Categories<'a> {
+    by_id: &'a [u16],
+}
+
+impl<'a> Categories<'a> {
+    /// Categories by request id; empty if requests have none.
+    pub const fn by_id(by_id: &'a [u16]) -> Self {
+        Categories { by_id }
+    }
+}
+
 /// What a policy sees: the decode requests of this step (columns of equal length, in running order) and the load.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchView<'a> {
@@ -50,6 +66,8 @@ pub struct BatchView<'a> {
     pub draft_gap: &'a [u32],
     /// Each request's own TPOT limit, seconds; infinity for none.
     pub slo_tpot_s: &'a [f64],
+    /// The requests' categories; read with [`category`](BatchView::category).
+    pub categories: Categories<'a>,
     /// Sum of `context`.
     pub context_sum: u64,
     /// Prefill chunks in the target pass.
@@ -68,6 +86,12 @@ impl BatchView<'_> {
     /// Number of decode requests.
     pub fn len(&self) -> usize {
         self.ids.len()
+    }
+
+    /// The category of the `i`-th decode request: an index into the names with which the policy was built; `None` if
+    /// requests have no categories.
+    pub fn category(&self, i: usize) -> Option<u16> {
+        self.categories.by_id.get(self.ids[i] as usize).copied()
     }
 
     /// Whether this step has no decode request.

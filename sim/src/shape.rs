@@ -188,7 +188,7 @@ fn add_catch_up(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::ChunkTotals;
+    use crate::policy::{Categories, ChunkTotals};
     use crate::time::Time;
 
     fn batch<'a>(context: &'a [u32], gap: &'a [u32]) -> BatchView<'a> {
@@ -201,6 +201,7 @@ mod tests {
             limit: &[8, 8, 8][..context.len()],
             draft_gap: gap,
             slo_tpot_s: &[f64::INFINITY; 3][..context.len()],
+            categories: Categories::default(),
             context_sum: context.iter().map(|&c| u64::from(c)).sum(),
             prefill: ChunkTotals { chunks: 1, tokens: 100, context: 50, pairs: 100 * 50 + 5050 },
             draft_prefill: ChunkTotals { chunks: 1, tokens: 90, context: 60, pairs: 0 },

@@ -6,7 +6,7 @@ use crate::engine::{ByOracle, ByPolicy, Drafter, Engine, NoDraft, Order, Rules, 
 use crate::event_clock::{EventClock, World};
 use crate::executor::DecisionTime;
 use crate::host::Host;
-use crate::latency::{ContextReads, Drafting, LatencyModel};
+use crate::latency::{ContextReads, DraftDevice, Drafting, LatencyModel};
 use crate::oracle::OraclePolicy;
 use crate::patience::Patience;
 use crate::policy::SpecPolicy;
@@ -32,6 +32,11 @@ impl Speculation {
     /// # Errors
     /// vLLM would not start with them, or no step could ever be made.
     pub fn check(&self, config: &EngineConfig, drafting: Drafting) -> Result<(), BadConfig> {
+        if matches!(self, Speculation::Oracle(_)) && config.draft_device == DraftDevice::Own {
+            let why =
+                "bounds count the draft's passes behind the target's, so they do not bound a draft on its own device";
+            return Err(BadConfig { key: "draft_device", why: why.into() });
+        }
         let (most, parallel) = (config.max_draft_len, drafting == Drafting::Parallel);
         let speculation = match self {
             Speculation::Off => SpeculativeConfig::default(),
@@ -165,6 +170,12 @@ impl<'a> Simulation<'a> {
             queues: rules.order != Order::StepStart,
         };
         let mut clock = EventClock::new(world, self.workload.len());
+        if self.config.draft_device == DraftDevice::Own && rules.drafter {
+            clock.draft_on_own_device(self.config.outcomes_guessed);
+        }
+        if rules.leaves_full_graphs {
+            clock.leave_full_graphs(Time::from_s(self.config.piecewise_graph_s));
+        }
         if self.keep_lives {
             clock.keep_ledger(self.workload.len());
         }
@@ -174,7 +185,11 @@ impl<'a> Simulation<'a> {
     /// Warnings that follow from the settings alone. `drafts`: is there a drafter?
     fn notes(&self, drafts: bool) -> Vec<String> {
         let mut notes = Vec::new();
-        if drafts && self.config.draft_prefill && self.acceptance.may_lack_proposals() {
+        if drafts
+            && self.config.draft_prefill
+            && self.acceptance.may_lack_proposals()
+            && self.acceptance.drafts_without_match() == 0
+        {
             notes.push(
                 "prompt lookups run no draft model over prompts, but draft_prefill is on: its passes and gaps are charged"
                     .to_owned(),

@@ -3,7 +3,7 @@
 use crate::error::TraceError;
 use crate::generate::{
     AdaSpecBinArrivals, BurstGptGaps, Effort, GammaGaps, LogOuArrivals, OnOffArrivals, PoissonGaps,
-    SPEC_BENCH_CATEGORIES, Stalled, TickArrivals,
+    SPEC_BENCH_CATEGORIES, Stalled, TickArrivals, categories,
 };
 use crate::limits;
 use crate::readers::{Trace, read};
@@ -217,6 +217,15 @@ fn replace_lengths(arrivals: &[Time], lengths: &LengthSpec, source: Option<&Work
                 Request::new(at, prompt, output)
             };
             numbered.map(request).collect()
+        }
+        LengthSpec::Categories(of) => {
+            let request = |(&at, i)| {
+                let (category, prompt, output) = categories::draw(of, &mut each(i));
+                Request { category, ..Request::new(at, prompt, output) }
+            };
+            let mut workload: Workload = numbered.map(request).collect();
+            workload.categories = of.keys().cloned().collect();
+            workload
         }
         LengthSpec::SpecBench(caps) => {
             let request = |(&at, i)| {

@@ -5,9 +5,10 @@
 
 use crate::checks::{positive, rate};
 use crate::error::TraceError;
+use crate::generate::categories;
 use crate::generate::{
-    AdaSpecBins, AzureCode, BurstGptArrivals, Gamma, LogNormalLengths, LogOuPoisson, Poisson, SpecBenchLengths,
-    TableName, Ticks, TwoRate,
+    AdaSpecBins, AzureCode, BurstGptArrivals, Categories, FixedLengths, Gamma, LogNormalLengths, LogOuPoisson, Poisson,
+    SpecBenchLengths, TableName, Ticks, TwoRate,
 };
 use crate::trace_spec::TraceSpec;
 use crate::transform::Transform;
@@ -120,20 +121,12 @@ pub enum LengthSpec {
     LogNormal(LogNormalLengths),
     /// Drawn from a calibrated quantile table.
     Table(TableName),
+    /// Drawn by category (chat, code, documents): each has its share of the requests, and its lengths.
+    Categories(Categories),
     /// Drawn like Spec-Bench requests, by category.
     SpecBench(SpecBenchLengths),
     /// Taken from the rows of a trace, with everything but the arrival times.
     Trace(Box<TraceSpec>),
-}
-
-/// The same lengths for every request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct FixedLengths {
-    /// Prompt tokens of each request.
-    pub prompt: u32,
-    /// Output tokens of each request.
-    pub output: u32,
 }
 
 impl WorkloadSpec {
@@ -144,12 +137,9 @@ impl WorkloadSpec {
     /// setting is given that these arrivals do not have. The error names the setting.
     pub fn check(&self) -> Result<(), TraceError> {
         self.arrivals.check()?;
-        if let Some(LengthSpec::Fixed(f)) = &self.lengths
-            && (f.prompt == 0 || f.output == 0)
-        {
-            return Err(TraceError::spec("lengths.fixed", "prompt and output must be at least 1", ""));
-        }
         match &self.lengths {
+            Some(LengthSpec::Fixed(f)) => f.check("lengths.fixed")?,
+            Some(LengthSpec::Categories(of)) => categories::check(of, "lengths.categories")?,
             Some(LengthSpec::SpecBench(s)) => s.check("lengths.spec-bench")?,
             Some(LengthSpec::LogNormal(l)) => l.check("lengths.log-normal")?,
             _ => {}

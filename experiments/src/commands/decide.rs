@@ -19,7 +19,7 @@ pub const EXAMPLES: &str = r#"A state (seconds, tokens; confidences[j] is the dr
 A state is that of one step that drafts at its start: what is decided is drafted and verified in it. (vLLM drafts behind the step before;
 there a policy sees what is sure of the same requests then.)
 
-Also "drafting": "parallel" (one draft pass for all tokens), and for policies with a cost table
+A request may have a "category" (by-category). Also "drafting": "parallel" (one draft pass for all tokens), and for policies with a cost table
   "tables": {"draft_s": [[8, 0.0005], [64, 0.0007]], "target_s": [[8, 0.008], [512, 0.02]]}
 by tokens of a pass. Without it vllm-adaptive and dspark get the linear model of passes over the state's own requests at
 the captured sizes; adaspec-code and sglang-throughput that of the batches and contexts they time when they start.

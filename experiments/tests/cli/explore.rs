@@ -10,7 +10,7 @@ use foretoken_policies::expected_tokens;
 use foretoken_profiler::{CALIBRATED_VERSION, Calibrated, CalibratedModel, Range};
 use foretoken_run::profiled::costs_of;
 use foretoken_sim::{
-    BatchView, ChunkTotals, Coefficients, ContextReads, Drafting, LatencyModel, PassShape, Time, shape,
+    BatchView, Categories, ChunkTotals, Coefficients, ContextReads, Drafting, LatencyModel, PassShape, Time, shape,
 };
 use itertools::Itertools;
 use serde_json::{Value, json};
@@ -153,6 +153,7 @@ impl Library<'_> {
             limit: &lengths,
             draft_gap: &zeros,
             slo_tpot_s: &vec![f64::INFINITY; n],
+            categories: Categories::default(),
             context_sum: u64::from(self.point.context) * n as u64,
             prefill: ChunkTotals::default(),
             draft_prefill: ChunkTotals::default(),

@@ -7,6 +7,7 @@ mod browser;
 mod calibrate;
 mod calibrate_live;
 mod capacity;
+mod categories;
 mod commands;
 mod decide;
 mod directions;

@@ -370,6 +370,13 @@ fn without_a_step_log_acceptance_and_requests_are_calibrated() {
     assert!(String::from_utf8_lossy(&out.stdout).contains("accepted, if reached"), "{out:?}");
     assert!(place.path("cal/acceptance.truth").exists() && place.path("cal/calibration.html").exists());
     assert!(!place.path("cal/profile.toml").exists());
+    // The law of the answers' categories is a part of an experiment.
+    let law = std::fs::read_to_string(place.path("cal/by-category.toml")).unwrap();
+    let law: toml::Value = toml::from_str(&law).unwrap();
+    assert!(
+        law["acceptance"]["source"]["by-category"]["categories"].as_table().is_some_and(|t| !t.is_empty()),
+        "{law}"
+    );
     let trace = std::fs::read_to_string(place.path("cal/traces/00-out.csv")).unwrap();
     assert_eq!((trace.lines().count(), trace.lines().next()), (11, Some("t_s,input_tokens,output_tokens,category")));
     let out = place.foretoken().args(["validate", "--calibrated", "cal", "--observed", "out"]).output().unwrap();

@@ -115,3 +115,19 @@ impl LatencyModel for Roofline {
         Time::from_s(self.pass_s(shape))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// GLM-4.7-Flash, counted in its router (mlx-lm PR #1485): two neighbouring tokens share 25.7 % of their 4 of 64
+    /// experts, so a pass over both reads 1.743 times the experts of one.
+    #[test]
+    fn the_reuse_that_was_counted_gives_the_experts_that_were_counted() {
+        let experts = BlockTimes { bytes_s: 1.0, total: 64.0, miss: 1.0 - 4.0 / 64.0 };
+        let read = |reuse: f64| experts.seconds(2.0 - reuse) / experts.seconds(1.0);
+        assert!((read(0.213) - 1.743).abs() < 2e-3, "{}", read(0.213));
+        // Independent tokens share 4 of 64 by chance.
+        assert!((read(0.0) - (2.0 - 4.0 / 64.0)).abs() < 1e-12);
+    }
+}

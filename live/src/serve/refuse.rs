@@ -5,7 +5,7 @@ use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::executor::{CannotServe, Capacity, Needs, Pair};
 use foretoken_run::plan::{Plan, Variant};
 use foretoken_run::setting::Setting;
-use foretoken_sim::{DraftAt, Drafting};
+use foretoken_sim::{DraftAt, DraftDevice, Drafting};
 use foretoken_spec::document::Path;
 use foretoken_spec::live::{LiveAcceptance, LiveSpec};
 use foretoken_spec::problem::{Problem, Result};
@@ -41,6 +41,7 @@ pub fn check(plan: &Plan, variant: &Variant, setting: &Setting, live: &LiveSpec,
             engine.draft_at == Some(DraftAt::StepEnd),
             "a device drafts at the start of the step that verifies",
         ),
+        ("draft_device", engine.draft_device == DraftDevice::Own, "a live run's draft shares the target's device"),
         ("async_scheduling", engine.async_scheduling == Some(true), "a device runs one step at a time"),
     ];
     if let Some((key, _, why)) = never.into_iter().find(|(_, set, _)| *set) {

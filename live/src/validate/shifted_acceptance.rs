@@ -55,6 +55,10 @@ impl AcceptanceSource for ShiftedAcceptance<'_> {
     fn may_lack_proposals(&self) -> bool {
         self.whole.may_lack_proposals()
     }
+
+    fn drafts_without_match(&self) -> u32 {
+        self.whole.drafts_without_match()
+    }
 }
 
 #[cfg(test)]

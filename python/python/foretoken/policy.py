@@ -120,6 +120,8 @@ class Context:
         The run's seed, for policies that draw.
     staleness_steps : int
         Number of steps by which ``observe`` is delayed; 0 calls it at the step's end.
+    categories : tuple of str
+        Names of the requests' categories, to which ``batch.category`` refers; empty if requests have none.
     profile : PassTimes
         Times of passes, available in ``__init__`` only. With the experiment's ``belief.tables = "profiled"`` (the
         default) these are measured times with the errors of ``belief``. In tests of a policy, pass ``profile=belief``.
@@ -132,6 +134,7 @@ class Context:
     seed: int
     staleness_steps: int
     profile: PassTimes
+    categories: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +253,7 @@ class Policy:
         ----------
         batch : Batch
             The requests that decode in this step. ``ids``, ``context``, ``emitted``, ``limit``, ``draft_gap``,
-            ``slo_tpot_s`` are arrays of ``len(batch)``; ``now``, ``step``, ``context_sum``, ``prefill``,
+            ``slo_tpot_s``, ``category`` are arrays of ``len(batch)``; ``now``, ``step``, ``context_sum``, ``prefill``,
             ``draft_prefill``, ``always_extend``, ``num_running`` and ``num_waiting`` are numbers.
 
         Returns

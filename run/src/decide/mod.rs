@@ -6,12 +6,13 @@ mod state;
 use foretoken_policies::{Belief, PolicyContext, PolicySpec, Told};
 use foretoken_sim::scripted::Scripted;
 use foretoken_sim::{
-    BatchView, Candidate, ChunkTotals, DraftAt, DraftPlan, Drafts, MAX_SPEC_LEN, RequestId, SpecPolicy, Speculation,
-    StepOutcome, Time,
+    BatchView, Candidate, Categories, ChunkTotals, DraftAt, DraftPlan, Drafts, MAX_SPEC_LEN, RequestId, SpecPolicy,
+    Speculation, StepOutcome, Time,
 };
 use foretoken_spec::problem::{Problem, Result};
 use serde::Serialize;
 use state::{Request, State};
+use std::collections::BTreeSet;
 
 /// The decision of one policy.
 #[derive(Debug, Serialize)]
@@ -86,6 +87,7 @@ fn decide(file: &str, state: &State, index: usize, spec: &PolicySpec, explain: b
         seed: state.seed,
         staleness_steps: 0,
         draft_at: DraftAt::StepStart,
+        categories: &columns.category_names,
         told: Some(Told {
             acceptance_rate: state.acceptance_rate,
             prev_confidence: state.prev_confidence,
@@ -205,12 +207,24 @@ struct Columns {
     limit: Vec<u32>,
     gap: Vec<u32>,
     slo_tpot_s: Vec<f64>,
+    /// Index of each request's category in `category_names`; beyond them for none.
+    categories: Vec<u16>,
+    category_names: Vec<String>,
 }
 
 impl Columns {
     fn of(state: &State) -> Columns {
         let context = state.requests.iter().map(|r| r.context).collect();
-        Columns::new(context, state.max_draft_len, state.slo_tpot_s.unwrap_or(f64::INFINITY))
+        let names: BTreeSet<&String> = state.requests.iter().filter_map(|r| r.category.as_ref()).collect();
+        let index = |r: &Request| {
+            let at = r.category.as_ref().and_then(|own| names.iter().position(|name| *name == own));
+            at.map_or(u16::MAX, |at| at as u16)
+        };
+        Columns {
+            categories: state.requests.iter().map(index).collect(),
+            category_names: names.into_iter().cloned().collect(),
+            ..Columns::new(context, state.max_draft_len, state.slo_tpot_s.unwrap_or(f64::INFINITY))
+        }
     }
 
     fn new(context: Vec<u32>, limit: u32, slo_tpot_s: f64) -> Columns {
@@ -222,6 +236,8 @@ impl Columns {
             limit: vec![limit; n],
             gap: vec![0; n],
             slo_tpot_s: vec![slo_tpot_s; n],
+            categories: Vec::new(),
+            category_names: Vec::new(),
         }
     }
 
@@ -242,6 +258,7 @@ impl Columns {
             limit: &self.limit[..n],
             draft_gap: &self.gap[..n],
             slo_tpot_s: &self.slo_tpot_s[..n],
+            categories: Categories::by_id(&self.categories),
             context_sum: self.context[..n].iter().map(|&c| u64::from(c)).sum(),
             prefill: ChunkTotals::default(),
             draft_prefill: ChunkTotals::default(),

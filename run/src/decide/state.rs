@@ -52,6 +52,9 @@ pub struct State {
 pub struct Request {
     /// Tokens of the request in the target's KV.
     pub context: u32,
+    /// The request's category (`by-category`); none by default.
+    #[serde(default)]
+    pub category: Option<String>,
     /// The draft's confidence in the j-th token it would draft.
     confidences: Vec<f64>,
 }

@@ -85,13 +85,13 @@ impl Check<'_> {
                 self.policy(&m.policy, &path.key("policy"))?;
                 self.policy(&m.over, &path.key("over"))?;
                 self.metric(m.metric, &m.at, &path)?;
-                self.along(&m.along, &m.at, &path)?;
+                self.along(&m.along, &m.at, &path, true)?;
             }
             Measure::Change(m) => {
                 let path = measure.key("change");
                 self.policy(&m.policy, &path.key("policy"))?;
                 self.metric(m.metric, &m.at, &path)?;
-                self.along(&m.along, &m.at, &path)?;
+                self.along(&m.along, &m.at, &path, false)?;
             }
             Measure::Windows(m) => {
                 let path = measure.key("windows");
@@ -201,20 +201,20 @@ impl Check<'_> {
         values.join(", ")
     }
 
-    /// Checks that `along` is a number that is swept over at least two values.
-    fn along(&self, along: &str, at: &At, path: &Path) -> Result<()> {
+    /// Checks that `along` is swept over at least two values; `numbers` says whether they must be numbers.
+    fn along(&self, along: &str, at: &At, path: &Path, numbers: bool) -> Result<()> {
         let place = path.key("along");
         self.swept(along, &place)?;
-        let mut numbers = Vec::new();
-        for v in variants(self.plan, at) {
-            let Some(number) = choice(&self.plan.variants[v], along).and_then(|c| c.number) else {
+        let mut values = Vec::new();
+        for choice in variants(self.plan, at).filter_map(|v| choice(&self.plan.variants[v], along)) {
+            if numbers && choice.number.is_none() {
                 return Err(self.at(&place, format!("{place}: `{along}` is not swept over numbers")));
-            };
-            if !numbers.contains(&number) {
-                numbers.push(number);
+            }
+            if !values.contains(&&choice.value) {
+                values.push(&choice.value);
             }
         }
-        match numbers.len() {
+        match values.len() {
             0 | 1 => Err(self.at(&place, format!("{path}: at least two values of `{along}` are needed"))),
             _ => Ok(()),
         }

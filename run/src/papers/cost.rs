@@ -5,7 +5,7 @@ use crate::plan::{Plan, variants};
 use crate::setting::Setting;
 use foretoken_hardware::LatencySpec;
 use foretoken_policies::{Belief, PolicyContext, PolicySpec, Smartspec};
-use foretoken_sim::{BatchView, ChunkTotals, DraftPlan, LatencyModel, PassShape, Speculation, Time};
+use foretoken_sim::{BatchView, Categories, ChunkTotals, DraftPlan, LatencyModel, PassShape, Speculation, Time};
 use foretoken_spec::paper::{BeliefLength, ImpliedLength, Keep};
 use foretoken_spec::problem::Result;
 
@@ -36,6 +36,7 @@ fn best(what: &BeliefLength, belief: &Belief, longest: u32) -> u32 {
         limit: &limit,
         draft_gap: &zeros,
         slo_tpot_s: &slo_tpot_s,
+        categories: Categories::default(),
         context_sum: u64::from(what.batch) * u64::from(what.context),
         prefill: ChunkTotals::default(),
         draft_prefill: ChunkTotals::default(),
@@ -53,6 +54,7 @@ fn best(what: &BeliefLength, belief: &Belief, longest: u32) -> u32 {
         seed: 0,
         staleness_steps: 0,
         draft_at: foretoken_sim::DraftAt::StepStart,
+        categories: &[],
         told: None,
     };
     let Speculation::Policy(mut policy) = spec.build(&context) else { unreachable!("smartspec is a policy") };

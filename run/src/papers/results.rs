@@ -1,8 +1,9 @@
 //! The numbers of a finished comparison that claims refer to, and the type of a measured value.
 
 use super::metric;
-use crate::plan::{Plan, choice, variants};
+use crate::plan::{Plan, choice, place, variants};
 use foretoken_report::Cell;
+use foretoken_spec::document::Choice;
 use foretoken_spec::paper::{At, Keep, Metric};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -81,14 +82,15 @@ impl<'a> Results<'a> {
         each.into_iter().reduce(|a, b| if better(b.1, a.1) { b } else { a })
     }
 
-    /// Pairs (swept number, `f` of the variant) in the order of the number: one list for each combination of the other
-    /// swept values. `None` if a value is missing.
+    /// Pairs (swept number, or the place of a swept name; `f` of the variant) in the order of the number: one list for
+    /// each combination of the other swept values. `None` if a value is missing.
     pub fn along(&self, path: &str, at: &At, f: impl Fn(usize) -> Option<f64>) -> Option<Vec<Vec<(f64, f64)>>> {
         let mut lists: BTreeMap<Vec<&str>, Vec<(f64, f64)>> = BTreeMap::new();
         for v in variants(self.plan, at) {
             let variant = &self.plan.variants[v];
             let others = variant.choices.iter().filter(|c| c.path != path).map(|c| c.value.as_str()).collect();
-            let point = choice(variant, path).and_then(|c| c.number).zip(f(v))?;
+            let number = |c: &Choice| c.number.unwrap_or_else(|| place(self.plan, path, c) as f64);
+            let point = choice(variant, path).map(number).zip(f(v))?;
             lists.entry(others).or_default().push(point);
         }
         lists.values_mut().for_each(|points| points.sort_by(|a, b| a.0.total_cmp(&b.0)));

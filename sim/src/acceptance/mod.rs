@@ -1,8 +1,11 @@
 //! Acceptance sources: which drafts are right. The truth of a request is fixed before any policy acts (docs/model.md
 //! 13).
 
+mod beside_model;
+mod by_category;
 mod by_depth;
 mod confidence;
+mod fault;
 mod hidden;
 mod independent;
 mod law;
@@ -15,13 +18,16 @@ mod spec;
 mod truths;
 
 pub use crate::executor::RequestTruth;
+pub use beside_model::LookupBesideModel;
+pub use by_category::{ByCategory, CategoryRates};
 pub use confidence::{Confidence, Curve, Misfit};
+pub use fault::BadAcceptance;
 pub use hidden::Hidden;
 pub use law::Law;
 pub use mixture::{Beta, Mixture};
 pub use prompt_lookup::PromptLookup;
 pub use ranks::RankLaw;
-pub use spec::{AcceptanceSpec, BadAcceptance, Beyond, Rates, TableSource};
+pub use spec::{AcceptanceSpec, Beyond, Rates, TableSource};
 pub use truths::Truths;
 
 /// The hidden truth of a running request: one bitmap over output positions for each draft depth that differs.
@@ -93,6 +99,11 @@ impl TruthRow {
     pub fn matched(&self, n: u32) -> bool {
         let word = n as usize / 64;
         self.matched.is_empty() || word < self.matched.len() && self.matched[word] >> (n % 64) & 1 == 1
+    }
+
+    /// The bitmap of a word's positions that have a match; empty beyond the end.
+    fn matches(&self, word: usize) -> u64 {
+        self.matched.get(word).copied().unwrap_or(0)
     }
 
     /// The bitmap of one depth. The last word is spare and must stay zero.
@@ -185,6 +196,12 @@ pub trait AcceptanceSource: Send + Sync {
     /// The law from which bits and confidences are drawn; `None` if there is none, as for recordings.
     fn law(&self) -> Option<&dyn Law> {
         None
+    }
+
+    /// The most tokens that are drafted in a round without a match: what a draft model beside the lookup drafts. Rounds
+    /// with a match take no pass of this model.
+    fn drafts_without_match(&self) -> u32 {
+        0
     }
 }
 

@@ -7,6 +7,7 @@
 //! position after a right match there is a right match again, shorter by one token.
 
 use super::TruthRow;
+use super::fault::{BadAcceptance, bad};
 use super::source::{Bits, below, within};
 use crate::executor::RequestTruth;
 use crate::luck::{Luck, Stream};
@@ -54,8 +55,13 @@ impl PromptLookup {
         self.match_rate * (1.0 - self.precision) / (1.0 - self.repeating())
     }
 
+    /// Checks the settings at `key`, below `acceptance`.
+    pub(super) fn check(&self, key: &str) -> Result<(), BadAcceptance> {
+        self.fault().map_or(Ok(()), |(own, why)| bad(&format!("{key}.{own}"), why))
+    }
+
     /// The key of the first wrong setting and why it is wrong; `None` if all are good.
-    pub(super) fn fault(&self) -> Option<(&'static str, String)> {
+    fn fault(&self) -> Option<(&'static str, String)> {
         let shares = [("match_rate", self.match_rate), ("precision", self.precision)];
         if let Some((key, value)) = shares.into_iter().find(|(_, v)| !(0.0..=1.0).contains(v)) {
             return Some((key, format!("{value} is not a share in [0, 1]")));

@@ -55,6 +55,11 @@ pub(super) trait Bits: Send + Sync {
     fn proposes_if_wrong(&self) -> f64 {
         1.0
     }
+
+    /// The most tokens that are drafted in a round without a match.
+    fn drafts_without_match(&self) -> u32 {
+        0
+    }
 }
 
 /// A source of bits together with its confidences and ranks.
@@ -91,6 +96,10 @@ impl<B: Bits> AcceptanceSource for Source<B> {
 
     fn may_lack_proposals(&self) -> bool {
         self.bits.may_lack_proposals()
+    }
+
+    fn drafts_without_match(&self) -> u32 {
+        self.bits.drafts_without_match()
     }
 
     fn law(&self) -> Option<&dyn Law> {

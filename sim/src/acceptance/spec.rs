@@ -1,7 +1,10 @@
 //! The settings of acceptance sources.
 
+use super::beside_model::{Beside, LookupBesideModel};
+use super::by_category::ByCategory;
 use super::by_depth::ByDepth;
 use super::confidence::{Confidence, ConfidenceModel};
+use super::fault::{BadAcceptance, bad, check_points, check_rates};
 use super::independent::{ByContext, ByPosition, Constant};
 use super::mixture::{Mixture, MixtureBits};
 use super::prompt_lookup::{Lookups, PromptLookup};
@@ -54,9 +57,13 @@ pub enum Rates {
     },
     /// Every request has its own rate, and its bits are autocorrelated.
     Mixture(Mixture),
+    /// Every category of requests has a law of its own.
+    ByCategory(ByCategory),
     /// The draft copies text from the context; the round's start position decides whether there is a match and how long
     /// it stays right.
     PromptLookup(PromptLookup),
+    /// Two drafters: a prompt lookup where it finds a match, and a draft model elsewhere.
+    LookupBesideModel(LookupBesideModel),
     /// The recordings in the workload.
     Recorded {
         /// P(right | i − 1 accepted before) for unknown bits, i = 1…; the last repeats.
@@ -115,44 +122,6 @@ impl Default for Rates {
     }
 }
 
-/// A setting from which no source can be built.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("acceptance.{key}: {why}")]
-pub struct BadAcceptance {
-    /// The setting, below `acceptance`.
-    pub key: String,
-    /// What is wrong and what would be right.
-    pub why: String,
-}
-
-fn bad<T>(key: &str, why: impl Into<String>) -> Result<T, BadAcceptance> {
-    Err(BadAcceptance { key: key.into(), why: why.into() })
-}
-
-fn check_rates(key: &str, rates: &[f64]) -> Result<(), BadAcceptance> {
-    if rates.is_empty() {
-        return bad(key, "needs at least one rate");
-    }
-    match rates.iter().find(|r| !(0.0..=1.0).contains(*r)) {
-        Some(r) => bad(key, format!("{r} is not a probability in [0, 1]")),
-        None => Ok(()),
-    }
-}
-
-fn check_points(points: &[(u32, f64)]) -> Result<(), BadAcceptance> {
-    let key = "source.by-context.points";
-    if points.is_empty() {
-        return bad(key, "needs at least one [tokens, rate]");
-    }
-    if let Some(w) = points.windows(2).find(|w| w[0].0 >= w[1].0) {
-        return bad(key, format!("{} tokens come behind {}: tokens must rise", w[1].0, w[0].0));
-    }
-    match points.iter().find(|(_, rate)| !(0.0..=1.0).contains(rate)) {
-        Some((_, rate)) => bad(key, format!("{rate} is not a probability in [0, 1]")),
-        None => Ok(()),
-    }
-}
-
 impl AcceptanceSpec {
     /// Checks the values that serde cannot check.
     ///
@@ -168,15 +137,14 @@ impl AcceptanceSpec {
             Rates::Constant { rate } => check_rates("source.constant.rate", &[*rate]),
             Rates::ByPosition { span: 0, .. } => bad("source.by-position.span", "must be at least 1"),
             Rates::ByPosition { rates, .. } => check_rates("source.by-position.rates", rates),
-            Rates::ByContext { points } => check_points(points),
+            Rates::ByContext { points } => check_points("source.by-context.points", points),
             Rates::ByDepth { rates } => check_rates("source.by-depth.rates", rates),
             Rates::Recorded { hazards } => check_rates("source.recorded.hazards", hazards),
             // The reader of the file checks whether the file can be used.
             Rates::Table(_) => Ok(()),
-            Rates::PromptLookup(lookup) => match lookup.fault() {
-                Some((key, why)) => bad(&format!("source.prompt-lookup.{key}"), why),
-                None => Ok(()),
-            },
+            Rates::ByCategory(of) => of.check(),
+            Rates::PromptLookup(lookup) => lookup.check("source.prompt-lookup"),
+            Rates::LookupBesideModel(both) => both.check(),
             Rates::Mixture(m) => {
                 if !(0.0..1.0).contains(&m.autocorrelation) {
                     let why = format!("{} is not in [0, 1)", m.autocorrelation);
@@ -197,7 +165,8 @@ impl AcceptanceSpec {
     /// Builds the source for a workload.
     ///
     /// # Errors
-    /// The errors of [`check`](Self::check); or the source replays recordings, and a request of the workload has none.
+    /// The errors of [`check`](Self::check); or the source replays recordings, and a request of the workload has none;
+    /// or the laws are by category, and a request has no law.
     pub fn build(&self, seed: u64, workload: &Workload) -> Result<Box<dyn AcceptanceSource>, BadAcceptance> {
         self.check()?;
         let confidence = ConfidenceModel::new(&self.confidence, seed);
@@ -207,6 +176,8 @@ impl AcceptanceSpec {
             Rates::ByPosition { rates, span } => common.with(ByPosition { rates: rates.clone(), span: *span, seed }),
             Rates::ByContext { points } => common.with(ByContext { points: points.clone(), seed }),
             Rates::ByDepth { rates } => common.with(ByDepth { rates: rates.clone(), seed }),
+            Rates::ByCategory(of) => common.with(of.build(seed, workload)?),
+            Rates::LookupBesideModel(both) => common.with(Beside::new(both, seed)),
             Rates::PromptLookup(spec) => common.with(Lookups { spec: *spec, seed }),
             Rates::Mixture(m) => common.with(MixtureBits::new(m, &workload.categories, seed)),
             Rates::Recorded { hazards } => {

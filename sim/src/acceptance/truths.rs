@@ -79,16 +79,22 @@ impl<'a> Truths<'a> {
         self.acceptance.confidence(self.requests[row], start, depth, right, 0)
     }
 
-    /// Sets the draft limit of requests that have nothing to propose to 0.
+    /// Lowers the draft limit of requests without a match to what is drafted without one: 0, or a model's drafts.
     pub fn cap_draft_limits(&self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
         if self.max_draft_len == 0 || !self.acceptance.may_lack_proposals() {
             return;
         }
+        let without_match = self.acceptance.drafts_without_match();
         for ((&id, &emitted), limit) in ids.iter().zip(emitted).zip(limit) {
             if !self.row(id).matched(emitted) {
-                *limit = 0;
+                *limit = (*limit).min(without_match);
             }
         }
+    }
+
+    /// Whether every request of a batch has a match, so that no draft model is needed.
+    pub fn all_matched(&self, batch: &BatchView) -> bool {
+        batch.ids.iter().zip(batch.emitted).all(|(&id, &emitted)| self.row(id).matched(emitted))
     }
 
     /// Puts the results of a draft pass into `out`: a level of every tree, or the confidences and entropies of chains

@@ -29,6 +29,11 @@ pub(super) fn share(key: &'static str, value: &f64) -> Checked {
     refuse_if(!(0.0..1.0).contains(value), key, || format!("{value} is not a share in [0, 1)"))
 }
 
+/// A share from 0 to 1.
+pub(super) fn whole_share(key: &'static str, value: &f64) -> Checked {
+    refuse_if(!(0.0..=1.0).contains(value), key, || format!("{value} is not a share in [0, 1]"))
+}
+
 /// A time of at least 0 seconds.
 pub(super) fn time(key: &'static str, value: &f64) -> Checked {
     refuse_if(!(*value >= 0.0 && value.is_finite()), key, || format!("{value} is not a time ≥ 0 s"))

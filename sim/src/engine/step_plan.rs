@@ -20,6 +20,7 @@ impl Scheduler<'_> {
                 limit: out.batch.limit(),
                 draft_gap: out.batch.draft_gap(),
                 slo_tpot_s: out.batch.slo_tpot_s(),
+                categories: self.categories(),
                 context_sum: out.batch.context_sum(),
                 prefill: out.prefill,
                 draft_prefill: out.draft_prefill,

@@ -48,6 +48,20 @@ pub enum Drafting {
     Parallel,
 }
 
+/// Where the draft runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DraftDevice {
+    /// On the target's device, one pass behind the other.
+    #[default]
+    Shared,
+    /// On a device of its own, beside the target's passes: of the draft passes of a round only what the last target
+    /// pass does not cover takes time, so that a round lasts as long as the longer of the two. The draft's weights and
+    /// KV take no memory of the target. The draft must guess what the pass beside it will accept
+    /// (`engine.outcomes_guessed`).
+    Own,
+}
+
 /// The true time of a forward pass.
 pub trait LatencyModel: Send + Sync {
     /// Time of one pass. It is called once or a few times a step and must not allocate.

@@ -1,7 +1,7 @@
 //! The costs of passes over trees, counted token by token.
 
 use foretoken_sim::tree::ROOT;
-use foretoken_sim::{BatchView, ChunkTotals, ContextReads, DraftTree, Growth, PassShape, Time, shape};
+use foretoken_sim::{BatchView, Categories, ChunkTotals, ContextReads, DraftTree, Growth, PassShape, Time, shape};
 use proptest::prelude::*;
 
 struct Columns {
@@ -22,6 +22,7 @@ impl Columns {
             limit: &self.zeros,
             draft_gap: &self.gap,
             slo_tpot_s: &self.slo,
+            categories: Categories::default(),
             context_sum: self.context.iter().map(|&c| u64::from(c)).sum(),
             prefill,
             draft_prefill: prefill,

@@ -148,7 +148,7 @@ pub struct Change {
     pub metric: Metric,
     /// Label of the policy.
     pub policy: String,
-    /// Path of the swept number.
+    /// Path of the swept setting: numbers in their order, names in the order of the sweep.
     pub along: String,
     /// Is the change divided by the first value?
     #[serde(default)]

@@ -163,6 +163,7 @@ impl Server {
             seed: 3,
             staleness_steps: 0,
             draft_at: foretoken_sim::DraftAt::StepStart,
+            categories: &[],
             told: None,
         };
         let decisions = Decisions::default();

@@ -110,6 +110,7 @@ impl<'a> World<'a> {
             seed,
             staleness_steps: 0,
             draft_at: foretoken_sim::DraftAt::StepStart,
+            categories: &[],
             told: None,
         }
     }

@@ -3,6 +3,7 @@
 //! They contain parameters fitted to published traces and none of the data. Arrivals use one keyed stream of draws and
 //! lengths another (one key a request), so changing one does not change the other's draws.
 
+pub(crate) mod categories;
 mod log_normal;
 mod log_ou;
 mod on_off;
@@ -12,6 +13,7 @@ mod spec_bench;
 mod tables;
 mod ticks;
 
+pub use categories::{Categories, CategoryLaw, CategoryLengths, FixedLengths};
 pub use log_normal::{LogNormalLength, LogNormalLengths};
 pub use log_ou::{LogOuPoisson, TwoRate};
 pub use on_off::AzureCode;

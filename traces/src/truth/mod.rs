@@ -5,11 +5,13 @@
 //! ([`TruthTable::assign`]).
 
 mod assign;
+pub mod by_category;
 mod file;
 mod summary;
 
+pub use by_category::{DEPTHS, Depth};
 pub(crate) use file::is_truth_table;
-pub use summary::{CalibrationBin, DEPTHS, Depth, FamilySummary, RankShare, TruthSummary};
+pub use summary::{CalibrationBin, FamilySummary, RankShare, TruthSummary};
 
 use foretoken_sim::Recording;
 use serde::{Deserialize, Serialize};

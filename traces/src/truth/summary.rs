@@ -1,11 +1,10 @@
 //! The summary of a table: acceptance by depth and family, ranks, and how well the draft's confidence is calibrated.
 //! All numbers are counts over the recorded table; nothing is modelled.
 
+use super::by_category::{CategoryAcceptance, DEPTHS, Depth};
 use super::{RecordedOutput, TruthTable};
 use serde::Serialize;
 
-/// Draft lengths from 1 to this are summarised.
-pub const DEPTHS: usize = 8;
 /// Number of bins of equal width of the calibration curve.
 const BINS: usize = 10;
 /// Last rank of each group of ranks that are counted together.
@@ -18,6 +17,8 @@ pub struct TruthSummary {
     pub source: &'static str,
     /// All outputs together, then each family with outputs.
     pub families: Vec<FamilySummary>,
+    /// Acceptance of each family by depth and by context.
+    pub categories: Vec<CategoryAcceptance>,
     /// Share of positions by the rank of the right guess.
     pub ranks: Vec<RankShare>,
     /// Bins of the draft's confidence with at least one position.
@@ -43,19 +44,6 @@ pub struct FamilySummary {
     /// Mean tokens of a round, including the target's own, for fixed draft lengths of 1, 2, …. Drafts behind the end of
     /// an output are never right.
     pub mean_acceptance_length: Vec<f64>,
-}
-
-/// Acceptance at one depth of rounds of length [`DEPTHS`].
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Depth {
-    /// The depth, from 1.
-    pub depth: u32,
-    /// Number of rounds in which all drafts before this depth were accepted.
-    pub reached: u64,
-    /// Number of the `reached` rounds in which the draft at this depth was accepted too.
-    pub accepted: u64,
-    /// accepted / reached; `None` if the depth was never reached.
-    pub rate: Option<f64>,
 }
 
 /// The share of positions at which the rank of the target's token is in a group.
@@ -101,6 +89,7 @@ impl TruthTable {
         TruthSummary {
             source: "recorded",
             families,
+            categories: self.by_category(),
             ranks: ranks(&all),
             expected_calibration_error: share(calibration.iter().map(off).sum(), positions),
             calibration,

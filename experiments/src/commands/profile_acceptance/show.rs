@@ -1,7 +1,7 @@
 //! A truth table's summary as text.
 
 use foretoken_report::{plain_table, table_lines};
-use foretoken_traces::truth::{DEPTHS, TruthSummary, TruthTable};
+use foretoken_traces::truth::{DEPTHS, TruthSummary, TruthTable, by_category};
 
 /// Acceptance by family and depth, ranks and calibration.
 pub fn text(table: &TruthTable, summary: &TruthSummary) -> String {
@@ -46,6 +46,18 @@ pub fn text(table: &TruthTable, summary: &TruthSummary) -> String {
         percent(summary.expected_calibration_error),
         lines(header, bins.collect())
     ));
+    let bands = summary.categories.iter().flat_map(|c| c.contexts.iter().map(move |band| (&c.category, band)));
+    let contexts = bands.map(|(family, band)| {
+        let range = format!("{} to {}", band.from, band.to - 1);
+        let error = band.error.map_or("-".into(), percent);
+        vec![family.clone(), range, band.drafted.to_string(), percent(band.rate), error]
+    });
+    let header = ["family", "context", "drafts", "right %", "±"].map(String::from).to_vec();
+    blocks.push(format!(
+        "Right by context in tokens (recorded; ± is a standard error over outputs)\n{}",
+        lines(header, contexts.collect())
+    ));
+    blocks.push(by_category::toml(&summary.categories, "recorded with this table's prompts"));
     blocks.join("\n")
 }
 

@@ -3,6 +3,7 @@
 use super::rules::Rules;
 use crate::config::Version;
 use crate::engine::request::{RunningRequest, WaitingRequest};
+use crate::policy::Categories;
 use crate::workload::{RequestId, Workload};
 
 /// What was asked of each request, and the longest request that the engine serves.
@@ -38,6 +39,11 @@ impl<'a> Asked<'a> {
     /// Number of prompt tokens.
     pub(super) fn prompt(&self, id: RequestId) -> u32 {
         self.workload.prompt_len[id as usize]
+    }
+
+    /// The category of each request.
+    pub(super) fn categories(&self) -> Categories<'a> {
+        Categories::by_id(&self.workload.category)
     }
 
     /// The priority, 0 by default. Under priority scheduling the lowest number is served first.

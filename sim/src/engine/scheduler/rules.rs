@@ -98,6 +98,9 @@ pub struct Rules {
     pub per_batch_size: Option<Vec<u32>>,
     /// Number of drafts with which an admitted request with one token left is padded; 0 for no padding.
     pub pad_admissions: u32,
+    /// Whether the runner falls back from full CUDA graphs to piecewise ones (vLLM
+    /// `_maybe_override_dynamic_sd_cudagraph_mode`).
+    pub leaves_full_graphs: bool,
     /// Whether blocks filled by decoding are cached once their tokens are verified (0.33), not when the next tokens are
     /// scheduled.
     pub cache_when_verified: bool,
@@ -168,6 +171,7 @@ fn none(Derived { config: c, spec, k, draft_at, .. }: &Derived) -> Rules {
         goes_on_after_self_preemption: false,
         can_skip_drafts: false,
         per_batch_size: None,
+        leaves_full_graphs: false,
         pad_admissions: 0,
         cache_when_verified: false,
         guarded: true,
@@ -208,6 +212,7 @@ fn v1(derived: &Derived) -> Rules {
         goes_on_after_self_preemption: new && c.scheduling_policy == SchedulingPolicy::Priority,
         can_skip_drafts: new && lookahead > 0 && runner == Runner::V2,
         pad_admissions: if pads { k } else { 0 },
+        leaves_full_graphs: table.is_some() && runner == Runner::V1,
         per_batch_size: table,
         cache_when_verified: asynchronous || (new && drafting),
         ..none(derived)

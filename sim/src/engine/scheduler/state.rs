@@ -13,6 +13,7 @@ use crate::engine::next_batch::NextBatch;
 use crate::engine::request::{RunningRequest, WaitingRequest};
 use crate::engine::scheduler_output::SchedulerOutput;
 use crate::engine::step_result::StepResult;
+use crate::policy::Categories;
 use crate::workload::{RequestId, Workload};
 
 /// vLLM's scheduler: the requests, their KV memory, and the decisions of the current step.
@@ -135,6 +136,11 @@ impl<'a> Scheduler<'a> {
     /// The waiting requests, in no particular order.
     pub fn waiting(&self) -> impl Iterator<Item = &WaitingRequest> {
         self.waiting.iter()
+    }
+
+    /// The category of each request.
+    pub fn categories(&self) -> Categories<'_> {
+        self.asked.categories()
     }
 
     /// Number of waiting requests.

@@ -2,6 +2,7 @@
 //! hold.
 
 use super::world::{Fixture, Steady, YARDSTICK};
+use crate::acceptance::{AcceptanceSpec, LookupBesideModel, PromptLookup, Rates};
 use crate::*;
 
 fn alone(order: (Option<DraftAt>, Option<bool>, Option<Runner>)) -> Fixture {
@@ -118,4 +119,88 @@ fn a_request_of_one_token_meets_its_bound() {
     let (run, patience) = f.with(|s| s.find_out(Speculation::Off, Patience::new(0..1, slo, &[], 0)));
     assert_eq!(run.records.first_token[0], run.records.finish[0]);
     assert_eq!(patience.seen(), (1, 0));
+}
+
+/// A round lasts as long as the longer of its target pass and its draft passes.
+#[test]
+fn a_draft_on_a_device_of_its_own_is_hidden_behind_the_target() {
+    for (draft_at, slower) in [(None, 1.0), (None, 300.0), (Some(DraftAt::StepStart), 1.0)] {
+        let mut f = alone((draft_at, Some(false), None));
+        f.draft.delta_s *= slower;
+        let shared = fixed(&f);
+        f.config.draft_device = DraftDevice::Own;
+        let own = fixed(&f);
+        let (mut last, mut hidden) = (Time::ZERO, Time::ZERO);
+        // Drafts at the start of a step are made beside the target pass of the step before. Drafts behind the last step
+        // delay nothing.
+        let steps = own.steps.len() - usize::from(draft_at.is_none());
+        for (one, two) in own.steps.iter().zip(&shared.steps).take(steps) {
+            let covered = two.draft_time.min(if draft_at.is_some() { last } else { two.verify_time });
+            assert_eq!((one.verify_time, one.draft_time), (two.verify_time, two.draft_time - covered));
+            (last, hidden) = (two.verify_time, hidden + covered);
+        }
+        assert!(hidden > Time::ZERO);
+        assert_eq!(own.records.finish[0], shared.records.finish[0] - hidden);
+        assert_eq!(own.records.accepted, shared.records.accepted);
+    }
+}
+
+/// A fixed length, stated as vLLM's table by batch size.
+struct Tabled;
+
+impl SpecPolicy for Tabled {
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(3).as_in_vllm(&[(1, 512, 3)])
+    }
+
+    fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
+        plan.fill(3);
+    }
+}
+
+#[test]
+fn a_table_on_runner_v1_pays_for_piecewise_graphs() {
+    let finish = |runner, piecewise_graph_s: f64, tabled: bool| {
+        let mut f = alone((None, Some(false), Some(runner)));
+        f.config.piecewise_graph_s = piecewise_graph_s;
+        let policy: Box<dyn SpecPolicy> = if tabled { Box::new(Tabled) } else { Box::new(Steady(3)) };
+        let run = f.with(|s| s.run(Speculation::Policy(policy)));
+        (run.records.finish[0], run.steps.len() as u64)
+    };
+    let (without, steps) = finish(Runner::V1, 0.0, true);
+    assert_eq!(finish(Runner::V1, 1e-3, true).0, without + Time(Time::from_s(1e-3).0 * steps));
+    assert_eq!(finish(Runner::V1, 1e-3, false), finish(Runner::V1, 0.0, false));
+    assert_eq!(finish(Runner::V2, 1e-3, true), finish(Runner::V2, 0.0, true));
+}
+
+/// A round that starts at a match is copied, at no cost; any other round takes at most the model's passes.
+#[test]
+fn a_lookup_beside_a_model_spares_its_passes() {
+    let lookup = PromptLookup { match_rate: 0.5, precision: 0.9, mean_run: 12.0 };
+    let both = LookupBesideModel { lookup, rates: vec![0.8, 0.7], model_len: 2 };
+    let spec = AcceptanceSpec { source: Rates::LookupBesideModel(both), ..AcceptanceSpec::default() };
+    let mut f = alone((Some(DraftAt::StepStart), Some(false), None));
+    f.workload = [Request::new(Time::ZERO, 10, 600)].into_iter().collect();
+    f.lookup = Some(spec.build(3, &Workload::default()).expect("good settings").into());
+    let run = f.with(|s| s.run(Speculation::Policy(Box::new(Steady(8)))));
+    let (copied, drawn): (Vec<&StepRecord>, Vec<&StepRecord>) =
+        run.steps.iter().skip(1).partition(|s| s.draft_time == Time::ZERO);
+    assert!(copied.len() > 20 && drawn.len() > 20, "{} {}", copied.len(), drawn.len());
+    assert!(drawn.iter().all(|s| s.drafted <= 2) && copied.iter().filter(|s| s.drafted > 2).count() > 20);
+}
+
+/// After a wrong guess nothing is accepted; the share of right guesses is what was asked.
+#[test]
+fn a_wrong_guess_of_the_outcome_loses_the_drafts() {
+    let accepted = |outcomes_guessed: f64| {
+        let mut f = Fixture::new([Request::new(Time::ZERO, 10, 4000)].into_iter().collect());
+        (f.rate, f.config.draft_device, f.config.outcomes_guessed) = (1.0, DraftDevice::Own, outcomes_guessed);
+        let run = fixed(&f);
+        let rounds: Vec<u32> = run.steps.iter().filter(|s| s.drafted == 3).map(|s| s.accepted).collect();
+        assert!(rounds.iter().all(|&a| a == 0 || a == 3));
+        rounds.iter().filter(|&&a| a == 3).count() as f64 / rounds.len() as f64
+    };
+    assert_eq!(accepted(1.0), 1.0);
+    // Some 1,300 rounds: five standard errors of a share of 0.7 are 0.064.
+    assert!((accepted(0.7) - 0.7).abs() < 0.064, "{}", accepted(0.7));
 }

@@ -1,0 +1,34 @@
+//! Shared by policies whose length is a rule over one request at a time.
+
+use foretoken_sim::{BatchView, DraftLimits, DraftPlan, SpecPolicy, Speculation};
+
+/// The running policy: each request gets the length that `rule` gives to it, by the batch and its place in it.
+pub(crate) struct ByRequest<F> {
+    rule: F,
+    /// The longest length of the last batch; `None` before the first batch.
+    last: Option<u32>,
+    /// The longest length that the rule can give.
+    longest: u32,
+}
+
+impl<F: Fn(&BatchView, usize) -> u32 + Send + 'static> ByRequest<F> {
+    /// Builds the policy. `longest` is the longest length that the rule can give.
+    pub fn build(longest: u32, rule: F) -> Speculation {
+        Speculation::Policy(Box::new(ByRequest { rule, last: None, longest }))
+    }
+}
+
+impl<F: Fn(&BatchView, usize) -> u32 + Send> SpecPolicy for ByRequest<F> {
+    /// The token budget is charged before the batch is known, so the longest length of the last batch is charged. A
+    /// request that wants more gets it one step later.
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(self.last.unwrap_or(self.longest)).up_to(self.longest)
+    }
+
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        for (i, length) in plan.draft_len.iter_mut().enumerate() {
+            *length = (self.rule)(batch, i);
+        }
+        self.last = plan.draft_len.iter().copied().max().or(self.last);
+    }
+}

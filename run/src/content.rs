@@ -1,0 +1,59 @@
+//! The content of requests: the categories that policies name, and acceptance that is not of the requests' own content.
+
+use crate::plan::Variant;
+use foretoken_policies::PolicySpec;
+use foretoken_sim::acceptance::Rates;
+use foretoken_spec::document::Path;
+use foretoken_spec::experiment::Experiment;
+use foretoken_spec::problem::{Problem, Result};
+use foretoken_traces::{ArrivalSpec, LengthSpec};
+
+/// A note for the reader of results: the lengths are a real trace's, and acceptance is not of the trace's content.
+/// `None` if the lengths are drawn, or acceptance was recorded or calibrated with these requests.
+pub fn note(experiment: &Experiment, calibrated: bool) -> Option<String> {
+    let workload = &experiment.workload;
+    let file = match (&workload.arrivals, &workload.lengths) {
+        (_, Some(LengthSpec::Trace(trace))) => &trace.path,
+        (ArrivalSpec::Trace(trace), None) => &trace.path,
+        _ => return None,
+    };
+    if calibrated {
+        return None;
+    }
+    let law = match &experiment.acceptance.source {
+        Rates::Recorded { .. } | Rates::Table(_) => return None,
+        Rates::Constant { .. } => "constant",
+        Rates::ByPosition { .. } => "by-position",
+        Rates::ByContext { .. } => "by-context",
+        Rates::ByDepth { .. } => "by-depth",
+        Rates::ByCategory(_) => "by-category",
+        Rates::Mixture(_) => "mixture",
+        Rates::PromptLookup(_) => "prompt-lookup",
+        Rates::LookupBesideModel(_) => "lookup-beside-model",
+    };
+    let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
+    Some(format!(
+        "the lengths of {name} are real, its acceptance is assumed (acceptance.source.{law}): which drafts are right \
+         depends on the content, so speedups hold for content that accepts as much"
+    ))
+}
+
+/// Checks that requests can have the categories that a policy names.
+///
+/// # Errors
+/// The policy, which is number `index`, names a category that is not among `categories`.
+pub fn check_categories(variant: &Variant, index: usize, policy: &PolicySpec, categories: &[String]) -> Result<()> {
+    let named = policy.definition().names_categories();
+    let Some(unknown) = named.into_iter().find(|name| !categories.iter().any(|category| category == name)) else {
+        return Ok(());
+    };
+    let message = format!("{}: no request is of the category {unknown}", policy.label());
+    let at = Path::of(&format!("policies[{index}]"));
+    let problem: Box<Problem> = variant.document().problem_at(&at, message);
+    Err(match categories {
+        [] => {
+            problem.help("requests have categories where workload.lengths.categories gives them, or a trace names them")
+        }
+        all => problem.help(format!("there are: {}", all.join(", "))),
+    })
+}

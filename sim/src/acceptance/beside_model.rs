@@ -1,0 +1,142 @@
+//! `lookup-beside-model`: two drafters in one run. A round that starts at a match takes the tokens that a prompt lookup
+//! copies, any other round the tokens of a draft model.
+//!
+//! Both are drawn as they would be alone. Which one drafts depends on the position where a round starts, so the truth
+//! of a token depends on its position and on its depth in the round.
+
+use super::TruthRow;
+use super::by_depth::ByDepth;
+use super::fault::{BadAcceptance, bad, check_rates};
+use super::prompt_lookup::{Lookups, PromptLookup};
+use super::source::Bits;
+use crate::config::MAX_SPEC_LEN;
+use crate::executor::RequestTruth;
+use serde::{Deserialize, Serialize};
+
+/// Prompt lookup and a draft model, of which one drafts a round. (llama.cpp `--spec-type draft-mtp,ngram-mod`; vLLM PR
+/// #24344, `ngram-eagle`.)
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LookupBesideModel {
+    /// The lookup's matches and runs.
+    #[serde(default)]
+    pub lookup: PromptLookup,
+    /// Conditional rates of the model's drafts by place in the draft, [0, 1]. The last one holds for all deeper places.
+    pub rates: Vec<f64>,
+    /// The most tokens that the model drafts in a round, at least 1. A lookup drafts up to the policy's length.
+    pub model_len: u32,
+}
+
+impl LookupBesideModel {
+    /// Checks the settings.
+    pub(super) fn check(&self) -> Result<(), BadAcceptance> {
+        let key = "source.lookup-beside-model";
+        self.lookup.check(&format!("{key}.lookup"))?;
+        check_rates(&format!("{key}.rates"), &self.rates)?;
+        match (1..=MAX_SPEC_LEN).contains(&self.model_len) {
+            true => Ok(()),
+            false => bad(&format!("{key}.model_len"), format!("{} is not from 1 to {MAX_SPEC_LEN}", self.model_len)),
+        }
+    }
+}
+
+/// The acceptance source of two drafters.
+pub(super) struct Beside {
+    model: ByDepth,
+    lookups: Lookups,
+    model_len: u32,
+}
+
+impl Beside {
+    pub fn new(spec: &LookupBesideModel, seed: u64) -> Beside {
+        let model = ByDepth { rates: spec.rates.clone(), seed };
+        Beside { model, lookups: Lookups { spec: spec.lookup, seed }, model_len: spec.model_len }
+    }
+}
+
+impl Bits for Beside {
+    fn fill(&self, request: RequestTruth, positions: usize, out: &mut TruthRow) {
+        let (mut model, mut copied) = (TruthRow::default(), TruthRow::default());
+        self.model.fill(request, positions, &mut model);
+        self.lookups.fill(request, positions, &mut copied);
+        // Truth is filled in up to the longest draft behind the output's end.
+        let depths = positions.saturating_sub(request.output_len as usize).max(1);
+        out.reset(positions, depths);
+        for depth in 0..depths as u32 {
+            for n in depth..positions as u32 {
+                let by_lookup = copied.matched(n - depth) && copied.right(n, 0);
+                let by_model = !copied.matched(n - depth) && depth < self.model_len && model.right(n, depth);
+                if by_lookup || by_model {
+                    out.set(depth as usize, n as usize);
+                }
+            }
+        }
+        out.match_where(|w, _| copied.matches(w));
+    }
+
+    fn rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64 {
+        self.model.rate(request, position, depth)
+    }
+
+    fn may_lack_proposals(&self) -> bool {
+        true
+    }
+
+    fn drafts_without_match(&self) -> u32 {
+        self.model_len
+    }
+
+    /// Who drafts a token depends on where its round starts, which no [law](super::Law) states.
+    fn has_law(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REQUEST: RequestTruth = RequestTruth { id: 5, prompt_len: 9, output_len: 3000, category: 0, recording: None };
+
+    fn filled(bits: &dyn Bits) -> TruthRow {
+        let mut row = TruthRow::default();
+        bits.fill(REQUEST, 3008, &mut row);
+        row
+    }
+
+    /// A second way: each round is as long as with the drafter alone that the round's start decides on.
+    #[test]
+    fn the_start_of_a_round_decides_who_drafts_it() {
+        let lookup = PromptLookup { match_rate: 0.5, precision: 0.8, mean_run: 6.0 };
+        let spec = LookupBesideModel { lookup, rates: vec![0.8, 0.6, 0.5], model_len: 2 };
+        let both = filled(&Beside::new(&spec, 4));
+        let model = filled(&ByDepth { rates: spec.rates.clone(), seed: 4 });
+        let copied = filled(&Lookups { spec: lookup, seed: 4 });
+        let mut long = [0; 2];
+        for start in 1..3000 {
+            let (matched, run) = (copied.matched(start), both.run(start, 8));
+            assert_eq!(both.matched(start), matched);
+            assert_eq!(run, if matched { copied.run(start, 8) } else { model.run(start, 2) }, "from {start}");
+            long[usize::from(matched)] += u32::from(run > 1);
+        }
+        assert!(long[0] > 100 && long[1] > 100, "{long:?}");
+    }
+
+    #[test]
+    fn bad_settings_are_named() {
+        let good = LookupBesideModel { lookup: PromptLookup::default(), rates: vec![0.5], model_len: 2 };
+        assert_eq!(good.check(), Ok(()));
+        for (bad, key) in [
+            (LookupBesideModel { rates: vec![], ..good.clone() }, "rates"),
+            (LookupBesideModel { model_len: 0, ..good.clone() }, "model_len"),
+            (LookupBesideModel { model_len: 33, ..good.clone() }, "model_len"),
+            (
+                LookupBesideModel { lookup: PromptLookup { precision: 2.0, ..good.lookup }, ..good.clone() },
+                "lookup.precision",
+            ),
+        ] {
+            let expected = format!("source.lookup-beside-model.{key}");
+            assert_eq!(bad.check().map_err(|e| e.key), Err(expected));
+        }
+    }
+}

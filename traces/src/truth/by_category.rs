@@ -1,0 +1,357 @@
+//! Acceptance by category of requests and by context, estimated from a table, and the law that a simulation takes of
+//! it.
+
+use super::{NOT_DRAFTED, RecordedOutput, TruthTable};
+use foretoken_sim::acceptance::{ByCategory, CategoryRates};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Draft lengths from 1 to this are summarised, and rounds of a profiled pair have this many drafts.
+pub const DEPTHS: usize = 8;
+/// The first band of contexts ends here, tokens; each further band ends at twice the end of the one before.
+const FIRST_BAND: u64 = 512;
+/// Drafted positions that a point of the law needs at least. A band with fewer is joined with the next one.
+const LEAST_POSITIONS: u64 = 200;
+/// Rounds that must have reached a depth for its rate to be in the law.
+const LEAST_ROUNDS: u64 = 30;
+/// Standard errors of their difference by which the rates of two bands must differ for a law by context.
+const DIFFERENT: f64 = 3.0;
+
+/// The acceptance of one category.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CategoryAcceptance {
+    /// Name of the category: a table's family.
+    pub category: String,
+    /// Number of its outputs.
+    pub outputs: u64,
+    /// Acceptance by place in a round. Rounds of a profiled pair have [`DEPTHS`] drafts, rounds of a server what it
+    /// drafted.
+    pub depths: Vec<Depth>,
+    /// Acceptance by context; bands without drafts are left out.
+    pub contexts: Vec<ContextBand>,
+}
+
+/// Acceptance at one place in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Depth {
+    /// The depth, from 1.
+    pub depth: u32,
+    /// Number of rounds in which all drafts before this depth were accepted.
+    pub reached: u64,
+    /// Number of the `reached` rounds in which the draft at this depth was accepted too.
+    pub accepted: u64,
+    /// accepted / reached; `None` if the depth was never reached.
+    pub rate: Option<f64>,
+}
+
+/// The acceptance at contexts of similar length.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ContextBand {
+    /// Fewest tokens of prompt and output in front of the draft.
+    pub from: u64,
+    /// Fewest tokens that are too many.
+    pub to: u64,
+    /// Mean of these tokens over the drafted positions.
+    pub mean_context: f64,
+    /// Number of positions at which a draft was made and judged.
+    pub drafted: u64,
+    /// Number of these at which it was right.
+    pub right: u64,
+    /// right / drafted.
+    pub rate: f64,
+    /// Standard error of the rate, with outputs as the independent units; `None` with fewer than two outputs.
+    pub error: Option<f64>,
+}
+
+/// Counts of one band: the drafted and right positions of each output, and the sum of contexts.
+#[derive(Default)]
+struct Counts {
+    outputs: Vec<(u64, u64)>,
+    context: u64,
+}
+
+impl TruthTable {
+    /// The acceptance of each category with outputs, in the order of the table's families.
+    ///
+    /// A position counts if the draft made for it was judged. Behind a round of a server in which all was accepted
+    /// nothing was drafted: that position is left out, and right / drafted is the maximum-likelihood estimate of the
+    /// probability that a draft is right if those before it were.
+    pub fn by_category(&self) -> Vec<CategoryAcceptance> {
+        let observed = self.header.observed.is_some();
+        let one = |(family, name): (usize, &String)| {
+            let own: Vec<_> = self.outputs.iter().filter(|o| usize::from(o.family) == family).collect();
+            (!own.is_empty()).then(|| category(name, &own, observed))
+        };
+        self.header.families.iter().enumerate().filter_map(one).collect()
+    }
+}
+
+fn category(name: &str, outputs: &[&RecordedOutput], observed: bool) -> CategoryAcceptance {
+    let mut depths: Vec<(u64, u64)> = Vec::new();
+    let mut bands: BTreeMap<u64, Counts> = BTreeMap::new();
+    for output in outputs {
+        let mut depth = 0;
+        let mut own: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+        // The prefill gives the first token.
+        for (n, &rank) in output.ranks.iter().enumerate().skip(1) {
+            let known = !observed || rank != NOT_DRAFTED;
+            if known {
+                let context = u64::from(output.prompt_len) + n as u64;
+                let band = band_of(context);
+                let count = own.entry(band).or_default();
+                *count = (count.0 + 1, count.1 + u64::from(rank == 1));
+                bands.entry(band).or_default().context += context;
+            }
+            // The token behind a round that was accepted as a whole is the target's own.
+            if !known || !observed && depth == DEPTHS {
+                depth = 0;
+                continue;
+            }
+            if depths.len() <= depth {
+                depths.push((0, 0));
+            }
+            depths[depth].0 += 1;
+            depths[depth].1 += u64::from(rank == 1);
+            depth = if rank == 1 { depth + 1 } else { 0 };
+        }
+        own.into_iter().for_each(|(band, count)| bands.entry(band).or_default().outputs.push(count));
+    }
+    let depth = |(at, &(reached, accepted)): (usize, &(u64, u64))| Depth {
+        depth: at as u32 + 1,
+        reached,
+        accepted,
+        rate: (reached > 0).then(|| accepted as f64 / reached as f64),
+    };
+    CategoryAcceptance {
+        category: name.to_owned(),
+        outputs: outputs.len() as u64,
+        depths: depths.iter().enumerate().map(depth).collect(),
+        contexts: bands.iter().map(|(&from, counts)| counts.band(from, end_of(from))).collect(),
+    }
+}
+
+/// The fewest tokens of the band of a context.
+fn band_of(context: u64) -> u64 {
+    if context < FIRST_BAND { 0 } else { FIRST_BAND << (context / FIRST_BAND).ilog2() }
+}
+
+fn end_of(from: u64) -> u64 {
+    if from == 0 { FIRST_BAND } else { from * 2 }
+}
+
+impl Counts {
+    fn band(&self, from: u64, to: u64) -> ContextBand {
+        let sum = |of: fn(&(u64, u64)) -> u64| self.outputs.iter().map(of).sum::<u64>();
+        let (drafted, right) = (sum(|o| o.0), sum(|o| o.1));
+        let (n, rate) = (self.outputs.len() as f64, right as f64 / drafted as f64);
+        // Outputs differ by more than chance, so they are the units (a ratio estimator's error).
+        let squares: f64 = self.outputs.iter().map(|&(d, r)| (r as f64 - rate * d as f64).powi(2)).sum();
+        let error = (n > 1.0).then(|| (squares * n / (n - 1.0)).sqrt() / drafted as f64);
+        ContextBand { from, to, mean_context: self.context as f64 / drafted as f64, drafted, right, rate, error }
+    }
+}
+
+impl CategoryAcceptance {
+    /// The law of the category; `None` if nothing was drafted. It is by context if the rates of two bands differ by
+    /// more than chance, and otherwise by depth, with the depths that enough rounds reached.
+    pub fn law(&self) -> Option<CategoryRates> {
+        let bands = joined(&self.contexts);
+        let differ = |a: &ContextBand, b: &ContextBand| {
+            let error = a.error.zip(b.error).map(|(a, b)| a.hypot(b));
+            error.is_some_and(|error| (a.rate - b.rate).abs() > DIFFERENT * error)
+        };
+        if bands.iter().enumerate().any(|(i, a)| bands[i + 1..].iter().any(|b| differ(a, b))) {
+            let point = |band: &ContextBand| (band.mean_context as u32, smoothed(band.right, band.drafted));
+            return Some(CategoryRates::ByContext { points: bands.iter().map(point).collect() });
+        }
+        let enough = |(i, depth): &(usize, &Depth)| *i == 0 || depth.reached >= LEAST_ROUNDS;
+        let depths = self.depths.iter().enumerate().take_while(enough);
+        let rates: Vec<f64> = depths.map(|(_, depth)| smoothed(depth.accepted, depth.reached)).collect();
+        (!rates.is_empty()).then_some(CategoryRates::ByDepth { rates })
+    }
+}
+
+/// One of each is added, so that what was seen a few times is neither sure nor impossible. Rounded to four digits.
+fn smoothed(right: u64, of: u64) -> f64 {
+    ((right as f64 + 1.0) / (of as f64 + 2.0) * 1e4).round() / 1e4
+}
+
+/// Bands with at least [`LEAST_POSITIONS`]: a band with fewer is joined with the next one, the last with the one
+/// before.
+fn joined(bands: &[ContextBand]) -> Vec<ContextBand> {
+    let mut all: Vec<ContextBand> = Vec::new();
+    for &band in bands {
+        match all.last_mut() {
+            Some(last) if last.drafted < LEAST_POSITIONS => *last = join(*last, band),
+            _ => all.push(band),
+        }
+    }
+    if all.len() > 1 && all[all.len() - 1].drafted < LEAST_POSITIONS {
+        let last = all.pop().expect("there are two");
+        let before = all.pop().expect("there are two");
+        all.push(join(before, last));
+    }
+    all
+}
+
+fn join(a: ContextBand, b: ContextBand) -> ContextBand {
+    let (drafted, right) = (a.drafted + b.drafted, a.right + b.right);
+    let (of_a, of_b) = (a.drafted as f64 / drafted as f64, b.drafted as f64 / drafted as f64);
+    // The same outputs may be in both, so the errors are added as if they agreed.
+    let error = a.error.zip(b.error).map(|(x, y)| x * of_a + y * of_b);
+    ContextBand {
+        from: a.from,
+        to: b.to,
+        mean_context: a.mean_context * of_a + b.mean_context * of_b,
+        drafted,
+        right,
+        rate: right as f64 / drafted as f64,
+        error,
+    }
+}
+
+/// The law of all categories with drafts; `None` if there is none.
+pub fn law(categories: &[CategoryAcceptance]) -> Option<ByCategory> {
+    let laws: BTreeMap<String, CategoryRates> =
+        categories.iter().filter_map(|c| Some((c.category.clone(), c.law()?))).collect();
+    (!laws.is_empty()).then_some(ByCategory { categories: laws, otherwise: None })
+}
+
+/// The law as tables of an experiment, with the counts as comments. `source` says where the counts come from. Empty if
+/// nothing was drafted.
+pub fn toml(categories: &[CategoryAcceptance], source: &str) -> String {
+    let mut text = String::new();
+    for c in categories {
+        let Some(law) = c.law() else { continue };
+        if text.is_empty() {
+            text = format!("# Acceptance by category, {source}.\n");
+        }
+        let name = serde_json::to_string(&c.category).expect("a string is JSON, and so a key of TOML");
+        let law = match law {
+            CategoryRates::ByContext { points } => {
+                let points: Vec<String> = points.iter().map(|(tokens, rate)| format!("[{tokens}, {rate}]")).collect();
+                format!("by-context = {{ points = [{}] }}", points.join(", "))
+            }
+            CategoryRates::ByDepth { rates } => {
+                let rates: Vec<String> = rates.iter().map(ToString::to_string).collect();
+                format!("by-depth = {{ rates = [{}] }}", rates.join(", "))
+            }
+            CategoryRates::Constant { .. } | CategoryRates::PromptLookup(_) => {
+                unreachable!("no estimate is one of these")
+            }
+        };
+        let drafted: u64 = c.contexts.iter().map(|band| band.drafted).sum();
+        let right: u64 = c.contexts.iter().map(|band| band.right).sum();
+        writeln!(
+            text,
+            "\n# {} outputs, {right} of {drafted} drafts right.\n[acceptance.source.by-category.categories.{name}]\n{law}",
+            c.outputs
+        )
+        .expect("a string grows");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ObservedTruth, RecordedModel, TruthHeader};
+    use super::*;
+    use foretoken_sim::Luck;
+    use foretoken_sim::Stream;
+
+    fn table(families: &[&str], outputs: Vec<RecordedOutput>, observed: bool) -> TruthTable {
+        let model = || RecordedModel { name: "m".into(), dtype: "f32".into(), digest: "0".into() };
+        let observed = observed.then(|| ObservedTruth { lengths: vec![4], hazards: vec![0.5], seen: 1 });
+        let header = TruthHeader {
+            foretoken: "1".into(),
+            target: model(),
+            draft: model(),
+            device: "d".into(),
+            prompts: "p".into(),
+            prompts_digest: "0".into(),
+            temperature: 0.0,
+            families: families.iter().map(ToString::to_string).collect(),
+            observed,
+        };
+        TruthTable { header, outputs }
+    }
+
+    /// Outputs in which a draft is right with a probability that `rate` gives for a context.
+    fn outputs(family: u16, n: u64, prompt_len: u32, len: usize, rate: impl Fn(u64) -> f64) -> Vec<RecordedOutput> {
+        let one = |i: u64| {
+            let luck = Luck::new(3, Stream::Right, i + 1000 * u64::from(family));
+            let right = |n: usize| luck.unit(n as u64) < rate(u64::from(prompt_len) + n as u64);
+            let ranks: Vec<u8> = (0..len).map(|n| if right(n) { 1 } else { 2 }).collect();
+            RecordedOutput::new(family, prompt_len, ranks, &vec![0.5; len])
+        };
+        (0..n).map(one).collect()
+    }
+
+    #[test]
+    fn categories_have_their_own_rates() {
+        let mut all = outputs(0, 40, 10, 200, |_| 0.8);
+        all.extend(outputs(2, 40, 10, 200, |_| 0.3));
+        let found = table(&["code", "unused", "chat"], all, false).by_category();
+        let names: Vec<&str> = found.iter().map(|c| c.category.as_str()).collect();
+        assert_eq!(names, ["code", "chat"]);
+        for (category, rate) in found.iter().zip([0.8, 0.3]) {
+            let [band] = category.contexts.as_slice() else { panic!("one band: {:?}", category.contexts) };
+            let error = band.error.expect("40 outputs");
+            assert!((band.rate - rate).abs() < 4.0 * error && error < 0.02, "{band:?}");
+            assert_eq!((band.drafted, band.from, band.to), (40 * 199, 0, 512));
+            let Some(CategoryRates::ByDepth { rates }) = category.law() else {
+                panic!("by depth: {:?}", category.law())
+            };
+            assert!((rates[0] - rate).abs() < 0.03, "{rates:?}");
+        }
+    }
+
+    #[test]
+    fn a_rate_that_falls_with_the_context_is_found() {
+        let mut all = Vec::new();
+        for prompt in [100, 1500, 6000] {
+            all.extend(outputs(0, 30, prompt, 300, |context| if context < 1000 { 0.8 } else { 0.4 }));
+        }
+        let found = table(&["documents"], all, false).by_category();
+        let Some(CategoryRates::ByContext { points }) = found[0].law() else { panic!("by context") };
+        assert_eq!(points.len(), 3, "{points:?}");
+        assert!((points[0].1 - 0.8).abs() < 0.03 && (points[2].1 - 0.4).abs() < 0.03, "{points:?}");
+        assert!(points[0].0 < 512 && (1024..2048).contains(&points[1].0) && points[2].0 > 4096, "{points:?}");
+        let text = toml(&found, "of a test");
+        assert!(text.contains("categories.\"documents\"]\nby-context = { points = [[2"), "{text}");
+    }
+
+    /// A second way: the outputs are drafted in rounds of 4, as a server shows them. The rate is still found, although
+    /// positions behind whole rounds are missing.
+    #[test]
+    fn censored_rounds_do_not_lower_the_rate() {
+        let full = outputs(0, 200, 10, 300, |_| 0.7);
+        let seen = |output: &RecordedOutput| {
+            let mut bits = vec![None; output.ranks.len()];
+            let mut at = 1;
+            while at < bits.len() {
+                let accepted = output.ranks[at..].iter().take(4).take_while(|&&rank| rank == 1).count();
+                bits[at..].iter_mut().take(accepted).for_each(|bit| *bit = Some(true));
+                if accepted < 4 && at + accepted < bits.len() {
+                    bits[at + accepted] = Some(false);
+                }
+                at += accepted + 1;
+            }
+            RecordedOutput::observed(0, 10, &bits)
+        };
+        let found = table(&["chat"], full.iter().map(seen).collect(), true).by_category();
+        let band = found[0].contexts[0];
+        assert!((band.rate - 0.7).abs() < 4.0 * band.error.expect("outputs"), "{band:?}");
+        assert_eq!(found[0].depths.len(), 4);
+        for depth in &found[0].depths {
+            assert!((depth.rate.expect("reached") - 0.7).abs() < 0.03, "{depth:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_drafted_gives_no_law() {
+        let found = table(&["chat"], vec![RecordedOutput::observed(0, 5, &[None, None, None])], true).by_category();
+        assert_eq!((found[0].law(), law(&found), toml(&found, "of a test")), (None, None, String::new()));
+    }
+}
