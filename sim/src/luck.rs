@@ -50,7 +50,7 @@ pub enum Stream {
     PromptBlock = 22,
     /// Whether a draft on a device of its own guesses a round's outcome, keyed by the position where the next one
     /// starts.
-    Guess = 23,
+    Guess = 26,
     /// The order in which a profile measures its shapes, and their cross-validation folds.
     Profile = 21,
     /// Choices of a fleet's router.
