@@ -9,8 +9,8 @@ use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
 use foretoken_sim::Summary;
 use foretoken_spec::problem::{Problem, Result};
-use foretoken_traces::generate::Poisson;
-use foretoken_traces::{ArrivalSpec, FixedLengths, LengthSpec, WorkloadSpec};
+use foretoken_traces::generate::{FixedLengths, Poisson};
+use foretoken_traces::{ArrivalSpec, LengthSpec, WorkloadSpec};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
