@@ -91,7 +91,9 @@ fn real_lengths_with_assumed_acceptance_are_noted() {
     let noted = |sets: &[&str]| {
         let mut command = place.foretoken();
         command.args(["run", "x.toml", "-o", "out", "--no-figures", "--overwrite"]);
-        sets.iter().for_each(|set| drop(command.args(["--set", set])));
+        for set in sets {
+            command.args(["--set", set]);
+        }
         let output = command.output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{error}");
