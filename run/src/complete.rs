@@ -92,7 +92,7 @@ pub fn put_together(
     let watch = work.interrupt.watch();
     let flag = work.interrupt.flag();
     let settings = pool.install(|| inert::look(plan, &results.numbers, how.check_settings, flag))?;
-    let band = pool.install(|| host_tried::look(plan, &results.comparison, how.check_settings, flag))?;
+    let band = pool.install(|| host_tried::look(plan, &results.comparison, flag))?;
     drop(watch);
     work.interrupt.check()?;
     results.comparison.host_band = band;

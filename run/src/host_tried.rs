@@ -3,7 +3,6 @@
 use crate::cells::play;
 use crate::compare::{Comparison, PolicyResult};
 use crate::host_band::{HostBand, SOURCE, Tried, is_left_out, leaves_out, measured};
-use crate::inert::Check;
 use crate::plan::{Plan, Variant};
 use crate::setting::Setting;
 use foretoken_policies::PolicySpec;
@@ -16,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 ///
 /// # Errors
 /// The setting cannot be built, or the work is interrupted.
-pub fn look(plan: &Plan, comparison: &Comparison, check: Check, interrupt: &AtomicBool) -> Result<Option<HostBand>> {
+pub fn look(plan: &Plan, comparison: &Comparison, interrupt: &AtomicBool) -> Result<Option<HostBand>> {
     let drafts = |p: &&PolicyResult| !p.sees_hidden_truth && p.policy != "autoregressive" && p.speedup.is_some();
     let speedup = |p: &PolicyResult| p.speedup.as_ref().map_or(0.0, |s| s.mean);
     let fastest = comparison
@@ -25,10 +24,8 @@ pub fn look(plan: &Plan, comparison: &Comparison, check: Check, interrupt: &Atom
         .and_then(|v| v.policies.iter().filter(drafts).max_by(|a, b| speedup(a).total_cmp(&speedup(b))));
     let Some(fastest) = fastest.filter(|_| is_left_out(plan)) else { return Ok(None) };
     let spec = plan.policies.iter().find(|p| p.spec.label() == fastest.policy).map(|p| p.spec.clone());
-    let tried = match (spec, check) {
-        (Some(spec), Check::Auto | Check::Always) if leaves_out(&plan.variants[0]) => {
-            Some(tried(plan, &spec, interrupt)?)
-        }
+    let tried = match spec {
+        Some(spec) if leaves_out(&plan.variants[0]) => Some(tried(plan, &spec, interrupt)?),
         _ => None,
     };
     Ok(Some(HostBand { source: SOURCE.into(), tried }))

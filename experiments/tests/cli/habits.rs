@@ -46,7 +46,13 @@ fn examples(help: &str) -> impl Iterator<Item = &str> {
 /// A folder with small versions of all files that examples name.
 fn stage(decide_help: &str) -> Place {
     let place = Place::new();
-    for folder in ["experiments/papers", "experiments/questions", "home/.zfunc", "home/.config/fish/completions"] {
+    for folder in [
+        "experiments/papers",
+        "experiments/questions",
+        "experiments/arena",
+        "home/.zfunc",
+        "home/.config/fish/completions",
+    ] {
         std::fs::create_dir_all(place.path(folder)).unwrap();
     }
     std::fs::create_dir_all(place.path("home/.local/share/bash-completion/completions")).unwrap();
@@ -54,6 +60,9 @@ fn stage(decide_help: &str) -> Place {
     for name in ["quickstart", "bench-poisson", "bench-poisson-fixed4", "papers/one", "questions/one"] {
         std::fs::write(place.path(&format!("experiments/{name}.toml")), &small).unwrap();
     }
+    let scenario = small.replace("adaspec-scale = 1.0", "tpot_s = 0.05");
+    let scenario = format!("{scenario}\n[arena]\nset = \"tuning\"\nabout = \"a light load\"\nquick = true\n");
+    std::fs::write(place.path("experiments/arena/one.toml"), scenario).unwrap();
     let promised = small.replace("adaspec-scale = 1.0", "ttft_s = 1.0");
     let searched = format!("{promised}\n[capacity]\nrequests = 100\nwarm_up_requests = 5\n");
     std::fs::write(place.path("experiments/capacity.toml"), &searched).unwrap();

@@ -49,8 +49,9 @@ fn of(schema: &Validator, text: &str) -> Vec<String> {
 fn the_committed_schema_is_this_versions() {
     let committed = std::fs::read_to_string(shipped("experiment.schema.json")).unwrap();
     assert!(committed == text(), "experiments/experiment.schema.json is old: run .ci/refresh");
-    let lines = committed.lines().count();
-    assert!(lines < 4000, "{lines} lines: write once what is repeated");
+    // What is repeated makes the schema longer without a further description.
+    let (lines, described) = (committed.lines().count(), committed.matches("\"description\"").count());
+    assert!(lines < 4 * described, "{lines} lines for {described} descriptions: write once what is repeated");
 }
 
 #[test]
