@@ -7,6 +7,7 @@
 pub mod acceptance;
 mod around;
 mod around_executor;
+mod categories;
 pub mod config;
 pub mod drafts;
 pub mod draws;
@@ -35,6 +36,7 @@ pub mod workload;
 pub use acceptance::{AcceptanceSource, TruthRow};
 pub use around::Around;
 pub use around_executor::AroundExecutor;
+pub use categories::Categories;
 pub use config::{
     BadConfig, BudgetCharge, DeliverAt, DraftAt, DraftGap, DraftKv, DraftMethod, EngineConfig, FirstDraftPass,
     MAX_SPEC_LEN, Runner, SchedulingPolicy, Version,
@@ -51,8 +53,8 @@ pub use oracle::{OraclePolicy, Truth};
 pub use pair::Pair;
 pub use patience::Patience;
 pub use policy::{
-    BatchView, Candidate, Categories, ChunkTotals, Continue, DraftLimits, DraftPlan, DraftShape, Explanation,
-    SpecPolicy, StepOutcome,
+    BatchView, Candidate, ChunkTotals, Continue, DraftLimits, DraftPlan, DraftShape, Explanation, SpecPolicy,
+    StepOutcome,
 };
 pub use replica::Replica;
 pub use serving::{Run, Served, Serving};

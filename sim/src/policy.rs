@@ -1,6 +1,7 @@
 //! The policy interface: three moments of decision and one of learning. The view that a policy gets holds nothing that
 //! a real server would not know.
 
+use crate::categories::Categories;
 use crate::config::BatchRange;
 use crate::drafts::{Drafts, Wants};
 use crate::time::Time;
@@ -28,22 +29,6 @@ impl ChunkTotals {
         self.tokens += n;
         self.context += m;
         self.pairs += n * m + n * (n + 1) / 2;
-    }
-}
-
-/// The category of each request, as a label of the request says it (chat, code, documents).
-///
-/// It has the categories of a whole workload by request id. A policy reads what its own batch has
-/// ([`BatchView::category`]), so it learns nothing of requests that have not arrived.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Categories<'a> {
-    by_id: &'a [u16],
-}
-
-impl<'a> Categories<'a> {
-    /// Categories by request id; empty if requests have none.
-    pub const fn by_id(by_id: &'a [u16]) -> Self {
-        Categories { by_id }
     }
 }
 
@@ -91,7 +76,7 @@ impl BatchView<'_> {
     /// The category of the `i`-th decode request: an index into the names with which the policy was built; `None` if
     /// requests have no categories.
     pub fn category(&self, i: usize) -> Option<u16> {
-        self.categories.by_id.get(self.ids[i] as usize).copied()
+        self.categories.of(self.ids[i])
     }
 
     /// Whether this step has no decode request.

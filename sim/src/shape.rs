@@ -188,7 +188,8 @@ fn add_catch_up(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{Categories, ChunkTotals};
+    use crate::categories::Categories;
+    use crate::policy::ChunkTotals;
     use crate::time::Time;
 
     fn batch<'a>(context: &'a [u32], gap: &'a [u32]) -> BatchView<'a> {

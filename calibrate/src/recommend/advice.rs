@@ -1,8 +1,8 @@
 //! The advice that `recommend` gives, as data.
 
+use super::answer::{Best, Verdict, WithHost};
 use super::at_load::AtLoad;
 use super::break_even::BreakEven;
-use super::host::WithHost;
 use super::loads::Loads;
 use super::now::Now;
 use super::question::{Engine, Objective, Question};
@@ -56,35 +56,6 @@ pub struct Advice {
     pub confirm: Option<String>,
     /// Notes for the user.
     pub warnings: Vec<String>,
-}
-
-/// A candidate compared with the best candidate at each load.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Best {
-    /// Its label.
-    pub policy: String,
-    /// Its name.
-    pub name: String,
-    /// Its longest draft.
-    pub longest: u32,
-    /// Its cost over the best candidate's, minus 1, at the load where this is largest.
-    pub worst_loss: f64,
-    /// The load where it is largest.
-    pub worst_at: String,
-}
-
-/// The advice.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// Run the best candidate.
-    Change,
-    /// The server's policy is as good as any candidate, as far as the data shows.
-    Stay,
-    /// Do not speculate.
-    DoNotSpeculate,
-    /// The data does not decide: the reason, and what to observe next.
-    Unknown(String),
 }
 
 impl Advice {

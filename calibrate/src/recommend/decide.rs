@@ -5,7 +5,7 @@
 //! every candidate falls behind the arrivals count only if there are no others, because their latencies measure the
 //! length of the run.
 
-use super::advice::{Best, Verdict};
+use super::answer::{Best, Verdict};
 use super::at_load::AtLoad;
 use super::candidates::{Candidate, TIE, gain};
 use super::question::Question;

@@ -2,28 +2,14 @@
 //! no host time either, the candidates are simulated again with the host time of a server that was measured. An advice
 //! that turns into another one within this band is none.
 
-use super::advice::Verdict;
+use super::answer::{Verdict, WithHost};
 use super::at_load::AtLoad;
 use super::decide::{Decision, decide};
 use super::question::{AskedLoad, Question};
 use foretoken_policies::PolicySpec;
 use foretoken_run::host_band::{SOURCE, is_left_out, measured};
 use foretoken_spec::problem::Result;
-use serde::Serialize;
 use std::sync::atomic::AtomicBool;
-
-/// The advice with the host time of a measured server.
-#[derive(Clone, Debug, Serialize)]
-pub struct WithHost {
-    /// Where the host time was measured.
-    pub source: &'static str,
-    /// The advice with it.
-    pub verdict: Verdict,
-    /// The name of the best candidate with it.
-    pub best: Option<String>,
-    /// True if the advice is another one.
-    pub flips: bool,
-}
 
 /// The advice with host time; `None` if the experiment has host time, or costs that were measured.
 ///

@@ -6,6 +6,7 @@
 //! is advised if its gain exceeds the interval over seeds and the calibration's own error between runs together.
 
 mod advice;
+mod answer;
 mod at_load;
 mod break_even;
 mod candidates;
@@ -23,11 +24,11 @@ mod subject;
 mod unknown;
 mod words;
 
-pub use advice::{Advice, Best, Verdict};
+pub use advice::Advice;
+pub use answer::{Best, Verdict, WithHost};
 pub use at_load::AtLoad;
 pub use break_even::BreakEven;
 pub use candidates::Candidate;
-pub use host::WithHost;
 pub use kept::{ADVICE, PAGE, check, write};
 pub use loads::{Load, Loads};
 pub use now::Now;

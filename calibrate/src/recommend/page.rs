@@ -1,6 +1,7 @@
 //! A recommendation as a page, with the content of the terminal's text.
 
-use super::advice::{Advice, Verdict};
+use super::advice::Advice;
+use super::answer::Verdict;
 use super::at_load::AtLoad;
 use super::names::table_in_words;
 use super::words::{DECODE_STEPS_ALONE, DRAFTER_LOADED, gain, pays, percent};

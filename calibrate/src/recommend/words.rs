@@ -1,6 +1,7 @@
 //! The answer as text.
 
-use super::advice::{Advice, Verdict};
+use super::advice::Advice;
+use super::answer::Verdict;
 use super::at_load::AtLoad;
 use super::break_even::BreakEven;
 use super::names::table_in_words;
@@ -221,7 +222,7 @@ impl Advice {
         if self.at_loads.len() < 2 {
             return None;
         }
-        let loses = |best: &super::advice::Best| match best.worst_loss > 0.0005 {
+        let loses = |best: &super::answer::Best| match best.worst_loss > 0.0005 {
             true => format!("{} loses {} at {}", best.name, percent(best.worst_loss), best.worst_at),
             false => format!("{} loses nothing", best.name),
         };

@@ -108,8 +108,14 @@ mod tests {
     fn map() -> ArenaMap {
         ArenaMap {
             policies: vec![("a".into(), false), ("oracle".into(), true), ("b".into(), false)],
-            scenarios: vec![("light".into(), "tuning".into()), ("full".into(), "held-out".into())],
-            losses: vec![vec![Some(2.0), Some(40.0)], vec![Some(0.0), Some(0.0)], vec![Some(4.0), None]],
+            scenarios: [("light", "tuning"), ("busy", "tuning"), ("full", "held-out"), ("over", "held-out")]
+                .map(|(name, set)| (name.into(), set.into()))
+                .to_vec(),
+            losses: vec![
+                vec![Some(2.0), Some(3.0), Some(40.0), Some(9.0)],
+                vec![Some(0.0); 4],
+                vec![Some(4.0), Some(7.0), None, Some(20.0)],
+            ],
         }
     }
 

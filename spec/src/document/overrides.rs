@@ -198,11 +198,13 @@ mod tests {
         let over = |settings: &str| {
             let mut doc = Document::parse("x.toml", "[hw]\nn = 1\nmodel = { linear = { x = 1, y = 2 } }\n").unwrap();
             doc.overlay(&Path::of("hw"), "test", &settings.parse().unwrap()).unwrap();
-            doc.value_at(&Path::of("hw")).unwrap().to_string()
+            doc.value_at(&Path::of("hw")).unwrap()
         };
-        assert_eq!(over("model.linear.x = 5"), "{ n = 1, model = { linear = { x = 5, y = 2 } } }");
-        assert_eq!(over("m = 3\nmodel.linear.z = 5"), "{ n = 1, model = { linear = { x = 1, y = 2, z = 5 } }, m = 3 }");
-        assert_eq!(over("model.table.x = 5"), "{ n = 1, model = { table = { x = 5 } } }");
+        let table = |text: &str| toml::Value::Table(text.parse().unwrap());
+        assert_eq!(over("model.linear.x = 5"), table("n = 1\nmodel = { linear = { x = 5, y = 2 } }"));
+        let more = table("n = 1\nmodel = { linear = { x = 1, y = 2, z = 5 } }\nm = 3");
+        assert_eq!(over("m = 3\nmodel.linear.z = 5"), more);
+        assert_eq!(over("model.table.x = 5"), table("n = 1\nmodel = { table = { x = 5 } }"));
     }
 
     #[test]

@@ -17,8 +17,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 /// Policies that no device can run, with the reason. All others must run.
-const NOT_LIVE: [(&str, &str); 2] = [
+const NOT_LIVE: [(&str, &str); 5] = [
     ("oracle-goodput", "sees a truth that only the event clock has"),
+    ("knows-rates", "knows the law of acceptance, which a device has not"),
+    ("knows-confidences", "knows the law of acceptance, which a device has not"),
+    ("knows-lengths", "knows the law of acceptance, which a device has not"),
     ("oracle-length", "sees a truth that only the event clock has"),
 ];
 

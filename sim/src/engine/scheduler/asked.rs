@@ -1,9 +1,9 @@
 //! What was asked of each request: its prompt, its output, its priority and its TPOT limit.
 
 use super::rules::Rules;
+use crate::categories::Categories;
 use crate::config::Version;
 use crate::engine::request::{RunningRequest, WaitingRequest};
-use crate::policy::Categories;
 use crate::workload::{RequestId, Workload};
 
 /// What was asked of each request, and the longest request that the engine serves.

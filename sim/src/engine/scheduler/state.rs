@@ -5,6 +5,7 @@ use super::pace::Pace;
 use super::queue::RequestQueue;
 use super::rules::Rules;
 use super::scratch::StepScratch;
+use crate::categories::Categories;
 use crate::config::{DraftAt, EngineConfig, SchedulingPolicy, Version};
 use crate::drafts::Drafts;
 use crate::engine::input_batch::Columns;
@@ -13,7 +14,6 @@ use crate::engine::next_batch::NextBatch;
 use crate::engine::request::{RunningRequest, WaitingRequest};
 use crate::engine::scheduler_output::SchedulerOutput;
 use crate::engine::step_result::StepResult;
-use crate::policy::Categories;
 use crate::workload::{RequestId, Workload};
 
 /// vLLM's scheduler: the requests, their KV memory, and the decisions of the current step.

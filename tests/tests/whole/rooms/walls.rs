@@ -83,8 +83,8 @@ fn the_loop_never_asks_whether_there_is_a_drafter() {
 fn the_table_of_policies_knows_no_policy() {
     let policies = source("policies");
     let families =
-        ["bandits/", "bounds/", "confidence/", "engines/", "goodput/", "local/", "plain/", "sglang/", "slo/"];
-    let families = [&families[..], &["trees/", "vllm/"]].concat();
+        ["bandits/", "bounds/", "confidence/", "engines/", "foresight/", "goodput/", "local/", "plain/", "sglang/"];
+    let families = [&families[..], &["slo/", "trees/", "vllm/"]].concat();
     assert_eq!(needs(&policies, "registry.rs", &families), Vec::<String>::new());
     let folders: BTreeSet<&str> =
         policies.files.iter().filter_map(|f| f.name.split_once('/')).map(|(folder, _)| folder).collect();
