@@ -108,6 +108,15 @@ const KINDS: [Kind; 7] = [
     },
 ];
 
+/// Prompt tokens of every request, as the server logs them.
+const PROMPT: u32 = 12;
+/// Time of a target pass of the server without tokens.
+const TARGET: Duration = Duration::from_micros(1500);
+/// Time of a token in a target pass of the server.
+const TOKEN: Duration = Duration::from_micros(50);
+/// Time of a draft pass of the server.
+const DRAFT: Duration = Duration::from_micros(300);
+
 /// A server that logs a step for each token, or round of tokens, of a request.
 fn server(log: &Path, drafts: fn(usize) -> u32) -> Stub {
     File::create(log).unwrap();
@@ -119,8 +128,8 @@ fn answer(r: &Request, (log, ends): &mut (File, Vec<Instant>), drafts: fn(usize)
     let now = Instant::now();
     ends.retain(|end| *end > now);
     let k = drafts(ends.len() + 1);
-    let (pass, draft) = (Duration::from_micros(1500), Duration::from_micros(300));
-    let step = pass + draft * k;
+    let step = |tokens: u32| TARGET + TOKEN * tokens + DRAFT * k;
+    let (first, gap) = (step(PROMPT), step(k + 1));
     let tokens = r.body["max_tokens"].as_u64().unwrap() as usize;
     let (mut chunks, mut accepted) = (vec![1], Vec::new());
     for round in r.nth.. {
@@ -134,9 +143,9 @@ fn answer(r: &Request, (log, ends): &mut (File, Vec<Instant>), drafts: fn(usize)
     }
     let written = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     for i in 0..chunks.len() as u32 {
-        let (prompts, prompt, requests, generated) = if i == 0 { (1, 12, 0, 0) } else { (0, 0, 1, k + 1) };
-        let at = (written + step * (i + 1)).as_secs_f64();
-        let ms = 1e3 * step.as_secs_f64();
+        let (prompts, prompt, requests, generated) = if i == 0 { (1, PROMPT, 0, 0) } else { (0, 0, 1, k + 1) };
+        let at = (written + first + gap * i).as_secs_f64();
+        let ms = 1e3 * if i == 0 { first } else { gap }.as_secs_f64();
         writeln!(
             log,
             "{at:.6} INFO x Iteration({i}): {prompts} context requests, {prompt} context tokens, {requests} generation requests, \
@@ -144,10 +153,10 @@ fn answer(r: &Request, (log, ends): &mut (File, Vec<Instant>), drafts: fn(usize)
         )
         .unwrap();
     }
-    ends.push(now + step * chunks.len() as u32);
+    ends.push(now + first + gap * (chunks.len() as u32 - 1));
     let rounds = json!({ "per_step_drafted": vec![k; accepted.len()], "per_step_accepted": accepted });
     let metrics = (k > 0).then(|| json!({ "speculative_decoding": rounds }));
-    Completion { chunks, first: step, gap: step, metrics, ..Completion::of(r) }.reply(r)
+    Completion { chunks, first, gap, metrics, ..Completion::of(r) }.reply(r)
 }
 
 /// Runs the program in a folder; it must succeed. Returns stdout and stderr.
@@ -217,4 +226,25 @@ fn goes_the_whole_way(kind: &Kind) {
     }
     let (said, _) = done(&place, &capacity);
     assert!(said.contains("autoregressive"), "{name}: {said}");
+}
+
+/// The step log states the server's own times, so a busy machine changes none of these costs.
+#[test]
+fn the_costs_of_an_observed_server_come_back_from_calibrate() {
+    let sets = &["workload.arrivals={ closed-loop = 1 }"];
+    let place = calibrated(&Kind { name: "one client", sets, servers: &[PLAIN, THREE], load: "", written: &[] });
+    let profile = std::fs::read_to_string(place.path("cal/profile.toml")).unwrap();
+    let costs: Value = toml::from_str(&profile).unwrap();
+    assert_eq!(costs["separated"], true, "{costs:#}");
+    let is = |found: &Value, law: Duration| {
+        let found = found.as_f64().unwrap();
+        assert!((found / law.as_secs_f64() - 1.0).abs() < 0.01, "{found} s where the server takes {law:?}: {costs:#}");
+    };
+    is(&costs["draft"]["cost"]["linear"]["delta_s"], DRAFT);
+    // No pass ran over any other number of tokens.
+    let target = costs["target"]["cost"]["measured"]["batched"].as_array().unwrap();
+    for tokens in [1, 4, PROMPT] {
+        let pass = target.iter().find(|pass| pass[0] == tokens).unwrap_or_else(|| panic!("{tokens} tokens: {costs:#}"));
+        is(&pass[1], TARGET + TOKEN * tokens);
+    }
 }
