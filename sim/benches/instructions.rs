@@ -26,15 +26,15 @@ struct Count {
 }
 
 /// 98 instructions a request-step.
-const STEPPING: Count = Count { request_steps: 2_550_000, instructions: 249_100_000 };
-/// 27 instructions a request-step.
-const SKIPPING: Count = Count { request_steps: 2_550_000, instructions: 69_600_000 };
-/// 237 instructions a request-step.
-const FIXED_4: Count = Count { request_steps: 762_786, instructions: 181_000_000 };
-/// The same under all rules of vLLM 0.33 with async scheduling: 224 instructions a request-step.
-const FULL_STEPPING: Count = Count { request_steps: 2_550_000, instructions: 570_800_000 };
-/// The same: 801 instructions a request-step.
-const FULL_FIXED_4: Count = Count { request_steps: 769_798, instructions: 616_600_000 };
+const STEPPING: Count = Count { request_steps: 2_550_000, instructions: 250_000_000 };
+/// 26 instructions a request-step.
+const SKIPPING: Count = Count { request_steps: 2_550_000, instructions: 65_900_000 };
+/// 201 instructions a request-step.
+const FIXED_4: Count = Count { request_steps: 762_786, instructions: 153_600_000 };
+/// The same under all rules of vLLM 0.33 with async scheduling: 225 instructions a request-step.
+const FULL_STEPPING: Count = Count { request_steps: 2_550_000, instructions: 574_400_000 };
+/// The same: 790 instructions a request-step.
+const FULL_FIXED_4: Count = Count { request_steps: 769_798, instructions: 608_000_000 };
 
 impl Count {
     /// Fails a benchmark at over 5 % more than the committed count.

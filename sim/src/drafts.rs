@@ -1,5 +1,6 @@
 //! The drafts of a step: their lengths, their confidences, and how many of them are verified.
 
+use crate::common_len::common;
 use crate::tree::DraftTree;
 
 /// The values that a policy reads. A value is computed (and, on hardware, copied back) only if it is wanted.
@@ -45,6 +46,8 @@ pub struct Drafts {
     stride: usize,
     in_trees: bool,
     undecided: bool,
+    /// The lengths that all requests have, as [`note_common`](Drafts::note_common) found them.
+    common: Option<(u32, u32)>,
     /// Tokens drafted and tokens kept, for each tree.
     tree_tokens: Vec<(u32, u32)>,
 }
@@ -68,7 +71,7 @@ impl Clone for Drafts {
         self.divergence.clone_from(&from.divergence);
         self.tree_tokens.clone_from(&from.tree_tokens);
         (self.wants, self.passes, self.any_stopped) = (wants, passes, any_stopped);
-        (self.stride, self.in_trees) = (stride, in_trees);
+        (self.stride, self.in_trees, self.common) = (stride, in_trees, from.common);
     }
 }
 
@@ -82,6 +85,7 @@ impl Drafts {
         self.passes = 0;
         self.in_trees = false;
         self.undecided = false;
+        self.common = None;
         if self.any_stopped {
             self.stopped.fill(false);
             self.any_stopped = false;
@@ -113,6 +117,7 @@ impl Drafts {
         }
         self.draft_len[i] = from.draft_len[row];
         self.verify_len[i] = from.verify_len[row];
+        self.common = None;
         let (to, of) = (i * self.stride, row * self.stride);
         let n = self.draft_len[i] as usize;
         if self.wants.confidence || self.wants.divergence {
@@ -131,6 +136,7 @@ impl Drafts {
         let i = self.draft_len.len();
         self.draft_len.push(0);
         self.verify_len.push(0);
+        self.common = None;
         if self.confidence.len() < (i + 1) * self.stride {
             self.confidence.resize((i + 1) * self.stride, 0.0);
         }
@@ -146,10 +152,12 @@ impl Drafts {
     pub(crate) fn verify_all(&mut self) {
         self.verify_len.clear();
         self.verify_len.extend_from_slice(&self.draft_len);
+        self.common = None;
     }
 
     /// Lowers the drafts to verify to each request's limit; the other drafts are lost.
     pub(crate) fn begin_verification(&mut self, limit: &[u32]) {
+        self.common = None;
         if self.in_trees {
             self.trees.iter_mut().zip(limit).for_each(|(tree, &limit)| tree.keep_first(limit));
             self.measure_trees(limit);
@@ -283,9 +291,56 @@ impl Drafts {
         true
     }
 
+    /// Notes the lengths that all requests have, if they have the same ones, so that they are looked for once. Call it
+    /// when the lengths are final; the methods that change them forget the note. Returns false if a request has more to
+    /// verify than it drafted.
+    pub(crate) fn note_common(&mut self) -> bool {
+        self.common = common(&self.draft_len).zip(common(&self.verify_len));
+        match self.common {
+            Some((drafted, verified)) => verified <= drafted,
+            // A fold over all of them is faster than a search.
+            None => self.verify_len.iter().zip(&self.draft_len).fold(true, |kept, (&v, &d)| kept & (v <= d)),
+        }
+    }
+
+    /// The number of tokens that every request drafted, and the number that every request verifies; `None` if requests
+    /// differ, or if there are none.
+    #[inline]
+    pub(crate) fn common_lens(&self) -> Option<(u32, u32)> {
+        self.common.or_else(|| common(&self.draft_len).zip(common(&self.verify_len)))
+    }
+
+    /// The number of tokens that every request verifies; `None` if requests differ, or if there are none.
+    #[inline]
+    pub(crate) fn common_verify_len(&self) -> Option<u32> {
+        self.common.map(|(_, verified)| verified).or_else(|| common(&self.verify_len))
+    }
+
     /// Whether the request left the draft batch early.
     #[inline]
     pub fn is_stopped(&self, i: usize) -> bool {
         self.any_stopped && self.stopped[i]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn common_lengths_are_forgotten_when_a_length_changes() {
+        let mut drafts = Drafts::default();
+        drafts.reset(3, 4);
+        drafts.draft_len.fill(4);
+        drafts.verify_all();
+        assert!(drafts.note_common());
+        assert_eq!((drafts.common_lens(), drafts.common_verify_len()), (Some((4, 4)), Some(4)));
+        drafts.begin_verification(&[4, 2, 4]);
+        assert_eq!((drafts.common_lens(), drafts.common_verify_len()), (None, None));
+        drafts.begin_verification(&[2, 2, 2]);
+        assert_eq!((drafts.common_lens(), drafts.common_verify_len()), (Some((4, 2)), Some(2)));
+        assert!(drafts.note_common());
+        drafts.verify_len[1] = 5;
+        assert!(!drafts.note_common(), "five of four drafts are verified");
     }
 }

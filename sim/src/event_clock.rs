@@ -62,6 +62,7 @@ pub struct EventClock<'a> {
     model_passes: Option<u32>,
     /// Time that every target pass takes longer than the model says.
     piecewise: Time,
+    /// Number of target passes so far, if passes are noted.
     step: u64,
     noise: Option<Noise>,
     truths: Truths<'a>,
@@ -131,18 +132,24 @@ impl<'a> EventClock<'a> {
 
     #[inline]
     fn advance(&mut self, pass: Time, which: u64) {
-        let pass = match self.noted {
-            false => pass,
-            true => self.note(pass, which),
-        };
+        let pass = self.with_noise(pass, which);
         match self.world.queues {
             true => self.device = self.queued_until() + pass,
             false => self.now += pass,
         }
     }
 
+    /// The time of a pass with noise, if there is any. `which` is 0 for target passes.
+    #[inline]
+    fn with_noise(&mut self, pass: Time, which: u64) -> Time {
+        match self.noted {
+            false => pass,
+            true => self.note(pass, which),
+        }
+    }
+
     /// The time of a pass with noise, and without what another device covers. Notes the pass in the ledger: `which` is
-    /// 0 for target passes.
+    /// 0 for target passes, which the steps count.
     #[cold]
     #[inline(never)]
     fn note(&mut self, pass: Time, which: u64) -> Time {
@@ -155,6 +162,7 @@ impl<'a> EventClock<'a> {
         if let Some(ledger) = &mut self.ledger {
             ledger.pass(self.now, start, start + pass, which == 0);
         }
+        self.step += u64::from(which == 0);
         pass
     }
 
@@ -234,7 +242,6 @@ impl<'a> EventClock<'a> {
     fn target_pass(&mut self, shape: PassShape) {
         let time = self.world.target.pass(shape);
         self.advance(time, 0);
-        self.step += 1;
     }
 }
 
@@ -333,8 +340,10 @@ impl Executor for EventClock<'_> {
         if self.noted {
             return self.plain_step_and_note(shape);
         }
-        self.target_pass(shape);
-        self.now = self.queued_until() + self.world.overhead;
+        let pass = self.world.target.pass(shape);
+        // The host waits for the pass, so nothing is queued behind it.
+        let begun = if self.world.queues { self.queued_until() } else { self.now };
+        self.now = begun + pass + self.world.overhead;
     }
 }
 

@@ -74,6 +74,7 @@ pub struct DraftPass<'a> {
 
 impl DraftPass<'_> {
     /// The shape of the pass if the draft makes one token after the other. `trees` are in their state before the pass.
+    #[inline]
     pub fn shape(&self, batch: &BatchView, trees: &[DraftTree]) -> PassShape {
         match self.pass {
             0 => shape::draft_idle_pass(batch).unwrap_or_default(),
@@ -92,7 +93,10 @@ impl StepPlan<'_> {
             _ if !drafting => shape::plain_pass(batch),
             (true, _) => shape::verify_tree_pass(batch, &drafts.trees[..batch.len()], reads),
             (false, true) => shape::verify_pass(batch, batch.limit, reads),
-            (false, false) => shape::verify_pass(batch, &drafts.verify_len, reads),
+            (false, false) => match drafts.common_verify_len() {
+                Some(verified) => shape::verify_pass_all(batch, verified, reads),
+                None => shape::verify_pass(batch, &drafts.verify_len, reads),
+            },
         }
     }
 }

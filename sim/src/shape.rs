@@ -3,6 +3,7 @@
 //! The event clock charges these shapes to the true latency model, oracles use them, and a policy's own estimate must
 //! agree with them. They are written once, so that truth and estimate cannot differ by accident.
 
+use crate::common_len::common;
 use crate::latency::{ContextReads, PassShape};
 use crate::policy::BatchView;
 use crate::tree::DraftTree;
@@ -19,6 +20,7 @@ pub fn draft_pass(batch: &BatchView, draft_len: &[u32], pass: u32) -> PassShape 
 }
 
 /// [`draft_pass`] if every decode request drafts at least `pass` tokens, without a walk over the lengths.
+#[inline]
 pub fn draft_pass_all(batch: &BatchView, pass: u32) -> PassShape {
     with_riders(batch, batch.len() as u64, batch.context_sum, pass, |_| true, |_| true)
 }
@@ -78,6 +80,7 @@ pub fn verify_tree_pass(batch: &BatchView, trees: &[DraftTree], reads: ContextRe
 
 /// The shape of draft pass `pass` over `n` requests with `context` tokens together; pass 1 adds prefill chunks and
 /// catch-up.
+#[inline]
 fn with_riders(
     batch: &BatchView,
     n: u64,
@@ -118,8 +121,7 @@ pub fn plain_pass(batch: &BatchView) -> PassShape {
 /// The shape of the target pass: `verify_len + 1` positions of each decode request, and the prefill chunks.
 pub fn verify_pass(batch: &BatchView, verify_len: &[u32], reads: ContextReads) -> PassShape {
     if let Some(v) = common(verify_len) {
-        let (n, v) = (verify_len.len() as u64, u64::from(v));
-        return target_pass(batch, n * v, (v + 1) * batch.context_sum + n * (v * (v + 1) / 2), reads);
+        return verify_pass_all(batch, v, reads);
     }
     let mut drafts = 0u64;
     // Sum over requests of sum_{j=0..v} (c + j) = (v+1)·c + v(v+1)/2.
@@ -132,12 +134,11 @@ pub fn verify_pass(batch: &BatchView, verify_len: &[u32], reads: ContextReads) -
     target_pass(batch, drafts, positions, reads)
 }
 
-/// The length that all of `lens` have; `None` if they differ, or if there are none.
+/// [`verify_pass`] if every decode request verifies `verify_len` tokens.
 #[inline]
-pub(crate) fn common(lens: &[u32]) -> Option<u32> {
-    let &first = lens.first()?;
-    let differs = lens.iter().fold(0, |differs, len| differs | (len ^ first));
-    (differs == 0).then_some(first)
+pub fn verify_pass_all(batch: &BatchView, verify_len: u32, reads: ContextReads) -> PassShape {
+    let (n, v) = (batch.len() as u64, u64::from(verify_len));
+    target_pass(batch, n * v, (v + 1) * batch.context_sum + n * (v * (v + 1) / 2), reads)
 }
 
 /// The target pass with `drafts` tokens beside each request's newest one; all decode tokens together attend to

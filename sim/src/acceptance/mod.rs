@@ -10,6 +10,7 @@ mod hidden;
 mod independent;
 mod law;
 mod mixture;
+mod plain_rows;
 mod prompt_lookup;
 mod ranks;
 mod recorded;
@@ -104,6 +105,11 @@ impl TruthRow {
     /// The bitmap of a word's positions that have a match; empty beyond the end.
     fn matches(&self, word: usize) -> u64 {
         self.matched.get(word).copied().unwrap_or(0)
+    }
+
+    /// The bitmaps of all depths. The last word of each is spare and zero.
+    fn words(&self) -> &[u64] {
+        &self.words
     }
 
     /// The bitmap of one depth. The last word is spare and must stay zero.

@@ -1,6 +1,7 @@
 //! The acceptance bits of the requests in the system, for executors that look acceptance up: the event clock, replay,
 //! and devices with a declared source.
 
+use super::plain_rows::PlainRows;
 use super::{AcceptanceSource, TruthRow};
 use crate::drafts::{Drafts, Wants};
 use crate::executor::{DraftPass, RequestTruth};
@@ -18,8 +19,8 @@ pub struct Truths<'a> {
     requests: Vec<RequestTruth>,
     free_rows: Vec<u32>,
     row_of: Vec<u32>,
-    /// Whether every row so far is one [bitmap of known bits](TruthRow::is_plain).
-    plain: bool,
+    /// The bitmaps side by side, while every row so far is [plain](TruthRow::is_plain); `None` from then on.
+    plain: Option<PlainRows>,
 }
 
 impl<'a> Truths<'a> {
@@ -31,13 +32,16 @@ impl<'a> Truths<'a> {
             rows: Vec::new(),
             requests: Vec::new(),
             free_rows: Vec::new(),
-            row_of: vec![NO_ROW; requests],
-            plain: true,
+            row_of: vec![NO_ROW; if max_draft_len > 0 { requests } else { 0 }],
+            plain: (max_draft_len > 0).then(|| PlainRows::new(requests)),
         }
     }
 
     /// Fills in the truth of a request that starts.
     pub fn start(&mut self, request: RequestTruth) {
+        if self.max_draft_len == 0 {
+            return;
+        }
         let row = self.free_rows.pop().unwrap_or_else(|| {
             self.rows.push(TruthRow::default());
             self.requests.push(request);
@@ -45,15 +49,20 @@ impl<'a> Truths<'a> {
         });
         self.requests[row as usize] = request;
         self.row_of[request.id as usize] = row;
-        if self.max_draft_len > 0 {
-            let truth = &mut self.rows[row as usize];
-            self.acceptance.start(request, self.max_draft_len, truth);
-            self.plain &= truth.is_plain();
+        let truth = &mut self.rows[row as usize];
+        self.acceptance.start(request, self.max_draft_len, truth);
+        let positions = request.output_len as usize + self.max_draft_len as usize;
+        match &mut self.plain {
+            Some(plain) if truth.is_plain() => plain.set(row, request.id, truth.words(), positions),
+            _ => self.plain = None,
         }
     }
 
     /// Forgets a request; does nothing if it never started.
     pub fn end(&mut self, id: RequestId) {
+        if self.max_draft_len == 0 {
+            return;
+        }
         let row = std::mem::replace(&mut self.row_of[id as usize], NO_ROW);
         if row != NO_ROW {
             self.free_rows.push(row);
@@ -99,7 +108,15 @@ impl<'a> Truths<'a> {
 
     /// Puts the results of a draft pass into `out`: a level of every tree, or the confidences and entropies of chains
     /// that the policy wants.
+    #[inline]
     pub fn reveal(&self, batch: &BatchView, pass: &DraftPass, out: &mut Drafts) {
+        if pass.growth.is_some() || out.wants != Wants::default() {
+            self.reveal_wanted(batch, pass, out);
+        }
+    }
+
+    #[inline(never)]
+    fn reveal_wanted(&self, batch: &BatchView, pass: &DraftPass, out: &mut Drafts) {
         match pass.growth {
             Some(growth) if pass.pass > 0 => self.grow_trees(batch, pass, growth, out),
             None if pass.pass > 0 && out.wants != Wants::default() => self.look(batch, pass, out),
@@ -121,13 +138,9 @@ impl<'a> Truths<'a> {
             }
             return;
         }
-        if self.plain {
-            let asked = batch.ids.iter().zip(batch.emitted).zip(&drafts.verify_len);
-            for (((&id, &emitted), &v), a) in asked.zip(accepted.iter_mut()) {
-                *a = self.row(id).run_plain(emitted, v);
-            }
-        } else {
-            self.accept_and_look(batch, &drafts.verify_len, accepted);
+        match &self.plain {
+            Some(plain) => plain.accept(batch, drafts, accepted),
+            None => self.accept_and_look(batch, &drafts.verify_len, accepted),
         }
         if drafts.wants.divergence {
             self.reveal_divergences(batch, accepted, drafts);

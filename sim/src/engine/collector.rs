@@ -6,7 +6,6 @@ use super::scheduler_output::Admission;
 use super::spec_decode::SpecDecode;
 use crate::metrics::{Emissions, Life, Outcome, RequestRecords, Series, Spent, StepRecord, Totals};
 use crate::patience::Patience;
-use crate::shape::common;
 use crate::time::Time;
 use crate::workload::RequestId;
 
@@ -151,7 +150,7 @@ impl Collector {
         let (drafted, verified) = (&spec.drafts.draft_len[..n], &spec.drafts.verify_len[..n]);
         let accepted = &spec.accepted[..n];
         let table = &mut *self.totals.verified_accepted;
-        if let (Some(drafted), Some(verified)) = (common(drafted), common(verified)) {
+        if let Some((drafted, verified)) = spec.drafts.common_lens() {
             let (row, rounds) = (&mut table[verified as usize], u32::from(verified > 0));
             for (&id, &accepted) in ids.iter().zip(accepted) {
                 row[accepted as usize] += 1;
@@ -187,13 +186,18 @@ impl Collector {
     /// Records the first step of a stretch, which gave each running request a token at `end`.
     #[inline]
     pub(super) fn first_of_stretch(&mut self, scheduler: &Scheduler, end: Time) {
-        self.emissions.all(scheduler.running().iter().map(|r| r.id), end, &mut self.totals.gaps);
+        self.emissions.running(scheduler.running().iter().map(|r| r.id), end, &mut self.totals.gaps);
     }
 
     /// Records a further step of a stretch, which ended at `end`.
     #[inline]
     pub(super) fn next_of_stretch(&mut self, end: Time) {
-        self.emissions.again(end, &mut self.totals.gaps);
+        self.emissions.further(end, &mut self.totals.gaps);
+    }
+
+    /// Ends a stretch whose first step ended at `first_end`.
+    pub(super) fn end_of_stretch(&mut self, first_end: Time) {
+        self.emissions.sum_up(first_end, &mut self.totals.gaps);
     }
 
     /// Records how many blocks requests hold at the end of a stretch, before ended requests give their blocks back.

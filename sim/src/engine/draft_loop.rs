@@ -4,6 +4,7 @@
 use super::draft_passes::{DraftPasses, Ran};
 use super::hooks::Hooks;
 use super::spec_decode::SpecDecode;
+use crate::common_len::common;
 use crate::drafts::Drafts;
 use crate::executor::{DraftPass, Executor, Moment, PassCost, StepPlan};
 use crate::latency::PassShape;
@@ -88,9 +89,12 @@ pub(super) fn select<E: Executor, D: Hooks<E> + ?Sized>(
         executor.charge_decision(Moment::Select);
     }
     drafts.measure_trees(batch.limit);
-    // A fold over all of them is faster than a search.
-    let kept = drafts.verify_len.iter().zip(&drafts.draft_len).fold(true, |kept, (&v, &d)| kept & (v <= d));
-    assert!(kept, "a policy selected more than was drafted: {:?} of {:?}", drafts.verify_len, drafts.draft_len);
+    assert!(
+        drafts.note_common(),
+        "a policy selected more than was drafted: {:?} of {:?}",
+        drafts.verify_len,
+        drafts.draft_len
+    );
     decided
 }
 
@@ -99,9 +103,10 @@ pub(super) fn select<E: Executor, D: Hooks<E> + ?Sized>(
 pub(super) fn clamp(limit: &[u32], plan: &mut DraftPlan, drafts: &mut Drafts) -> (u32, u32) {
     // The common case, kept fast: chains of one length, which no limit lowers.
     if plan.shape == DraftShape::Chain
-        && let Some(len) = shape::common(&plan.draft_len)
+        && let Some(len) = common(&plan.draft_len)
         && len <= drafts.max_draft_len()
-        && !limit.iter().fold(false, |lower, &limit| lower | (limit < len))
+        // All at once: a difference is below zero where a limit is lower.
+        && limit.iter().fold(0, |sign, &limit| sign | limit.wrapping_sub(len) as i32) >= 0
     {
         return (len, len);
     }

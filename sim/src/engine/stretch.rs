@@ -26,6 +26,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         let mut context_time = 0;
         // The steps since `lump_start` end in one bin of the series.
         let (mut lump_start, mut lump_steps) = (begun, 0);
+        let mut first_end = begun;
         while done < steps && now < until {
             let start = now;
             let context = context + u64::from(done) * u64::from(requests);
@@ -40,18 +41,22 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             }
             lump_steps += 1;
             if done == 0 {
+                first_end = now;
                 self.out.first_of_stretch(&self.scheduler, now);
             } else {
                 self.out.next_of_stretch(now);
             }
             done += 1;
         }
+        if done > 1 {
+            self.out.end_of_stretch(first_end);
+        }
         self.out.series.lump(now, requests, lump_steps, now - lump_start);
         self.out.totals.plain_steps(requests, done.into(), now - begun, context_time);
         let ended = self.scheduler.catch_up(done);
         self.out.note_blocks(&self.scheduler);
-        if ended {
-            self.scheduler.remove_finished();
+        if ended > 0 {
+            self.scheduler.remove_finished(ended);
         }
         self.act_on_output(now);
         self.tell_ended(self.pipeline.untold_ends.len());

@@ -39,8 +39,21 @@ impl Emissions {
         }
     }
 
+    /// Records that the running requests `ids` emitted at `end`.
+    #[inline]
+    pub fn running(&mut self, ids: impl ExactSizeIterator<Item = RequestId> + Clone, end: Time, gaps: &mut Gaps) {
+        // A fold over all of them is faster than a search for the first that differs.
+        let differs = self.members.iter().zip(ids.clone()).fold(0, |differs, (member, id)| differs | (member ^ id));
+        if differs == 0 && ids.len() == self.members.len() {
+            gaps.record(end - self.end, self.members.len() as u32);
+            self.end = end;
+        } else {
+            self.all(ids, end, gaps);
+        }
+    }
+
     /// Records that the requests `ids` of a step emitted at `end`.
-    pub fn all(&mut self, ids: impl Iterator<Item = RequestId> + Clone, end: Time, gaps: &mut Gaps) {
+    fn all(&mut self, ids: impl Iterator<Item = RequestId> + Clone, end: Time, gaps: &mut Gaps) {
         let since_last =
             if ids.clone().eq(self.members.iter().copied()) { self.members.len() } else { self.change(ids, end, gaps) };
         if since_last > 0 {
@@ -90,11 +103,17 @@ impl Emissions {
         }
     }
 
-    /// Records a further step of the same requests that ended at `end`.
+    /// Records a further step of the same requests that ended at `end`. The sum of its gaps waits for
+    /// [`sum_up`](Emissions::sum_up).
     #[inline]
-    pub fn again(&mut self, end: Time, gaps: &mut Gaps) {
-        gaps.record(end - self.end, self.members.len() as u32);
+    pub fn further(&mut self, end: Time, gaps: &mut Gaps) {
+        gaps.count(end - self.end, self.members.len() as u32);
         self.end = end;
+    }
+
+    /// Adds up the gaps of all steps that [`further`](Emissions::further) recorded since the step that ended at `from`.
+    pub fn sum_up(&self, from: Time, gaps: &mut Gaps) {
+        gaps.add(self.end - from, self.members.len() as u32);
     }
 }
 

@@ -40,11 +40,23 @@ impl Gaps {
     /// Adds `count` equal gaps.
     #[inline]
     pub fn record(&mut self, gap: Time, count: u32) {
+        self.count(gap, count);
+        self.add(gap, count);
+    }
+
+    /// Counts `count` equal gaps, without their sum.
+    #[inline]
+    pub fn count(&mut self, gap: Time, count: u32) {
         let bucket = bucket(gap.0);
         if bucket >= self.counts.len() {
             self.reach(bucket);
         }
         self.counts[bucket] += u64::from(count);
+    }
+
+    /// Adds `count` times `gap` to the sum, for gaps that were [counted](Gaps::count).
+    #[inline]
+    pub fn add(&mut self, gap: Time, count: u32) {
         self.sum += u128::from(gap.0) * u128::from(count);
     }
 

@@ -98,13 +98,15 @@ impl BlockPool {
         }
     }
 
-    /// Takes one block, if the pool only counts and has one. Returns whether it did.
+    /// Takes one block of a pool that only counts, if it has one. Returns whether it did.
     #[inline]
     pub fn count_one(&mut self, table: &mut BlockTable) -> bool {
-        let takes = self.counts && self.free > 0;
-        self.free -= u32::from(takes);
-        table.counted += u32::from(takes);
-        takes
+        debug_assert!(self.counts);
+        if self.free == 0 {
+            return false;
+        }
+        (self.free, table.counted) = (self.free - 1, table.counted + 1);
+        true
     }
 
     fn hand_out(&mut self, table: &mut BlockTable, count: u32) {

@@ -14,6 +14,8 @@ pub struct KvCacheManager<'a> {
     pool: BlockPool,
     /// The draft's pool, if it has its own.
     draft_pool: Option<BlockPool>,
+    /// Whether there is no such pool, and the target's only counts its blocks.
+    counts_alone: bool,
     tables: BlockTables,
     block_size: u32,
     caching: bool,
@@ -44,7 +46,8 @@ impl<'a> KvCacheManager<'a> {
     /// blocks.
     pub fn new(config: &EngineConfig, workload: &'a Workload, rules: &Rules, addressed: bool) -> KvCacheManager<'a> {
         let drafting = rules.drafter;
-        let pool = if addressed || config.prefix_caching { BlockPool::new } else { BlockPool::counting };
+        let counts = !addressed && !config.prefix_caching;
+        let pool = if counts { BlockPool::counting } else { BlockPool::new };
         let draft_pool = match config.draft_kv {
             DraftKv::Separate { blocks } if drafting => Some(pool(blocks)),
             _ => None,
@@ -54,6 +57,7 @@ impl<'a> KvCacheManager<'a> {
         KvCacheManager {
             workload,
             pool: pool(config.target_blocks(drafting).saturating_sub(null)),
+            counts_alone: counts && draft_pool.is_none(),
             draft_pool,
             tables: BlockTables::new(workload.len()),
             block_size: config.block_size,
@@ -141,8 +145,9 @@ impl<'a> KvCacheManager<'a> {
     }
 
     /// The common case, kept fast: one more block of the target's pool alone.
+    #[inline]
     fn grow(&mut self, r: &mut RunningRequest, tokens: u32) -> bool {
-        let one = tokens - r.num_slots <= self.block_size && self.draft_pool.is_none();
+        let one = self.counts_alone && tokens - r.num_slots <= self.block_size;
         if one && self.pool.count_one(self.tables.target(r.table)) {
             r.num_slots += self.block_size;
             return true;

@@ -96,12 +96,12 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Removes the requests that have emitted their whole output; the others keep their order.
-    pub fn remove_finished(&mut self) {
+    /// Removes the `count` requests that have emitted their whole output; the others keep their order.
+    pub fn remove_finished(&mut self, count: u32) {
         let mut at = 0;
         let ended = |r: &RunningRequest| r.num_output_tokens == r.max_tokens;
-        while let Some(further) = self.running[at..].iter().position(ended) {
-            at += further;
+        for _ in 0..count {
+            at += self.running[at..].iter().position(ended).expect("they were counted");
             let mut r = self.running.remove(at);
             self.rules.confirm(&mut r);
             self.kv_cache_manager.free_finished(&mut r);

@@ -80,11 +80,12 @@ impl Scheduler<'_> {
         let mut done = 0;
         let most = self.running.len().min(self.scratch.token_budget as usize);
         for r in &mut self.running[..most] {
-            if r.prefilling || !self.kv_cache_manager.allocate_slots(r, r.num_computed_tokens + 1) {
+            let end = r.num_computed_tokens + 1;
+            if r.prefilling || !self.kv_cache_manager.allocate_slots(r, end) {
                 break;
             }
             r.num_scheduled_tokens = 1;
-            r.num_cacheable_tokens = r.num_computed_tokens + 1;
+            r.num_cacheable_tokens = end;
             done += 1;
         }
         self.scratch.token_budget -= done as u32;
@@ -103,12 +104,12 @@ impl Scheduler<'_> {
                 looked += 1;
                 continue;
             }
-            let full = r.prefilling || r.num_computed_tokens >= room;
-            if full || !self.kv_cache_manager.allocate_slots(r, r.num_computed_tokens + 1) {
+            let end = r.num_computed_tokens + 1;
+            if r.prefilling || end > room || !self.kv_cache_manager.allocate_slots(r, end) {
                 break;
             }
             r.num_scheduled_tokens = 1;
-            r.num_cacheable_tokens = r.num_tokens.min(r.num_computed_tokens + 1);
+            r.num_cacheable_tokens = r.num_tokens.min(end);
             (looked, done) = (looked + 1, done + 1);
         }
         self.scratch.token_budget -= done as u32;
@@ -125,10 +126,13 @@ impl Scheduler<'_> {
         let of_all = self.scratch.num_spec_tokens;
         match self.rules.order {
             Order::StepStart => {
-                self.schedule_decodes_while(|r| of_all & u32::from(r.may_draft).wrapping_neg(), |_| false, |_| {})
+                let equal = self.schedule_equal_decodes();
+                let spec_of = |r: &RunningRequest| of_all & u32::from(r.may_draft).wrapping_neg();
+                self.schedule_decodes_while(equal, spec_of, |_| false, |_| {})
             }
-            Order::StepEnd => self.schedule_decodes_while(|r| r.num_spec_tokens, |_| false, lose_drafts),
+            Order::StepEnd => self.schedule_decodes_while(0, |r| r.num_spec_tokens, |_| false, lose_drafts),
             Order::Async => self.schedule_decodes_while(
+                0,
                 |r| r.num_spec_tokens,
                 surely_ends,
                 |r| {
@@ -140,19 +144,44 @@ impl Scheduler<'_> {
         }
     }
 
-    /// The common case, kept fast: [`schedule_leading_decodes`](Self::schedule_leading_decodes) for one order of steps.
-    /// `spec_of` gives the drafts of a request. `ends` says whether the step in flight ends a request. `scheduled` is
-    /// called for each request that is scheduled.
+    /// The common case, kept fast: leading decodes that all get the same number of drafts, so that the token budget is
+    /// divided once. Returns how many requests were scheduled.
+    #[inline]
+    fn schedule_equal_decodes(&mut self) -> usize {
+        let Rules { max_model_len, num_lookahead_tokens, draft_slots, .. } = self.rules;
+        let new = 1 + self.scratch.num_spec_tokens;
+        let (slots, charge) = (new + num_lookahead_tokens, new + draft_slots);
+        let most = self.running.len().min((self.scratch.token_budget / charge) as usize);
+        let mut done = 0;
+        for r in &mut self.running[..most] {
+            let computed = r.num_computed_tokens;
+            let end = computed + slots;
+            // Near the end of the context there may be no room if all drafts hold.
+            if r.prefilling | !r.may_draft || end >= max_model_len || !self.kv_cache_manager.allocate_slots(r, end) {
+                break;
+            }
+            r.num_scheduled_tokens = new;
+            r.num_cacheable_tokens = computed + 1;
+            done += 1;
+        }
+        self.scratch.token_budget -= done as u32 * charge;
+        done
+    }
+
+    /// Kept fast: [`schedule_leading_decodes`](Self::schedule_leading_decodes) for one order of steps, behind the first
+    /// `from` requests, which are scheduled. `spec_of` gives the drafts of a request. `ends` says whether the step in
+    /// flight ends a request. `scheduled` is called for each request that is scheduled.
     #[inline(always)]
     fn schedule_decodes_while(
         &mut self,
+        from: usize,
         spec_of: impl Fn(&RunningRequest) -> u32,
         ends: impl Fn(&RunningRequest) -> bool,
         scheduled: impl Fn(&mut RunningRequest),
     ) -> (usize, usize) {
         let Rules { max_model_len, num_lookahead_tokens, draft_slots, .. } = self.rules;
-        let (mut budget, mut looked, mut done) = (self.scratch.token_budget, 0, 0);
-        for r in &mut self.running {
+        let (mut budget, mut looked, mut done) = (self.scratch.token_budget, from, from);
+        for r in &mut self.running[from..] {
             if ends(r) {
                 looked += 1;
                 continue;

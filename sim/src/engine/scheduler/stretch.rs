@@ -44,22 +44,23 @@ impl Scheduler<'_> {
         Some(Stretch { steps, requests: self.running.len() as u32, context })
     }
 
-    /// Advances every request to the end of a stretch of `done` steps. Returns whether any request emitted its whole
-    /// output.
-    pub fn catch_up(&mut self, done: u32) -> bool {
+    /// Advances every request to the end of a stretch of `done` steps. Returns how many requests have emitted their
+    /// whole output.
+    pub fn catch_up(&mut self, done: u32) -> u32 {
         self.output.clear();
         self.result.clear();
         self.current_step += u64::from(done);
         self.pace.skip(done);
-        let mut ended = false;
+        let mut ended = 0;
         for r in &mut self.running {
             let fits = self.kv_cache_manager.allocate_slots(r, r.num_computed_tokens + done);
             assert!(fits, "the stretch was cut to what the pool holds");
             r.num_computed_tokens += done;
+            // The newest token has no KV.
+            r.num_cacheable_tokens = r.num_tokens + done - 1;
             r.num_tokens += done;
-            r.num_cacheable_tokens = r.num_tokens - 1;
             r.num_output_tokens += done;
-            ended |= r.num_output_tokens == r.max_tokens;
+            ended += u32::from(r.num_output_tokens >= r.max_tokens);
         }
         ended
     }

@@ -16,12 +16,13 @@ impl Tally {
     #[inline(always)]
     pub(super) fn append(&mut self, r: &mut RunningRequest, tokens: u32) {
         let left = r.max_tokens - r.num_output_tokens;
-        let emitted = tokens.min(left);
+        let ends = tokens >= left;
+        let emitted = if ends { left } else { tokens };
         r.num_output_tokens += emitted;
         r.num_tokens += emitted;
         r.num_scheduled_tokens = 0;
         self.emitted += emitted;
-        self.ended += u32::from(tokens >= left);
+        self.ended += u32::from(ends);
     }
 
     /// Appends the one token that each of `requests` emits without drafts, and calls `advance` on each.

@@ -35,7 +35,7 @@ impl Scheduler<'_> {
             self.cache_verified();
         }
         if tally.ended > 0 {
-            self.remove_finished();
+            self.remove_finished(tally.ended);
         }
         &self.result
     }

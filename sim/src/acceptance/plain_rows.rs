@@ -1,0 +1,122 @@
+//! Bitmaps of known bits that hold for all depths, side by side in one list: the usual case, kept fast.
+
+use crate::drafts::Drafts;
+use crate::policy::BatchView;
+use crate::workload::RequestId;
+use std::num::NonZeroU64;
+
+const NONE: u32 = u32::MAX;
+
+/// The bitmaps of the requests in the system. Each row has room for the longest bitmap so far.
+pub struct PlainRows {
+    /// Number of words of a row.
+    stride: usize,
+    /// The bitmaps, row after row. The words behind a bitmap's end are zero.
+    words: Vec<u64>,
+    /// The request of each row, the last one where it is free.
+    request_in: Vec<RequestId>,
+    /// Index of the first word of each request.
+    first_word: Vec<u32>,
+}
+
+impl PlainRows {
+    /// No rows, for a workload with `requests` requests.
+    pub fn new(requests: usize) -> PlainRows {
+        PlainRows { stride: 0, words: Vec::new(), request_in: Vec::new(), first_word: vec![NONE; requests] }
+    }
+
+    /// Puts the bitmap of a request into a row. Rounds may start at any position up to `positions`.
+    pub fn set(&mut self, row: u32, id: RequestId, bitmap: &[u64], positions: usize) {
+        // With one spare word, so that a round may read across the end.
+        let words = bitmap.len().max(positions / 64 + 2);
+        if words > self.stride {
+            self.widen(words.next_power_of_two());
+        }
+        let row = row as usize;
+        if row >= self.request_in.len() {
+            self.request_in.resize(row + 1, id);
+            self.words.resize((row + 1) * self.stride, 0);
+        }
+        self.request_in[row] = id;
+        self.first_word[id as usize] = u32::try_from(row * self.stride).expect("a request is shorter than 2^31 tokens");
+        let own = &mut self.words[row * self.stride..][..self.stride];
+        own[..bitmap.len()].copy_from_slice(bitmap);
+        own[bitmap.len()..].fill(0);
+    }
+
+    /// Moves the rows apart, so that each has `stride` words.
+    fn widen(&mut self, stride: usize) {
+        let mut words = vec![0; stride * self.request_in.len()];
+        for (row, &id) in self.request_in.iter().enumerate() {
+            words[row * stride..][..self.stride].copy_from_slice(&self.words[row * self.stride..][..self.stride]);
+            self.first_word[id as usize] = (row * stride) as u32;
+        }
+        (self.stride, self.words) = (stride, words);
+    }
+
+    /// Writes into `accepted` how many of the drafts to verify are right in a row, for each request of a batch.
+    pub fn accept(&self, batch: &BatchView, drafts: &Drafts, accepted: &mut [u32]) {
+        let asked = batch.ids.iter().zip(batch.emitted).zip(accepted);
+        match drafts.common_verify_len() {
+            Some(verified) => {
+                let end = end_of(verified);
+                asked.for_each(|((&id, &emitted), accepted)| *accepted = self.right_in_a_row(id, emitted, end));
+            }
+            None => asked.zip(&drafts.verify_len).for_each(|(((&id, &emitted), accepted), &verified)| {
+                *accepted = self.right_in_a_row(id, emitted, end_of(verified));
+            }),
+        }
+    }
+
+    /// How many bits from position `emitted` on are set, up to the bit of `end`.
+    #[inline(always)]
+    fn right_in_a_row(&self, id: RequestId, emitted: u32, end: NonZeroU64) -> u32 {
+        debug_assert!((emitted as usize / 64) + 1 < self.stride, "a round starts behind the request's positions");
+        let at = (self.first_word[id as usize] + emitted / 64) as usize;
+        let (next, word) = (self.words[at + 1], self.words[at]);
+        // One shift of both words.
+        let bits = ((u128::from(next) << 64 | u128::from(word)) >> (emitted % 64)) as u64;
+        (end | !bits).trailing_zeros()
+    }
+}
+
+/// The bit behind the last of `len` (under 64) drafts.
+fn end_of(len: u32) -> NonZeroU64 {
+    NonZeroU64::new(1 << len).expect("a chain has fewer than 64 drafts")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::acceptance::TruthRow;
+    use crate::luck::{Luck, Stream};
+
+    /// A bitmap of random bits, most of them set, for `positions` positions.
+    fn bitmap(luck: Luck, positions: usize) -> TruthRow {
+        let mut row = TruthRow::default();
+        row.reset(positions, 1);
+        (0..positions).filter(|&n| luck.unit(n as u64) < 0.8).for_each(|n| row.set(0, n));
+        row
+    }
+
+    #[test]
+    fn runs_are_those_of_each_bitmap_as_rows_widen_and_are_used_again() {
+        let mut rows = PlainRows::new(12);
+        let mut in_row: Vec<Option<(RequestId, TruthRow, usize)>> = vec![None; 4];
+        for id in 0..12u32 {
+            let luck = Luck::new(7, Stream::Right, u64::from(id));
+            let positions = [5, 63, 64, 200, 1, 700][id as usize % 6];
+            let truth = bitmap(luck, positions);
+            rows.set(id % 4, id, truth.words(), positions);
+            in_row[id as usize % 4] = Some((id, truth, positions));
+            for (id, truth, positions) in in_row.iter().flatten() {
+                for start in 0..=*positions as u32 {
+                    for len in [0, 1, 4, 32] {
+                        let own = rows.right_in_a_row(*id, start, end_of(len));
+                        assert_eq!(own, truth.run(start, len), "request {id}, position {start}, {len} drafts");
+                    }
+                }
+            }
+        }
+    }
+}
