@@ -39,3 +39,20 @@ impl<'a> Hidden<'a> {
         self.truths.confidence(id, start, depth).into()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::acceptance::AcceptanceSpec;
+    use crate::workload::Workload;
+
+    #[test]
+    fn without_drafts_requests_are_known() {
+        let source = AcceptanceSpec::default().build(1, &Workload::default()).unwrap();
+        let mut truths = Truths::new(&*source, 0, 3);
+        truths.start(RequestTruth { id: 2, prompt_len: 5, output_len: 7, category: 0, recording: None });
+        let request = Hidden::new(&*source, &truths).request(2);
+        assert_eq!((request.id, request.prompt_len, request.output_len), (2, 5, 7));
+        truths.end(2);
+    }
+}

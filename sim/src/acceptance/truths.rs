@@ -32,16 +32,13 @@ impl<'a> Truths<'a> {
             rows: Vec::new(),
             requests: Vec::new(),
             free_rows: Vec::new(),
-            row_of: vec![NO_ROW; if max_draft_len > 0 { requests } else { 0 }],
+            row_of: vec![NO_ROW; requests],
             plain: (max_draft_len > 0).then(|| PlainRows::new(requests)),
         }
     }
 
-    /// Fills in the truth of a request that starts.
+    /// Fills in the truth of a request that starts. Without drafts only the request is kept: bounds ask for it.
     pub fn start(&mut self, request: RequestTruth) {
-        if self.max_draft_len == 0 {
-            return;
-        }
         let row = self.free_rows.pop().unwrap_or_else(|| {
             self.rows.push(TruthRow::default());
             self.requests.push(request);
@@ -49,6 +46,9 @@ impl<'a> Truths<'a> {
         });
         self.requests[row as usize] = request;
         self.row_of[request.id as usize] = row;
+        if self.max_draft_len == 0 {
+            return;
+        }
         let truth = &mut self.rows[row as usize];
         self.acceptance.start(request, self.max_draft_len, truth);
         let positions = request.output_len as usize + self.max_draft_len as usize;
@@ -60,9 +60,6 @@ impl<'a> Truths<'a> {
 
     /// Forgets a request; does nothing if it never started.
     pub fn end(&mut self, id: RequestId) {
-        if self.max_draft_len == 0 {
-            return;
-        }
         let row = std::mem::replace(&mut self.row_of[id as usize], NO_ROW);
         if row != NO_ROW {
             self.free_rows.push(row);
