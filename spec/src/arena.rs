@@ -1,6 +1,6 @@
 //! The `[arena]` table of an experiment file: a scenario in which all policies meet.
 //!
-//! Policies are tuned on some scenarios and judged on others, so a file says which of the two it is. A scenario without
+//! Policies are tuned on some scenarios and judged on others, so a file says for which of the two it is. A scenario without
 //! `policies` takes every policy that can run in it.
 
 use serde::{Deserialize, Serialize};
@@ -24,15 +24,21 @@ pub struct Arena {
 pub enum ArenaSet {
     /// Policies may be tuned on it.
     Tuning,
+    /// It judged an earlier version of a policy. It is known since then, so that it judges no later version.
+    Seen,
     /// It judges policies, whose constants do not change after it was run.
     HeldOut,
 }
 
 impl ArenaSet {
+    /// All sets, in the order of tables.
+    pub const ALL: [ArenaSet; 3] = [ArenaSet::Tuning, ArenaSet::Seen, ArenaSet::HeldOut];
+
     /// The name in files and tables.
     pub fn name(self) -> &'static str {
         match self {
             ArenaSet::Tuning => "tuning",
+            ArenaSet::Seen => "seen",
             ArenaSet::HeldOut => "held-out",
         }
     }

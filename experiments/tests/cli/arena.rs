@@ -39,7 +39,7 @@ fn run(place: &Place, more: &[&str]) -> String {
 fn a_folder_of_scenarios_prints_one_table_in_every_format() {
     let place = folder();
     let text = run(&place, &[]);
-    assert!(text.contains("arena: 2 scenarios (1 tuning, 1 held-out), 3 seeds each"), "{text}");
+    assert!(text.contains("arena: 2 scenarios (1 tuning, 0 seen, 1 held-out), 3 seeds each"), "{text}");
     assert!(text.contains("skipped: arena-c: the environment variable FORETOKEN_TRACES is not set"), "{text}");
     for policy in ["fixed-1", "fixed-3", "adaspec", "autoregressive", "oracle-goodput"] {
         assert!(text.contains(policy), "{policy} in\n{text}");
@@ -84,7 +84,7 @@ fn the_loss_is_that_of_the_runs() {
 fn a_quick_run_says_what_it_leaves_out() {
     let place = folder();
     let text = run(&place, &["--quick"]);
-    assert!(text.contains("1 scenarios (1 tuning, 0 held-out), 2 seeds each"), "{text}");
+    assert!(text.contains("1 scenarios (1 tuning, 0 seen, 0 held-out), 2 seeds each"), "{text}");
     assert!(text.contains("quick: 2 seeds, 1 scenarios left out"), "{text}");
     std::fs::remove_file(place.path("arena/a.toml")).unwrap();
     let error = place.fails(&["run", "arena", "-o", "out", "--quick"], 2);

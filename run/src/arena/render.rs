@@ -90,10 +90,9 @@ pub fn heading(s: &Standings) -> String {
     };
     let quick = s.quick.as_ref().map(|what| format!("; quick: {what}")).unwrap_or_default();
     format!(
-        "arena: {} scenarios ({} tuning, {} held-out), {seeds}, simulated by Foretoken {}{quick}",
+        "arena: {} scenarios ({}), {seeds}, simulated by Foretoken {}{quick}",
         s.scenarios.len(),
-        of(ArenaSet::Tuning),
-        of(ArenaSet::HeldOut),
+        ArenaSet::ALL.map(|set| format!("{} {}", of(set), set.name())).join(", "),
         env!("CARGO_PKG_VERSION")
     )
 }
@@ -105,6 +104,7 @@ fn policies(s: &Standings) -> Grid {
             "policy",
             "score",
             "tuning",
+            "seen",
             "held-out",
             "mean L",
             "worst L",
@@ -128,6 +128,7 @@ fn policies(s: &Standings) -> Grid {
             name(row, s),
             signed(row.score),
             by_set(ArenaSet::Tuning),
+            by_set(ArenaSet::Seen),
             by_set(ArenaSet::HeldOut),
             signed(row.mean),
             signed(row.worst.0),

@@ -245,7 +245,7 @@ fn standing(ran: &Ran, scenarios: &[(String, Scenario)], columns: &[Column]) -> 
     };
     let capped = |f: &Field| f.loss.mean.min(CAP);
     let mut score_by_set = BTreeMap::new();
-    for set in [ArenaSet::Tuning, ArenaSet::HeldOut] {
+    for set in ArenaSet::ALL {
         let own: Vec<f64> = all().filter(|(c, _)| c.set == set).map(|(_, f)| capped(f)).collect();
         if !own.is_empty() {
             score_by_set.insert(set.name(), own.iter().sum::<f64>() / own.len() as f64);
