@@ -140,6 +140,7 @@ mod bandits {
 
 /// Our own policy.
 mod foresight {
+    pub(crate) mod asking;
     pub(crate) mod cost;
     pub(crate) mod odds;
     pub(crate) mod policy;

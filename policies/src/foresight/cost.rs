@@ -127,6 +127,8 @@ struct Pending {
     prefill: u64,
     draft_prefill: (u64, f64),
     context: f64,
+    /// The first draft pass behind which something is decided; `u32::MAX` for none.
+    first_asked: u32,
 }
 
 /// Where costs come from.
@@ -147,6 +149,11 @@ pub(crate) struct Costs {
     /// Whether the engine runs the first draft pass also behind a step for which nothing is drafted.
     first_pass_is_free: bool,
     correction: f64,
+    /// Seconds of a decision behind a draft pass, as observed, and the number of steps that it was observed in.
+    decision_s: f64,
+    decisions: u32,
+    /// The last draft pass behind which something can be decided.
+    last_asked: u32,
     next_prompts: NextPrompts,
     /// Whether the prompts of the step that verifies are expected, not known.
     expects_prompts: bool,
@@ -175,6 +182,9 @@ impl Costs {
             draft,
             first_pass_is_free: context.draft_at == DraftAt::StepEnd,
             correction: settings.correction,
+            decision_s: 0.0,
+            decisions: 0,
+            last_asked: context.max_draft_len.saturating_sub(1),
             next_prompts: NextPrompts::default(),
             expects_prompts: settings.expect_prompts && context.draft_at == DraftAt::StepEnd,
             plain: (0, 0.0),
@@ -197,8 +207,27 @@ impl Costs {
                 prefill: batch.prefill.tokens,
                 draft_prefill: self.ride,
                 context: self.plain.1,
+                first_asked: u32::MAX,
             });
         }
+    }
+
+    /// Says behind which draft pass of this step something is decided first.
+    pub fn asked_from(&mut self, pass: u32) {
+        if let Some(pending) = self.pending.back_mut() {
+            pending.first_asked = pass;
+        }
+    }
+
+    /// Seconds of a decision behind a draft pass.
+    pub fn decision_s(&self) -> f64 {
+        self.decision_s
+    }
+
+    /// Seconds that a decode request adds to a plain step.
+    pub fn request_s(&self) -> f64 {
+        let (n, context) = self.decodes;
+        (self.target.pass_s(n, context) - self.target.pass_s(1, 0.0)) / n.max(1) as f64
     }
 
     /// Seconds of the target pass that verifies `drafts` tokens.
@@ -281,7 +310,17 @@ impl Costs {
                 let m = outcome.drafted.iter().filter(|&&d| d >= depth).count() as u64;
                 predicted += self.draft.pass_s(m, pending.context * m as f64 / n.max(1) as f64);
             }
-            self.draft.correct(outcome.draft_time.as_s(), predicted, self.correction);
+            // A slow pass and a decision behind it look alike: the time that is missing is a decision's, if there was one.
+            let decisions = (passes.min(self.last_asked) + 1).saturating_sub(pending.first_asked);
+            let took = outcome.draft_time.as_s();
+            if decisions == 0 || took < predicted {
+                self.draft.correct(took, predicted, self.correction);
+            }
+            if decisions > 0 {
+                self.decisions = self.decisions.saturating_add(1);
+                let weight = self.correction.max(1.0 / f64::from(self.decisions));
+                self.decision_s += weight * (((took - predicted) / f64::from(decisions)).max(0.0) - self.decision_s);
+            }
         }
     }
 

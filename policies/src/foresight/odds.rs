@@ -6,9 +6,10 @@ use foretoken_sim::{Drafts, StepOutcome};
 
 /// Steps between refits of the curve.
 const REFIT_INTERVAL: u32 = 8;
-/// What is expected of a token before anything was observed.
+/// What is expected of a first token before anything was observed.
 const START: f64 = 0.6;
-/// Weight of the start, in tokens.
+/// Weight, in tokens, of what is expected at a depth before anything was observed there: the chance one depth before.
+/// A fixed expectation too low would keep a drafter from depths that it never tries.
 const START_WEIGHT: f64 = 10.0;
 /// What a step leaves of the weight of the steps before it.
 const KEEP: f64 = 0.999;
@@ -20,6 +21,8 @@ pub(crate) struct Odds {
     curve: AcceptanceEstimator,
     /// By depth from 1: sums of chances and weights of drafted tokens; of outcomes, without confidences.
     by_depth: Vec<(f64, f64)>,
+    /// By depth from 1: the chance expected of a token that is not drafted yet.
+    expected: Vec<f64>,
 }
 
 impl Odds {
@@ -29,7 +32,8 @@ impl Odds {
             calibrate,
             confidences,
             curve: AcceptanceEstimator::new(longest, REFIT_INTERVAL),
-            by_depth: vec![(START * START_WEIGHT, START_WEIGHT); longest as usize + 1],
+            by_depth: vec![(0.0, 0.0); longest as usize + 1],
+            expected: vec![START; longest as usize + 1],
         }
     }
 
@@ -45,8 +49,7 @@ impl Odds {
 
     /// The chance expected of a token at `depth` (from 1) that is not drafted yet.
     pub fn at_depth(&self, depth: u32) -> f64 {
-        let (sum, n) = self.by_depth[depth as usize];
-        sum / n
+        self.expected[depth as usize]
     }
 
     /// Learns from a step's outcome.
@@ -73,6 +76,11 @@ impl Odds {
                     (*sum, *n) = (*sum + f64::from(u8::from(depth <= accepted)), *n + 1.0);
                 }
             }
+        }
+        for depth in 1..self.by_depth.len() {
+            let (sum, n) = self.by_depth[depth];
+            let before = if depth == 1 { START } else { self.expected[depth - 1] };
+            self.expected[depth] = (sum + START_WEIGHT * before) / (n + START_WEIGHT);
         }
         if self.confidences && self.calibrate {
             self.curve.observe(outcome);

@@ -19,9 +19,10 @@
 //!    drafting pays again.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::foresight::asking::{Asking, Asks};
 use crate::foresight::cost::{Costs, Settings};
 use crate::foresight::odds::Odds;
-use crate::foresight::price::decode_rate;
+use crate::foresight::price::{SystemPrice, decode_rate};
 use crate::foresight::ranked::Ranked;
 use foretoken_sim::{
     BatchView, Continue, DraftLimits, DraftPlan, Drafting, Drafts, SpecPolicy, Speculation, StepOutcome, Wants,
@@ -35,6 +36,8 @@ pub enum PriceOfTime {
     /// The most tokens a second that the decodes of the batch could make without the prompts' chunk.
     #[default]
     Decode,
+    /// What a second costs all requests of the system, over what a token saves them.
+    System,
     /// The step's own ratio of tokens to seconds, as SmartSpec and vLLM's adaptive verification take it.
     Step,
 }
@@ -49,6 +52,8 @@ pub struct Foresight {
     pub price_factor: f64,
     /// Whether drafting stops by confidence; otherwise the length is chosen before drafting.
     pub stop: bool,
+    /// Whether it is measured if decisions between draft passes are worth their time; otherwise they are made always.
+    pub weigh_asking: bool,
     /// Whether verification is trimmed to the tokens that pay.
     pub trim: bool,
     /// Whether odds are learnt while serving; otherwise a confidence is taken for the chance of acceptance.
@@ -74,6 +79,7 @@ impl Default for Foresight {
             price: PriceOfTime::Decode,
             price_factor: 0.85,
             stop: true,
+            weigh_asking: true,
             trim: true,
             calibrate: true,
             confidences: true,
@@ -134,6 +140,11 @@ struct Running {
     parallel: bool,
     costs: Costs,
     odds: Odds,
+    asking: Asking,
+    /// The first draft pass behind which something is decided.
+    asks_from: u32,
+    system_price: SystemPrice,
+    slots: u32,
     /// Tokens that a second must bring; `None` for the step's own ratio.
     price: Option<f64>,
     /// Seconds of draft passes in this step so far, and number of passes.
@@ -164,6 +175,10 @@ impl Running {
             parallel: context.belief.drafting == Drafting::Parallel,
             costs: Costs::new(context, params.costs()),
             odds: Odds::new(longest, params.calibrate, params.confidences),
+            asking: Asking::default(),
+            asks_from: 1,
+            system_price: SystemPrice::default(),
+            slots: context.max_num_seqs,
             price: None,
             draft_s: 0.0,
             passes: 0,
@@ -204,11 +219,14 @@ impl Running {
         for depth in (1..self.longest as usize).rev() {
             self.drafters[depth] += self.drafters[depth + 1];
         }
+        self.system_price.begin(batch, self.slots, self.budget);
+        let rate = || decode_rate(batch, &self.costs, &self.odds, &self.drafters, self.parallel);
         self.price = match self.params.price {
             PriceOfTime::Step => None,
-            PriceOfTime::Decode => {
-                let rate = decode_rate(batch, &self.costs, &self.odds, &self.drafters, self.parallel);
-                Some(self.params.price_factor * rate)
+            PriceOfTime::Decode => Some(self.params.price_factor * rate()),
+            PriceOfTime::System => {
+                let price = self.system_price.price(batch, rate(), self.costs.request_s());
+                Some(self.params.price_factor * price)
             }
         };
         self.room = self.longest;
@@ -219,9 +237,9 @@ impl Running {
     }
 
     /// The common length that is worth most before anything is drafted.
-    fn planned(&self, batch: &BatchView) -> u32 {
-        let idle = self.costs.idle_s();
-        let mut best = (0, self.worth(batch.len() as f64, idle + self.costs.verify_s(0)));
+    fn planned(&self, batch: &BatchView) -> Planned {
+        let seconds = self.costs.idle_s() + self.costs.verify_s(0);
+        let mut best = Planned { length: 0, worth: self.worth(batch.len() as f64, seconds), seconds };
         let (mut tokens, mut reach, mut drafts, mut draft_s) = (batch.len() as f64, 1.0, 0, 0.0);
         for depth in 1..=self.longest {
             let m = self.drafters[depth as usize];
@@ -232,12 +250,28 @@ impl Running {
             tokens += reach * f64::from(m);
             drafts += u64::from(m);
             draft_s = self.costs.draft_s(batch, depth, m, drafts, draft_s, self.parallel);
-            let worth = self.worth(tokens, draft_s + self.costs.verify_s(drafts));
-            if worth > best.1 {
-                best = (depth, worth);
+            let seconds = draft_s + self.costs.verify_s(drafts);
+            let worth = self.worth(tokens, seconds);
+            if worth > best.worth {
+                best = Planned { length: depth, worth, seconds };
             }
         }
-        best.0
+        best
+    }
+
+    /// Chooses behind which passes of this step to decide.
+    fn ask(&mut self, planned: Planned) {
+        let share = f64::from(planned.length) * self.costs.decision_s() / planned.seconds;
+        let asks = match self.params.weigh_asking && self.price.is_some() {
+            true => self.asking.begin(planned.worth, share),
+            false => Asks::Always,
+        };
+        self.asks_from = match asks {
+            Asks::Always => 1,
+            Asks::AtPlannedEnd => planned.length,
+            Asks::Never => u32::MAX,
+        };
+        self.costs.asked_from(self.asks_from);
     }
 
     /// Takes the tokens of draft passes in that were not seen yet.
@@ -258,6 +292,9 @@ impl Running {
             }
             if m > 0 {
                 self.draft_s = self.costs.draft_s(batch, depth, m, total, self.draft_s, self.parallel);
+                if (self.asks_from..self.longest).contains(&depth) {
+                    self.draft_s += self.costs.decision_s();
+                }
             }
         }
     }
@@ -279,6 +316,15 @@ impl Running {
         });
         best
     }
+}
+
+/// The common length that is worth most before anything is drafted.
+#[derive(Clone, Copy, Debug)]
+struct Planned {
+    length: u32,
+    worth: f64,
+    /// Seconds of the step.
+    seconds: f64,
 }
 
 /// How many of the drafted tokens to verify.
@@ -304,24 +350,25 @@ impl SpecPolicy for Running {
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
         self.begin(batch);
         let planned = self.planned(batch);
-        if planned == 0 {
+        self.asks_from = u32::MAX;
+        if planned.length == 0 {
             self.steps_without_drafts += 1;
             plan.fill(u32::from(self.steps_without_drafts.is_multiple_of(self.params.probe_every)));
             return;
         }
-        plan.fill(if self.params.stop && !self.parallel { self.longest } else { planned });
+        if self.params.stop && !self.parallel {
+            self.ask(planned);
+        }
+        plan.fill(if self.asks_from <= self.longest { self.longest } else { planned.length });
     }
 
     fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
-        if !self.params.stop || self.parallel {
+        if !(self.asks_from..self.longest).contains(&drafts.passes) {
             drafts.nothing_to_decide();
             return Continue::Yes;
         }
         self.take_in(batch, drafts);
         let (depth, now) = (self.passes, self.verified(batch.len()));
-        if depth == self.longest {
-            return Continue::Stop;
-        }
         let price = self.price.unwrap_or(now.tokens / now.seconds);
         let next = self.odds.at_depth(depth + 1);
         self.going_on.clear();
@@ -339,7 +386,8 @@ impl SpecPolicy for Running {
             return Continue::Stop;
         }
         let gain: f64 = self.going_on.iter().map(|&(_, survives)| survives).sum();
-        let more = self.costs.draft_pass_s(batch, depth + 1, m as u32) + self.costs.verify_s(now.count + m)
+        let decision_s = if depth + 1 < self.longest { self.costs.decision_s() } else { 0.0 };
+        let more = self.costs.draft_pass_s(batch, depth + 1, m as u32) + decision_s + self.costs.verify_s(now.count + m)
             - self.costs.verify_s(now.count);
         if self.worth(now.tokens + gain, now.seconds + more) <= now.worth {
             return Continue::Stop;
@@ -358,6 +406,9 @@ impl SpecPolicy for Running {
     fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
         self.take_in(batch, drafts);
         let chosen = self.verified(batch.len());
+        if self.price.is_some() && self.params.stop && !self.parallel && self.passes > 0 {
+            self.asking.end(chosen.worth, batch.len());
+        }
         if chosen.count == self.ranked.len() {
             return;
         }

@@ -28,3 +28,41 @@ pub(crate) fn decode_rate(batch: &BatchView, costs: &Costs, odds: &Odds, drafter
     }
     best
 }
+
+/// What a step leaves of the weight of the steps before it.
+const KEEP: f64 = 0.95;
+
+/// The price of a second for all requests of the system, in tokens.
+///
+/// A second is a second more for each of the N requests. A token is worth 1/u seconds to its own request, which makes u
+/// tokens a second, and the seconds that it saves the server to all others: a request's time in a step for those that
+/// run, and for those that wait also the step itself, if running requests keep them out. If the prompts themselves fill
+/// the steps, waiting requests gain only the request's time: they wait for prompts, not for tokens.
+#[derive(Debug, Default)]
+pub(crate) struct SystemPrice {
+    /// Weights of steps behind which requests waited, and of those that were full of prompts.
+    waited: f64,
+    full_of_prompts: f64,
+}
+
+impl SystemPrice {
+    /// Takes a step's batch in. `slots` is the most requests that run, `budget` the most tokens of a step.
+    pub fn begin(&mut self, batch: &BatchView, slots: u32, budget: u32) {
+        if batch.num_waiting > 0 {
+            let full = batch.num_running < slots && 2 * batch.prefill.tokens >= u64::from(budget);
+            self.waited = self.waited * KEEP + 1.0;
+            self.full_of_prompts = self.full_of_prompts * KEEP + f64::from(u8::from(full));
+        }
+    }
+
+    /// The price, in tokens a second. `rate` is the decode rate of the batch, `request_s` the time that one request
+    /// adds to a step.
+    pub fn price(&self, batch: &BatchView, rate: f64, request_s: f64) -> f64 {
+        let n = batch.len() as f64;
+        let others = f64::from(batch.num_running + batch.num_waiting) - n;
+        let prompts = if self.waited > 0.0 { self.full_of_prompts / self.waited } else { 0.0 };
+        let kept_out = f64::from(batch.num_waiting) * (1.0 - prompts);
+        let saved_s = n / rate + (n - 1.0 + others) * request_s + kept_out * (1.0 / rate - request_s).max(0.0);
+        (n + others) / saved_s
+    }
+}
