@@ -149,7 +149,8 @@ fn no_held_out_scenario_shares_seeds_or_windows_with_tuning() {
         assert!(list.contains(&format!("({file})")), "{file} is missing in the list");
         assert_eq!(read["name"].as_str().unwrap(), format!("arena-{}", file.strip_suffix(".toml").unwrap()));
         let seeds: Vec<i64> = read["seeds"].as_array().unwrap().iter().map(|s| s.as_integer().unwrap()).collect();
-        let first = [("tuning", 1), ("seen", 101), ("held-out", 201)].into_iter().find(|(name, _)| *name == set).unwrap().1;
+        let first =
+            [("tuning", 1), ("seen", 101), ("held-out", 201)].into_iter().find(|(name, _)| *name == set).unwrap().1;
         assert_eq!(seeds, (first..first + 5).collect::<Vec<i64>>());
         *counts.entry(set.clone()).or_insert(0) += 1;
         let Some(trace) = read["workload"]["arrivals"].get("trace") else { continue };
@@ -159,7 +160,10 @@ fn no_held_out_scenario_shares_seeds_or_windows_with_tuning() {
         let end = |key: &str| window.map(|w| w[key].as_float().unwrap());
         windows.push((own, end("start_s").unwrap_or(0.0), end("end_s").unwrap_or(600.0), set));
     }
-    assert!(counts["tuning"] + counts["held-out"] >= 28 && counts["held-out"] >= 14 && counts["seen"] >= 14, "{counts:?}");
+    assert!(
+        counts["tuning"] + counts["held-out"] >= 28 && counts["held-out"] >= 14 && counts["seen"] >= 14,
+        "{counts:?}"
+    );
     for a in &windows {
         for b in windows.iter().filter(|b| a.0 == b.0 && a.3 != b.3) {
             assert!(a.2 <= b.1 || b.2 <= a.1, "{a:?} overlaps {b:?}");

@@ -20,7 +20,7 @@ const RETRY: u32 = 48;
 /// Weight of a step's worth in its way's mean.
 const WEIGHT: f64 = 0.03;
 /// Decisions that take less than this share of a step are not weighed.
-const NEGLIGIBLE: f64 = 0.003;
+const NEGLIGIBLE: f64 = 0.02;
 
 /// What each way of asking earned.
 #[derive(Debug, Default)]
@@ -89,6 +89,6 @@ mod tests {
 
     #[test]
     fn decisions_that_take_no_time_are_always_made() {
-        assert_eq!(shares([0.0, 1.0, 1.0], 0.001), [1000, 0, 0]);
+        assert_eq!(shares([0.0, 1.0, 1.0], 0.01), [1000, 0, 0]);
     }
 }

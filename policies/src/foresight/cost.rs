@@ -149,9 +149,8 @@ pub(crate) struct Costs {
     /// Whether the engine runs the first draft pass also behind a step for which nothing is drafted.
     first_pass_is_free: bool,
     correction: f64,
-    /// Seconds of a decision behind a draft pass, as observed, and the number of steps that it was observed in.
+    /// Seconds of a decision behind a draft pass, as observed.
     decision_s: f64,
-    decisions: u32,
     /// The last draft pass behind which something can be decided.
     last_asked: u32,
     next_prompts: NextPrompts,
@@ -183,7 +182,6 @@ impl Costs {
             first_pass_is_free: context.draft_at == DraftAt::StepEnd,
             correction: settings.correction,
             decision_s: 0.0,
-            decisions: 0,
             last_asked: context.max_draft_len.saturating_sub(1),
             next_prompts: NextPrompts::default(),
             expects_prompts: settings.expect_prompts && context.draft_at == DraftAt::StepEnd,
@@ -317,9 +315,12 @@ impl Costs {
                 self.draft.correct(took, predicted, self.correction);
             }
             if decisions > 0 {
-                self.decisions = self.decisions.saturating_add(1);
-                let weight = self.correction.max(1.0 / f64::from(self.decisions));
-                self.decision_s += weight * (((took - predicted) / f64::from(decisions)).max(0.0) - self.decision_s);
+                // Passes are slower at times for other reasons, such as tokens that the draft has to catch up with, so a
+                // low quantile is sought: down by a large step, up by a small one.
+                let each = (took - predicted) / f64::from(decisions);
+                let step = self.correction * took / f64::from(passes);
+                self.decision_s =
+                    (self.decision_s + if each > self.decision_s { 0.2 * step } else { -0.8 * step }).max(0.0);
             }
         }
     }

@@ -13,6 +13,8 @@ const START: f64 = 0.6;
 const START_WEIGHT: f64 = 10.0;
 /// What a step leaves of the weight of the steps before it.
 const KEEP: f64 = 0.999;
+/// The same for gains, which move with the price of time.
+const KEEP_GAINS: f64 = 0.98;
 
 /// The odds of acceptance.
 pub(crate) struct Odds {
@@ -23,6 +25,9 @@ pub(crate) struct Odds {
     by_depth: Vec<(f64, f64)>,
     /// By depth from 1: the chance expected of a token that is not drafted yet.
     expected: Vec<f64>,
+    /// By depth from 1: what a token that is not drafted yet is worth beyond its verification, in tokens; sums, weights,
+    /// and expectations. A token that turns out not to pay is not verified and so costs nothing.
+    gains: Vec<(f64, f64, f64)>,
 }
 
 impl Odds {
@@ -34,6 +39,7 @@ impl Odds {
             curve: AcceptanceEstimator::new(longest, REFIT_INTERVAL),
             by_depth: vec![(0.0, 0.0); longest as usize + 1],
             expected: vec![START; longest as usize + 1],
+            gains: vec![(0.0, 0.0, 1.0); longest as usize + 1],
         }
     }
 
@@ -50,6 +56,21 @@ impl Odds {
     /// The chance expected of a token at `depth` (from 1) that is not drafted yet.
     pub fn at_depth(&self, depth: u32) -> f64 {
         self.expected[depth as usize]
+    }
+
+    /// What a token at `depth` (from 1) that is not drafted yet is expected to be worth beyond its verification.
+    pub fn gain_at(&self, depth: u32) -> f64 {
+        self.gains[depth as usize].2
+    }
+
+    /// Learns what the tokens at `depth` (from 1) of a step were worth beyond their verification: the sum over `n`
+    /// requests.
+    pub fn gained(&mut self, depth: u32, sum: f64, n: f64) {
+        let at = depth as usize;
+        let before = if at == 1 { START } else { self.gains[at - 1].2 * self.expected[at] };
+        let (gain, weight, expected) = &mut self.gains[at];
+        (*gain, *weight) = (*gain * KEEP_GAINS + sum, *weight * KEEP_GAINS + n);
+        *expected = (*gain + START_WEIGHT * before) / (*weight + START_WEIGHT);
     }
 
     /// Learns from a step's outcome.

@@ -22,7 +22,7 @@ use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::foresight::asking::{Asking, Asks};
 use crate::foresight::cost::{Costs, Settings};
 use crate::foresight::odds::Odds;
-use crate::foresight::price::{SystemPrice, decode_rate};
+use crate::foresight::price::{Backlog, decode_rate};
 use crate::foresight::ranked::Ranked;
 use foretoken_sim::{
     BatchView, Continue, DraftLimits, DraftPlan, Drafting, Drafts, SpecPolicy, Speculation, StepOutcome, Wants,
@@ -36,8 +36,6 @@ pub enum PriceOfTime {
     /// The most tokens a second that the decodes of the batch could make without the prompts' chunk.
     #[default]
     Decode,
-    /// What a second costs all requests of the system, over what a token saves them.
-    System,
     /// The step's own ratio of tokens to seconds, as SmartSpec and vLLM's adaptive verification take it.
     Step,
 }
@@ -52,6 +50,11 @@ pub struct Foresight {
     pub price_factor: f64,
     /// Whether drafting stops by confidence; otherwise the length is chosen before drafting.
     pub stop: bool,
+    /// Whether waiting requests make time dearer while prompts fill the steps.
+    pub weigh_backlog: bool,
+    /// Whether a drafter that makes all tokens in one pass drafts for what is left after trimming; otherwise for what
+    /// would be verified in whole.
+    pub expect_trim: bool,
     /// Whether it is measured if decisions between draft passes are worth their time; otherwise they are made always.
     pub weigh_asking: bool,
     /// Whether verification is trimmed to the tokens that pay.
@@ -80,6 +83,8 @@ impl Default for Foresight {
             price_factor: 0.85,
             stop: true,
             weigh_asking: true,
+            weigh_backlog: true,
+            expect_trim: true,
             trim: true,
             calibrate: true,
             confidences: true,
@@ -143,7 +148,7 @@ struct Running {
     asking: Asking,
     /// The first draft pass behind which something is decided.
     asks_from: u32,
-    system_price: SystemPrice,
+    backlog: Backlog,
     slots: u32,
     /// Tokens that a second must bring; `None` for the step's own ratio.
     price: Option<f64>,
@@ -177,7 +182,7 @@ impl Running {
             odds: Odds::new(longest, params.calibrate, params.confidences),
             asking: Asking::default(),
             asks_from: 1,
-            system_price: SystemPrice::default(),
+            backlog: Backlog::default(),
             slots: context.max_num_seqs,
             price: None,
             draft_s: 0.0,
@@ -219,14 +224,16 @@ impl Running {
         for depth in (1..self.longest as usize).rev() {
             self.drafters[depth] += self.drafters[depth + 1];
         }
-        self.system_price.begin(batch, self.slots, self.budget);
+        self.backlog.begin(batch, self.slots, self.budget);
         let rate = || decode_rate(batch, &self.costs, &self.odds, &self.drafters, self.parallel);
         self.price = match self.params.price {
             PriceOfTime::Step => None,
-            PriceOfTime::Decode => Some(self.params.price_factor * rate()),
-            PriceOfTime::System => {
-                let price = self.system_price.price(batch, rate(), self.costs.request_s());
-                Some(self.params.price_factor * price)
+            PriceOfTime::Decode => {
+                let decode = self.params.price_factor * rate();
+                Some(match self.params.weigh_backlog {
+                    true => self.backlog.price(batch, decode, self.costs.request_s()),
+                    false => decode,
+                })
             }
         };
         self.room = self.longest;
@@ -257,6 +264,40 @@ impl Running {
             }
         }
         best
+    }
+
+    /// The length that is worth most for a drafter that makes all tokens in one pass, if only tokens that pay are
+    /// verified.
+    fn planned_block(&self, batch: &BatchView, price: f64) -> u32 {
+        let mut best = (0, -price * self.costs.idle_s());
+        let (mut gain, mut drafts) = (0.0, 0);
+        for depth in 1..=self.longest {
+            let m = self.drafters[depth as usize];
+            if m == 0 {
+                break;
+            }
+            gain += f64::from(m) * self.odds.gain_at(depth);
+            drafts += u64::from(m);
+            let worth = gain - price * self.costs.draft_s(batch, depth, m, drafts, 0.0, true);
+            if worth > best.1 {
+                best = (depth, worth);
+            }
+        }
+        best.0
+    }
+
+    /// Learns what the drafted tokens were worth beyond their verification.
+    fn learn_gains(&mut self, batch: &BatchView, drafts: &Drafts, price: f64) {
+        let all = self.ranked.len().max(1);
+        let each = price * (self.costs.verify_s(all) - self.costs.verify_s(0)) / all as f64;
+        for depth in 1..=self.passes {
+            let at = |i: usize| self.survival[i * self.longest as usize + depth as usize - 1];
+            let drafted = (0..batch.len()).filter(|&i| drafts.draft_len[i] >= depth);
+            let (sum, n) = drafted.fold((0.0, 0.0), |(sum, n), i| (sum + (at(i) - each).max(0.0), n + 1.0));
+            if n > 0.0 {
+                self.odds.gained(depth, sum, n);
+            }
+        }
     }
 
     /// Chooses behind which passes of this step to decide.
@@ -349,7 +390,14 @@ impl SpecPolicy for Running {
 
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
         self.begin(batch);
-        let planned = self.planned(batch);
+        let mut planned = self.planned(batch);
+        if self.parallel
+            && self.params.trim
+            && self.params.expect_trim
+            && let Some(price) = self.price
+        {
+            planned.length = self.planned_block(batch, price);
+        }
         self.asks_from = u32::MAX;
         if planned.length == 0 {
             self.steps_without_drafts += 1;
@@ -387,8 +435,9 @@ impl SpecPolicy for Running {
         }
         let gain: f64 = self.going_on.iter().map(|&(_, survives)| survives).sum();
         let decision_s = if depth + 1 < self.longest { self.costs.decision_s() } else { 0.0 };
-        let more = self.costs.draft_pass_s(batch, depth + 1, m as u32) + decision_s + self.costs.verify_s(now.count + m)
-            - self.costs.verify_s(now.count);
+        let more =
+            self.costs.draft_pass_s(batch, depth + 1, m as u32) + decision_s + self.costs.verify_s(now.count + m)
+                - self.costs.verify_s(now.count);
         if self.worth(now.tokens + gain, now.seconds + more) <= now.worth {
             return Continue::Stop;
         }
@@ -408,6 +457,11 @@ impl SpecPolicy for Running {
         let chosen = self.verified(batch.len());
         if self.price.is_some() && self.params.stop && !self.parallel && self.passes > 0 {
             self.asking.end(chosen.worth, batch.len());
+        }
+        if self.parallel
+            && let Some(price) = self.price
+        {
+            self.learn_gains(batch, drafts, price);
         }
         if chosen.count == self.ranked.len() {
             return;

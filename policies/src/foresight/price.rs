@@ -32,37 +32,42 @@ pub(crate) fn decode_rate(batch: &BatchView, costs: &Costs, odds: &Odds, drafter
 /// What a step leaves of the weight of the steps before it.
 const KEEP: f64 = 0.95;
 
-/// The price of a second for all requests of the system, in tokens.
+/// A step of at least this share of the token budget is full, drafts left out.
+const FULL: f64 = 0.8;
+
+/// The backlog of prompts: whether requests wait because steps are full of prompts.
 ///
-/// A second is a second more for each of the N requests. A token is worth 1/u seconds to its own request, which makes u
-/// tokens a second, and the seconds that it saves the server to all others: a request's time in a step for those that
-/// run, and for those that wait also the step itself, if running requests keep them out. If the prompts themselves fill
-/// the steps, waiting requests gain only the request's time: they wait for prompts, not for tokens.
+/// A second is a second more for each of the N requests of the system. A token saves others at most what it saves the
+/// server. If running requests keep the waiting ones out, that is its share of a step, and the price is the decode
+/// rate. If prompts fill the steps, a token brings no prompt nearer: it saves one step for its own request, and the
+/// time of one request in a step, m, for all. With n running requests at the decode rate g, the price of a second is
+/// then N / (n/g + N·m).
 #[derive(Debug, Default)]
-pub(crate) struct SystemPrice {
-    /// Weights of steps behind which requests waited, and of those that were full of prompts.
+pub(crate) struct Backlog {
+    /// Weights of steps behind which requests waited, and of those among them that were full of prompts.
     waited: f64,
-    full_of_prompts: f64,
+    full: f64,
 }
 
-impl SystemPrice {
+impl Backlog {
     /// Takes a step's batch in. `slots` is the most requests that run, `budget` the most tokens of a step.
     pub fn begin(&mut self, batch: &BatchView, slots: u32, budget: u32) {
         if batch.num_waiting > 0 {
-            let full = batch.num_running < slots && 2 * batch.prefill.tokens >= u64::from(budget);
+            let tokens = batch.prefill.tokens + batch.len() as u64;
+            let full = batch.num_running < slots && tokens as f64 >= FULL * f64::from(budget);
             self.waited = self.waited * KEEP + 1.0;
-            self.full_of_prompts = self.full_of_prompts * KEEP + f64::from(u8::from(full));
+            self.full = self.full * KEEP + f64::from(u8::from(full));
         }
     }
 
-    /// The price, in tokens a second. `rate` is the decode rate of the batch, `request_s` the time that one request
-    /// adds to a step.
-    pub fn price(&self, batch: &BatchView, rate: f64, request_s: f64) -> f64 {
-        let n = batch.len() as f64;
-        let others = f64::from(batch.num_running + batch.num_waiting) - n;
-        let prompts = if self.waited > 0.0 { self.full_of_prompts / self.waited } else { 0.0 };
-        let kept_out = f64::from(batch.num_waiting) * (1.0 - prompts);
-        let saved_s = n / rate + (n - 1.0 + others) * request_s + kept_out * (1.0 / rate - request_s).max(0.0);
-        (n + others) / saved_s
+    /// The price of a second in tokens, where the decodes alone have the price `decode`. `request_s` is the time that
+    /// one request adds to a step.
+    pub fn price(&self, batch: &BatchView, decode: f64, request_s: f64) -> f64 {
+        if batch.num_waiting == 0 || self.full == 0.0 {
+            return decode;
+        }
+        let all = f64::from(batch.num_running + batch.num_waiting);
+        let system = all / (batch.len() as f64 / decode + all * request_s);
+        decode + self.full / self.waited * (system - decode).max(0.0)
     }
 }
