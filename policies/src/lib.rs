@@ -146,6 +146,7 @@ mod foresight {
     pub(crate) mod policy;
     pub(crate) mod price;
     pub(crate) mod ranked;
+    pub(crate) mod settings;
 }
 
 /// Bounds, and lengths drawn at random.
@@ -274,7 +275,7 @@ policies! {
     bandits::ucb_specstop::UcbSpecstopLike { UcbSpecstopLike = "ucb-specstop-like"; }
 
     // Our own.
-    foresight::policy::Foresight { Foresight = "foresight" in PURPLE Solid Circle; }
+    foresight::settings::Foresight { Foresight = "foresight" in PURPLE Solid Circle; }
 
     // Bounds.
     bounds::oracle_goodput::OracleGoodput { OracleGoodput = "oracle-goodput" in SKY_BLUE LongDash Circle; }
@@ -297,7 +298,7 @@ pub use bounds::price::Price;
 pub use confidence::hf_dynamic::Schedule;
 pub use confidence::threshold::{Cost, Scope};
 pub use definition::{BadParameter, Check, Definition, PolicyContext, Told};
-pub use foresight::policy::PriceOfTime;
+pub use foresight::settings::PriceOfTime;
 pub use goodput::smartspec_dsd::Proposer;
 pub use goodput::turbospec_cost::Coefficients as TurbospecCoefficients;
 pub use look::{Colour, Dash, Look, Marker};

@@ -1,7 +1,7 @@
 //! The `[arena]` table of an experiment file: a scenario in which all policies meet.
 //!
-//! Policies are tuned on some scenarios and judged on others, so a file says for which of the two it is. A scenario without
-//! `policies` takes every policy that can run in it.
+//! Policies are tuned on some scenarios and judged on others, so a file says for which of the two it is. A scenario
+//! without `policies` takes every policy that can run in it.
 
 use serde::{Deserialize, Serialize};
 

@@ -71,7 +71,8 @@ mod tests {
         let mut asking = Asking::default();
         let mut counts = [0; 3];
         for step in 0..1200 {
-            let way = WAYS.iter().position(|&way| way == asking.begin(5.0, share)).unwrap();
+            let chosen = asking.begin(5.0, share);
+            let way = WAYS.iter().position(|&way| way == chosen).unwrap();
             asking.end(5.0 + earned[way], 1);
             counts[way] += usize::from(step >= 200);
         }

@@ -308,15 +308,15 @@ impl Costs {
                 let m = outcome.drafted.iter().filter(|&&d| d >= depth).count() as u64;
                 predicted += self.draft.pass_s(m, pending.context * m as f64 / n.max(1) as f64);
             }
-            // A slow pass and a decision behind it look alike: the time that is missing is a decision's, if there was one.
+            // A slow pass and a decision behind it look alike. If there was a decision, the excess is a decision's.
             let decisions = (passes.min(self.last_asked) + 1).saturating_sub(pending.first_asked);
             let took = outcome.draft_time.as_s();
             if decisions == 0 || took < predicted {
                 self.draft.correct(took, predicted, self.correction);
             }
             if decisions > 0 {
-                // Passes are slower at times for other reasons, such as tokens that the draft has to catch up with, so a
-                // low quantile is sought: down by a large step, up by a small one.
+                // Passes are slower at times for other reasons, such as tokens that the draft has to catch up with. So a
+                // low quantile is sought: a large step down, a small step up.
                 let each = (took - predicted) / f64::from(decisions);
                 let step = self.correction * took / f64::from(passes);
                 self.decision_s =

@@ -114,6 +114,94 @@ fn costs_are_corrected_by_the_times_of_steps() {
     assert!((target - 1.5).abs() < 0.02 && (draft - 0.5).abs() < 0.02, "target {target}, draft {draft}");
 }
 
+/// Draft passes that take longer than measured because something is decided behind them: the time is a decision's.
+#[test]
+fn the_time_of_a_decision_is_learnt_apart_from_passes() {
+    let mut costs = Costs::new(&CONTEXT, Foresight::default().costs());
+    let mut batch = Batch::new(&[100; 4], &[8; 4]);
+    let decision_s = 4e-4;
+    for step in 0..2000 {
+        batch.step = step;
+        costs.begin(&batch.view());
+        let mut drafts = Drafts::default();
+        drafts.reset(4, 8);
+        drafts.passes = 3;
+        drafts.draft_len.fill(3);
+        let asks = step % 2 == 0;
+        costs.asked_from(if asks { 2 } else { u32::MAX });
+        // Decisions behind the second and third pass.
+        let decisions_s = if asks { 2.0 * decision_s } else { 0.0 };
+        let draft_s = 3.0 * BELIEF.draft.pass_s(400.0, 4.0) + decisions_s;
+        let verify_s = BELIEF.target.pass_s(400.0, 16.0);
+        costs.observe(&StepOutcome {
+            ids: &[0, 1, 2, 3],
+            draft_time: Time::from_s(draft_s),
+            verify_time: Time::from_s(verify_s),
+            ..outcome(&drafts, &[3; 4], &[1; 4])
+        });
+    }
+    let found = costs.decision_s();
+    assert!((found / decision_s - 1.0).abs() < 0.1, "{found}");
+    assert!((costs.slower().1 - 1.0).abs() < 0.02, "{:?}", costs.slower());
+}
+
+/// Requests that wait make a second dear only where prompts fill the steps and requests could still start.
+#[test]
+fn a_backlog_of_prompts_makes_time_dear() {
+    let batch = Batch::new(&[100; 4], &[8; 4]);
+    let full = ChunkTotals { chunks: 1, tokens: 1900, context: 0, pairs: 1 };
+    let price = |prefill: ChunkTotals, num_running: u32, num_waiting: u32| {
+        let view = BatchView { prefill, num_running, num_waiting, ..batch.view() };
+        let mut backlog = crate::foresight::price::Backlog::default();
+        backlog.begin(&view, 16, 2048);
+        backlog.price(&view, 100.0, 1e-3)
+    };
+    // N / (n/g + N m) with N = 46, n = 4, g = 100, m = 0.001.
+    assert!((price(full, 6, 40) - 46.0 / (0.04 + 0.046)).abs() < 1e-9);
+    assert_eq!(price(full, 16, 40), 100.0, "running requests keep the others out");
+    assert_eq!(price(full, 6, 0), 100.0, "none waits");
+    assert_eq!(price(ChunkTotals { tokens: 300, ..full }, 6, 40), 100.0, "the step has room for prompts");
+}
+
+/// A depth that was never drafted is expected to be as good as the one before, so that a drafter goes there.
+#[test]
+fn depths_that_were_never_tried_follow_the_depth_before() {
+    let mut odds = Odds::new(6, true, false);
+    let mut drafts = Drafts::default();
+    drafts.reset(1, 6);
+    drafts.passes = 2;
+    drafts.draft_len.fill(2);
+    for _ in 0..2000 {
+        odds.observe(&StepOutcome { ids: &[0], ..outcome(&drafts, &[2], &[2]) });
+    }
+    assert!(
+        odds.at_depth(2) > 0.98 && odds.at_depth(6) == odds.at_depth(2),
+        "{} {}",
+        odds.at_depth(2),
+        odds.at_depth(6)
+    );
+}
+
+/// A block drafter drafts tokens that would not pay if all were verified, since those that do not pay are trimmed.
+#[test]
+fn a_block_is_planned_for_what_is_left_after_trimming() {
+    let mut context = CONTEXT;
+    context.belief.drafting = Drafting::Parallel;
+    // Every second request is sure, the others are hopeless: on average a token seems worth less than half.
+    let passes = |expect_trim| {
+        let mut run = Run::of(&Foresight { expect_trim, ..Foresight::default() }, &context);
+        let batch = Batch::new(&[100; 8], &[8; 8]);
+        let accepted = [8, 0, 8, 0, 8, 0, 8, 0];
+        let confidence = |i: usize, _| if i % 2 == 0 { 0.99 } else { 0.01 };
+        for _ in 0..600 {
+            run.step(&batch, confidence, &accepted);
+        }
+        run.step(&batch, confidence, &accepted).draft_len[0]
+    };
+    let (with, without) = (passes(true), passes(false));
+    assert!(with == 8 && with >= without, "{with} {without}");
+}
+
 #[test]
 fn buckets_hold_what_was_added() {
     let mut ranked = Ranked::default();
