@@ -315,8 +315,8 @@ impl Costs {
                 self.draft.correct(took, predicted, self.correction);
             }
             if decisions > 0 {
-                // Passes are slower at times for other reasons, such as tokens that the draft has to catch up with. So a
-                // low quantile is sought: a large step down, a small step up.
+                // Passes are slower at times for other reasons, such as tokens that the draft catches up with. So a low
+                // quantile is sought: a large step down, a small step up.
                 let each = (took - predicted) / f64::from(decisions);
                 let step = self.correction * took / f64::from(passes);
                 self.decision_s =

@@ -25,8 +25,8 @@ pub(crate) struct Odds {
     by_depth: Vec<(f64, f64)>,
     /// By depth from 1: the chance expected of a token that is not drafted yet.
     expected: Vec<f64>,
-    /// By depth from 1: the worth of a token that is not drafted yet beyond its verification, in tokens: sum, weight and
-    /// expectation. A token that turns out not to pay is not verified, so that it costs nothing.
+    /// By depth from 1: the worth of a token that is not drafted yet beyond its verification, in tokens: sum, weight,
+    /// and expectation. A token that turns out not to pay is not verified, so that it costs nothing.
     gains: Vec<(f64, f64, f64)>,
 }
 
