@@ -127,7 +127,7 @@ fn the_time_of_a_decision_is_learnt_apart_from_passes() {
         drafts.reset(4, 8);
         drafts.passes = 3;
         drafts.draft_len.fill(3);
-        let asks = step % 2 == 0;
+        let asks = step.is_multiple_of(2);
         costs.asked_from(if asks { 2 } else { u32::MAX });
         // Decisions behind the second and third pass.
         let decisions_s = if asks { 2.0 * decision_s } else { 0.0 };
@@ -192,7 +192,7 @@ fn a_block_is_planned_for_what_is_left_after_trimming() {
         let mut run = Run::of(&Foresight { expect_trim, ..Foresight::default() }, &context);
         let batch = Batch::new(&[100; 8], &[8; 8]);
         let accepted = [8, 0, 8, 0, 8, 0, 8, 0];
-        let confidence = |i: usize, _| if i % 2 == 0 { 0.99 } else { 0.01 };
+        let confidence = |i: usize, _| if i.is_multiple_of(2) { 0.99 } else { 0.01 };
         for _ in 0..600 {
             run.step(&batch, confidence, &accepted);
         }
