@@ -174,12 +174,8 @@ fn depths_that_were_never_tried_follow_the_depth_before() {
     for _ in 0..2000 {
         odds.observe(&StepOutcome { ids: &[0], ..outcome(&drafts, &[2], &[2]) });
     }
-    assert!(
-        odds.at_depth(2) > 0.98 && odds.at_depth(6) == odds.at_depth(2),
-        "{} {}",
-        odds.at_depth(2),
-        odds.at_depth(6)
-    );
+    let (tried, untried) = (odds.at_depth(2), odds.at_depth(6));
+    assert!(tried > 0.98 && (untried - tried).abs() < 1e-12, "{tried} {untried}");
 }
 
 /// A block drafter drafts tokens that would not pay if all were verified, since those that do not pay are trimmed.
