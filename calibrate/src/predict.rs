@@ -118,5 +118,7 @@ pub(crate) fn fixed(k: u32, config: &EngineConfig, cost: &Calibrated, seed: u64)
         draft_at: foretoken_sim::DraftAt::StepStart,
         categories: &[],
         told: None,
+        truths: None,
+        own_rates: None,
     })
 }

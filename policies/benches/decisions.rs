@@ -52,7 +52,7 @@ impl Step {
         let context: Vec<u32> = (0..REQUESTS).map(|i| (300 + 97 * i + 3 * step) as u32).collect();
         let mut said = Drafts::default();
         said.reset(REQUESTS, LONGEST);
-        said.want(Wants { confidence: true, entropy: true, divergence: true });
+        said.want(Wants { confidence: true, entropy: true, divergence: true, ..Wants::default() });
         let run: Vec<u32> = (0..REQUESTS).map(|i| luck.half(1 << 32 | i as u64) % (LONGEST + 1)).collect();
         for (i, &right) in run.iter().enumerate() {
             for j in 0..LONGEST as usize {
@@ -331,6 +331,8 @@ fn decisions(c: &mut Criterion) {
         draft_at: foretoken_sim::DraftAt::StepStart,
         categories: &[],
         told: None,
+        truths: None,
+        own_rates: None,
     };
     let loop_ns = loop_ns();
     println!("the loop, by draft passes (ns, taken off): {:.0?}", loop_ns);

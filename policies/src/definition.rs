@@ -7,6 +7,7 @@ use crate::look::Look;
 use crate::shared::belief::Belief;
 use crate::shared::profile::PassTimes;
 use foretoken_sim::{DraftAt, MAX_SPEC_LEN, Speculation};
+use std::sync::Arc;
 
 /// The inputs from which a policy is built.
 #[derive(Clone, Copy)]
@@ -32,6 +33,33 @@ pub struct PolicyContext<'a> {
     pub categories: &'a [String],
     /// Values that the policy is given instead of learning them (`foretoken decide`): no warm-up, no staleness.
     pub told: Option<Told<'a>>,
+    /// The truths that the wrappers `true-cost` and `true-rates` give to a policy; `None` without such a wrapper.
+    pub truths: Option<Truths<'a>>,
+    /// Each request's own acceptance rate by its id, which a policy takes in place of its own estimates; `None` in
+    /// service.
+    pub own_rates: Option<&'a Arc<[f64]>>,
+}
+
+/// The truths in place of a policy's beliefs.
+#[derive(Clone, Copy)]
+pub struct Truths<'a> {
+    /// The line through the true cost of passes.
+    pub line: Belief,
+    /// The true times of passes.
+    pub passes: &'a dyn PassTimes,
+    /// Each request's own acceptance rate by its id; `None` if acceptance has no law.
+    pub own_rates: Option<&'a Arc<[f64]>>,
+}
+
+/// The beliefs that a policy has, which a wrapper may put right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beliefs {
+    /// What passes cost, from [`belief`](PolicyContext::belief) or [`profile`](PolicyContext::profile).
+    pub cost: bool,
+    /// Confidences of chains.
+    pub confidence: bool,
+    /// An acceptance rate that it learns, for which it takes [`own_rates`](PolicyContext::own_rates).
+    pub rate: bool,
 }
 
 /// Values that a policy is given instead of learning them.
@@ -95,6 +123,16 @@ pub trait Definition {
     /// True if the policy needs the law of acceptance, which recordings do not have.
     fn needs_law(&self) -> bool {
         false
+    }
+
+    /// The beliefs of the policy that a wrapper may put right; none by default.
+    fn beliefs(&self) -> Beliefs {
+        Beliefs::default()
+    }
+
+    /// The policy in this one, for a wrapper.
+    fn wraps(&self) -> Option<&PolicySpec> {
+        None
     }
 
     /// True if the policy learns from accepted counts alone, so that `foretoken decide` can give it a history of them.

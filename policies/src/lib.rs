@@ -159,6 +159,7 @@ mod bounds {
     pub(crate) mod posterior;
     pub(crate) mod price;
     pub(crate) mod random;
+    pub(crate) mod true_beliefs;
     pub(crate) mod true_cost;
 }
 
@@ -289,15 +290,21 @@ policies! {
         ClairvoyantStatic = "clairvoyant-static" in SKY_BLUE Solid Diamond;
     }
     bounds::random::Random { Random = "random" in GREY Dotted Plus; }
+    bounds::true_beliefs::TrueBelief {
+        TrueCost = "true-cost";
+        TrueCalibration = "true-calibration", with TrueBelief::in_place_of(Right::Calibration);
+        TrueRates = "true-rates", with TrueBelief::in_place_of(Right::Rates);
+    }
 }
 
 pub use bandits::banditspec::Bonus;
 pub use bounds::knows::Knowledge;
 pub use bounds::oracle_goodput::Form;
 pub use bounds::price::Price;
+pub use bounds::true_beliefs::Right;
 pub use confidence::hf_dynamic::Schedule;
 pub use confidence::threshold::{Cost, Scope};
-pub use definition::{BadParameter, Check, Definition, PolicyContext, Told};
+pub use definition::{BadParameter, Beliefs, Check, Definition, PolicyContext, Told, Truths};
 pub use foresight::settings::PriceOfTime;
 pub use goodput::smartspec_dsd::Proposer;
 pub use goodput::turbospec_cost::Coefficients as TurbospecCoefficients;

@@ -50,7 +50,14 @@ fn labels_tell_settings_apart_and_looks_tell_policies_apart() {
     let labels: Vec<String> = shown().iter().map(PolicySpec::label).collect();
     let presets = PolicySpec::all().len();
     for (label, name) in zip_eq(&labels[..presets], PolicySpec::all_names()) {
-        assert_eq!(label, if *name == "fixed" { "fixed-3" } else { name });
+        let usual = match *name {
+            "fixed" => "fixed-3",
+            "true-cost" => "true-cost(smartspec)",
+            "true-calibration" => "true-calibration(adaspec)",
+            "true-rates" => "true-rates(smartspec)",
+            name => name,
+        };
+        assert_eq!(label, usual);
     }
     for (label, variant) in zip_eq(&labels[presets..], VARIANTS) {
         let name = policy(variant).name();
@@ -72,10 +79,10 @@ fn names_and_defaults_are_one_table() {
     let names: Vec<&str> = PolicySpec::all().iter().map(PolicySpec::name).collect();
     assert_eq!(names, PolicySpec::all_names());
     let seers: Vec<&str> = PolicySpec::all().iter().filter(|p| p.sees_hidden_truth()).map(PolicySpec::name).collect();
-    assert_eq!(
-        seers,
-        ["oracle-goodput", "knows-rates", "knows-confidences", "knows-lengths", "oracle-length", "clairvoyant-static"]
-    );
+    let bounds =
+        ["oracle-goodput", "knows-rates", "knows-confidences", "knows-lengths", "oracle-length", "clairvoyant-static"];
+    let wrappers = ["true-cost", "true-calibration", "true-rates"];
+    assert_eq!(seers, [&bounds[..], &wrappers].concat());
     for policy in PolicySpec::all() {
         assert!(policy.check().is_ok() && !policy.summary().is_empty() && !policy.source().is_empty());
         assert!(!policy.definition().sees().is_empty() && !policy.definition().differences().is_empty());
@@ -113,7 +120,8 @@ fn every_preset_has_a_line_of_its_own() {
 fn only_oracles_are_built_as_oracles() {
     for policy in shown() {
         let oracle = matches!(policy.build(&CONTEXT), Speculation::Oracle(_));
-        let sees = policy.sees_hidden_truth() && policy.definition().tries(8).is_empty();
+        let definition = policy.definition();
+        let sees = policy.sees_hidden_truth() && definition.tries(8).is_empty() && definition.wraps().is_none();
         assert_eq!(oracle, sees, "{}", policy.label());
     }
 }

@@ -112,7 +112,7 @@ mod tests {
     fn copies_of_drafts_are_whole_and_keep_their_buffers() {
         let mut drafts = Drafts::default();
         drafts.reset(3, 4);
-        drafts.want(Wants { confidence: true, entropy: true, divergence: true });
+        drafts.want(Wants { confidence: true, entropy: true, divergence: true, ..Wants::default() });
         drafts.set_confidence(2, 3, 0.5);
         drafts.set_entropy(1, 0, 0.25);
         drafts.set_divergence(0, 2, 0.125);

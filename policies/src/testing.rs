@@ -30,6 +30,8 @@ pub const CONTEXT: PolicyContext = PolicyContext {
     draft_at: foretoken_sim::DraftAt::StepStart,
     categories: &[],
     told: None,
+    truths: None,
+    own_rates: None,
 };
 
 /// The columns behind a [`BatchView`].

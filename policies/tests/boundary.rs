@@ -42,6 +42,8 @@ fn run(policy: &str, workload: &Workload, draft_gap: DraftGap) -> Run {
         draft_at: foretoken_sim::DraftAt::StepStart,
         categories: &[],
         told: None,
+        truths: None,
+        own_rates: None,
     };
     let constant: AcceptanceSpec = serde_json::from_str(r#"{"source": {"constant": {"rate": 0.8}}}"#).unwrap();
     Simulation {

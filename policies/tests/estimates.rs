@@ -190,6 +190,8 @@ fn hold(belief: Belief, config: &EngineConfig, source: &dyn AcceptanceSource, wo
         draft_at: foretoken_sim::DraftAt::StepStart,
         categories: &[],
         told: None,
+        truths: None,
+        own_rates: None,
     };
     for spec in PolicySpec::all() {
         let Speculation::Policy(policy) = spec.build(&context) else { continue };

@@ -177,6 +177,8 @@ fn what_is_registered_is_one_of_the_policies() {
         draft_at: foretoken_sim::DraftAt::StepStart,
         categories: &[],
         told: None,
+        truths: None,
+        own_rates: None,
     };
     let Speculation::Policy(running) = plain.build(&context) else { panic!("a policy") };
     assert_eq!(running.limits().depth, 3);

@@ -88,6 +88,8 @@ fn simulated(rates: &[f64], (num_steps, topk, num_draft_tokens): Shape, ranks: &
         draft_at: foretoken_sim::DraftAt::StepStart,
         categories: &[],
         told: None,
+        truths: None,
+        own_rates: None,
     };
     let run = Simulation {
         workload: &workload,

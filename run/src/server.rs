@@ -5,15 +5,18 @@ use crate::believed::Believed;
 use crate::plan::Variant;
 use crate::profiled::Watched;
 use foretoken_hardware::LatencySpec;
-use foretoken_policies::{PolicyContext, PolicySpec};
+use foretoken_policies::{PolicyContext, PolicySpec, Truths};
 use foretoken_profiler::{Range, Role};
+use foretoken_sim::acceptance::constant_rate;
 use foretoken_sim::config::BadConfig;
 use foretoken_sim::{
     AcceptanceSource, Arrivals, ContextReads, DraftDevice, DraftKv, Drafting, EngineConfig, LatencyModel, RequestTruth,
     Simulation, Speculation, TruthRow, Workload,
 };
 use foretoken_spec::document::Path;
+use foretoken_spec::experiment::{BeliefSpec, Experiment};
 use foretoken_spec::problem::{Problem, Result};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// A server, for any workload.
@@ -29,10 +32,49 @@ pub struct Server {
     ranges: Option<(Range, Range)>,
     pub(crate) acceptance: Box<dyn AcceptanceSource>,
     pub(crate) belief: Believed,
+    /// What the wrappers `true-*` give to policies; `None` if no policy has one.
+    truths: Option<OwnTruths>,
     pub(crate) keep_steps: bool,
     pub(crate) seed: u64,
     /// Names of the requests' categories.
     categories: Vec<String>,
+}
+
+/// The truths in place of policies' beliefs.
+struct OwnTruths {
+    /// The true cost, as a policy would believe it.
+    cost: Believed,
+    /// Each request's own acceptance rate; `None` if acceptance has no law.
+    rates: Option<Arc<[f64]>>,
+}
+
+impl OwnTruths {
+    /// The truths of a server for a workload, for drafts of at most `longest` tokens.
+    fn new(
+        variant: &Variant,
+        seed: u64,
+        workload: &Workload,
+        acceptance: &dyn AcceptanceSource,
+        longest: u32,
+    ) -> Result<OwnTruths> {
+        let cost = Believed::new(&BeliefSpec::default(), &variant.experiment.hardware, seed, &mut Vec::new())?;
+        let rates = acceptance.law().map(|law| {
+            let rate = |id: u32| {
+                let request = RequestTruth::of(workload, id);
+                // The first decode step starts at output position 1.
+                constant_rate(longest.max(1), |depth| law.own_rate(request, 1 + depth, depth))
+            };
+            (0..workload.len() as u32).map(rate).collect()
+        });
+        Ok(OwnTruths { cost, rates })
+    }
+}
+
+/// Whether a policy of an experiment is a wrapper `true-*`.
+fn wraps(e: &Experiment) -> bool {
+    let kinds = e.fleet.iter().flat_map(|fleet| fleet.replicas.kinds());
+    let of_kinds: Vec<PolicySpec> = kinds.filter_map(|kind| kind.policy).collect();
+    e.policies.iter().chain(&of_kinds).any(|policy| policy.definition().wraps().is_some())
 }
 
 /// The latency models of a server as a run calls them: with a profile they note which passes it does not cover.
@@ -58,10 +100,16 @@ impl Server {
         let acceptance = e.acceptance.build(seed, workload).map_err(|err| {
             variant.document().problem_at(&Path::of(&format!("acceptance.{}", err.key)), err.to_string())
         })?;
+        let with_drafter = variant.engine(true)?;
+        let truths = match wraps(e) {
+            true => Some(OwnTruths::new(variant, seed, workload, &*acceptance, with_drafter.max_draft_len)?),
+            false => None,
+        };
         Ok(Server {
+            truths,
             belief: Believed::new(&e.belief, &e.hardware, seed, belief_notes)?,
             plain,
-            with_drafter: variant.engine(true)?,
+            with_drafter,
             draft: e.hardware.draft.build(),
             target: e.hardware.target.build(),
             context_reads: e.hardware.context_reads,
@@ -87,6 +135,13 @@ impl Server {
 
     /// A policy, an oracle or nothing, built for this server.
     pub(crate) fn speculation(&self, policy: &PolicySpec) -> Speculation {
+        let true_cost = self.truths.as_ref().map(|truths| &truths.cost);
+        let passes = true_cost.map(|cost| cost.profile(&*self.draft, &*self.target, self.context_reads));
+        let truths = self.truths.as_ref().zip(passes.as_ref()).map(|(truths, passes)| Truths {
+            line: truths.cost.linear,
+            passes,
+            own_rates: truths.rates.as_ref(),
+        });
         policy.build(&PolicyContext {
             belief: self.belief.linear,
             profile: &self.belief.profile(&*self.draft, &*self.target, self.context_reads),
@@ -98,6 +153,8 @@ impl Server {
             draft_at: self.with_drafter.drafts_at(),
             categories: &self.categories,
             told: None,
+            truths,
+            own_rates: None,
         })
     }
 
@@ -156,9 +213,7 @@ impl Server {
                 if most == 0 {
                     return output_len;
                 }
-                let recording = workload.recording.get(i).copied().filter(|&r| r != u32::MAX);
-                let (id, prompt_len, category) = (i as u32, workload.prompt_len[i], workload.category[i]);
-                self.acceptance.start(RequestTruth { id, prompt_len, output_len, category, recording }, most, &mut row);
+                self.acceptance.start(RequestTruth::of(workload, i as u32), most, &mut row);
                 let (mut emitted, mut steps) = (1, 1);
                 while emitted < output_len {
                     emitted += 1 + row.run(emitted, most);

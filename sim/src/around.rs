@@ -12,6 +12,11 @@ pub trait Around: Send {
     /// The wrapped policy, mutable.
     fn inner_mut(&mut self) -> &mut dyn SpecPolicy;
 
+    /// Called for [`SpecPolicy::wants`].
+    fn around_wants(&self) -> Wants {
+        self.inner().wants()
+    }
+
     /// Called for [`SpecPolicy::propose`].
     fn around_propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
         self.inner_mut().propose(batch, plan);
@@ -34,7 +39,7 @@ impl<T: Around> SpecPolicy for T {
     }
 
     fn wants(&self) -> Wants {
-        self.inner().wants()
+        self.around_wants()
     }
 
     fn drafts_for_next(&mut self) -> bool {

@@ -12,15 +12,32 @@ pub struct Wants {
     pub entropy: bool,
     /// KL(target ‖ draft) in nats at each verified position up to the first rejected one, known after verification.
     pub divergence: bool,
+    /// What stands in the place of confidences.
+    pub shown: Shown,
+}
+
+/// What a policy is shown as a confidence. All but the first need the law of acceptance, which only simulations have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Shown {
+    /// The draft's own probability of its token, as a server has it.
+    #[default]
+    Confidence,
+    /// The probability that the token is right, by the true curve of the confidence.
+    Calibrated,
+    /// The probability that the token is right if all tokens before it in its round are, by the true curve and by the
+    /// request's own rate.
+    OwnRate,
 }
 
 impl Wants {
     /// Only confidences.
-    pub const CONFIDENCE: Wants = Wants { confidence: true, entropy: false, divergence: false };
+    pub const CONFIDENCE: Wants = Wants { confidence: true, ..Wants::NOTHING };
     /// Only entropies.
-    pub const ENTROPY: Wants = Wants { confidence: false, entropy: true, divergence: false };
+    pub const ENTROPY: Wants = Wants { entropy: true, ..Wants::NOTHING };
     /// Only divergences.
-    pub const DIVERGENCE: Wants = Wants { confidence: false, entropy: false, divergence: true };
+    pub const DIVERGENCE: Wants = Wants { divergence: true, ..Wants::NOTHING };
+
+    const NOTHING: Wants = Wants { confidence: false, entropy: false, divergence: false, shown: Shown::Confidence };
 }
 
 /// The drafts of a step, and which of them are to be verified.

@@ -8,7 +8,7 @@ use crate::policy::BatchView;
 use crate::shape;
 use crate::time::Time;
 use crate::tree::{DraftTree, Growth};
-use crate::workload::RequestId;
+use crate::workload::{RequestId, Workload};
 use serde::{Deserialize, Serialize};
 
 /// A request that starts, as an acceptance source sees it.
@@ -24,6 +24,20 @@ pub struct RequestTruth {
     pub category: u16,
     /// Its recording (index into `Workload::recordings`), if it replays one.
     pub recording: Option<u32>,
+}
+
+impl RequestTruth {
+    /// The request `id` of a workload.
+    pub fn of(workload: &Workload, id: RequestId) -> RequestTruth {
+        let i = id as usize;
+        RequestTruth {
+            id,
+            prompt_len: workload.prompt_len[i],
+            output_len: workload.output_len[i],
+            category: workload.category[i],
+            recording: workload.recording.get(i).copied().filter(|&r| r != u32::MAX),
+        }
+    }
 }
 
 /// A piece of a prompt that runs in the target pass.

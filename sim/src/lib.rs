@@ -42,7 +42,7 @@ pub use config::{
     BadConfig, BudgetCharge, DeliverAt, DraftAt, DraftGap, DraftKv, DraftMethod, EngineConfig, FirstDraftPass,
     MAX_SPEC_LEN, Runner, SchedulingPolicy, Version,
 };
-pub use drafts::{Drafts, Wants};
+pub use drafts::{Drafts, Shown, Wants};
 pub use draws::Draws;
 pub use engine::{Ending, Load, RejectReason};
 pub use executor::RequestTruth;

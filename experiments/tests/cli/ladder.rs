@@ -30,19 +30,61 @@ fn the_rungs_sum_to_the_loss_and_a_fixed_length_has_nothing_to_correct() {
     let of = |policy: &str| ladders.iter().find(|ladder| ladder["policy"] == policy).unwrap();
     let dash = |policy: &str, rung: usize| of(policy)["rungs"][rung]["height"].is_null();
     assert!((0..3).all(|rung| dash("fixed-3", rung)), "a fixed length believes nothing");
-    // A wrapper or bound that the program lacks is named, and its rung is a dash.
-    let lacks = |name: &str| json["absent"].as_array().is_some_and(|all| all.iter().any(|absent| absent == name));
-    assert_eq!(dash("adaspec", 0), lacks("true-cost"), "adaspec believes costs");
-    for (rung, bound) in [(3, "knows-rates"), (4, "knows-confidences"), (5, "knows-lengths")] {
-        assert_eq!((dash("fixed-3", rung), dash("adaspec", rung)), (lacks(bound), lacks(bound)), "{bound}");
-    }
-    assert!(!dash("fixed-3", 6) && !dash("adaspec", 6));
+    assert!((0..7).all(|rung| !dash("adaspec", rung)), "adaspec believes costs and confidences");
+    assert!((3..7).all(|rung| !dash("fixed-3", rung)));
+    let runs: Vec<&str> = (0..3).map(|rung| of("adaspec")["rungs"][rung]["run"].as_str().unwrap()).collect();
+    let cost = "true-cost(adaspec)";
+    assert_eq!(runs, [cost, &format!("true-calibration({cost})"), &format!("true-rates(true-calibration({cost}))")]);
     let text = run(&[]);
     for part in ["cost", "calibration", "hindsight", "adaspec", "the rungs sum to it"] {
         assert!(text.contains(part), "{part} in\n{text}");
     }
     let page = std::fs::read_to_string(place.path("out/ladder.html")).unwrap();
     assert!(page.contains("<svg") && !page.contains("NaN"));
+}
+
+/// A policy that is given the true cost in place of a wrong belief decides as one that believed the truth from the
+/// start.
+#[test]
+fn the_true_cost_takes_the_place_of_a_wrong_belief() {
+    let policies = |policy: &str| {
+        small().replacen("{ fixed = { k = 3 } }, { adaspec = {} }", &format!("{{ fixed = {{ k = 3 }} }}, {policy}"), 1)
+    };
+    let e2e = |text: &str, label: &str, more: &[&str]| {
+        let place = Place::holding(text);
+        let output =
+            place.foretoken().args(["run", "x.toml", "-o", "out", "--format", "json"]).args(more).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let policies = json["variants"][0]["policies"].as_array().unwrap();
+        let of = policies.iter().find(|p| p["policy"] == label).unwrap_or_else(|| panic!("{label} in {json:#}"));
+        of["e2e_mean_s"]["mean"].as_f64().unwrap_or_else(|| panic!("{of:#}"))
+    };
+    let wrong = ["--set", "belief.scale.target=0.2", "--set", "belief.scale.draft=3.0"];
+    let smartspec = policies("{ smartspec = {} }");
+    let wrapped = policies("{ true-cost = { policy = { smartspec = {} } } }");
+    let right = e2e(&smartspec, "smartspec", &[]);
+    assert_eq!(e2e(&wrapped, "true-cost(smartspec)", &wrong), right);
+    assert_ne!(e2e(&smartspec, "smartspec", &wrong), right);
+}
+
+/// Wrappers around policies that cannot have them, and in places where no truth is to be had.
+#[test]
+fn a_wrapper_that_cannot_be_is_refused() {
+    let refused = |policy: &str, source: &str, args: &[&str], says: &[&str]| {
+        let text = small().replacen("{ adaspec = {} }", policy, 1).replacen("constant = { rate = 0.7 }", source, 1);
+        let error = Place::holding(&text).fails(args, 2);
+        says.iter().for_each(|part| assert!(error.contains(part), "{part} in\n{error}"));
+    };
+    let run = ["run", "x.toml", "-o", "out"];
+    let constant = "constant = { rate = 0.7 }";
+    refused(
+        "{ true-cost = { policy = { fixed = { k = 2 } } } }",
+        constant,
+        &run,
+        &["x.toml", "fixed-2 has no belief about the cost of passes that could be put right"],
+    );
+    refused("{ true-rates = { policy = { no-such = {} } } }", constant, &run, &["no-such"]);
 }
 
 #[test]

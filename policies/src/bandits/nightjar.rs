@@ -11,7 +11,7 @@
 //! own, hence "-like".
 
 use crate::bandits::bandit::{Mean, has_room, played, tokens_per_s};
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use foretoken_sim::{
     BatchView, Candidate, DraftLimits, DraftPlan, Explanation, Luck, SpecPolicy, Speculation, StepOutcome, Stream,
 };
@@ -50,6 +50,10 @@ impl Definition for NightjarLike {
         "the artefact weighs lengths with priors made for its hardware and forces 0 over 20 requests at more than 2 a second: \
          left out. Nor is the draft offloaded under memory pressure, or a change of load tested for. The cost of starting again \
          comes from the believed model, not from a measured table; k_max is our own"
+    }
+
+    fn beliefs(&self) -> Beliefs {
+        Beliefs { cost: true, ..Beliefs::default() }
     }
 
     fn check(&self) -> Result<(), BadParameter> {

@@ -8,7 +8,7 @@ use crate::bandits::bandit::Mean;
 use crate::confidence::adaedl::Adaedl;
 use crate::confidence::svip::Svip;
 use crate::confidence::threshold::Threshold;
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use foretoken_sim::{
     BatchView, Candidate, Continue, DraftLimits, DraftPlan, Drafts, Explanation, RequestId, SpecPolicy, Speculation,
     StepOutcome, Wants,
@@ -53,6 +53,10 @@ impl Definition for TapoutLike {
     fn differences(&self) -> &'static str {
         "only the abstract and a summary were read. All requests of a batch follow one rule, which is kept for some steps; \
          two of the paper's rules need logits that the simulator does not have"
+    }
+
+    fn beliefs(&self) -> Beliefs {
+        Beliefs { confidence: true, ..Beliefs::default() }
     }
 
     fn check(&self) -> Result<(), BadParameter> {
@@ -134,7 +138,7 @@ impl SpecPolicy for Running {
     }
 
     fn wants(&self) -> Wants {
-        Wants { confidence: true, entropy: true, divergence: false }
+        Wants { confidence: true, entropy: true, ..Wants::default() }
     }
 
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {

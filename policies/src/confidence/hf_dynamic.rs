@@ -7,7 +7,7 @@
 //! older releases: 5 tokens, "heuristic", no threshold.
 
 use crate::confidence::roc::Samples;
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::slots::Slots;
 use foretoken_sim::{
     BatchView, Continue, DraftLimits, DraftPlan, Drafts, RequestId, SpecPolicy, Speculation, StepOutcome, Wants,
@@ -90,6 +90,10 @@ impl Definition for HfDynamic {
          observed last: both persist over calls by its documentation. The tuned threshold holds from the request's next \
          round on; in the revision read, the draft loop has its own copy of it until the call ends. A round without drafts \
          changes nothing. A request that is preempted for more than 10,000 steps starts over"
+    }
+
+    fn beliefs(&self) -> Beliefs {
+        Beliefs { confidence: self.has_threshold(), ..Beliefs::default() }
     }
 
     fn check(&self) -> Result<(), BadParameter> {

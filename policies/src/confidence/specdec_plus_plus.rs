@@ -5,7 +5,7 @@
 //! the acceptance probabilities of the tokens before the newest one, as its head sees a token one pass after it was
 //! drafted, and keeps the length within bounds. The repository's command has threshold 0.3 and bounds 2 and 20.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use foretoken_sim::{
     BatchView, Continue, DraftLimits, DraftPlan, Drafts, MAX_SPEC_LEN, SpecPolicy, Speculation, Wants,
 };
@@ -45,6 +45,10 @@ impl Definition for SpecdecPlusPlus {
     fn differences(&self) -> &'static str {
         "the source trains a head for the acceptance probability, here the draft's confidence stands for it. The source decodes \
          one request; here each request of a batch leaves the draft by itself"
+    }
+
+    fn beliefs(&self) -> Beliefs {
+        Beliefs { confidence: true, ..Beliefs::default() }
     }
 
     fn check(&self) -> Result<(), BadParameter> {

@@ -5,7 +5,7 @@
 //! draft tokens with the greatest cumulative log-probability are verified, B being the batch size. The capacity k·B is
 //! a parameter; there is no cost model.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::survival::{Slots, survivals};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Drafts, MAX_SPEC_LEN, SpecPolicy, Speculation, Wants};
 use serde::{Deserialize, Serialize};
@@ -48,6 +48,10 @@ impl Definition for Tetris {
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {
         Some(("k", self.k.saturating_add(self.extra)))
+    }
+
+    fn beliefs(&self) -> Beliefs {
+        Beliefs { confidence: true, ..Beliefs::default() }
     }
 
     fn check(&self) -> Result<(), BadParameter> {

@@ -6,7 +6,7 @@
 //! speculation" baseline in the AdaSpec repository (0.6 on the batch mean, at most 8). Both keep the token below the
 //! threshold. The self-tuning of the threshold in transformers is not part of this policy.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use foretoken_sim::{
     BatchView, Continue, DraftLimits, DraftPlan, Drafts, MAX_SPEC_LEN, SpecPolicy, Speculation, Wants,
 };
@@ -90,6 +90,10 @@ impl Definition for Threshold {
 
     fn differences(&self) -> &'static str {
         "the threshold stays as it is; hf-dynamic has the schedules and the self-tuning of transformers"
+    }
+
+    fn beliefs(&self) -> Beliefs {
+        Beliefs { confidence: true, ..Beliefs::default() }
     }
 
     fn check(&self) -> Result<(), BadParameter> {

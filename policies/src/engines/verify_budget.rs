@@ -4,7 +4,7 @@
 //! Source: wejoncy/sfllm PR #53 (2026-09-18). The verified tokens include each request's newest one, which needs no
 //! draft. It resembles TETRIS, but the capacity is a setting.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::survival::{Slots, survivals};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Drafts, MAX_SPEC_LEN, SpecPolicy, Speculation, Wants};
 use serde::{Deserialize, Serialize};
@@ -46,6 +46,10 @@ impl Definition for VerifyBudget {
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {
         Some(("draft_len", self.draft_len))
+    }
+
+    fn beliefs(&self) -> Beliefs {
+        Beliefs { confidence: true, ..Beliefs::default() }
     }
 
     fn check(&self) -> Result<(), BadParameter> {

@@ -22,7 +22,7 @@
 //! 9. **Probing**: a policy that drafts nothing learns nothing. From time to time it drafts one token, to notice when
 //!    drafting pays again.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::foresight::asking::{Asking, Asks};
 use crate::foresight::cost::Costs;
 use crate::foresight::odds::Odds;
@@ -49,6 +49,10 @@ impl Definition for Foresight {
 
     fn differences(&self) -> &'static str {
         "none"
+    }
+
+    fn beliefs(&self) -> Beliefs {
+        Beliefs { cost: true, confidence: true, ..Beliefs::default() }
     }
 
     fn check(&self) -> Result<(), BadParameter> {

@@ -11,7 +11,7 @@
 //! drafted, so a deeper token is taken to be as sure as the newest one. Tokens that are drafted already have no price
 //! any more.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::belief::{Belief, pass_s};
 use crate::shared::survival::{Slots, survivals};
 use foretoken_sim::{
@@ -69,6 +69,10 @@ impl Definition for Gated {
     fn differences(&self) -> &'static str {
         "the source knows all confidences of a round before it is drafted; here the next token is taken to be as sure as the \
          newest one, and the first is always drafted. Costs are the linear belief's, not the true roofline's"
+    }
+
+    fn beliefs(&self) -> Beliefs {
+        Beliefs { cost: true, confidence: true, ..Beliefs::default() }
     }
 
     fn check(&self) -> Result<(), BadParameter> {

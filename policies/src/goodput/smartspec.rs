@@ -9,10 +9,10 @@
 //! Prompt lookup needs no rule of its own: a request without a match may draft 0 tokens and counts one token, the m
 //! matched requests count E(a, k), and the belief's drafting is parallel (docs/model.md 3.1, 3.6).
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::goodput::ladder::{Ladder, best_of};
 use crate::goodput::zero_lengths::ZeroLengths;
-use crate::shared::acceptance::Rate;
+use crate::shared::acceptance::{OwnRates, Rate};
 use crate::shared::belief::Belief;
 use crate::shared::estimator::{Depths, Estimate};
 use crate::shared::weighed::Weighed;
@@ -93,6 +93,10 @@ impl Definition for Smartspec {
         }
     }
 
+    fn beliefs(&self) -> Beliefs {
+        Beliefs { cost: true, rate: true, ..Beliefs::default() }
+    }
+
     fn check(&self) -> Result<(), BadParameter> {
         let check = Check("smartspec");
         check.share("initial_acceptance", self.initial_acceptance)?;
@@ -112,6 +116,7 @@ struct BestLength {
     belief: Belief,
     longest: u32,
     acceptance: f64,
+    own_rates: OwnRates,
     zeroes: ZeroLengths,
     depths: Depths,
     /// Estimated goodput of the last decision, in tokens per second.
@@ -126,6 +131,7 @@ impl BestLength {
             belief: context.belief,
             longest: context.max_draft_len,
             acceptance: context.told.map_or(params.initial_acceptance, |t| t.acceptance_rate),
+            own_rates: OwnRates::of(context),
             zeroes: ZeroLengths::new(params.absorbing_steps, params.skip_draft_prefill_above, context.belief.drafting),
             depths: Depths::default(),
             goodput: 0.0,
@@ -188,6 +194,7 @@ impl SpecPolicy for BestLength {
             return None;
         }
         self.weighed.begin();
+        self.acceptance = self.own_rates.mean(batch.ids).unwrap_or(self.acceptance);
         Some(self.best_prefix(batch))
     }
 
@@ -195,6 +202,7 @@ impl SpecPolicy for BestLength {
         if !self.params.joint {
             self.weighed.begin();
         }
+        self.acceptance = self.own_rates.mean(batch.ids).unwrap_or(self.acceptance);
         let k = self.best_length(batch);
         plan.fill(k);
         if self.depths.at(1).requests > 0 {

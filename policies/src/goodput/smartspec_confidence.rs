@@ -5,7 +5,7 @@
 //! Source: SmartSpec (arXiv 2406.14066), appendix, Alg. 3, with the loop guard corrected: `propose_steps <= P` allows
 //! P + 1 steps (docs/model.md 3.1). The appendix has no value for the threshold T.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::belief::Belief;
 use crate::shared::estimator::{Depth, Estimate};
 use crate::shared::weighed::Weighed;
@@ -47,6 +47,10 @@ impl Definition for SmartspecConfidence {
         "the loop guard propose_steps <= P allows P + 1 steps: corrected. The paper gives no threshold: 0.5 is ours. Alg. 3 does \
          not say how goodput counts tokens: those above the threshold are predicted to be accepted, as the appendix's text \
          says, and one verify length holds for the batch. At least one token is always drafted, even where none is verified"
+    }
+
+    fn beliefs(&self) -> Beliefs {
+        Beliefs { cost: true, confidence: true, ..Beliefs::default() }
     }
 
     fn check(&self) -> Result<(), BadParameter> {

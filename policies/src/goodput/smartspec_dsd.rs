@@ -4,10 +4,10 @@
 //! Source: LiuXiaoxuanPKU/vllm, branch dsd @b427a138, `vllm/spec_decode/dsd.py`. The rule for n-gram proposals is from
 //! the earlier @647244ce (docs/model.md 3.3): always propose 8, none above a batch of 32, verify at most 7.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::goodput::ladder::Ladder;
 use crate::goodput::zero_lengths::ZeroLengths;
-use crate::shared::acceptance::Rate;
+use crate::shared::acceptance::{OwnRates, Rate};
 use crate::shared::belief::Belief;
 use crate::shared::estimator::{Depths, Estimate};
 use crate::shared::weighed::Weighed;
@@ -95,6 +95,10 @@ impl Definition for SmartspecDsd {
          charges 1.2 ms for n-gram at k = 0; here every verify length is charged the draft time of what was proposed"
     }
 
+    fn beliefs(&self) -> Beliefs {
+        Beliefs { cost: true, rate: true, ..Beliefs::default() }
+    }
+
     fn check(&self) -> Result<(), BadParameter> {
         let check = Check("smartspec-dsd");
         check.share("initial_acceptance", self.initial_acceptance)?;
@@ -120,6 +124,7 @@ struct Running {
     belief: Belief,
     longest: u32,
     acceptance: f64,
+    own_rates: OwnRates,
     /// Steps until the next decision, and the length of the last one.
     wait: u32,
     length: u32,
@@ -142,6 +147,7 @@ impl Running {
             belief: context.belief,
             longest,
             acceptance: context.told.map_or(params.initial_acceptance, |t| t.acceptance_rate),
+            own_rates: OwnRates::of(context),
             wait: 0,
             length: 0,
             goodput: None,
@@ -229,6 +235,7 @@ impl SpecPolicy for Running {
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
         self.weighed.begin();
         self.goodput = None;
+        self.acceptance = self.own_rates.mean(batch.ids).unwrap_or(self.acceptance);
         match self.params.proposer {
             Proposer::Model => {
                 if self.decides() {

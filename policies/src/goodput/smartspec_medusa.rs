@@ -6,7 +6,7 @@
 //! (docs/model.md 3.1): E = 1 + Σ_i Π_{j≤i} s_j with s_j = 1 − (1 − α_j)^{k_j}. Eq. 10 as printed omits the round in
 //! which nothing is accepted, and has 1 − α where 1 − s is meant. Tokens verified: Σ_d Π_{j≤d} k_j.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::goodput::heads::{Heads, MOST_HEADS};
 use crate::goodput::zero_lengths::ZeroLengths;
 use crate::shared::belief::{Belief, pass_s};
@@ -73,6 +73,10 @@ impl Definition for SmartspecMedusa {
          to no tree at all; the paper's three do not. A request \
          that may verify less than the whole tree gets the levels that fit. Verification is greedy: Medusa's own typical \
          acceptance is lossy. Drafting is the experiment's (parallel for heads); there is no draft prefill to skip"
+    }
+
+    fn beliefs(&self) -> Beliefs {
+        Beliefs { cost: true, ..Beliefs::default() }
     }
 
     fn check(&self) -> Result<(), BadParameter> {

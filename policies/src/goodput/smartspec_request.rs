@@ -6,11 +6,11 @@
 //! global rate, here found as [`smartspec`](crate::Smartspec) does. Request i gets ⌊½ + k·B·αᵢ / Σα⌋, so that the mean
 //! length stays k. The requests' rates are windowed and start at 0.5.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::goodput::ladder::{Ladder, best_of};
 use crate::goodput::request_rates::RequestRates;
 use crate::goodput::zero_lengths::ZeroLengths;
-use crate::shared::acceptance::Rate;
+use crate::shared::acceptance::{OwnRates, Rate};
 use crate::shared::belief::Belief;
 use crate::shared::estimator::{Depths, Estimate};
 use crate::shared::weighed::Weighed;
@@ -73,6 +73,10 @@ impl Definition for SmartspecRequest {
          forgotten when four times max_num_seqs others were seen since"
     }
 
+    fn beliefs(&self) -> Beliefs {
+        Beliefs { cost: true, rate: true, ..Beliefs::default() }
+    }
+
     fn check(&self) -> Result<(), BadParameter> {
         let check = Check("smartspec-request");
         check.share("initial_acceptance", self.initial_acceptance)?;
@@ -98,6 +102,7 @@ struct Running {
     /// The batch's acceptance rate.
     acceptance: f64,
     rates: RequestRates,
+    own_rates: OwnRates,
     zeroes: ZeroLengths,
     depths: Depths,
     goodput: f64,
@@ -112,6 +117,7 @@ impl Running {
             longest: context.max_draft_len,
             acceptance: told.unwrap_or(params.initial_acceptance),
             rates: RequestRates::new(told.unwrap_or(params.request_acceptance), params.window),
+            own_rates: OwnRates::of(context),
             zeroes: ZeroLengths::new(params.absorbing_steps, params.skip_draft_prefill_above, context.belief.drafting),
             depths: Depths::default(),
             goodput: 0.0,
@@ -137,6 +143,7 @@ impl SpecPolicy for Running {
 
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
         self.weighed.begin();
+        self.acceptance = self.own_rates.mean(batch.ids).unwrap_or(self.acceptance);
         self.depths.fill(batch, self.longest);
         let undrafted = Estimate::undrafted(&self.belief, batch);
         let ladder = Ladder::new(undrafted, batch.len(), &self.depths, self.longest, self.acceptance);
@@ -149,11 +156,12 @@ impl SpecPolicy for Running {
         if k == 0 {
             return;
         }
-        let sum: f64 = batch.ids.iter().map(|&id| self.rates.rate(id)).sum();
+        let rate = |id: RequestId| self.own_rates.rate(id).unwrap_or_else(|| self.rates.rate(id));
+        let sum: f64 = batch.ids.iter().map(|&id| rate(id)).sum();
         let budget = f64::from(k) * batch.len() as f64;
         for (len, &id) in plan.draft_len.iter_mut().zip(batch.ids) {
             // If all rates are 0, all lengths are k.
-            let dealt = if sum > 0.0 { share(budget, self.rates.rate(id), sum) } else { k };
+            let dealt = if sum > 0.0 { share(budget, rate(id), sum) } else { k };
             *len = dealt.min(self.longest);
         }
     }

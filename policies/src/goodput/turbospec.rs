@@ -5,10 +5,10 @@
 //! @b08a7d37, `AutoTuner` in `vllm/v1/spec_decode/auto_tuner.py`, as restated in docs/model.md 3.4. The branch does not
 //! run as published. This policy has its formulas; their mistakes are parameters.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::goodput::smartspec_dsd::Proposer;
 use crate::goodput::turbospec_cost::{Coefficients, DraftCost, Load, TargetCost};
-use crate::shared::acceptance::{Rate, RunningMean};
+use crate::shared::acceptance::{OwnRates, Rate, RunningMean};
 use crate::shared::weighed::Weighed;
 use foretoken_sim::{
     BatchView, DraftLimits, DraftPlan, Drafts, Explanation, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome,
@@ -83,6 +83,10 @@ impl Definition for Turbospec {
         (self.k_start > 1).then_some(("k_start", self.k_start))
     }
 
+    fn beliefs(&self) -> Beliefs {
+        Beliefs { cost: self.coefficients == Coefficients::Belief, rate: true, ..Beliefs::default() }
+    }
+
     fn check(&self) -> Result<(), BadParameter> {
         let check = Check("turbospec-v1");
         check.that(
@@ -115,6 +119,7 @@ struct Running {
     /// True for `foretoken decide`, which asks about a single step: every step decides.
     always: bool,
     acceptance: RunningMean,
+    own_rates: OwnRates,
     /// The length of the last decision; the longest draft before the first decision.
     length: u32,
     deciding: bool,
@@ -135,6 +140,7 @@ impl Running {
             longest: context.max_draft_len,
             always: context.told.is_some(),
             acceptance: RunningMean::new(start, Some(params.window)),
+            own_rates: OwnRates::of(context),
             length: context.max_draft_len,
             deciding: false,
             goodput: None,
@@ -165,7 +171,7 @@ impl Running {
     /// Chooses the length: goes up from `k_start` to the longest proposal while the goodput rises.
     fn decide(&mut self, batch: &BatchView, proposed: u32) {
         let load = Load::of(batch);
-        let a = self.acceptance.value();
+        let a = self.own_rates.mean(batch.ids).unwrap_or_else(|| self.acceptance.value());
         let (mut expected, mut reached) = (1.0, 1.0);
         let (mut best, mut goodput) = (self.params.k_start.min(proposed), f64::NEG_INFINITY);
         for k in 0..=proposed {

@@ -9,7 +9,7 @@
 //! reasons: `SGLANG_RAGGED_VERIFY_MODE` is `static`, and without a table every step takes the same time, so that
 //! everything is verified. That equals a fixed length and is refused here, unless `allow_degenerate` is set.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::sglang::dspark_relay::Relay;
 use crate::sglang::dspark_table::{CostTable, SpsTable};
 use crate::shared::profile::{capture_sizes, padded};
@@ -83,6 +83,10 @@ impl Definition for Dspark {
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {
         self.gamma.map(|gamma| ("gamma", gamma))
+    }
+
+    fn beliefs(&self) -> Beliefs {
+        Beliefs { cost: true, confidence: true, ..Beliefs::default() }
     }
 
     fn check(&self) -> Result<(), BadParameter> {

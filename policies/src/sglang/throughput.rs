@@ -5,7 +5,7 @@
 //! `throughput_aware_spec_params.py` (@23570745); restated in docs/model.md 1.4. The pull request is open; 0.5.23 does
 //! not have it.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::sglang::gen3::{check_candidates, check_keys};
 use crate::sglang::router::{Router, captured_sizes};
 use crate::shared::profile::{PassTimes, uniform_pass};
@@ -97,6 +97,10 @@ impl Definition for SglangThroughput {
 
     fn learns_from_counts(&self) -> bool {
         true
+    }
+
+    fn beliefs(&self) -> Beliefs {
+        Beliefs { cost: true, ..Beliefs::default() }
     }
 
     fn check(&self) -> Result<(), BadParameter> {

@@ -1,8 +1,10 @@
 //! Estimators of the acceptance rate from past steps. They see the outcomes that a server would see, and nothing else.
 
-use foretoken_sim::StepOutcome;
+use crate::definition::PolicyContext;
+use foretoken_sim::{RequestId, StepOutcome};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Expected tokens of a round with `k` drafts and conditional acceptance `a`, the bonus token included. The formula is
 /// E(a, k) = 1 + a + … + a^k (Leviathan et al. 2023, Eq. 1). It is summed, because the closed form loses digits near
@@ -40,6 +42,28 @@ impl Rate {
             Rate::Attempts => verified.min(accepted + 1),
             Rate::PerDraft => verified,
         }
+    }
+}
+
+/// Each request's own acceptance rate, where a policy is given it in place of its estimates.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OwnRates(Option<Arc<[f64]>>);
+
+impl OwnRates {
+    /// The rates that the context has; none in service.
+    pub(crate) fn of(context: &PolicyContext) -> OwnRates {
+        OwnRates(context.own_rates.cloned())
+    }
+
+    /// The request's rate; `None` if the policy is not given any.
+    pub(crate) fn rate(&self, id: RequestId) -> Option<f64> {
+        self.0.as_ref().and_then(|rates| rates.get(id as usize)).copied()
+    }
+
+    /// The mean rate of a batch; `None` if the policy is not given any.
+    pub(crate) fn mean(&self, ids: &[RequestId]) -> Option<f64> {
+        let rates = self.0.as_ref().filter(|_| !ids.is_empty())?;
+        Some(ids.iter().filter_map(|&id| rates.get(id as usize)).sum::<f64>() / ids.len() as f64)
     }
 }
 

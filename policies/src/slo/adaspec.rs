@@ -8,7 +8,7 @@
 //! the algorithm lacks. The published code differs in all three parts; this is the paper. `verifier = false`
 //! is the paper's AdaSpec⁻.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::acceptance::RunningMean;
 use crate::shared::belief::Belief;
 use crate::shared::estimator::{Depth, Depths, Estimate};
@@ -105,6 +105,10 @@ impl Definition for Adaspec {
 
     fn stops_for_slo(&self) -> bool {
         self.slo == SloMode::Step
+    }
+
+    fn beliefs(&self) -> Beliefs {
+        Beliefs { cost: true, confidence: self.drafter == Drafter::Paper || self.verifier, ..Beliefs::default() }
     }
 
     fn check(&self) -> Result<(), BadParameter> {

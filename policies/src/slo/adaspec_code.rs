@@ -10,7 +10,7 @@
 //! - a size that is a capture size already is still lowered by a full bucket;
 //! - after a predicted stop, elimination uses the draft time of one pass more than ran.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::weighed::Weighed;
 use crate::slo::adaspec_code_cost::CodeCosts;
 use foretoken_sim::{BatchView, Continue, DraftLimits, DraftPlan, Drafts, Explanation, SpecPolicy, Speculation, Wants};
@@ -63,6 +63,10 @@ impl Definition for AdaspecCode {
          may, and prefill chunks and catch-up are not counted. Graphs are timed whole, so its overhead table (full run less \
          graph replay) is 0. In its vLLM a request that is once not drafted for is never drafted for again: \
          draft_gap = \"permanent\" does that"
+    }
+
+    fn beliefs(&self) -> Beliefs {
+        Beliefs { cost: true, confidence: true, ..Beliefs::default() }
     }
 
     fn check(&self) -> Result<(), BadParameter> {

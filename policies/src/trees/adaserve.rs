@@ -7,7 +7,7 @@
 //! a pass) and the errata of docs/model.md 7.2: path probabilities throughout, requests in descending order of need,
 //! and a budget that ends at 0.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::belief::{Belief, pass_s};
 use crate::shared::estimator::Depths;
 use foretoken_sim::{
@@ -87,6 +87,10 @@ impl Definition for Adaserve {
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {
         Some(("max_depth", self.max_depth))
+    }
+
+    fn beliefs(&self) -> Beliefs {
+        Beliefs { cost: true, ..Beliefs::default() }
     }
 
     fn check(&self) -> Result<(), BadParameter> {

@@ -9,7 +9,7 @@
 //! of the confidences that is one step older than the present drafts. The confidences of the present drafts decide
 //! which tokens get it. Trimming starts at once.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::survival::{Slots, best_budget, survivals};
 use crate::shared::weighed::Weighed;
 use crate::vllm::acceptance_estimator::AcceptanceEstimator;
@@ -83,6 +83,10 @@ impl Definition for VllmAdaptive {
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {
         self.k.map(|k| ("k", k))
+    }
+
+    fn beliefs(&self) -> Beliefs {
+        Beliefs { cost: true, confidence: true, ..Beliefs::default() }
     }
 
     fn check(&self) -> Result<(), BadParameter> {

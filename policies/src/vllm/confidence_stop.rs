@@ -3,7 +3,7 @@
 //! Source: a branch of vLLM, `v1/worker/gpu/spec_decode/confidence_stop.py` (`DraftConfidenceStop`, @41f9ab88),
 //! restated in docs/model.md 4.6 (g). No release has it, 0.33.0 included.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use foretoken_sim::{
     BatchView, Continue, DraftLimits, DraftPlan, Drafts, MAX_SPEC_LEN, SpecPolicy, Speculation, Wants,
 };
@@ -41,6 +41,10 @@ impl Definition for ConfidenceStop {
     fn differences(&self) -> &'static str {
         "vLLM has no default threshold. A request that may draft less than the others takes part as far as it may, and \
          keeps nobody drafting after that"
+    }
+
+    fn beliefs(&self) -> Beliefs {
+        Beliefs { confidence: true, ..Beliefs::default() }
     }
 
     fn check(&self) -> Result<(), BadParameter> {

@@ -5,7 +5,7 @@
 //! @1447128d), which is in no release; restated in docs/model.md 4.6 (f). It is not a setting of `threshold`, because
 //! it ignores the first draft's confidence.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Drafts, SpecPolicy, Speculation, Wants};
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +42,10 @@ impl Definition for DraftConfidence {
     fn differences(&self) -> &'static str {
         "the mean is over the requests that drafted the token; in vLLM all of them do. Off in vLLM by default: 0.6 and \
          10 are from the pull request's table"
+    }
+
+    fn beliefs(&self) -> Beliefs {
+        Beliefs { confidence: true, ..Beliefs::default() }
     }
 
     fn check(&self) -> Result<(), BadParameter> {

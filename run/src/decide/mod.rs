@@ -93,6 +93,8 @@ fn decide(file: &str, state: &State, index: usize, spec: &PolicySpec, explain: b
             prev_confidence: state.prev_confidence,
             contexts: &columns.context,
         }),
+        truths: None,
+        own_rates: None,
     };
     let mut decision = match spec.build(&context) {
         Speculation::Policy(mut policy) => {

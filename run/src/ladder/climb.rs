@@ -15,9 +15,6 @@ pub struct Ladders {
     pub name: String,
     /// Number of seeds.
     pub seeds: usize,
-    /// Wrappers and bounds that the program does not have: their rungs are dashes.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub absent: Vec<&'static str>,
     /// One ladder for each policy and combination of swept values.
     pub ladders: Vec<Ladder>,
 }
@@ -60,7 +57,7 @@ impl Ladders {
                 ladders.push(all.climb(way, ways, &variant.choices)?);
             }
         }
-        Some(Ladders { name: plan.name.clone(), seeds: plan.seeds.len(), absent: ways.absent.clone(), ladders })
+        Some(Ladders { name: plan.name.clone(), seeds: plan.seeds.len(), ladders })
     }
 }
 
@@ -99,10 +96,7 @@ impl Runs<'_> {
             });
         }
         for forms in &ways.bounds {
-            tops.push(match forms.is_empty() {
-                true => None,
-                false => self.best(forms).map(|(label, logs)| (label.to_owned(), logs)),
-            });
+            tops.push(self.best(forms).map(|(label, logs)| (label.to_owned(), logs)));
         }
         tops.push(Some((oracle.to_owned(), bottom.clone())));
         Some(Ladder {

@@ -38,8 +38,6 @@ pub struct Ways {
     pub bounds: [Vec<String>; 3],
     /// The oracles.
     pub oracles: Vec<String>,
-    /// Wrappers and bounds that this program does not have: their rungs do not apply.
-    pub absent: Vec<&'static str>,
 }
 
 /// The plan of an experiment's ladder, and which of its policies stand for which rung.
@@ -71,7 +69,7 @@ pub fn of(mut document: Document, folder: &FilePath) -> Result<(Plan, Ways)> {
             Way { policy: policy.label(), trees: policy.definition().drafts_trees(), wrapped: [None, None, None] };
         let mut inner = policy.clone();
         add(&mut all, policy.clone());
-        for (at, wrapper) in WRAPPERS.iter().enumerate().filter(|(_, wrapper)| is_there(wrapper)) {
+        for (at, wrapper) in WRAPPERS.iter().enumerate() {
             let wrapped = read(&format!("{{ {wrapper} = {{ policy = {} }} }}", written(&inner)?))?;
             // A wrapper refuses a policy that has nothing to correct.
             if wrapped.check().is_ok() {
@@ -84,28 +82,19 @@ pub fn of(mut document: Document, folder: &FilePath) -> Result<(Plan, Ways)> {
     }
     let bounds = [priced(BOUNDS[0], &mut all)?, priced(BOUNDS[1], &mut all)?, priced(BOUNDS[2], &mut all)?];
     let oracles = REFERENCES.iter().map(|text| listed(text, &mut all)).collect::<Result<_>>()?;
-    let absent = WRAPPERS.into_iter().chain(BOUNDS).filter(|name| !is_there(name)).collect();
     let texts: Vec<String> = all.iter().map(written).collect::<Result<_>>()?;
     ["arena", "paper", "question"].iter().for_each(|key| document.remove(&Path::of(key)));
     document.replace(&Path::of("policies"), "the policies of the ladder", &format!("[{}]", texts.join(", ")))?;
-    Ok((Plan::of(document, folder)?, Ways { ways, bounds, oracles, absent }))
+    Ok((Plan::of(document, folder)?, Ways { ways, bounds, oracles }))
 }
 
-/// The labels of a bound at every price; none if the bound is absent.
+/// The labels of a bound at every price.
 fn priced(bound: &str, all: &mut Vec<PolicySpec>) -> Result<Vec<String>> {
     let form = |price: &&str| match *price {
         "" => format!("{{ {bound} = {{}} }}"),
         price => format!("{{ {bound} = {{ price = {{ {price} }} }} }}"),
     };
-    if !is_there(bound) {
-        return Ok(Vec::new());
-    }
     PRICES.iter().map(|price| listed(&form(price), all)).collect()
-}
-
-/// Is there a policy of that name?
-fn is_there(name: &str) -> bool {
-    PolicySpec::all_names().contains(&name)
 }
 
 /// The label of a policy given as text, which joins `all`.

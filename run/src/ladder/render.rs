@@ -82,9 +82,6 @@ fn legend(ladders: &Ladders) -> Vec<String> {
         vec!["L: 100 ln(mean E2E / mean E2E of the best oracle), paired by seed; the rungs sum to it".to_owned()];
     lines.extend(RUNGS.map(|(name, gets)| format!("{name}: {gets}")));
     lines.push("-: nothing to correct there; a negative rung: knowing more made the run slower".to_owned());
-    if !ladders.absent.is_empty() {
-        lines.push(format!("this program lacks {}: their rungs are dashes", ladders.absent.join(", ")));
-    }
     if ladders.ladders.iter().any(|ladder| ladder.trees) {
         lines.push("^: drafts trees; bounds and oracles draft chains".to_owned());
     }

@@ -56,6 +56,8 @@ fn best(what: &BeliefLength, belief: &Belief, longest: u32) -> u32 {
         draft_at: foretoken_sim::DraftAt::StepStart,
         categories: &[],
         told: None,
+        truths: None,
+        own_rates: None,
     };
     let Speculation::Policy(mut policy) = spec.build(&context) else { unreachable!("smartspec is a policy") };
     let mut plan = DraftPlan { draft_len: vec![0; n], ..DraftPlan::default() };

@@ -156,6 +156,14 @@ impl Bits for Laws {
     fn right_after(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32, before: bool) -> f64 {
         self.law(request).right_after(request, hypothesis, position, depth, before)
     }
+
+    fn mean_rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64 {
+        self.law(request).mean_rate(request, position, depth)
+    }
+
+    fn own_rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64 {
+        self.law(request).own_rate(request, position, depth)
+    }
 }
 
 #[cfg(test)]

@@ -186,12 +186,12 @@ fn cell(x: f64, n: usize) -> (usize, f64) {
 }
 
 /// The logit, kept finite at both ends.
-fn logit(u: f64) -> f64 {
+pub(super) fn logit(u: f64) -> f64 {
     let u = u.clamp(1e-9, 1.0 - 1e-9);
     (u / (1.0 - u)).ln()
 }
 
-fn sigmoid(x: f64) -> f64 {
+pub(super) fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 

@@ -1,6 +1,7 @@
 //! The law of a source: what is known of a request's bits to one who knows the source and has not seen its draws. The
 //! bounds between a server's policies and the oracle reason with it (docs/model.md 13).
 
+use crate::drafts::Shown;
 use crate::executor::RequestTruth;
 
 /// The probabilities from which a source draws bits and confidences.
@@ -28,4 +29,45 @@ pub trait Law: Send + Sync {
 
     /// The rate with which confidences are drawn there: the probability that the token is right, pooled over rounds.
     fn confidence_rate(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32) -> f64;
+
+    /// The request's own rate, which no server knows: the probability that the draft is right at output position
+    /// `position` and `depth` (from 0) of its round, if all tokens before it in the round are right.
+    fn own_rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64;
+
+    /// The probability that a token with this confidence is right: what a policy that is [shown](Shown) the truth gets
+    /// in the confidence's place. A confidence without information is worth the mean rate of all requests, or the
+    /// request's own one.
+    fn chance(&self, request: RequestTruth, position: u32, depth: u32, confidence: f64, shown: Shown) -> f64;
+}
+
+/// The constant rate that accepts as many tokens of a draft of `len` tokens as a law with these rates by depth (from
+/// 0): the a with a + a² + … + a^len = Σ over depths of the product of the rates so far.
+pub fn constant_rate(len: u32, rate: impl Fn(u32) -> f64) -> f64 {
+    let survive = |reached: &mut f64, depth| {
+        *reached *= rate(depth);
+        Some(*reached)
+    };
+    let accepted: f64 = (0..len).scan(1.0, survive).sum();
+    let of = |a: f64| (1..=len).map(|depth| a.powi(depth as i32)).sum::<f64>();
+    let (mut low, mut high) = (0.0, 1.0);
+    for _ in 0..50 {
+        let middle = 0.5 * (low + high);
+        if of(middle) < accepted { low = middle } else { high = middle }
+    }
+    0.5 * (low + high)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_constant_law_has_its_own_rate() {
+        for rate in [0.0, 0.3, 0.9, 1.0] {
+            assert!((constant_rate(5, |_| rate) - rate).abs() < 1e-12, "{rate}");
+        }
+        // 0.9 + 0.9·0.5 = a + a²: a = (−1 + √(1 + 4·1.35)) / 2.
+        let a = constant_rate(2, |depth| if depth == 0 { 0.9 } else { 0.5 });
+        assert!((a - ((6.4f64).sqrt() - 1.0) / 2.0).abs() < 1e-12, "{a}");
+    }
 }

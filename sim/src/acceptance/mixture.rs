@@ -111,6 +111,12 @@ impl MixtureBits {
         &self.hypotheses[(category as usize).min(self.hypotheses.len() - 1)]
     }
 
+    /// The probability that a draft at `depth` of its round is right if all before it in the round are, for a request
+    /// with this rate. What precedes the first draft is not known, so the first draft has the rate itself.
+    fn on_path(&self, rate: f64, depth: u32) -> f64 {
+        if depth == 0 { rate } else { self.autocorrelation + (1.0 - self.autocorrelation) * rate }
+    }
+
     fn rate_of(&self, id: RequestId, category: u16) -> f64 {
         let law = self.laws[(category as usize).min(self.laws.len() - 1)];
         law.sample(&mut Draws::new(self.seed, Stream::Request, id.into()))
@@ -174,5 +180,20 @@ impl Bits for MixtureBits {
     fn right_after(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32, before: bool) -> f64 {
         let rate = self.rate_of_hypothesis(request, hypothesis, position, depth);
         self.autocorrelation * f64::from(u8::from(before)) + (1.0 - self.autocorrelation) * rate
+    }
+
+    /// Deep positions are mostly reached by requests with high rates.
+    fn mean_rate(&self, request: RequestTruth, _: u32, depth: u32) -> f64 {
+        let (mut reach, mut right) = (0.0, 0.0);
+        for &(rate, weight) in self.hypotheses_of(request.category) {
+            let before: f64 = (0..depth).map(|depth| self.on_path(rate, depth)).product();
+            reach += weight * before;
+            right += weight * before * self.on_path(rate, depth);
+        }
+        right / reach
+    }
+
+    fn own_rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64 {
+        self.on_path(self.rate(request, position, depth), depth)
     }
 }

@@ -24,7 +24,7 @@ pub use by_category::{ByCategory, CategoryRates};
 pub use confidence::{Confidence, Curve, Misfit};
 pub use fault::BadAcceptance;
 pub use hidden::Hidden;
-pub use law::Law;
+pub use law::{Law, constant_rate};
 pub use mixture::{Beta, Mixture};
 pub use prompt_lookup::PromptLookup;
 pub use ranks::RankLaw;

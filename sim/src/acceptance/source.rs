@@ -1,8 +1,9 @@
 //! The common part of all sources: bits come from the source, confidences from one model. First the bit is drawn, then
 //! the confidence from its law given the bit (docs/model.md 13).
 
-use super::confidence::ConfidenceModel;
+use super::confidence::{ConfidenceModel, logit, sigmoid};
 use super::{AcceptanceSource, Law, RankLaw, TruthRow};
+use crate::drafts::Shown;
 use crate::executor::RequestTruth;
 use crate::luck::{Luck, Stream, threshold};
 
@@ -49,6 +50,16 @@ pub(super) trait Bits: Send + Sync {
     /// See [`Law::right_after`]. By default bits are independent.
     fn right_after(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32, _before: bool) -> f64 {
         self.rate_of_hypothesis(request, hypothesis, position, depth)
+    }
+
+    /// [`rate`](Bits::rate) over all requests of the request's kind whose rounds reach this depth.
+    fn mean_rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64 {
+        self.rate(request, position, depth)
+    }
+
+    /// See [`Law::own_rate`]. By default bits are independent.
+    fn own_rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64 {
+        self.rate(request, position, depth)
     }
 
     /// See [`Law::proposes_if_wrong`].
@@ -130,6 +141,23 @@ impl<B: Bits> Law for Source<B> {
 
     fn confidence_rate(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32) -> f64 {
         self.bits.rate_of_hypothesis(request, hypothesis, position, depth)
+    }
+
+    fn own_rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64 {
+        self.bits.own_rate(request, position, depth)
+    }
+
+    fn chance(&self, request: RequestTruth, position: u32, depth: u32, confidence: f64, shown: Shown) -> f64 {
+        let evidence = self.confidence.evidence(confidence, depth);
+        let own = || self.bits.own_rate(request, position, depth);
+        match (shown, evidence) {
+            (Shown::Confidence, _) => confidence,
+            (Shown::Calibrated, Some(z)) => sigmoid(z),
+            (Shown::Calibrated, None) => self.bits.mean_rate(request, position, depth),
+            // The curve holds for the rate that confidences are drawn with. On the path of a round it is another one.
+            (Shown::OwnRate, Some(z)) => sigmoid(z + logit(own()) - logit(self.bits.rate(request, position, depth))),
+            (Shown::OwnRate, None) => own(),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! `tests/truth`.
 
 use super::*;
+use crate::drafts::Shown;
 use crate::time::Time;
 use crate::workload::{Request, Workload};
 use std::collections::BTreeMap;
@@ -36,6 +37,44 @@ fn share(bits: impl Iterator<Item = bool> + Clone) -> f64 {
 
 fn one_law(a: f64, b: f64, autocorrelation: f64) -> Rates {
     Rates::Mixture(Mixture { all: Beta { a, b }, categories: BTreeMap::new(), autocorrelation })
+}
+
+/// What a policy is shown in a confidence's place is the share of right tokens: in every tenth, at the depths that a
+/// round reaches, for confidences that are right, over-confident and without information.
+#[test]
+fn chances_are_the_shares_of_right_tokens() {
+    for misfit in [Misfit::default(), Misfit { scale: 2.0, shift: 1.0 }, Misfit { scale: 0.0, shift: 0.3 }] {
+        for shown in [Shown::Calibrated, Shown::OwnRate] {
+            // With correlated bits only the request's own rate on the path is calibrated.
+            let autocorrelation = if shown == Shown::OwnRate { 0.4 } else { 0.0 };
+            let confidence = Confidence { misfit, ..Confidence::default() };
+            let source =
+                with(AcceptanceSpec { source: one_law(8.0, 5.7, autocorrelation), confidence, ..Default::default() });
+            let law = source.law().unwrap();
+            // By depth (the first, all deeper ones) and tenth: tokens, sum of chances, right tokens.
+            let mut tenths = [[(0u32, 0.0, 0u32); 10]; 2];
+            let mut row = TruthRow::default();
+            for id in 0..2000 {
+                source.start(request(id), 8, &mut row);
+                for start in (1..POSITIONS - 8).step_by(9) {
+                    for depth in 0..4 {
+                        let right = row.right(start + depth, depth);
+                        let c = source.confidence(request(id), start, depth, Some(right), 0);
+                        let chance = law.chance(request(id), start + depth, depth, c.into(), shown);
+                        let tenth = &mut tenths[usize::from(depth > 0)][((chance * 10.0) as usize).min(9)];
+                        *tenth = (tenth.0 + 1, tenth.1 + chance, tenth.2 + u32::from(right));
+                        if !right {
+                            break;
+                        }
+                    }
+                }
+            }
+            for (n, sum, right) in tenths.into_iter().flatten().filter(|tenth| tenth.0 > 1000) {
+                let (chance, share) = (sum / f64::from(n), f64::from(right) / f64::from(n));
+                assert!((chance - share).abs() < 0.02, "{misfit:?} {shown:?}: {share} for {chance}, {n} tokens");
+            }
+        }
+    }
 }
 
 #[test]

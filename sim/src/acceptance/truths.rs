@@ -3,7 +3,7 @@
 
 use super::plain_rows::PlainRows;
 use super::{AcceptanceSource, TruthRow};
-use crate::drafts::{Drafts, Wants};
+use crate::drafts::{Drafts, Shown, Wants};
 use crate::executor::{DraftPass, RequestTruth};
 use crate::policy::BatchView;
 use crate::tree::{Growth, path_below};
@@ -176,10 +176,19 @@ impl<'a> Truths<'a> {
         for i in (0..batch.len()).filter(|&i| pass.draft_len[i] >= pass.pass) {
             let (id, start) = (batch.ids[i], batch.emitted[i]);
             let c = self.confidence(id, start, depth);
-            out.set_confidence(i, depth as usize, c.into());
+            out.set_confidence(i, depth as usize, self.shown(out.wants.shown, id, start, depth, c));
             if out.wants.entropy {
                 out.set_entropy(i, depth as usize, self.acceptance.entropy(self.request(id), start, depth, c));
             }
+        }
+    }
+
+    /// What a policy is shown for a token with confidence `c`.
+    #[inline]
+    fn shown(&self, shown: Shown, id: RequestId, start: u32, depth: u32, c: f32) -> f64 {
+        match (shown, self.acceptance.law()) {
+            (Shown::Confidence, _) | (_, None) => c.into(),
+            (shown, Some(law)) => law.chance(self.request(id), start + depth, depth, c.into(), shown),
         }
     }
 

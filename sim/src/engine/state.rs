@@ -110,15 +110,8 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
     }
 
     fn truth_of(&self, id: RequestId) -> RequestTruth {
-        let (i, w) = (id as usize, self.workload);
-        RequestTruth {
-            id,
-            prompt_len: w.prompt_len[i],
-            // Behind the model's length nothing is emitted, so no truth is needed.
-            output_len: self.scheduler.max_tokens(id),
-            category: w.category[i],
-            recording: w.recording.get(i).copied().filter(|&r| r != u32::MAX),
-        }
+        // Behind the model's length nothing is emitted, so no truth is needed.
+        RequestTruth { output_len: self.scheduler.max_tokens(id), ..RequestTruth::of(self.workload, id) }
     }
 
     /// Reports the requests that finished in a step to executor and collector. The drafter learns of them by

@@ -168,6 +168,8 @@ impl Server {
             draft_at: foretoken_sim::DraftAt::StepStart,
             categories: &[],
             told: None,
+            truths: None,
+            own_rates: None,
         };
         let decisions = Decisions::default();
         match spec.build(&context) {

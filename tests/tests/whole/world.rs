@@ -112,6 +112,8 @@ impl<'a> World<'a> {
             draft_at: foretoken_sim::DraftAt::StepStart,
             categories: &[],
             told: None,
+            truths: None,
+            own_rates: None,
         }
     }
 
