@@ -16,6 +16,7 @@ use foretoken_hardware::{LatencySpec, MeasuredSpec};
 use foretoken_profiler::nnls::nnls;
 use foretoken_sim::Coefficients;
 use nalgebra::{DMatrix, DVector};
+use std::collections::BTreeSet;
 
 /// Batched tokens at which the target's line may bend.
 const BENDS: [u64; 9] = [1, 4, 8, 16, 32, 64, 128, 256, 1024];
@@ -137,13 +138,22 @@ impl CostFit {
     }
 }
 
-/// Tokens at which the target's line may bend, from the smallest step to the largest.
+/// Tokens at which the target's line may bend, from the smallest step to the largest. Between a bend and the one before
+/// it there is a step, the bend itself included: otherwise the steps beyond could be explained by many lines, and the
+/// fit would choose one of them.
 fn bends(rows: &[StepRow]) -> Vec<u64> {
-    let sizes = || rows.iter().map(tokens);
-    let (least, most) = (sizes().min().expect("steps"), sizes().max().expect("steps"));
-    let between = BENDS.into_iter().filter(|&b| least < b && b < most);
-    let mut all: Vec<u64> = [least].into_iter().chain(between).chain([most]).collect();
-    all.dedup();
+    let sizes: BTreeSet<u64> = rows.iter().map(tokens).collect();
+    let (least, most) = (*sizes.first().expect("steps"), *sizes.last().expect("steps"));
+    let mut all = vec![least];
+    for bend in BENDS.into_iter().filter(|&b| least < b && b < most) {
+        let before = *all.last().expect("the least");
+        if sizes.range(before + 1..=bend).next().is_some() {
+            all.push(bend);
+        }
+    }
+    if most > least {
+        all.push(most);
+    }
     all
 }
 
@@ -284,4 +294,44 @@ fn line(points: &[(u64, f64)], x: u64) -> f64 {
     let right = points.partition_point(|p| p.0 < x).clamp(1, points.len() - 1);
     let ((x0, y0), (x1, y1)) = (points[right - 1], points[right]);
     y0 + (y1 - y0) * (x as f64 - x0 as f64) / (x1 - x0) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A step of plain decoding with this many requests, on a machine of 1.5 ms and 50 µs a token.
+    fn step(decodes: u32) -> StepRow {
+        StepRow {
+            source: 0,
+            part: Part::Step,
+            when: 0.5,
+            k: 0,
+            decodes,
+            verified: decodes.into(),
+            prompts: 0,
+            prompt_tokens: 0,
+            context: 0,
+            elapsed_s: 1.5e-3 + 50e-6 * f64::from(decodes),
+            host_s: None,
+        }
+    }
+
+    /// A straight law comes back straight, whichever sizes ran.
+    #[test]
+    fn the_line_bends_only_where_steps_decide_it() {
+        let bends_of = |sizes: &[u32]| bends(&sizes.iter().map(|&n| step(n)).collect::<Vec<_>>());
+        assert_eq!(bends_of(&[1, 4, 12]), [1, 4, 12], "no step from 5 to 8");
+        assert_eq!(bends_of(&[1, 4, 7, 12]), [1, 4, 8, 12]);
+        assert_eq!(bends_of(&[3, 90]), [3, 90]);
+        assert_eq!(bends_of(&[5]), [5]);
+        for sizes in [&[1, 4, 12][..], &[2, 200], &[1, 3, 6, 20, 100], &[1, 2, 3, 9, 33, 65, 300]] {
+            let rows: Vec<StepRow> = sizes.iter().flat_map(|&n| [step(n); 20]).collect();
+            let fit = CostFit::to(&rows);
+            for n in sizes[0]..=*sizes.last().unwrap() {
+                let (fitted, law) = (fit.step_s(&step(n)), step(n).elapsed_s);
+                assert!((fitted / law - 1.0).abs() < 1e-6, "{n} tokens of {sizes:?}: {fitted} for {law}");
+            }
+        }
+    }
 }

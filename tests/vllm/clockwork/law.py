@@ -1,0 +1,199 @@
+"""The law of a clockwork device: how long passes take, and which drafts hold. Read from a TOML file.
+
+All times are in seconds. A target pass over b tokens, which reads c tokens of context, takes
+
+    base_s + per_token_s * max(0, B - knee) + squared_s * B^2 + experts_s * (1 - (1 - chosen/experts)^B)
+    + context_s * c + cross_s * B * c
+
+where B is b, padded to the next of `captured` sizes if no prompt is in the pass. A draft pass takes
+base_s + per_token_s * b + context_s * c. A decision by luck is a hash of the seed, the prompt and the position, so that
+every draft length meets the same luck.
+"""
+
+import hashlib
+import math
+import pathlib
+import tomllib
+from dataclasses import dataclass, field, fields
+
+
+class BadLaw(Exception):
+    """What is wrong with a law file: the file, the key, and what is allowed."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Cost of a target pass."""
+
+    base_s: float
+    per_token_s: float = 0.0
+    knee: float = 0.0
+    squared_s: float = 0.0
+    context_s: float = 0.0
+    cross_s: float = 0.0
+    experts_s: float = 0.0
+    experts: int = 0
+    chosen: int = 0
+    captured: list = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Cost of a draft pass."""
+
+    base_s: float
+    per_token_s: float = 0.0
+    context_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """A request has a rate of its own, drawn from Beta(a, b); the rate at depth d (from 0) is rate * factors[d].
+
+    The last factor holds for all deeper tokens.
+    """
+
+    a: float
+    b: float
+    factors: list = field(default_factory=lambda: [1.0])
+
+
+@dataclass(frozen=True)
+class Law:
+    """A device."""
+
+    name: str
+    target: Target
+    draft: Draft
+    acceptance: Acceptance
+    host_s: float = 0.0
+    jitter_cv: float = 0.0
+    kv_tokens: int = 200_000
+    seed: int = 1
+
+    def target_s(self, tokens: int, context: int, prompt_tokens: int) -> float:
+        """Seconds of a target pass."""
+        t = self.target
+        fits = [size for size in t.captured if size >= tokens] if prompt_tokens == 0 else []
+        b = min(fits, default=tokens)
+        touched = 1.0 - (1.0 - t.chosen / t.experts) ** b if t.experts else 0.0
+        return (
+            t.base_s
+            + t.per_token_s * max(0.0, b - t.knee)
+            + t.squared_s * b * b
+            + t.experts_s * touched
+            + t.context_s * context
+            + t.cross_s * b * context
+        )
+
+    def draft_s(self, tokens: int, context: int) -> float:
+        """Seconds of a draft pass."""
+        return self.draft.base_s + self.draft.per_token_s * tokens + self.draft.context_s * context
+
+    def jitter(self, pass_number: int) -> float:
+        """The factor of a pass: log-normal with mean 1."""
+        if self.jitter_cv == 0.0:
+            return 1.0
+        variance = math.log(1.0 + self.jitter_cv**2)
+        u, v = (unit(self.seed, "jitter", pass_number, half) for half in range(2))
+        normal = math.sqrt(-2.0 * math.log(max(u, 1e-300))) * math.cos(2.0 * math.pi * v)
+        return math.exp(math.sqrt(variance) * normal - variance / 2.0)
+
+    def accepted(self, request: bytes, position: int, drafted: int) -> int:
+        """How many of `drafted` tokens hold, if the first one stands at output position `position`."""
+        rate = self.rate(request)
+        for depth in range(drafted):
+            factor = self.acceptance.factors[min(depth, len(self.acceptance.factors) - 1)]
+            if unit(self.seed, "right", request, position + depth) >= min(1.0, rate * factor):
+                return depth
+        return drafted
+
+    def rate(self, request: bytes) -> float:
+        """The request's own rate: the Beta quantile of its luck."""
+        return beta_quantile(self.acceptance.a, self.acceptance.b, unit(self.seed, "rate", request))
+
+
+def unit(*key) -> float:
+    """A number in [0, 1) that depends on the key alone."""
+    digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") / 2.0**64
+
+
+_quantiles: dict = {}
+
+
+def beta_quantile(a: float, b: float, u: float) -> float:
+    """The quantile of a Beta law by its tabulated density, to 1/2000."""
+    table = _quantiles.get((a, b))
+    if table is None:
+        points = [(i + 0.5) / 2000 for i in range(2000)]
+        density = [math.exp((a - 1) * math.log(x) + (b - 1) * math.log(1 - x)) for x in points]
+        total, table, run = sum(density), [], 0.0
+        for mass in density:
+            run += mass / total
+            table.append(run)
+        _quantiles[(a, b)] = table
+    low, high = 0, len(table) - 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if table[middle] < u else (low, middle)
+    return (low + 0.5) / 2000
+
+
+def read(path) -> Law:
+    """Reads a law file. Raises `BadLaw`."""
+    path = pathlib.Path(path)
+    try:
+        text = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise BadLaw(f"{path}: {error.strerror}: name a law file, such as laws/memory-bound.toml") from error
+    except tomllib.TOMLDecodeError as error:
+        raise BadLaw(f"{path}: {error}") from error
+    parts = {}
+    for name, kind in (("target", Target), ("draft", Draft), ("acceptance", Acceptance)):
+        if not isinstance(text.get(name), dict):
+            raise BadLaw(f"{path}: [{name}] is missing: it states {', '.join(f.name for f in fields(kind))}")
+        parts[name] = made(path, f"{name}.", kind, text.pop(name))
+    law = made(path, "", Law, {"name": path.stem, **text, **parts})
+    check(path, law)
+    return law
+
+
+def made(path, prefix: str, kind, values: dict):
+    """A part of a law from its table."""
+    known = {f.name: f for f in fields(kind)}
+    for key, value in values.items():
+        if key not in known:
+            raise BadLaw(f"{path}: {prefix}{key}: there is no such key; there are {', '.join(known)}")
+        if known[key].type in (float, int, "float", "int") and (isinstance(value, bool) or not isinstance(value, (int, float))):
+            raise BadLaw(f"{path}: {prefix}{key}: {value!r} is not a number")
+        if isinstance(value, list) and not all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in value):
+            raise BadLaw(f"{path}: {prefix}{key}: a list of numbers is wanted")
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise BadLaw(f"{path}: {prefix or 'the law'}: {error}") from error
+
+
+def check(path, law: Law) -> None:
+    """Refuses numbers that are no device."""
+
+    def wants(key: str, value, right: bool, what: str) -> None:
+        if not right:
+            raise BadLaw(f"{path}: {key} = {value!r}: {what}")
+
+    for part in ("target", "draft"):
+        for f in fields(getattr(law, part)):
+            value = getattr(getattr(law, part), f.name)
+            if isinstance(value, (int, float)):
+                wants(f"{part}.{f.name}", value, math.isfinite(value) and value >= 0, "a number of at least 0 is wanted")
+    t, a = law.target, law.acceptance
+    wants("target.base_s", t.base_s, 0 < t.base_s <= 10, "seconds of a pass, above 0 and at most 10, are wanted")
+    wants("target.captured", t.captured, t.captured == sorted(set(t.captured)) and all(x >= 1 for x in t.captured), "rising sizes from 1 are wanted")
+    wants("target.chosen", t.chosen, t.chosen <= t.experts, "there are not as many experts")
+    wants("acceptance.a", a.a, a.a > 0 and math.isfinite(a.a), "a number above 0 is wanted")
+    wants("acceptance.b", a.b, a.b > 0 and math.isfinite(a.b), "a number above 0 is wanted")
+    wants("acceptance.factors", a.factors, bool(a.factors) and all(x >= 0 for x in a.factors), "one or more factors of at least 0 are wanted")
+    wants("host_s", law.host_s, 0 <= law.host_s <= 1, "seconds from 0 to 1 are wanted")
+    wants("jitter_cv", law.jitter_cv, 0 <= law.jitter_cv <= 1, "a coefficient of variation from 0 to 1 is wanted")
+    wants("kv_tokens", law.kv_tokens, law.kv_tokens >= 1024, "at least 1024 tokens are wanted")

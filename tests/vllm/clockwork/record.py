@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Observes vLLM 0.32 on a clockwork device of one law, at every draft length and load of the validation.
+
+    record.py LAW.toml --foretoken target/release/foretoken --vllm VENV/bin/vllm --out RECORDED [--repeats 3] [--only 'k3/*']
+
+One server a draft length, one after the other: closed loops of 12, 4 and 1 clients, and open loops at 0.3, 0.7 and 0.9
+of the rate that the closed loop of 12 sustained. What is complete is not asked again: the script can be stopped and
+started again. `--real-time` runs server and client with the priority of real time, which needs root: then other work on
+the machine does not delay them.
+"""
+
+import argparse
+import fnmatch
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+PAIR = ROOT / "kernels" / "pair"
+LENGTHS = [0, 1, 2, 3, 5, 8]
+LOADS = ["closed-12", "closed-4", "closed-1", "open-0.3", "open-0.7", "open-0.9"]
+# Every load has documents of its own, the same ones at every draft length.
+SEEDS = {"closed-1": 101, "closed-4": 104, "closed-12": 112, "open-0.3": 203, "open-0.7": 207, "open-0.9": 209}
+
+
+class Server:
+    """vLLM's server with a draft length, on the device of a law."""
+
+    def __init__(self, args, k: int) -> None:
+        speculative = {"model": str(PAIR / "draft"), "num_speculative_tokens": k, "method": "draft_model"}
+        command = [args.vllm, "serve", str(PAIR / "target"), "--served-model-name", "tiny", "--port", str(args.port)]
+        command += ["--distributed-executor-backend", "executor.Clockwork", "--enforce-eager", "--dtype", "bfloat16"]
+        command += ["--max-model-len", "2048", "--max-num-seqs", "32", "--max-num-batched-tokens", "2048", "--block-size", "32"]
+        command += ["--no-enable-prefix-caching", "--disable-uvicorn-access-log"]
+        command += ["--async-scheduling" if args.asynchronous else "--no-async-scheduling"]
+        command += ["--enable-logging-iteration-details", "--enable-per-request-metrics"]
+        if k > 0:
+            command += ["--per-request-spec-decode-metrics", "detailed", "--speculative-config", json.dumps(speculative)]
+        path = str(HERE) + (os.pathsep + str(HERE / "asynchronous") if args.asynchronous else "")
+        env = dict(
+            os.environ,
+            PYTHONPATH=path,
+            CLOCKWORK_LAW=str(args.law.resolve()),
+            CLOCKWORK_TRUTH=str(args.out.resolve() / f"truth-k{k}.csv"),
+            VLLM_CPU_KVCACHE_SPACE="1",
+            VLLM_CPU_OMP_THREADS_BIND="0",
+            OMP_NUM_THREADS="1",
+            HF_HUB_OFFLINE="1",
+            VLLM_NO_USAGE_STATS="1",
+            VLLM_LOGGING_CONFIG_PATH=str(ROOT / "experiments" / "vllm-logging.json"),
+        )
+        self.log_path = args.out / f"k{k}.log"
+        self.url = f"http://127.0.0.1:{args.port}"
+        if self.answers():
+            sys.exit(f"port {args.port} is in use: end what listens there, or name another --port")
+        self.log = open(self.log_path, "ab")
+        self.process = subprocess.Popen(args.first + command, env=env, stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True)
+        end = time.time() + 300
+        while not self.answers():
+            if self.process.poll() is not None:
+                sys.exit(f"the server ended as it started: see {self.log_path}")
+            if time.time() > end:
+                self.stop()
+                sys.exit(f"the server does not answer after 300 s: see {self.log_path}")
+            time.sleep(0.5)
+
+    def answers(self) -> bool:
+        try:
+            urllib.request.urlopen(self.url + "/health", timeout=2).read()
+            return True
+        except OSError:
+            return False
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        self.log.close()
+
+
+def complete(folder: pathlib.Path) -> bool:
+    try:
+        return json.loads((folder / "manifest.json").read_text())["complete"]
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def cell(folder: pathlib.Path) -> dict:
+    """The numbers of an observed run."""
+    return json.loads((folder / "observed.json").read_text())["cells"][0]
+
+
+def observe(args, server: Server, folder: pathlib.Path, k: int, load: str, repeat: int, rate: float) -> None:
+    policy = "[{ autoregressive = {} }]" if k == 0 else "[{ fixed = { k = %d } }]" % k
+    kind, amount = load.split("-")
+    arrivals = "{ closed-loop = %s }" % amount if kind == "closed" else "{ poisson = { rate = %.4f } }" % (rate * float(amount))
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    sets = {
+        "policies": policy,
+        "workload.arrivals": arrivals,
+        "seeds": "[%d]" % (SEEDS[load] + 1000 * repeat),
+        "observe.run_s": args.run_s,
+        "engine.async_scheduling": str(args.asynchronous).lower(),
+    }
+    command = [args.foretoken, "observe", server.url, str(HERE / "workload.toml"), "--step-log", str(server.log_path), "-o", str(folder), "--no-figures"]
+    for key, value in sets.items():
+        command += ["--set", f"{key}={value}"]
+    subprocess.run(args.first + command, check=True, stdout=subprocess.DEVNULL)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("law", type=pathlib.Path)
+    parser.add_argument("--foretoken", required=True)
+    parser.add_argument("--vllm", required=True)
+    parser.add_argument("--out", required=True, type=pathlib.Path)
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--only", default="*", help="cells as k3/closed-12, with wildcards")
+    parser.add_argument("--run-s", type=float, default=20.0)
+    parser.add_argument("--asynchronous", action="store_true", help="asynchronous scheduling")
+    parser.add_argument("--real-time", action="store_true", help="the priority of real time for server and client; needs root")
+    parser.add_argument("--port", type=int, default=8123)
+    args = parser.parse_args()
+    args.first = ["chrt", "-f", "20"] if args.real_time else []
+    args.out.mkdir(parents=True, exist_ok=True)
+    for k in LENGTHS:
+        cells = [(repeat, load, args.out / f"r{repeat}" / f"k{k}" / load) for repeat in range(args.repeats) for load in LOADS]
+        due = [at for at in cells if not complete(at[2]) and fnmatch.fnmatch(f"k{k}/{at[1]}", args.only)]
+        if not due:
+            continue
+        server = Server(args, k)
+        try:
+            for repeat, load, folder in due:
+                full = args.out / f"r{repeat}" / f"k{k}" / "closed-12"
+                if load.startswith("open") and not complete(full):
+                    sys.exit(f"the rate of {folder} follows from {full}, which is not recorded")
+                rate = cell(full)["answered_req_s"] if load.startswith("open") else 0.0
+                observe(args, server, folder, k, load, repeat, rate)
+                numbers = cell(folder)
+                print(time.strftime("%H:%M:%S"), folder, "%.3f req/s, %.1f tok/s" % (numbers["answered_req_s"], numbers["answered_tok_s"]), flush=True)
+        finally:
+            server.stop()
+
+
+if __name__ == "__main__":
+    main()
