@@ -19,7 +19,7 @@ use nalgebra::{DMatrix, DVector};
 use std::collections::BTreeSet;
 
 /// Batched tokens at which the target's line may bend.
-const BENDS: [u64; 9] = [1, 4, 8, 16, 32, 64, 128, 256, 1024];
+const BENDS: [u64; 14] = [1, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024];
 
 /// Number of rounds. The first round weighs errors by the observed times, later rounds by the expected times. With
 /// observed times alone, steps that were short by chance would count most, and the fit would lie below the mean.

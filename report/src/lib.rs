@@ -26,7 +26,7 @@ pub use figures::{
     ladder_figure, predicted_figure, profile_figures, validation_figures, write_figures,
 };
 pub use model::{Cell, Dash, Entry, Key, Look, Marker, Report, Role, ScaledBound, Source, Swept, relate};
-pub use run_page::{Compared, Explorer, Pair, RunFacts, TIMING, run_page};
+pub use run_page::{Compared, Explorer, Pair, RunFacts, TIMING, headline, run_page};
 pub use staged::Staged;
 pub use tables::{
     CapacityRow, FleetProbeRow, ProbeRow, ReplicaRow, RequestsWriter, StepsWriter, not_finite, read_cells,

@@ -20,6 +20,10 @@ pub struct Comparison {
     /// Which part of a live run the numbers cover; absent if they cover all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partial: Option<String>,
+    /// The answer in one paragraph, as on the page.
+    pub headline: String,
+    /// For which models, hardware, load and bounds the results hold.
+    pub scope: String,
     /// The name of the experiment.
     pub name: String,
     /// Where the numbers come from.
@@ -167,6 +171,8 @@ impl Comparison {
         let variants = plan.variants.iter().zip(cells.chunks(size)).zip(usable_blocks.chunks(size));
         Comparison {
             partial: None,
+            headline: String::new(),
+            scope: crate::scope::of(plan),
             name: plan.name.clone(),
             source: plan.source().to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),

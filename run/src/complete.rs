@@ -4,8 +4,9 @@ use crate::cells::{Assembled, Folder, Mode, Speed, assemble, run_cells};
 use crate::inert::{self, Check, Inert};
 use crate::plan::Plan;
 use crate::report::INDEX;
+use crate::table::{self, Width};
 use crate::work::Work;
-use crate::{host_tried, report, table};
+use crate::{host_tried, report};
 use foretoken_spec::problem::{Exit, Problem, Result};
 use rayon::ThreadPool;
 use serde::de::DeserializeOwned;
@@ -13,6 +14,8 @@ use std::path::{Path, PathBuf};
 
 /// File of the comparison as text.
 pub const REPORT_TEXT: &str = "report.txt";
+/// File of the results folder with the comparison as text, all columns of its tables.
+pub const REPORT_WIDE: &str = "report-wide.txt";
 /// File of the comparison as JSON.
 pub const REPORT_JSON: &str = "report.json";
 
@@ -117,6 +120,7 @@ pub fn kept_report<T: DeserializeOwned>(path: &Path) -> Result<T> {
 /// # Errors
 /// A file cannot be written.
 pub fn keep_report(results: &Assembled, folder: &Folder) -> Result<()> {
-    folder.write(REPORT_TEXT, table::render(&results.comparison, false).as_bytes())?;
+    folder.write(REPORT_TEXT, table::render(&results.comparison, false, Width::Narrow).as_bytes())?;
+    folder.write(REPORT_WIDE, table::render(&results.comparison, false, Width::Wide).as_bytes())?;
     folder.write_json(REPORT_JSON, &results.comparison)
 }

@@ -71,9 +71,13 @@ impl HostBand {
                     (true, false) => " The answer turns within this band: it is no recommendation.",
                     _ => "",
                 };
+                let (with, without) = (format!("{with:.2}"), format!("{without:.2}"));
+                let becomes = match with == without {
+                    true => format!("stays {with}"),
+                    false => format!("is {with} and not {without}"),
+                };
                 format!(
-                    "{begin}. With that of a measured server ({source}) the speedup of {policy} is {with:.2} and not \
-                     {without:.2} (seed {seed}).{turns}"
+                    "{begin}. With that of a measured server ({source}) the speedup of {policy} {becomes} (seed {seed}).{turns}"
                 )
             }
         }

@@ -40,6 +40,7 @@ mod recorded;
 mod rejection;
 pub mod report;
 mod room;
+pub mod scope;
 pub mod server;
 pub mod setting;
 pub mod table;

@@ -6,46 +6,68 @@ use foretoken_report::{narrow, plain_table, table_lines};
 use foretoken_sim::metrics::{Interval, RatioInterval, Slo};
 use std::fmt::Write;
 
-/// A column: its heading over two lines, and its text for a policy (`None` if there is nothing to show).
-type Column = (&'static str, fn(&PolicyResult) -> Option<String>);
+/// How much a table shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Width {
+    /// What fits into 80 columns.
+    Narrow,
+    /// All columns.
+    Wide,
+}
 
-const COLUMNS: [Column; 16] = [
-    ("policy", |p| {
+/// The tables that have a column.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum In {
+    Both,
+    Narrow,
+    Wide,
+}
+
+/// A column: its heading over two lines, the tables that have it, and its text for a policy (`None` if there is nothing
+/// to show).
+type Column = (&'static str, In, fn(&PolicyResult) -> Option<String>);
+
+const COLUMNS: [Column; 18] = [
+    ("policy", In::Both, |p| {
         let marks = [(p.overload.is_some(), " !"), (p.stops_for_a_bound_of_another_load, " ~")];
         Some(marks.iter().filter(|m| m.0).fold(p.policy.clone(), |name, m| name + m.1))
     }),
-    ("E2E\nmean s", |p| shown(p.e2e_mean_s, 1.0, 3, true)),
-    ("speedup\n", |p| marked(p.speedup.map(ratio), p.speedup_over_overload, "!")),
-    ("regret\n%", |p| {
+    ("E2E\nmean s", In::Wide, |p| shown(p.e2e_mean_s, 1.0, 3, true)),
+    ("E2E\nmean s", In::Narrow, |p| shown(p.e2e_mean_s, 1.0, 3, false)),
+    ("speedup\n", In::Both, |p| marked(p.speedup.map(ratio), p.speedup_over_overload, "!")),
+    ("regret\n%", In::Wide, |p| {
         let regret = p.regret_to_oracle_goodput.map(|r| format!("{:.1}", 100.0 * r.mean));
         marked(regret, p.drafts_trees, "^")
     }),
-    ("TTFT\nmean ms", |p| shown(p.ttft_mean_s, 1e3, 1, false)),
-    ("TPOT ms\np50", |p| shown(p.tpot_p50_s, 1e3, 2, false)),
-    ("\np90", |p| shown(p.tpot_p90_s, 1e3, 2, false)),
-    ("\np99", |p| shown(p.tpot_p99_s, 1e3, 2, false)),
-    ("SLO\nmet %", |p| marked(shown(p.slo_attainment, 100.0, 1, false), p.attains_by_definition, "*")),
-    ("goodput\ntok/s", |p| shown(p.token_goodput_tok_s, 1.0, 0, false)),
-    ("accept\nrate %", |p| shown(p.acceptance_rate, 100.0, 1, false)),
-    ("accept\nlength", |p| shown(p.mean_acceptance_length, 1.0, 2, false)),
-    ("draft\nlen", |p| shown(p.draft_len, 1.0, 2, false)),
-    ("batch\nsize", |p| shown(p.batch_size, 1.0, 1, false)),
-    ("preem-\npted", |p| Some(p.preempted.to_string()).filter(|_| p.preempted > 0)),
-    ("reject-\ned", |p| Some(p.rejected.to_string()).filter(|_| p.rejected > 0)),
+    ("TTFT\nmean ms", In::Both, |p| shown(p.ttft_mean_s, 1e3, 1, false)),
+    ("TPOT ms\np50", In::Wide, |p| shown(p.tpot_p50_s, 1e3, 2, false)),
+    ("\np90", In::Wide, |p| shown(p.tpot_p90_s, 1e3, 2, false)),
+    ("\np99", In::Wide, |p| shown(p.tpot_p99_s, 1e3, 2, false)),
+    ("TPOT ms\np99", In::Narrow, |p| shown(p.tpot_p99_s, 1e3, 2, false)),
+    ("SLO\nmet %", In::Both, |p| marked(shown(p.slo_attainment, 100.0, 1, false), p.attains_by_definition, "*")),
+    ("goodput\ntok/s", In::Wide, |p| shown(p.token_goodput_tok_s, 1.0, 0, false)),
+    ("accept\nrate %", In::Wide, |p| shown(p.acceptance_rate, 100.0, 1, false)),
+    ("accept\nlength", In::Both, |p| shown(p.mean_acceptance_length, 1.0, 2, false)),
+    ("draft\nlen", In::Both, |p| shown(p.draft_len, 1.0, 2, false)),
+    ("batch\nsize", In::Wide, |p| shown(p.batch_size, 1.0, 1, false)),
+    ("preem-\npted", In::Both, |p| Some(p.preempted.to_string()).filter(|_| p.preempted > 0)),
+    ("reject-\ned", In::Both, |p| Some(p.rejected.to_string()).filter(|_| p.rejected > 0)),
 ];
 
-/// The whole report. `show_implied`: show a baseline that was added without being asked for?
-pub fn render(comparison: &Comparison, show_implied: bool) -> String {
+/// The whole report: the answer, for what it holds, a table for each setting, and the legend. `show_implied`: show a
+/// baseline that was added without being asked for?
+pub fn render(comparison: &Comparison, show_implied: bool, width: Width) -> String {
     let mut text = comparison.partial.iter().map(|part| format!("{part}\n")).collect::<String>();
+    text += &format!("{}\n{}\n", ascii(&comparison.headline), ascii(&comparison.scope));
     text.push_str(&heading(comparison));
     text.extend(comparison.host_band.iter().map(|band| band.in_words() + "\n"));
     for variant in &comparison.variants {
         text.push('\n');
         text.push_str(&variant_heading(variant, kv(&comparison.variants).is_none()));
-        text.push_str(&table(variant, show_implied));
+        text.push_str(&table(variant, show_implied, width));
         text.push_str(&overloads(variant));
     }
-    text.push_str(&legend(comparison));
+    text.push_str(&legend(comparison, width));
     if let Some(report) = &comparison.paper {
         text.push('\n');
         text.push_str(&papers::render([(comparison.name.as_str(), report)]));
@@ -133,16 +155,23 @@ fn kv(variants: &[VariantResult]) -> Option<(u32, Option<u32>, Option<u32>)> {
     variants.iter().all(|v| blocks(v) == first).then_some(first)
 }
 
-fn table(v: &VariantResult, show_implied: bool) -> String {
+/// A sentence of a page in ASCII.
+fn ascii(text: &str) -> String {
+    text.replace('\u{a0}', " ").replace('×', "x").replace('·', "|").replace('±', "+-")
+}
+
+fn table(v: &VariantResult, show_implied: bool, width: Width) -> String {
     let rows: Vec<&PolicyResult> = v.policies.iter().filter(|p| show_implied || !p.implied).collect();
     // A column that is empty for all policies (no SLO, no oracle, no preemption) is left out.
-    let columns: Vec<&Column> = COLUMNS.iter().filter(|(_, of)| rows.iter().any(|p| of(p).is_some())).collect();
-    let header = columns.iter().map(|(name, _)| *name);
-    let cells = rows.iter().map(|p| columns.iter().map(|(_, of)| of(p).unwrap_or_else(|| "-".into())));
+    let other = if width == Width::Wide { In::Narrow } else { In::Wide };
+    let shown = |(_, within, of): &&Column| *within != other && rows.iter().any(|p| of(p).is_some());
+    let columns: Vec<&Column> = COLUMNS.iter().filter(shown).collect();
+    let header = columns.iter().map(|(name, ..)| *name);
+    let cells = rows.iter().map(|p| columns.iter().map(|(.., of)| of(p).unwrap_or_else(|| "-".into())));
     table_lines(&narrow(plain_table(header, cells, 1..)))
 }
 
-fn legend(c: &Comparison) -> String {
+fn legend(c: &Comparison, width: Width) -> String {
     let mut text = String::from("\n");
     let mut say = |line: &str| writeln!(text, "{line}").expect("writing to a string cannot fail");
     let any = |f: fn(&PolicyResult) -> bool| c.variants.iter().flat_map(|v| &v.policies).any(f);
@@ -150,7 +179,10 @@ fn legend(c: &Comparison) -> String {
         say("speedup: mean E2E of autoregressive / mean E2E of the policy, same draws");
     }
     if any(|p| p.acceptance_rate.is_some()) {
-        say("accept rate: accepted / drafted");
+        say(match width {
+            Width::Wide => "accept rate: accepted / drafted",
+            Width::Narrow => "accept length: tokens a round, with the target's own; --wide shows all columns",
+        });
     }
     if any(|p| p.preempted > 0 || p.rejected > 0) {
         say("preempted, rejected: requests, over all seeds");
@@ -164,10 +196,10 @@ fn legend(c: &Comparison) -> String {
     if any(|p| p.attains_by_definition) {
         say("*: 90 % by definition: the bound is this very run's P90 TPOT");
     }
-    if any(|p| p.regret_to_oracle_goodput.is_some()) {
+    if width == Width::Wide && any(|p| p.regret_to_oracle_goodput.is_some()) {
         say("regret: mean E2E over that of oracle-goodput, the bound for chains of drafts, less 1");
     }
-    if any(|p| p.drafts_trees && p.regret_to_oracle_goodput.is_some()) {
+    if width == Width::Wide && any(|p| p.drafts_trees && p.regret_to_oracle_goodput.is_some()) {
         say("^: drafts trees, which oracle-goodput does not bound");
     }
     if any(|p| p.sees_hidden_truth) {

@@ -10,11 +10,12 @@ use clap::{Args, ValueEnum};
 use foretoken_run::arena::{Scenario, Standings, render, render_csv, render_json, render_markdown};
 use foretoken_run::cells::Shard;
 use foretoken_run::cells::{Assembled, Folder, Mode};
-use foretoken_run::complete::{Complete, How, Made, REPORT_JSON, REPORT_TEXT, complete, kept_report};
+use foretoken_run::complete::{Complete, How, Made, REPORT_JSON, REPORT_TEXT, REPORT_WIDE, complete, kept_report};
 use foretoken_run::merge::{Ran, run_shard};
 use foretoken_run::papers::{self, PaperReport};
 use foretoken_run::plan::Plan;
 use foretoken_run::questions::{self, Answer};
+use foretoken_run::table::Width;
 use foretoken_run::{machine, table, why};
 use foretoken_spec::problem::{Problem, Result};
 use rayon::ThreadPool;
@@ -63,6 +64,9 @@ pub struct RunArgs {
     /// Show the autoregressive run that was added as the baseline
     #[arg(long)]
     pub show_implied: bool,
+    /// All columns of the table: it is wider than 80 characters
+    #[arg(long)]
+    pub wide: bool,
     /// Say why each policy is slower or faster than plain decoding: the difference in parts
     #[arg(long, conflicts_with = "shard")]
     pub why: bool,
@@ -129,7 +133,10 @@ pub fn run(args: &RunArgs) -> Result<()> {
     }
     let (folder, results) = run_plan(args, &plan, path, &pool(args, plan.cells())?)?;
     match (args.format, results) {
-        (RunFormat::Table, Some(results)) => print(&table::render(&results.comparison, args.show_implied))?,
+        (RunFormat::Table, Some(results)) => {
+            let width = if args.wide { Width::Wide } else { Width::Narrow };
+            print(&table::render(&results.comparison, args.show_implied, width))?
+        }
         _ => print_report(args, &folder)?,
     }
     match args.format {
@@ -320,6 +327,7 @@ fn say_what_is_missing(args: &RunArgs, plan: &Plan, folder: &Folder) {
 /// Prints the comparison that the folder keeps.
 fn print_report(args: &RunArgs, folder: &Folder) -> Result<()> {
     let name = match args.format {
+        RunFormat::Table if args.wide => REPORT_WIDE,
         RunFormat::Table | RunFormat::Markdown | RunFormat::Csv => REPORT_TEXT,
         RunFormat::Json => REPORT_JSON,
     };

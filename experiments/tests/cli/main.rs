@@ -8,6 +8,7 @@ mod calibrate;
 mod calibrate_live;
 mod capacity;
 mod categories;
+mod clockwork;
 mod commands;
 mod decide;
 mod directions;

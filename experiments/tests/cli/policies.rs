@@ -57,7 +57,7 @@ fn regret_adds_the_oracle_once() {
     let place = Place::holding(&EXPERIMENT.replace(", { oracle-goodput = {} }", ""));
     let document = json(&place, "out", &["--regret"]);
     assert!(mean(&document, "adaspec", "regret_to_oracle_goodput") > 0.0);
-    let text = place.run("table", &["--regret", "--no-figures"]);
+    let text = place.run("table", &["--regret", "--no-figures", "--wide"]);
     assert!(text.contains("regret: mean E2E over that of oracle-goodput"), "{text}");
     let document = json(&Place::new(), "out", &["--regret"]);
     let policies = document["variants"][0]["policies"].as_array().unwrap();

@@ -45,9 +45,9 @@ fn confidences_are_believed_where_they_are_read() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// A policy decides otherwise under another cost if, and only if, it says that it believes costs. Two policies use costs
-/// in a state that these steps do not bring about: `adaserve-like` for a request that is late by a clock, `nightjar-like`
-/// for an arm that is switched to.
+/// A policy decides otherwise under another cost if, and only if, it says that it believes costs. Two policies use
+/// costs in a state that these steps do not bring about: `adaserve-like` for a request that is late by a clock,
+/// `nightjar-like` for an arm that is switched to.
 #[test]
 fn costs_are_believed_where_they_change_decisions() {
     let model = |delta_s: f64, gamma_s: f64| Coefficients { alpha_s: 1e-8, gamma_s, delta_s };

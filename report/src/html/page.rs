@@ -14,6 +14,8 @@ pub struct Page {
     pub title: String,
     /// A line above the heading: the kind of page, and where its numbers come from.
     pub kind: String,
+    /// A line under the heading: for which models, hardware, load and bounds the results hold; empty for none.
+    pub scope: String,
     /// Parts under the heading, before any section.
     pub lead: Vec<Part>,
     /// The sections, in order; with more than one there is a table of contents.

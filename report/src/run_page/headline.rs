@@ -1,110 +1,204 @@
-//! The result in sentences: the fastest policy of each setting, the next one, the policies that are as good, and the
-//! distance to the oracle.
+//! The result in sentences: which policy to run, the policies that are as good, the next one, and the distance to the
+//! bound.
 
 use super::rank::{AS_GOOD, Ranking, rank};
 use super::{balance, say};
 use crate::figures::view::{Scale, View, count, distinct, words};
 use crate::html::Part;
-use crate::{Cell, Report, Swept};
+use crate::{Cell, Report, Source, Swept};
 
 /// The most settings whose sentences are not folded away.
 const OPEN: usize = 8;
 
+/// A policy is close to the fastest one of a setting within this share of its mean latency.
+const CLOSE: f64 = 0.05;
+
+/// One combination of swept settings with its ranking.
+type Ranked<'r, 'v> = (&'r [Swept], Option<Ranking<'v>>);
+
+/// The answer in one paragraph: the headline of the page, and the first lines of the table in a terminal.
+pub fn headline(report: &Report) -> String {
+    let view = View::new(report);
+    match ranked(report, &view).as_slice() {
+        [] => nothing(report, &view),
+        [(combination, ranking)] => said(report, &view, combination, ranking.as_ref()),
+        all => over_settings(report, &view, all),
+    }
+}
+
 /// The sentences at the top of the page.
 pub fn parts(report: &Report, view: &View) -> Vec<Part> {
-    let ranked: Vec<(&[Swept], Option<Ranking>)> =
-        view.combinations.iter().map(|&c| (c, rank(report, view, c))).collect();
-    let said = |(c, r): &(&[Swept], Option<Ranking>)| r.as_ref().map_or_else(nothing, |r| sentence(view, c, r));
-    let mut parts = match ranked.as_slice() {
-        [] => vec![Part::Headline(nothing())],
-        [one] => vec![Part::Headline(said(one))],
-        all => {
-            let list = all.iter().map(|one| format!("{}: {}", words(one.0), said(one)));
-            let list = Part::List(list.collect());
-            let list = match all.len() {
-                n if n > OPEN => Part::More { title: "Setting by setting".into(), parts: vec![list] },
-                _ => list,
-            };
-            vec![Part::Headline(over_settings(view, all)), list]
-        }
-    };
+    let mut parts = vec![Part::Headline(headline(report))];
+    let ranked = ranked(report, view);
+    if ranked.len() > 1 {
+        let list = ranked.iter().map(|(c, r)| format!("{}: {}", words(*c), said(report, view, c, r.as_ref())));
+        let list = Part::List(list.collect());
+        parts.push(match ranked.len() {
+            n if n > OPEN => Part::More { title: "Setting by setting".into(), parts: vec![list] },
+            _ => list,
+        });
+    }
     parts.extend(balance::stops_for_slo(view).map(Part::Text));
     parts
 }
 
-fn nothing() -> String {
-    "No policy was compared with autoregressive here.".to_owned()
+fn ranked<'r, 'v: 'r>(report: &Report, view: &'r View<'v>) -> Vec<Ranked<'r, 'v>> {
+    view.combinations.iter().map(|&c| (c, rank(report, view, c))).collect()
 }
 
-/// Counts the settings that each policy leads, and names the policy that is never far behind.
-fn over_settings(view: &View, ranked: &[(&[Swept], Option<Ranking>)]) -> String {
+fn said(report: &Report, view: &View, combination: &[Swept], ranking: Option<&Ranking>) -> String {
+    ranking.map_or_else(|| nothing(report, view), |ranking| sentence(view, combination, ranking))
+}
+
+/// What can be said where no policy is compared with plain decoding: the numbers of the one policy that ran.
+fn nothing(report: &Report, view: &View) -> String {
+    let next = match report.source {
+        Source::Observed => {
+            " To calibrate, observe the same server without drafts and with drafts of 3 tokens, then run `foretoken calibrate`."
+        }
+        _ => "",
+    };
+    let [(policy, _)] = view.policies.as_slice() else {
+        return format!("No policy was compared with autoregressive here.{next}");
+    };
+    let mean = |of: fn(&Cell) -> Option<f64>| view.mean(policy, |_| true, of, Scale::Amount).map(|m| m.mean);
+    let ms = |name: &str, of: fn(&Cell) -> Option<f64>| mean(of).map(|s| format!("{name} {:.1}\u{a0}ms", 1e3 * s));
+    let mut numbers =
+        vec![format!("{policy} served {:.0} tokens/s", mean(|c| Some(c.summary.token_goodput_tok_s)).unwrap_or(0.0))];
+    numbers.extend(mean(|c| c.e2e_mean_s()).map(|s| format!("mean E2E {s:.2}\u{a0}s")));
+    numbers.extend(ms("mean TTFT", |c| c.summary.ttft.map(|q| q.mean)));
+    numbers.extend(ms("TPOT p50", |c| c.summary.tpot.map(|q| q.p50)));
+    numbers.extend(ms("p99", |c| c.summary.tpot.map(|q| q.p99)));
+    numbers.extend(mean(|c| c.summary.acceptance_rate).map(|r| format!("{:.0}\u{a0}% of drafts accepted", 100.0 * r)));
+    format!("{}.{next}", numbers.join(", "))
+}
+
+/// The policy to run over all settings: the one that is least behind the fastest one of each setting.
+fn over_settings(report: &Report, view: &View, ranked: &[Ranked]) -> String {
     let rankings: Vec<&Ranking> = ranked.iter().filter_map(|(_, r)| r.as_ref()).collect();
+    let Some((least, best)) = least_behind(view, &rankings) else { return nothing(report, view) };
+    let settings = count(ranked.len(), "setting");
+    let leads = leads(&rankings);
+    let percent = |behind: f64| format!("{:.1}\u{a0}%", 100.0 * behind);
+    if least <= CLOSE {
+        return match leads.as_slice() {
+            [_] => format!("Run {best}: it is the fastest in all {settings}."),
+            _ => format!(
+                "Run {best}: never more than {} behind the fastest of {settings}. {}",
+                percent(least),
+                fastest(&leads)
+            ),
+        };
+    }
+    let start = match up_to(view, ranked, &rankings) {
+        Some((policy, behind, last, others)) => {
+            let behind =
+                if behind < 5e-4 { "the fastest".to_owned() } else { format!("at most {} behind", percent(behind)) };
+            format!("Up to {} run {policy}: {behind}. Beyond, {others}. ", words(last))
+        }
+        None => String::new(),
+    };
+    let close = format!(
+        "No policy is close to the fastest in all {settings}: {best} comes closest, at most {} behind.",
+        percent(least)
+    );
+    format!("{start}{close} {}", fastest(&leads))
+}
+
+/// How often each policy leads, the one that leads most often first.
+fn leads<'v>(rankings: &[&Ranking<'v>]) -> Vec<(usize, &'v str)> {
     let leaders = distinct(rankings.iter().map(|r| r.leader), |a, b| a == b);
     let leads = |name: &str| rankings.iter().filter(|r| r.leader == name).count();
-    let mut shares: Vec<(usize, &str)> = leaders.into_iter().map(|name| (leads(name), name)).collect();
-    shares.sort_by_key(|share| std::cmp::Reverse(share.0));
-    let leads = match shares.as_slice() {
-        [] => return nothing(),
-        [(_, name)] => format!("Of {}, the fastest is {name} in all.", count(ranked.len(), "setting")),
-        all => {
-            let each: Vec<String> = all.iter().map(|(n, name)| format!("{name} in {n}")).collect();
-            format!("Of {}, the fastest is {}.", count(ranked.len(), "setting"), each.join(", "))
-        }
-    };
-    let worst = |name: &str| {
-        let each: Option<Vec<f64>> = rankings.iter().map(|r| r.behind(name)).collect();
-        each.map(|each| each.into_iter().fold(0.0, f64::max))
-    };
-    let mut all: Vec<(f64, &str)> = view.policies.iter().filter_map(|p| Some((worst(p.0)?, p.0))).collect();
-    all.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let slower = |behind: f64| format!("at most {:.1}\u{a0}% slower than the fastest", 100.0 * behind);
-    match all.as_slice() {
-        [] => leads,
-        _ if shares.len() == 1 => leads,
-        [(behind, name), ..] if *behind <= AS_GOOD => {
-            format!("{leads} {name} is never far behind: {}.", slower(*behind))
-        }
-        [(behind, name), others @ ..] => {
-            let next = others.first().map_or(String::new(), |(behind, name)| {
-                format!("; the next is {name} with {:.1}\u{a0}%", 100.0 * behind)
-            });
-            format!("{leads} None is close in all: {name} comes closest, {}{next}.", slower(*behind))
-        }
-    }
+    let mut all: Vec<(usize, &str)> = leaders.into_iter().map(|name| (leads(name), name)).collect();
+    all.sort_by_key(|lead| std::cmp::Reverse(lead.0));
+    all
 }
 
-/// Sentences on one setting: its fastest policy, the next one, ties, and policies that need more seeds.
+fn fastest(leads: &[(usize, &str)]) -> String {
+    let each: Vec<String> = leads.iter().map(|(n, name)| format!("{name} in {n}")).collect();
+    format!("The fastest is {}.", each.join(", "))
+}
+
+/// The policy whose greatest share behind the leaders is least, with this share.
+fn least_behind<'v>(view: &View<'v>, rankings: &[&Ranking<'v>]) -> Option<(f64, &'v str)> {
+    let worst = |name: &str| {
+        let each: Option<Vec<f64>> = rankings.iter().map(|r| r.behind(name)).collect();
+        each.filter(|each| !each.is_empty()).map(|each| each.into_iter().fold(0.0, f64::max))
+    };
+    let all = view.policies.iter().filter_map(|p| Some((worst(p.0)?, p.0)));
+    all.min_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+/// Where one number is swept: the policy that stays close to the fastest from the least value on for as long as
+/// possible, its share behind, the last setting of this stretch, and what to run beyond.
+fn up_to<'r, 'v>(
+    view: &View<'v>,
+    ranked: &'r [Ranked<'r, 'v>],
+    rankings: &[&Ranking<'v>],
+) -> Option<(&'v str, f64, &'r [Swept], String)> {
+    let value = |c: &[Swept]| match c {
+        [one] => one.number,
+        _ => None,
+    };
+    if rankings.len() != ranked.len() {
+        return None;
+    }
+    let mut order: Vec<(f64, usize)> = Vec::new();
+    for (i, (c, _)) in ranked.iter().enumerate() {
+        order.push((value(c)?, i));
+    }
+    order.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let best_of = |order: &[(f64, usize)]| {
+        let these: Vec<&Ranking> = order.iter().map(|&(_, i)| rankings[i]).collect();
+        least_behind(view, &these)
+    };
+    let close = |n: &usize| best_of(&order[..*n]).is_some_and(|(behind, _)| behind <= CLOSE);
+    let n = (2..order.len()).rev().find(close)?;
+    let (behind, policy) = best_of(&order[..n])?;
+    let (behind_beyond, beyond) = best_of(&order[n..])?;
+    let others = match behind_beyond {
+        b if b <= CLOSE => format!("run {beyond}"),
+        b => format!("{beyond} is at most {:.1}\u{a0}% behind", 100.0 * b),
+    };
+    Some((policy, behind, ranked[order[n - 1].1].0, others))
+}
+
+/// Sentences on one setting: what to run, ties, the next policy, and policies that need more seeds.
 fn sentence(view: &View, combination: &[Swept], ranking: &Ranking) -> String {
     let leader = ranking.leader;
     let here = |s: &[Swept]| s == combination;
     let cells = view.cells(leader, here);
     let speedup = view.mean(leader, here, |c| c.speedup, Scale::Ratio).expect("who is ranked has a speedup");
-    let mut text = match speedup.mean {
-        m if m < 1.0 => format!("No policy beats autoregressive on average: the best, {leader}, gets "),
-        _ => format!("{leader} "),
+    let several = view.seeds.len() > 1;
+    let ties = if several { ranking.ties() } else { Vec::new() };
+    let as_good = match ties.as_slice() {
+        [] => String::new(),
+        ties => format!(" (as good: {})", say::few(ties)),
     };
-    text += &format!("{} over autoregressive", say::speedup(&speedup));
+    let over = format!("{} over autoregressive", say::speedup(&speedup));
+    let mut text = match (speedup.mean, speedup.ends) {
+        (m, _) if m >= 1.0 => format!("Run {leader}{as_good}: {over}"),
+        (_, Some((_, high))) if high >= 1.0 => {
+            format!(
+                "No policy beats autoregressive on average, and seeds do not tell: the best, {leader}{as_good}, gets {over}"
+            )
+        }
+        _ => format!("Do not speculate: no policy beats autoregressive; the best, {leader}{as_good}, gets {over}"),
+    };
     if cells.iter().any(|c| c.over_overload) {
         text += " (!), which was overloaded: this ratio depends on the length of the run";
     }
     text += &bound(view, combination, leader, &cells);
     text += ".";
-    let Some(next) = ranking.others.first() else {
-        return text + if view.seeds.len() == 1 { " One seed: no interval." } else { "" };
-    };
-    text += &format!(" Next: {}, {} slower", next.policy, say::with_interval(&next.slower, "\u{a0}%", 1));
-    if view.seeds.len() == 1 {
-        return text + ". One seed: no interval, and nothing is told apart.";
+    if let Some(next) = ranking.next() {
+        text += &format!(" Next: {}, {} slower.", next.policy, say::with_interval(&next.slower, "\u{a0}%", 1));
     }
-    let mut ties = ranking.ties();
-    if ties.contains(&next.policy) {
-        ties.retain(|name| *name != next.policy);
-        text += &format!(", not told apart by {}", count(view.seeds.len(), "seed"));
+    if !several {
+        return text + " One seed: no interval, and nothing is told apart.";
     }
-    text += ".";
     if !ties.is_empty() {
-        let percent = 100.0 * AS_GOOD;
-        text += &format!(" Not told apart either, and within {percent:.0}\u{a0}%: {}.", say::few(&ties));
+        let (percent, seeds) = (100.0 * AS_GOOD, count(view.seeds.len(), "seed"));
+        text += &format!(" As good: within {percent:.0}\u{a0}%, and not told apart by {seeds}.");
     }
     let noisy = ranking.noisy();
     if !noisy.is_empty() {

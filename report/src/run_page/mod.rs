@@ -10,6 +10,7 @@ mod say;
 mod why;
 
 pub use compared::{Compared, Pair};
+pub use headline::headline;
 
 use crate::figures::view::{View, count};
 use crate::html::{Page, Part, Section};
@@ -29,6 +30,8 @@ pub struct Explorer {
 pub struct RunFacts {
     /// Names and values of facts on the run: version, digest, inputs.
     pub facts: Vec<(String, String)>,
+    /// For which models, hardware, load and bounds the results hold, in one line.
+    pub scope: String,
     /// The experiment with every default, as TOML.
     pub config: String,
     /// Warnings of the policies and of the engine.
@@ -71,6 +74,7 @@ pub fn run_page(report: &Report, run: &RunFacts) -> Page {
     sections.push(speed(report.source));
     Page {
         title: report.name.clone(),
+        scope: run.scope.clone(),
         kind: format!("Foretoken run · {} · {}", report.source, count(view.seeds.len(), "seed")),
         lead,
         sections,

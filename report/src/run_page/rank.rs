@@ -6,7 +6,7 @@ use foretoken_sim::metrics::Interval;
 
 /// A policy counts as good as the best one within this share of its mean latency, if the seeds do not tell the two
 /// apart.
-pub const AS_GOOD: f64 = 0.05;
+pub const AS_GOOD: f64 = 0.01;
 
 /// The policies of a setting that a server can run, the fastest first.
 pub struct Ranking<'a> {
@@ -43,6 +43,11 @@ impl Ranking<'_> {
     /// The policies that may be slower than the leader, but only more seeds can show it.
     pub fn noisy(&self) -> Vec<&str> {
         self.who_are(Verdict::Noisy)
+    }
+
+    /// The fastest policy that is slower than the leader.
+    pub fn next(&self) -> Option<&Behind<'_>> {
+        self.others.iter().find(|b| b.verdict == Verdict::Slower)
     }
 
     fn who_are(&self, verdict: Verdict) -> Vec<&str> {

@@ -17,8 +17,8 @@ use crate::plan::{Plan, Variant};
 use crate::questions::Answer;
 use foretoken_policies::PolicySpec;
 use foretoken_report::{
-    Cell, Entry, Key, ReplicaRow, Report, RequestsWriter, Role, ScaledBound, StepsWriter, relate, write_calibration,
-    write_figures, write_lengths, write_positions, write_replicas, write_series, write_summary,
+    Cell, Entry, Key, ReplicaRow, Report, RequestsWriter, Role, ScaledBound, StepsWriter, headline, relate,
+    write_calibration, write_figures, write_lengths, write_positions, write_replicas, write_series, write_summary,
 };
 use foretoken_sim::metrics::ReplicaSummary;
 use foretoken_spec::problem::{Problem, Result};
@@ -109,6 +109,9 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
         cells.iter_mut().for_each(Cell::forget_curves);
     }
     let mut comparison = Comparison::of(plan, &cells, &usable_blocks);
+    let report = Report { name: plan.name.clone(), source: plan.source(), cells };
+    comparison.headline = headline(&report);
+    let cells = report.cells;
     if let Some(paper) = paper {
         comparison.paper = Some(PaperReport::of(paper, plan, &cells)?);
     }

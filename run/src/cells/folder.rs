@@ -47,7 +47,7 @@ pub const FLEET_JSON: &str = "fleet.json";
 /// Name of the file that lists the runs of a validation.
 pub const RUNS_JSON: &str = "runs.json";
 /// Everything a results folder may hold; `--overwrite` removes these and nothing else.
-const OURS: [&str; 35] = [
+const OURS: [&str; 36] = [
     MANIFEST,
     CELLS,
     SHARDS,
@@ -63,6 +63,7 @@ const OURS: [&str; 35] = [
     "calibration.parquet",
     "replicas.parquet",
     "report.txt",
+    "report-wide.txt",
     "report.json",
     LIVE_JSON,
     TAPES,

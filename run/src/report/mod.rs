@@ -37,6 +37,7 @@ pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<P
     let compared = baseline.map(|other| pairing::compare(&results, other)).transpose()?;
     let timing = results.timing();
     let (explorer_page, explorer) = explorer::of(&results.plan, &results.cells).unzip();
+    let scope = crate::scope::of(&results.plan);
     let Results { manifest, mut cells, warnings, partial, config, source, host_band, .. } = results;
     if let Some(compared) = &compared {
         compared.set_changes(&mut cells);
@@ -48,7 +49,7 @@ pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<P
     facts.extend(manifest.inputs.iter().map(|(path, digest)| (format!("input {path}"), format!("blake3 {digest}"))));
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let beside = host_band.map(|band| band.in_words());
-    let run = RunFacts { facts, config, warnings, partial, beside, compared, explorer, version };
+    let run = RunFacts { facts, scope, config, warnings, partial, beside, compared, explorer, version };
     let page = run_page(&Report { name: manifest.name, source, cells }, &run);
     let html = page.html();
     let mut files = vec![(TIMING, timing.as_str())];

@@ -44,7 +44,7 @@ pub fn run(args: &LiveArgs) -> Result<()> {
     if let Some(results) = kept.results {
         results.comparison.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
         match args.format {
-            Format::Table => print(&table::render(&results.comparison, args.show_implied))?,
+            Format::Table => print(&table::render(&results.comparison, args.show_implied, table::Width::Narrow))?,
             Format::Json => print(&(serde_json::to_string_pretty(&results.comparison).expect("plain data") + "\n"))?,
         }
     }

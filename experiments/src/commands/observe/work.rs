@@ -55,7 +55,7 @@ pub fn run(args: &ObserveArgs) -> Result<()> {
     if let Some(results) = kept.results {
         results.comparison.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
         match args.format {
-            Format::Table => print(&table::render(&results.comparison, false))?,
+            Format::Table => print(&table::render(&results.comparison, false, table::Width::Narrow))?,
             Format::Json => print(&(serde_json::to_string_pretty(&results.comparison).expect("plain data") + "\n"))?,
         }
     } else {

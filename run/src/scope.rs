@@ -1,0 +1,211 @@
+//! For what the results of an experiment hold, in one line: models, hardware and how its times are known, load, bounds.
+//! Pages show it under their title and the terminal in front of its table.
+
+use crate::plan::Plan;
+use foretoken_hardware::gpus::GpuChoice;
+use foretoken_hardware::models::ModelChoice;
+use foretoken_hardware::{LatencySpec, RooflineSpec};
+use foretoken_sim::Drafting;
+use foretoken_spec::experiment::{Experiment, SloSpec};
+use foretoken_traces::{ArrivalSpec, LengthSpec, TraceSpec, Transform, WorkloadSpec};
+
+/// The line about a plan. A swept setting shows its first value, and its range at the end.
+pub fn of(plan: &Plan) -> String {
+    let variant = &plan.variants[0];
+    let swept = |key: &str| variant.choices.iter().any(|choice| choice.path.to_string().ends_with(key));
+    let mut parts = in_parts(&variant.experiment, swept("rate-scale"));
+    for choice in &variant.choices {
+        let path = choice.path.to_string();
+        let values: Vec<String> = plan
+            .variants
+            .iter()
+            .filter_map(|v| v.choices.iter().find(|c| c.path == choice.path))
+            .map(|c| c.value.to_string())
+            .collect();
+        let (first, last) = (values.first().cloned().unwrap_or_default(), values.last().cloned().unwrap_or_default());
+        parts.push(format!("{path} swept from {first} to {last}"));
+    }
+    parts.push(match plan.seeds.len() {
+        1 => "1 seed".to_owned(),
+        n => format!("{n} seeds"),
+    });
+    parts.join(" · ")
+}
+
+/// The parts about one experiment. A swept scale of the rate is left to the end of the line.
+fn in_parts(e: &Experiment, scale_is_swept: bool) -> Vec<String> {
+    let mut parts = vec![machine(e)];
+    if let Some(fleet) = &e.fleet {
+        let replicas: u32 = fleet.replicas.kinds().iter().map(|kind| kind.count).sum();
+        if replicas > 1 {
+            parts.push(format!("{replicas} replicas behind {}", fleet.router.name()));
+        }
+    }
+    parts.push(load(&e.workload, scale_is_swept));
+    parts.extend(bounds(&e.slo));
+    parts
+}
+
+/// Models and hardware: `vicuna-7b, drafted by vicuna-68m, on a100-80gb (roofline)`.
+fn machine(e: &Experiment) -> String {
+    let hardware = &e.hardware;
+    if let Some(profile) = &hardware.profile {
+        let name = profile.file_name().unwrap_or(profile.as_os_str()).to_string_lossy();
+        return format!("costs of the profile {name}");
+    }
+    let block = if hardware.drafting == Drafting::Parallel { " in one pass" } else { "" };
+    match (&hardware.target, &hardware.draft) {
+        (LatencySpec::Roofline(target), LatencySpec::Roofline(draft)) => {
+            let (on, beside) = (gpus(target), gpus(draft));
+            let beside = if on == beside { String::new() } else { format!(", the draft on {beside}") };
+            format!("{}, drafted by {}{block}, on {on}{beside} (roofline)", model(&target.model), model(&draft.model))
+        }
+        (LatencySpec::Roofline(target), _) => {
+            format!("{} on {} (roofline), drafts{block} at given costs", model(&target.model), gpus(target))
+        }
+        (target, _) => match block {
+            "" => format!("{} costs as given", kind(target)),
+            block => format!("{} costs as given, drafts{block}", kind(target)),
+        },
+    }
+}
+
+fn kind(spec: &LatencySpec) -> &'static str {
+    match spec {
+        LatencySpec::Linear(_) => "linear",
+        LatencySpec::Staircase(_) => "staircase",
+        LatencySpec::Measured(_) => "measured",
+        LatencySpec::Roofline(_) => "roofline",
+    }
+}
+
+fn gpus(spec: &RooflineSpec) -> String {
+    let name = match &spec.gpu {
+        GpuChoice::Preset(name) => name.0.clone(),
+        GpuChoice::Numbers(_) => "a GPU of given numbers".to_owned(),
+    };
+    match spec.tensor_parallel {
+        1 => name,
+        n => format!("{n} x {name}"),
+    }
+}
+
+fn model(choice: &ModelChoice) -> String {
+    match choice {
+        ModelChoice::Preset(name) => name.0.clone(),
+        ModelChoice::File(_) | ModelChoice::Shape(_) => "a model of given shape".to_owned(),
+    }
+}
+
+/// The load: arrivals, changes of the rate, lengths.
+fn load(w: &WorkloadSpec, scale_is_swept: bool) -> String {
+    let mut text = arrivals(&w.arrivals);
+    for transform in &w.transform {
+        if let Transform::RateScale(by) = transform
+            && !scale_is_swept
+        {
+            text += &format!(" at {by} times its rate");
+        }
+    }
+    match (w.requests, w.duration_s) {
+        (Some(n), _) => text += &format!(", {n} requests"),
+        (None, Some(s)) => text += &format!(", {s} s"),
+        (None, None) => {}
+    }
+    if let Some(lengths) = &w.lengths {
+        text += &format!(", {}", self::lengths(lengths));
+    }
+    text
+}
+
+fn arrivals(spec: &ArrivalSpec) -> String {
+    match spec {
+        ArrivalSpec::Trace(trace) => format!("trace {}", file(trace)),
+        ArrivalSpec::ClosedLoop(1) => "one client in a closed loop".to_owned(),
+        ArrivalSpec::ClosedLoop(n) => format!("{n} clients in closed loops"),
+        ArrivalSpec::Batch(_) => "an offline batch".to_owned(),
+        ArrivalSpec::Poisson(p) => format!("Poisson arrivals, {} requests/s", p.rate),
+        ArrivalSpec::Gamma(g) => format!("gamma arrivals, {} requests/s", g.rate),
+        ArrivalSpec::AzureConv(_) => "arrivals like Azure conversation".to_owned(),
+        ArrivalSpec::AzureCode(_) => "arrivals like Azure code".to_owned(),
+        ArrivalSpec::MooncakeTicks(_) => "arrivals like Mooncake conversation".to_owned(),
+        ArrivalSpec::MooncakePoisson(_) => "arrivals like Mooncake synthetic".to_owned(),
+        ArrivalSpec::AdaspecMooncake(_) => "arrivals like AdaSpec's Mooncake".to_owned(),
+        ArrivalSpec::Burstgpt(_) => "arrivals of BurstGPT's generator".to_owned(),
+        ArrivalSpec::T1(_) => "arrivals T1 of AdaSpec".to_owned(),
+        ArrivalSpec::T2(_) => "arrivals T2 of AdaSpec".to_owned(),
+        ArrivalSpec::T3(_) => "arrivals T3 of AdaSpec".to_owned(),
+    }
+}
+
+fn lengths(spec: &LengthSpec) -> String {
+    match spec {
+        LengthSpec::Fixed(f) => format!("{} + {} tokens", f.prompt, f.output),
+        LengthSpec::LogNormal(_) => "log-normal lengths".to_owned(),
+        LengthSpec::Table(_) => "lengths of a quantile table".to_owned(),
+        LengthSpec::Categories(_) => "lengths by category".to_owned(),
+        LengthSpec::SpecBench(_) => "Spec-Bench lengths".to_owned(),
+        LengthSpec::Trace(trace) => format!("lengths of {}", file(trace)),
+    }
+}
+
+/// The file's name; its folder belongs to a machine.
+fn file(trace: &TraceSpec) -> String {
+    trace.path.file_name().unwrap_or(trace.path.as_os_str()).to_string_lossy().into_owned()
+}
+
+fn bounds(slo: &SloSpec) -> Option<String> {
+    let mut all: Vec<String> = Vec::new();
+    let seconds = [("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s), ("E2E", slo.e2e_s)];
+    all.extend(seconds.into_iter().filter_map(|(name, s)| Some(format!("{name} at most {} ms", 1e3 * s?))));
+    all.extend(slo.adaspec_scale.map(|scale| format!("TPOT at most {scale} times plain decoding's P90")));
+    (!all.is_empty()).then(|| format!("SLO: {}", all.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foretoken_spec::document::Document;
+    use std::path::Path;
+
+    fn scope_of(text: &str) -> String {
+        of(&Plan::of(Document::parse("x.toml", text).unwrap(), Path::new(".")).unwrap())
+    }
+
+    #[test]
+    fn the_line_names_models_hardware_load_bounds_and_seeds() {
+        let text = r#"name = "x"
+seeds = [1, 2]
+policies = [{ fixed = {} }]
+slo = { tpot_s = 0.02 }
+
+[hardware]
+target = { roofline = { gpu = "h100", model = "vicuna-7b", tensor_parallel = 2 } }
+draft = { roofline = { gpu = "h100", model = "vicuna-68m" } }
+
+[workload]
+arrivals = { poisson = { rate = { sweep = [2.0, 4.0] } } }
+lengths = { fixed = { prompt = 128, output = 64 } }
+requests = 50
+
+[acceptance.source]
+constant = { rate = 0.7 }
+"#;
+        assert_eq!(
+            scope_of(text),
+            "vicuna-7b, drafted by vicuna-68m, on 2 x h100, the draft on h100 (roofline) · Poisson arrivals, \
+             2 requests/s, 50 requests, 128 + 64 tokens · SLO: TPOT at most 20 ms · workload.arrivals.poisson.rate swept \
+             from 2.0 to 4.0 · 2 seeds"
+        );
+        let linear = text
+            .replace(
+                "roofline = { gpu = \"h100\", model = \"vicuna-7b\", tensor_parallel = 2 }",
+                "linear = { alpha_s = 0.0, gamma_s = 1e-5, delta_s = 1e-3 }",
+            )
+            .replace(
+                "roofline = { gpu = \"h100\", model = \"vicuna-68m\" }",
+                "linear = { alpha_s = 0.0, gamma_s = 1e-6, delta_s = 1e-4 }",
+            );
+        assert!(scope_of(&linear).starts_with("linear costs as given · Poisson"), "{}", scope_of(&linear));
+    }
+}
