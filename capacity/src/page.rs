@@ -47,11 +47,11 @@ pub fn page(answer: &Answer, plan: &Plan, folder: &Folder, figures: Vec<Figure>)
         [one] => vec![Part::Headline(one.clone())],
         all => vec![Part::Headline(format!("{}.", answer.question())), Part::List(all.to_vec())],
     };
-    lead.push(Part::Text(setting(answer, plan)));
     lead.extend(answer.warnings.iter().cloned().map(Part::Warning));
     Ok(Page {
         title: format!("Capacity: {}", answer.name),
         kind: format!("Foretoken capacity · {}", answer.source),
+        scope: setting(answer, plan),
         lead,
         sections: vec![capacity, asked(answer, plan, folder)?, notes],
         foot: format!("Made by Foretoken {}.", env!("CARGO_PKG_VERSION")),

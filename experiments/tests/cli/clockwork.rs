@@ -40,8 +40,8 @@ fn target_s(profile: &toml::Value, tokens: f64, context: f64) -> f64 {
 }
 
 /// The law of the device, `tests/vllm/clockwork/laws/memory-bound.toml`, comes back from what a client and the log saw.
-/// On loads and draft lengths that were held out, what costs and schedule add to an error is small. The rest is the luck of
-/// some dozen requests, whose acceptance a calibration on other requests cannot know.
+/// On loads and draft lengths that were held out, what costs and schedule add to an error is small. The rest is the
+/// luck of some dozen requests, whose acceptance a calibration on other requests cannot know.
 #[test]
 fn the_law_of_a_clockwork_device_comes_back_and_predicts_what_was_held_out() {
     let place = Place::holding("");

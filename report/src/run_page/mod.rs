@@ -63,14 +63,15 @@ pub fn run_page(report: &Report, run: &RunFacts) -> Page {
     lead.extend(run.beside.clone().map(Part::Text));
     lead.extend(balance::overloads(report));
     let pick = |kinds: &[Kind]| figures.iter().filter(|f| kinds.contains(&f.kind)).collect::<Vec<_>>();
-    let mut sections = vec![asked(report, &view, run)];
+    lead.extend(warnings(run));
+    let mut sections: Vec<Section> = Vec::new();
     sections.extend(run.compared.as_ref().map(|c| compared::section(report, c, &pick(&[Kind::Change]))));
     sections.extend(matrix::section(report, &view));
     sections.push(results::section(report, &view));
     sections.extend(why::section(report, &view));
     sections.extend(shown(&view, pick));
     sections.extend(explore(run.explorer.as_ref(), report.source));
-    sections.push(warnings(run));
+    sections.push(asked(report, &view, run));
     sections.push(speed(report.source));
     Page {
         title: report.name.clone(),
@@ -254,13 +255,10 @@ fn explore(explorer: Option<&Explorer>, source: Source) -> Option<Section> {
     Some(section)
 }
 
-fn warnings(run: &RunFacts) -> Section {
-    let mut section = Section::new("warnings", "Warnings");
-    section.parts.push(match run.warnings.as_slice() {
-        [] => Part::Text("None.".into()),
-        all => Part::List(all.to_vec()),
-    });
-    section
+/// The warnings of policies and engine, folded into one line above the results; `None` if there are none.
+fn warnings(run: &RunFacts) -> Option<Part> {
+    let all = Part::List(run.warnings.clone());
+    (!run.warnings.is_empty()).then(|| Part::More { title: count(run.warnings.len(), "warning"), parts: vec![all] })
 }
 
 fn speed(source: Source) -> Section {
