@@ -1,16 +1,29 @@
 #!/usr/bin/env bash
-# Draws the README's picture again: the speedup figure of the quickstart's page, in the page's light and dark colours.
+# Draws the pictures of the documents again, in the light and dark colours of pages: the speedup figure of the quickstart's
+# page, and, with real traces in FORETOKEN_TRACES, a ladder.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 results="$(mktemp -d)/quickstart"
 cargo run --release -- run experiments/quickstart.toml -o "$results" >/dev/null
-python3 - "$results" docs/images <<'PY'
+ladder="$(mktemp -d)/ladder"
+if [ -n "${FORETOKEN_TRACES:-}" ]; then
+  policies="[{ foresight = {} }, { gated-budget = {} }, { adaspec = {} }, { tetris = {} }, { smartspec = {} }"
+  policies="$policies, { fixed = { k = 3 } }, { oracle-goodput = {} }]"
+  cargo run --release -- ladder experiments/arena/held-out-conv-70b-eagle.toml -o "$ladder" \
+    --set "policies=$policies" --set 'seeds=[201, 202, 203]' >/dev/null
+fi
+python3 - "$results" "$ladder" docs/images <<'PY'
 import pathlib, re, sys
-results, images = map(pathlib.Path, sys.argv[1:])
-svg = (results / "figures/speedup.svg").read_text()
-(images / "quickstart.svg").write_text(svg)
-page = (results / "report/index.html").read_text()
-for name, colour, dark in re.findall(r'\.fig \[(fill|stroke)="(#\w+)"\][^{}]*\{\1:(#\w+)\}', page):
-    svg = svg.replace(f'{name}="{colour}"', f'{name}="{dark.lower()}"')
-(images / "quickstart-dark.svg").write_text(svg)
+results, ladder, images = map(pathlib.Path, sys.argv[1:])
+
+def draw(name, svg, page):
+    (images / f"{name}.svg").write_text(svg)
+    for kind, colour, dark in re.findall(r'\.fig \[(fill|stroke)="(#\w+)"\][^{}]*\{\1:(#\w+)\}', page):
+        svg = svg.replace(f'{kind}="{colour}"', f'{kind}="{dark.lower()}"')
+    (images / f"{name}-dark.svg").write_text(svg)
+
+draw("quickstart", (results / "figures/speedup.svg").read_text(), (results / "report/index.html").read_text())
+if ladder.exists():
+    page = (ladder / "ladder.html").read_text()
+    draw("ladder", re.search(r"<svg.*?</svg>", page, re.S).group(0) + "\n", page)
 PY
