@@ -39,13 +39,13 @@ class Server:
         command += ["--distributed-executor-backend", "executor.Clockwork", "--enforce-eager", "--dtype", "bfloat16"]
         command += ["--max-model-len", "2048", "--max-num-seqs", "32", "--max-num-batched-tokens", "2048", "--block-size", "32"]
         command += ["--no-enable-prefix-caching", "--disable-uvicorn-access-log"]
-        command += ["--no-async-scheduling"]
+        command += ["--async-scheduling" if args.asynchronous else "--no-async-scheduling"]
         command += ["--enable-logging-iteration-details", "--enable-per-request-metrics"]
         if k > 0:
             command += ["--per-request-spec-decode-metrics", "detailed", "--speculative-config", json.dumps(speculative)]
         env = dict(
             os.environ,
-            PYTHONPATH=str(HERE),
+            PYTHONPATH=os.pathsep.join([str(HERE)] + ([str(HERE / "asynchronous")] if args.asynchronous else [])),
             CLOCKWORK_LAW=str(args.law.resolve()),
             CLOCKWORK_TRUTH=str(args.out.resolve() / f"truth-k{k}.csv"),
             VLLM_CPU_KVCACHE_SPACE="1",
@@ -110,6 +110,7 @@ def observe(args, server: Server, folder: pathlib.Path, k: int, load: str, repea
         "workload.arrivals": arrivals,
         "seeds": "[%d]" % (SEEDS[load] + 1000 * repeat),
         "observe.run_s": args.run_s,
+        "engine.async_scheduling": str(args.asynchronous).lower(),
     }
     command = [args.foretoken, "observe", server.url, str(HERE / "workload.toml"), "--step-log", str(server.log_path), "-o", str(folder), "--no-figures"]
     for key, value in sets.items():
@@ -126,6 +127,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--only", default="*", help="cells as k3/closed-12, with wildcards")
     parser.add_argument("--run-s", type=float, default=20.0)
+    parser.add_argument("--asynchronous", action="store_true", help="asynchronous scheduling (see asynchronous/)")
     parser.add_argument("--real-time", action="store_true", help="the priority of real time for server and client; needs root")
     parser.add_argument("--port", type=int, default=8123)
     args = parser.parse_args()

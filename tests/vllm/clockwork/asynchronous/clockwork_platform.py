@@ -1,0 +1,21 @@
+"""A platform for vLLM that is the CPU's and keeps asynchronous scheduling, which the CPU's platform switches off.
+
+vLLM finds it by the entry point beside it, if this folder is on PYTHONPATH.
+"""
+
+from vllm.platforms.cpu import CpuPlatform
+
+
+class ClockworkPlatform(CpuPlatform):
+    """The CPU, with asynchronous scheduling as it was asked for."""
+
+    @classmethod
+    def check_and_update_config(cls, vllm_config) -> None:
+        asked = vllm_config.scheduler_config.async_scheduling
+        super().check_and_update_config(vllm_config)
+        vllm_config.scheduler_config.async_scheduling = asked
+
+
+def plugin() -> str:
+    """The entry point: the name of the class."""
+    return "clockwork_platform.ClockworkPlatform"

@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""Holds law.py to what it promises: the costs of the shipped laws, equal luck, and a message for each wrong file.
+
+    python check_law.py
+"""
+
+import pathlib
+import statistics
+import tempfile
+
+from law import BadLaw, read
+
+HERE = pathlib.Path(__file__).resolve().parent
+GOOD = (HERE / "laws" / "memory-bound.toml").read_text()
+
+
+def refused(change: tuple[str, str], says: str) -> None:
+    assert change[0] in GOOD, change
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "law.toml"
+        path.write_text(GOOD.replace(*change, 1))
+        try:
+            read(path)
+        except BadLaw as error:
+            assert says in str(error) and str(path) in str(error), error
+        else:
+            raise AssertionError(f"{change} was read")
+
+
+def main() -> None:
+    law = read(HERE / "laws" / "memory-bound.toml")
+    assert law.target_s(1, 0, 0) == law.target_s(48, 0, 0) == 13.0e-3
+    assert abs(law.target_s(148, 1000, 0) - (13.0e-3 + 100 * 0.19e-3 + 0.35e-3)) < 1e-12
+    assert abs(law.draft_s(10, 0) - 1.58e-3) < 1e-12
+    stairs = read(HERE / "laws" / "staircase.toml")
+    assert stairs.target_s(9, 0, 0) == stairs.target_s(16, 0, 0) != stairs.target_s(9, 0, 5), "prompts are not padded"
+    experts = read(HERE / "laws" / "mixture-of-experts.toml")
+    assert abs(experts.target_s(2, 0, 0) - (5e-3 + 14e-3 * (1 - (7 / 8) ** 2) + 0.08e-3)) < 1e-12
+    jitter = [experts.jitter(n) for n in range(4000)]
+    assert abs(statistics.mean(jitter) - 1) < 0.002 and abs(statistics.stdev(jitter) - 0.02) < 0.001
+
+    # Luck: a longer draft accepts the same tokens and perhaps more; the mean rate is a / (a + b).
+    requests = [f"request {n}".encode() for n in range(3000)]
+    for request in requests[:300]:
+        few, many = law.accepted(request, 7, 3), law.accepted(request, 7, 8)
+        assert few == min(many, 3)
+    assert abs(statistics.mean(law.rate(request) for request in requests) - 8.0 / 13.7) < 0.01
+
+    refused(("base_s = 13.0e-3", "base_s = -1.0"), "target.base_s = -1.0: a number of at least 0")
+    refused(("base_s = 13.0e-3", "base_s = 60.0"), "target.base_s = 60.0: seconds of a pass")
+    refused(("base_s = 13.0e-3", 'base_s = "13 ms"'), "target.base_s: '13 ms' is not a number")
+    refused(("knee = 48", "kneee = 48"), "target.kneee: there is no such key; there are base_s")
+    refused(("[draft]", "[drafts]"), "[draft] is missing")
+    refused(("a = 8.0", "a = 0.0"), "acceptance.a = 0.0: a number above 0")
+    refused(("[target]", "jitter_cv = 3.0\n[target]"), "jitter_cv = 3.0: a coefficient of variation")
+    refused(("[target]", "[target"), "law.toml")
+    try:
+        read("no-such-law.toml")
+    except BadLaw as error:
+        assert "no-such-law.toml" in str(error) and "name a law file" in str(error), error
+    print("law.py keeps its word")
+
+
+main()
