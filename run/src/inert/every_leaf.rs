@@ -158,6 +158,10 @@ fn schema_leaves() -> BTreeMap<String, BTreeSet<String>> {
 }
 
 fn walk(root: &Value, schema: &Value, at: &str, leaves: &mut BTreeMap<String, BTreeSet<String>>) {
+    // A wrapper holds a policy, which may be a wrapper. The settings of that policy are leaves where it stands alone.
+    if at.contains(".true-") && at.ends_with(".policy") {
+        return;
+    }
     if let Some(name) = schema["$ref"].as_str().and_then(|r| r.strip_prefix("#/$defs/")) {
         return walk(root, &root["$defs"][name], at, leaves);
     }
