@@ -15,43 +15,39 @@ pub enum Width {
     Wide,
 }
 
-/// The tables that have a column.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum In {
-    Both,
-    Narrow,
-    Wide,
-}
+/// A column: its heading over two lines, the one table that has it (`None`: both), and its text for a policy (`None`:
+/// there is nothing to show).
+type Column = (&'static str, Option<Width>, fn(&PolicyResult) -> Option<String>);
 
-/// A column: its heading over two lines, the tables that have it, and its text for a policy (`None` if there is nothing
-/// to show).
-type Column = (&'static str, In, fn(&PolicyResult) -> Option<String>);
+const BOTH: Option<Width> = None;
+const NARROW: Option<Width> = Some(Width::Narrow);
+const WIDE: Option<Width> = Some(Width::Wide);
 
 const COLUMNS: [Column; 18] = [
-    ("policy", In::Both, |p| {
+    ("policy", BOTH, |p| {
         let marks = [(p.overload.is_some(), " !"), (p.stops_for_a_bound_of_another_load, " ~")];
         Some(marks.iter().filter(|m| m.0).fold(p.policy.clone(), |name, m| name + m.1))
     }),
-    ("E2E\nmean s", In::Wide, |p| shown(p.e2e_mean_s, 1.0, 3, true)),
-    ("E2E\nmean s", In::Narrow, |p| shown(p.e2e_mean_s, 1.0, 3, false)),
-    ("speedup\n", In::Both, |p| marked(p.speedup.map(ratio), p.speedup_over_overload, "!")),
-    ("regret\n%", In::Wide, |p| {
+    ("E2E\nmean s", WIDE, |p| shown(p.e2e_mean_s, 1.0, 3, true)),
+    ("E2E\nmean s", NARROW, |p| shown(p.e2e_mean_s, 1.0, 3, false)),
+    ("speedup\n", BOTH, |p| marked(p.speedup.map(ratio), p.speedup_over_overload, "!")),
+    ("regret\n%", WIDE, |p| {
         let regret = p.regret_to_oracle_goodput.map(|r| format!("{:.1}", 100.0 * r.mean));
         marked(regret, p.drafts_trees, "^")
     }),
-    ("TTFT\nmean ms", In::Both, |p| shown(p.ttft_mean_s, 1e3, 1, false)),
-    ("TPOT ms\np50", In::Wide, |p| shown(p.tpot_p50_s, 1e3, 2, false)),
-    ("\np90", In::Wide, |p| shown(p.tpot_p90_s, 1e3, 2, false)),
-    ("\np99", In::Wide, |p| shown(p.tpot_p99_s, 1e3, 2, false)),
-    ("TPOT ms\np99", In::Narrow, |p| shown(p.tpot_p99_s, 1e3, 2, false)),
-    ("SLO\nmet %", In::Both, |p| marked(shown(p.slo_attainment, 100.0, 1, false), p.attains_by_definition, "*")),
-    ("goodput\ntok/s", In::Wide, |p| shown(p.token_goodput_tok_s, 1.0, 0, false)),
-    ("accept\nrate %", In::Wide, |p| shown(p.acceptance_rate, 100.0, 1, false)),
-    ("accept\nlength", In::Both, |p| shown(p.mean_acceptance_length, 1.0, 2, false)),
-    ("draft\nlen", In::Both, |p| shown(p.draft_len, 1.0, 2, false)),
-    ("batch\nsize", In::Wide, |p| shown(p.batch_size, 1.0, 1, false)),
-    ("preem-\npted", In::Both, |p| Some(p.preempted.to_string()).filter(|_| p.preempted > 0)),
-    ("reject-\ned", In::Both, |p| Some(p.rejected.to_string()).filter(|_| p.rejected > 0)),
+    ("TTFT\nmean ms", BOTH, |p| shown(p.ttft_mean_s, 1e3, 1, false)),
+    ("TPOT ms\np50", WIDE, |p| shown(p.tpot_p50_s, 1e3, 2, false)),
+    ("\np90", WIDE, |p| shown(p.tpot_p90_s, 1e3, 2, false)),
+    ("\np99", WIDE, |p| shown(p.tpot_p99_s, 1e3, 2, false)),
+    ("TPOT ms\np99", NARROW, |p| shown(p.tpot_p99_s, 1e3, 2, false)),
+    ("SLO\nmet %", BOTH, |p| marked(shown(p.slo_attainment, 100.0, 1, false), p.attains_by_definition, "*")),
+    ("goodput\ntok/s", WIDE, |p| shown(p.token_goodput_tok_s, 1.0, 0, false)),
+    ("accept\nrate %", WIDE, |p| shown(p.acceptance_rate, 100.0, 1, false)),
+    ("accept\nlength", BOTH, |p| shown(p.mean_acceptance_length, 1.0, 2, false)),
+    ("draft\nlen", BOTH, |p| shown(p.draft_len, 1.0, 2, false)),
+    ("batch\nsize", WIDE, |p| shown(p.batch_size, 1.0, 1, false)),
+    ("preem-\npted", BOTH, |p| Some(p.preempted.to_string()).filter(|_| p.preempted > 0)),
+    ("reject-\ned", BOTH, |p| Some(p.rejected.to_string()).filter(|_| p.rejected > 0)),
 ];
 
 /// The whole report: the answer, for what it holds, a table for each setting, and the legend. `show_implied`: show a
@@ -163,8 +159,8 @@ fn ascii(text: &str) -> String {
 fn table(v: &VariantResult, show_implied: bool, width: Width) -> String {
     let rows: Vec<&PolicyResult> = v.policies.iter().filter(|p| show_implied || !p.implied).collect();
     // A column that is empty for all policies (no SLO, no oracle, no preemption) is left out.
-    let other = if width == Width::Wide { In::Narrow } else { In::Wide };
-    let shown = |(_, within, of): &&Column| *within != other && rows.iter().any(|p| of(p).is_some());
+    let shown =
+        |(_, within, of): &&Column| within.is_none_or(|one| one == width) && rows.iter().any(|p| of(p).is_some());
     let columns: Vec<&Column> = COLUMNS.iter().filter(shown).collect();
     let header = columns.iter().map(|(name, ..)| *name);
     let cells = rows.iter().map(|p| columns.iter().map(|(.., of)| of(p).unwrap_or_else(|| "-".into())));
@@ -181,7 +177,7 @@ fn legend(c: &Comparison, width: Width) -> String {
     if any(|p| p.acceptance_rate.is_some()) {
         say(match width {
             Width::Wide => "accept rate: accepted / drafted",
-            Width::Narrow => "accept length: tokens a round, with the target's own; --wide shows all columns",
+            Width::Narrow => "accept length: tokens a round, with the target's own; report-wide.txt has all columns",
         });
     }
     if any(|p| p.preempted > 0 || p.rejected > 0) {
