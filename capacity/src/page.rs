@@ -2,11 +2,11 @@
 
 use crate::answer::{Answer, Capacity};
 use crate::words::digits;
-use foretoken_hardware::LatencySpec;
 use foretoken_report::Figure;
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
 use foretoken_run::cells::Folder;
 use foretoken_run::plan::Plan;
+use foretoken_run::scope;
 use foretoken_spec::document::Path;
 use foretoken_spec::problem::Result;
 
@@ -51,49 +51,12 @@ pub fn page(answer: &Answer, plan: &Plan, folder: &Folder, figures: Vec<Figure>)
     Ok(Page {
         title: format!("Capacity: {}", answer.name),
         kind: format!("Foretoken capacity · {}", answer.source),
-        scope: setting(answer, plan),
+        scope: format!("{} · {}", scope::of(plan), answer.question()),
         lead,
         sections: vec![capacity, asked(answer, plan, folder)?, notes],
         foot: format!("Made by Foretoken {}.", env!("CARGO_PKG_VERSION")),
         ..Page::default()
     })
-}
-
-/// A line on the models, the GPU, the engine, the arrivals, the seeds and the question.
-fn setting(answer: &Answer, plan: &Plan) -> String {
-    let e = &plan.variants[0].experiment;
-    let draft = match model(&e.hardware.draft) {
-        Some((model, _)) => format!(" with {model} as draft"),
-        None => String::new(),
-    };
-    let machine = match (model(&e.hardware.target), &e.hardware.profile) {
-        (Some((model, gpu)), _) => format!("{model} on {gpu}{draft}"),
-        (None, Some(profile)) => format!("costs of {}", profile.display()),
-        (None, None) => "costs as the experiment gives them".to_owned(),
-    };
-    let seeds = plan.seeds.len();
-    let seeds = if seeds == 1 { "1 seed".to_owned() } else { format!("{seeds} seeds") };
-    format!("{machine}; {}; {}; {seeds}; {}.", e.engine.version.name(), arrivals(plan), answer.question())
-}
-
-/// Model and GPUs of a roofline; `None` for other latency models.
-fn model(spec: &LatencySpec) -> Option<(String, String)> {
-    let LatencySpec::Roofline(r) = spec else { return None };
-    let gpus = if r.tensor_parallel == 1 { r.gpu.to_string() } else { format!("{} × {}", r.tensor_parallel, r.gpu) };
-    Some((r.model.to_string(), gpus))
-}
-
-fn arrivals(plan: &Plan) -> String {
-    let kind = |path: &str| {
-        let value = plan.resolved_at(&Path::of(path))?;
-        let name = value.trim_start_matches(['{', ' ']).split([' ', '=']).next()?.to_owned();
-        Some(name)
-    };
-    let arrivals = kind("workload.arrivals").unwrap_or_default();
-    match kind("workload.lengths") {
-        Some(lengths) => format!("{arrivals} arrivals, {lengths} lengths"),
-        None => format!("{arrivals} arrivals"),
-    }
 }
 
 /// The section with the settings, key by key, and the experiment file.

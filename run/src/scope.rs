@@ -2,8 +2,6 @@
 //! Pages show it under their title and the terminal in front of its table.
 
 use crate::plan::Plan;
-use foretoken_hardware::gpus::GpuChoice;
-use foretoken_hardware::models::ModelChoice;
 use foretoken_hardware::{LatencySpec, RooflineSpec};
 use foretoken_sim::Drafting;
 use foretoken_spec::experiment::{Experiment, SloSpec};
@@ -46,7 +44,7 @@ fn in_parts(e: &Experiment, scale_is_swept: bool) -> Vec<String> {
     parts
 }
 
-/// Models and hardware: `vicuna-7b, drafted by vicuna-68m, on a100-80gb (roofline)`.
+/// Models and hardware: `vicuna-7b, drafted by vicuna-68m, on a100-80g (roofline)`.
 fn machine(e: &Experiment) -> String {
     let hardware = &e.hardware;
     if let Some(profile) = &hardware.profile {
@@ -58,10 +56,10 @@ fn machine(e: &Experiment) -> String {
         (LatencySpec::Roofline(target), LatencySpec::Roofline(draft)) => {
             let (on, beside) = (gpus(target), gpus(draft));
             let beside = if on == beside { String::new() } else { format!(", the draft on {beside}") };
-            format!("{}, drafted by {}{block}, on {on}{beside} (roofline)", model(&target.model), model(&draft.model))
+            format!("{}, drafted by {}{block}, on {on}{beside} (roofline)", target.model, draft.model)
         }
         (LatencySpec::Roofline(target), _) => {
-            format!("{} on {} (roofline), drafts{block} at given costs", model(&target.model), gpus(target))
+            format!("{} on {} (roofline), drafts{block} at given costs", target.model, gpus(target))
         }
         (target, _) => match block {
             "" => format!("{} costs as given", kind(target)),
@@ -80,20 +78,9 @@ fn kind(spec: &LatencySpec) -> &'static str {
 }
 
 fn gpus(spec: &RooflineSpec) -> String {
-    let name = match &spec.gpu {
-        GpuChoice::Preset(name) => name.0.clone(),
-        GpuChoice::Numbers(_) => "a GPU of given numbers".to_owned(),
-    };
     match spec.tensor_parallel {
-        1 => name,
-        n => format!("{n} x {name}"),
-    }
-}
-
-fn model(choice: &ModelChoice) -> String {
-    match choice {
-        ModelChoice::Preset(name) => name.0.clone(),
-        ModelChoice::File(_) | ModelChoice::Shape(_) => "a model of given shape".to_owned(),
+        1 => spec.gpu.to_string(),
+        n => format!("{n} x {}", spec.gpu),
     }
 }
 
