@@ -5,7 +5,6 @@
 use crate::PolicySpec;
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::goodput::smartspec::Smartspec;
-use crate::look::Look;
 use foretoken_sim::{Around, Shown, SpecPolicy, Speculation, Wants};
 use serde::{Deserialize, Serialize};
 
@@ -100,10 +99,6 @@ impl Definition for TrueBelief {
                  policy that counts accepted tokens and estimates no rate has nothing to put right"
             }
         }
-    }
-
-    fn look(&self, usual: Look) -> Look {
-        usual
     }
 
     fn sees_hidden_truth(&self) -> bool {

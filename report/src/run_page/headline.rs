@@ -19,17 +19,13 @@ type Ranked<'r, 'v> = (&'r [Swept], Option<Ranking<'v>>);
 /// The answer in one paragraph: the headline of the page, and the first lines of the table in a terminal.
 pub fn headline(report: &Report) -> String {
     let view = View::new(report);
-    match ranked(report, &view).as_slice() {
-        [] => nothing(report, &view),
-        [(combination, ranking)] => said(report, &view, combination, ranking.as_ref()),
-        all => over_settings(report, &view, all),
-    }
+    answer(report, &view, &ranked(report, &view))
 }
 
 /// The sentences at the top of the page.
 pub fn parts(report: &Report, view: &View) -> Vec<Part> {
-    let mut parts = vec![Part::Headline(headline(report))];
     let ranked = ranked(report, view);
+    let mut parts = vec![Part::Headline(answer(report, view, &ranked))];
     if ranked.len() > 1 {
         let list = ranked.iter().map(|(c, r)| format!("{}: {}", words(*c), said(report, view, c, r.as_ref())));
         let list = Part::List(list.collect());
@@ -40,6 +36,15 @@ pub fn parts(report: &Report, view: &View) -> Vec<Part> {
     }
     parts.extend(balance::stops_for_slo(view).map(Part::Text));
     parts
+}
+
+/// The answer in one paragraph, of one ranking for each combination of settings.
+fn answer(report: &Report, view: &View, ranked: &[Ranked]) -> String {
+    match ranked {
+        [] => nothing(report, view),
+        [(combination, ranking)] => said(report, view, combination, ranking.as_ref()),
+        all => over_settings(report, view, all),
+    }
 }
 
 fn ranked<'r, 'v: 'r>(report: &Report, view: &'r View<'v>) -> Vec<Ranked<'r, 'v>> {

@@ -186,9 +186,12 @@ impl<'a> Truths<'a> {
     /// What a policy is shown for a token with confidence `c`.
     #[inline]
     fn shown(&self, shown: Shown, id: RequestId, start: u32, depth: u32, c: f32) -> f64 {
-        match (shown, self.acceptance.law()) {
-            (Shown::Confidence, _) | (_, None) => c.into(),
-            (shown, Some(law)) => law.chance(self.request(id), start + depth, depth, c.into(), shown),
+        if shown == Shown::Confidence {
+            return c.into();
+        }
+        match self.acceptance.law() {
+            Some(law) => law.chance(self.request(id), start + depth, depth, c.into(), shown),
+            None => c.into(),
         }
     }
 
