@@ -51,7 +51,7 @@ pub fn page(answer: &Answer, plan: &Plan, folder: &Folder, figures: Vec<Figure>)
     Ok(Page {
         title: format!("Capacity: {}", answer.name),
         kind: format!("Foretoken capacity · {}", answer.source),
-        scope: format!("{} · {}", scope::of(plan), answer.question()),
+        scope: format!("{} · {}", scope::of_any_rate(plan), answer.question()),
         lead,
         sections: vec![capacity, asked(answer, plan, folder)?, notes],
         foot: format!("Made by Foretoken {}.", env!("CARGO_PKG_VERSION")),

@@ -9,9 +9,21 @@ use foretoken_traces::{ArrivalSpec, LengthSpec, TraceSpec, Transform, WorkloadSp
 
 /// The line about a plan. A swept setting shows its first value, and its range at the end.
 pub fn of(plan: &Plan) -> String {
+    let e = &plan.variants[0].experiment;
+    let swept = plan.variants[0].choices.iter().any(|choice| choice.path.to_string().ends_with("rate-scale"));
+    let mut parts = in_parts(e, swept, true);
+    parts.extend(bounds(&e.slo));
+    line(plan, parts)
+}
+
+/// The line about a plan whose rate is searched for: without rate and bounds.
+pub fn of_any_rate(plan: &Plan) -> String {
+    line(plan, in_parts(&plan.variants[0].experiment, true, false))
+}
+
+/// The line of these parts, with what is swept and the number of seeds at its end.
+fn line(plan: &Plan, mut parts: Vec<String>) -> String {
     let variant = &plan.variants[0];
-    let swept = |key: &str| variant.choices.iter().any(|choice| choice.path.to_string().ends_with(key));
-    let mut parts = in_parts(&variant.experiment, swept("rate-scale"));
     for choice in &variant.choices {
         let path = choice.path.to_string();
         let values: Vec<String> = plan
@@ -30,8 +42,8 @@ pub fn of(plan: &Plan) -> String {
     parts.join(" · ")
 }
 
-/// The parts about one experiment. A swept scale of the rate is left to the end of the line.
-fn in_parts(e: &Experiment, scale_is_swept: bool) -> Vec<String> {
+/// The parts about the machine and the load of one experiment. A swept scale of the rate is left to the end of the line.
+fn in_parts(e: &Experiment, scale_is_swept: bool, with_rate: bool) -> Vec<String> {
     let mut parts = vec![machine(e)];
     if let Some(fleet) = &e.fleet {
         let replicas: u32 = fleet.replicas.kinds().iter().map(|kind| kind.count).sum();
@@ -39,8 +51,7 @@ fn in_parts(e: &Experiment, scale_is_swept: bool) -> Vec<String> {
             parts.push(format!("{replicas} replicas behind {}", fleet.router.name()));
         }
     }
-    parts.push(load(&e.workload, scale_is_swept));
-    parts.extend(bounds(&e.slo));
+    parts.push(load(&e.workload, scale_is_swept, with_rate));
     parts
 }
 
@@ -85,8 +96,16 @@ fn gpus(spec: &RooflineSpec) -> String {
 }
 
 /// The load: arrivals, changes of the rate, lengths.
-fn load(w: &WorkloadSpec, scale_is_swept: bool) -> String {
+fn load(w: &WorkloadSpec, scale_is_swept: bool, with_rate: bool) -> String {
     let mut text = arrivals(&w.arrivals);
+    let rate = match &w.arrivals {
+        ArrivalSpec::Poisson(poisson) => Some(poisson.rate),
+        ArrivalSpec::Gamma(gamma) => Some(gamma.rate),
+        _ => None,
+    };
+    if let Some(rate) = rate.filter(|_| with_rate) {
+        text += &format!(", {rate} requests/s");
+    }
     for transform in &w.transform {
         if let Transform::RateScale(by) = transform
             && !scale_is_swept
@@ -111,8 +130,8 @@ fn arrivals(spec: &ArrivalSpec) -> String {
         ArrivalSpec::ClosedLoop(1) => "one client in a closed loop".to_owned(),
         ArrivalSpec::ClosedLoop(n) => format!("{n} clients in closed loops"),
         ArrivalSpec::Batch(_) => "an offline batch".to_owned(),
-        ArrivalSpec::Poisson(p) => format!("Poisson arrivals, {} requests/s", p.rate),
-        ArrivalSpec::Gamma(g) => format!("gamma arrivals, {} requests/s", g.rate),
+        ArrivalSpec::Poisson(_) => "Poisson arrivals".to_owned(),
+        ArrivalSpec::Gamma(_) => "gamma arrivals".to_owned(),
         ArrivalSpec::AzureConv(_) => "arrivals like Azure conversation".to_owned(),
         ArrivalSpec::AzureCode(_) => "arrivals like Azure code".to_owned(),
         ArrivalSpec::MooncakeTicks(_) => "arrivals like Mooncake conversation".to_owned(),

@@ -182,7 +182,7 @@ fn the_page_names_the_policy_with_the_highest_capacity() {
         for part in [
             "carries most: ",
             "no drafting",
-            "poisson arrivals, fixed lengths; 2 seeds",
+            "Poisson arrivals, 240 requests, 64 + 32 tokens",
             "The experiment, with every default",
             "warm_up_requests = 20",
             "mean and 95 % interval over 2 seeds",
