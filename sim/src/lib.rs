@@ -21,6 +21,7 @@ mod ledger;
 pub mod live;
 pub mod luck;
 pub mod metrics;
+pub mod online;
 pub mod oracle;
 pub mod pair;
 pub mod patience;

@@ -7,6 +7,7 @@ use crate::metrics::{Replicas, RequestRecords, Series, StepRecord, Totals};
 use crate::patience::Patience;
 use crate::policy::SpecPolicy;
 use crate::workload::{Arrivals, RequestId, Workload};
+use std::borrow::Cow;
 use std::sync::atomic::AtomicBool;
 
 /// The workload and the settings of a run, for any executor.
@@ -89,7 +90,17 @@ impl Serving<'_> {
         patience: Option<Patience>,
     ) -> Served<E> {
         let Serving { workload, arrivals, config, slo_tpot_s, keep_steps, interrupt } = *self;
-        let mut engine = Engine::new(config, workload, arrivals, slo_tpot_s, rules, executor, drafter, keep_steps, ());
+        let mut engine = Engine::new(
+            config,
+            Cow::Borrowed(workload),
+            arrivals,
+            slo_tpot_s,
+            rules,
+            executor,
+            drafter,
+            keep_steps,
+            (),
+        );
         engine.be_patient(patience);
         let (ending, error) = match engine.run(interrupt) {
             Ok(ending) => (ending, None),

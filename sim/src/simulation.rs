@@ -7,6 +7,7 @@ use crate::event_clock::{EventClock, World};
 use crate::executor::DecisionTime;
 use crate::host::Host;
 use crate::latency::{ContextReads, DraftDevice, Drafting, LatencyModel};
+use crate::online::{Noting, Online, Serves};
 use crate::oracle::OraclePolicy;
 use crate::patience::Patience;
 use crate::policy::SpecPolicy;
@@ -14,6 +15,7 @@ use crate::replica::{Fed, Replica};
 use crate::serving::{Run, Serving};
 use crate::time::Time;
 use crate::workload::{Arrivals, Workload};
+use std::borrow::Cow;
 use std::sync::atomic::AtomicBool;
 
 /// What decides the draft lengths.
@@ -114,12 +116,50 @@ impl<'a> Simulation<'a> {
         }
     }
 
+    /// An engine that serves clients: requests come while it runs. [`workload`](Simulation::workload) gives the
+    /// categories and the size of prefix blocks, and its requests are not served. Panics as
+    /// [`run`](Simulation::run) does.
+    pub fn online(&self, speculation: Speculation) -> Box<dyn Online + 'a> {
+        let most = self.config.max_draft_len;
+        match speculation {
+            Speculation::Off => self.serves(NoDraft, 0),
+            Speculation::Policy(policy) => self.serves(ByPolicy(policy), most),
+            Speculation::Oracle(oracle) => self.serves(ByOracle(oracle), most),
+        }
+    }
+
+    fn serves<D: Drafter<EventClock<'a>> + 'a>(&self, drafter: D, max_draft_len: u32) -> Box<dyn Online + 'a> {
+        // The ledger is for a workload that is known.
+        let (rules, clock) = Simulation { keep_lives: false, ..*self }.world(&drafter, max_draft_len);
+        let workload = Workload {
+            categories: self.workload.categories.clone(),
+            prefix_block: self.workload.prefix_block,
+            ..Workload::default()
+        };
+        let (workload, watch) = (Cow::Owned(workload), Noting::default());
+        // A server shows every step, so none is skipped.
+        let keep_steps = true;
+        let Simulation { config, slo_tpot_s, .. } = *self;
+        let engine =
+            Engine::new(config, workload, Arrivals::Open, slo_tpot_s, rules, clock, drafter, keep_steps, watch);
+        Box::new(Serves::new(engine))
+    }
+
     fn fed<D: Drafter<EventClock<'a>> + 'a>(&self, drafter: D, max_draft_len: u32) -> Box<dyn Replica + 'a> {
         let (rules, clock) = self.world(&drafter, max_draft_len);
         let notes = self.notes(rules.drafter);
         let Simulation { workload, config, slo_tpot_s, .. } = *self;
-        let engine =
-            Engine::new(config, workload, Arrivals::Open, slo_tpot_s, rules, clock, drafter, self.keep_steps, ());
+        let engine = Engine::new(
+            config,
+            Cow::Borrowed(workload),
+            Arrivals::Open,
+            slo_tpot_s,
+            rules,
+            clock,
+            drafter,
+            self.keep_steps,
+            (),
+        );
         Box::new(Fed::new(engine, notes))
     }
 

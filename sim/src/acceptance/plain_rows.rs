@@ -38,6 +38,9 @@ impl PlainRows {
             self.words.resize((row + 1) * self.stride, 0);
         }
         self.request_in[row] = id;
+        if self.first_word.len() <= id as usize {
+            self.first_word.resize(id as usize + 1, NONE);
+        }
         self.first_word[id as usize] = u32::try_from(row * self.stride).expect("a request is shorter than 2^31 tokens");
         let own = &mut self.words[row * self.stride..][..self.stride];
         own[..bitmap.len()].copy_from_slice(bitmap);

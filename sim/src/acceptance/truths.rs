@@ -45,6 +45,10 @@ impl<'a> Truths<'a> {
             self.rows.len() as u32 - 1
         });
         self.requests[row as usize] = request;
+        // A server's workload grows.
+        if self.row_of.len() <= request.id as usize {
+            self.row_of.resize(request.id as usize + 1, NO_ROW);
+        }
         self.row_of[request.id as usize] = row;
         if self.max_draft_len == 0 {
             return;
@@ -60,7 +64,7 @@ impl<'a> Truths<'a> {
 
     /// Forgets a request; does nothing if it never started.
     pub fn end(&mut self, id: RequestId) {
-        let row = std::mem::replace(&mut self.row_of[id as usize], NO_ROW);
+        let row = self.row_of.get_mut(id as usize).map_or(NO_ROW, |row| std::mem::replace(row, NO_ROW));
         if row != NO_ROW {
             self.free_rows.push(row);
         }

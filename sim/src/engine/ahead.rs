@@ -38,6 +38,11 @@ impl Ahead {
         Ahead { sampled: vec![0; requests], ..Ahead::default() }
     }
 
+    /// Makes room for a workload of `requests` requests, which has grown.
+    pub(super) fn make_room(&mut self, requests: usize) {
+        self.sampled.resize(requests, 0);
+    }
+
     /// Moves the drafts of a batch's requests to `drafts`, and notes where the requests stand on the device.
     pub(super) fn take(&mut self, batch: &BatchView, workload: &Workload, drafts: &mut Drafts) -> Verifies {
         self.held.take(batch, drafts);

@@ -2,7 +2,7 @@
 //! gives them. The scheduler sees them some time later.
 
 use crate::time::Time;
-use crate::workload::{Arrivals, RequestId, Workload};
+use crate::workload::{Arrivals, RequestId};
 use std::collections::VecDeque;
 
 /// Who sends the next request.
@@ -18,7 +18,8 @@ enum Mode {
 
 /// The requests that have not arrived yet.
 pub struct ArrivalStream<'a> {
-    workload: &'a Workload,
+    /// When each request of the workload arrives.
+    times: &'a [Time],
     mode: Mode,
     /// Time from sending a request until the scheduler has it.
     way: Time,
@@ -34,17 +35,16 @@ pub struct ArrivalStream<'a> {
 }
 
 impl<'a> ArrivalStream<'a> {
-    /// Begins with the first request of `workload`.
-    pub fn new(workload: &'a Workload, mode: Arrivals, way: Time) -> ArrivalStream<'a> {
+    /// Begins with the first request of a workload, whose requests arrive at `times`. A closed loop reads only their
+    /// number.
+    pub fn new(times: &'a [Time], mode: Arrivals, way: Time) -> ArrivalStream<'a> {
         let (mode, ready) = match mode {
             Arrivals::Open => (Mode::Open, VecDeque::new()),
             // Clients beyond the number of requests have nothing to send.
-            Arrivals::Closed { clients } => {
-                (Mode::Closed, vec![Time::ZERO; workload.len().min(clients as usize)].into())
-            }
+            Arrivals::Closed { clients } => (Mode::Closed, vec![Time::ZERO; times.len().min(clients as usize)].into()),
         };
         let (given, ended) = (VecDeque::new(), Vec::new());
-        ArrivalStream { workload, mode, way, next: 0, ready, given, ended, known_until: Time::MAX }
+        ArrivalStream { times, mode, way, next: 0, ready, given, ended, known_until: Time::MAX }
     }
 
     /// From now on only a router sends requests.
@@ -55,6 +55,12 @@ impl<'a> ArrivalStream<'a> {
     /// Takes a request from the router, which sent it at `sent`. Requests are given in order of time.
     pub fn give(&mut self, id: RequestId, sent: Time) {
         self.given.push_back((id, sent));
+    }
+
+    /// Takes back a request that is on its way. Returns whether it was.
+    pub fn withdraw(&mut self, id: RequestId) -> bool {
+        let at = self.given.iter().position(|given| given.0 == id);
+        at.is_some_and(|at| self.given.remove(at).is_some())
     }
 
     /// Sets the time before which no request comes that was not given yet.
@@ -80,7 +86,7 @@ impl<'a> ArrivalStream<'a> {
     /// When the next request is sent; `Time::MAX` if none is sent before a request ends.
     #[inline]
     fn sent_at(&self) -> Time {
-        match (self.mode, self.workload.arrival.get(self.next)) {
+        match (self.mode, self.times.get(self.next)) {
             (Mode::Fed, _) => self.given.front().map_or(Time::MAX, |&(_, sent)| sent),
             (_, None) => Time::MAX,
             (Mode::Open, Some(&at)) => at,
@@ -121,15 +127,14 @@ impl<'a> ArrivalStream<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::Request;
 
-    fn workload(n: u64) -> Workload {
-        (0..n).map(|i| Request::new(Time(100 * i), 1, 1)).collect()
+    fn times(n: u64) -> Vec<Time> {
+        (0..n).map(|i| Time(100 * i)).collect()
     }
 
     #[test]
     fn requests_are_seen_a_way_after_they_were_sent() {
-        let w = workload(2);
+        let w = times(2);
         let mut open = ArrivalStream::new(&w, Arrivals::Open, Time(7));
         assert_eq!((open.next_at(), open.pop(Time(6)), open.pop(Time(7))), (Time(7), None, Some((0, Time(0)))));
         assert_eq!((open.pop(Time(106)), open.pop(Time(107)), open.next_at()), (None, Some((1, Time(100))), Time::MAX));
@@ -137,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_client_sends_when_its_last_request_has_ended() {
-        let w = workload(4);
+        let w = times(4);
         let mut closed = ArrivalStream::new(&w, Arrivals::Closed { clients: 2 }, Time(7));
         assert_eq!(
             (closed.pop(Time(7)), closed.pop(Time(7)), closed.pop(Time(900))),
@@ -158,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_router_gives_requests_in_any_order_of_ids() {
-        let w = workload(3);
+        let w = times(3);
         let mut fed = ArrivalStream::new(&w, Arrivals::Open, Time(7));
         fed.be_fed();
         fed.know_until(Time(40));

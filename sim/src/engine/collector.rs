@@ -69,6 +69,13 @@ impl Collector {
         }
     }
 
+    /// Makes room for a workload of `requests` requests, which has grown.
+    pub(super) fn make_room(&mut self, requests: usize) {
+        self.records.make_room(requests);
+        self.emissions.make_room(requests);
+        self.rounds.resize(requests, Rounds::default());
+    }
+
     /// Lets the run end once the verdict of `patience` is certain.
     pub(crate) fn be_patient(&mut self, patience: Option<Patience>) {
         self.patience = patience;
@@ -260,6 +267,12 @@ impl Collector {
         self.records.finish[r.id as usize] = now;
         self.records.outcome[r.id as usize] = Outcome::Finished;
         self.tell(r.id);
+    }
+
+    /// Records that a request was aborted after `emitted` tokens. Its outcome stays in flight.
+    pub(super) fn abort(&mut self, id: RequestId, emitted: u32) {
+        self.records.emitted[id as usize] = emitted;
+        self.emissions.ended(id);
     }
 
     /// Records that a request can never run.

@@ -96,7 +96,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     /// The load now.
     pub fn load(&self) -> Load {
         let kv = self.scheduler.kv_cache_manager();
-        let tokens = |id: RequestId| u64::from(self.workload.prompt_len[id as usize]);
+        let tokens = |id: RequestId| u64::from(self.scheduler.workload().prompt_len[id as usize]);
         Load {
             running: self.scheduler.running().len() as u32,
             waiting: self.scheduler.num_waiting() as u32,

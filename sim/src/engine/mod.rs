@@ -15,6 +15,7 @@ mod hooks;
 mod input_batch;
 mod kv_cache;
 mod next_batch;
+mod online;
 mod pipeline;
 mod request;
 mod scheduler;

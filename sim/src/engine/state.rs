@@ -10,11 +10,16 @@ use crate::config::EngineConfig;
 use crate::executor::{Executor, RequestTruth};
 use crate::time::Time;
 use crate::workload::{Arrivals, RequestId, Workload};
+use std::borrow::Cow;
 
 /// Observes each call of the scheduler, for tests. Ordinary runs use `()`.
 pub trait Watch {
     /// Called when a step was decided. The scheduler call began at `start` and ended at `end`.
     fn scheduled(&mut self, _scheduler: &Scheduler, _start: Time, _end: Time) {}
+
+    /// Called when the output of a step (now the scheduler's current output) was applied, and its tokens are out at
+    /// `now`. `spec` has the step's drafts.
+    fn emitted(&mut self, _scheduler: &Scheduler, _spec: &SpecDecode, _now: Time) {}
 
     /// Called when the output of a step (now the scheduler's current output) was taken between `start` and `end`. If
     /// the step ran anything, the scheduler's [result](Scheduler::result) says what became of its requests.
@@ -26,7 +31,6 @@ impl Watch for () {}
 /// The engine with its executor and drafter.
 pub struct Engine<'a, E, D, W = ()> {
     pub(super) config: &'a EngineConfig,
-    pub(super) workload: &'a Workload,
     pub(super) arrivals: ArrivalStream<'a>,
     pub(super) scheduler: Scheduler<'a>,
     pub(super) drafter: D,
@@ -38,13 +42,13 @@ pub struct Engine<'a, E, D, W = ()> {
 }
 
 impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
-    /// An engine without requests. `rules` follow from `config` and `drafter`. `slo_tpot_s` is the run's TPOT limit
+    /// An engine without requests. Requests of an owned workload are [given](Engine::give). `rules` follow from `config` and `drafter`. `slo_tpot_s` is the run's TPOT limit
     /// that policies see, seconds, infinity for none. `keep_steps` says whether to keep a record of every step. `watch`
     /// observes the scheduler; `()` for none.
     #[allow(clippy::too_many_arguments, reason = "every part of an engine, once")]
     pub fn new(
         config: &'a EngineConfig,
-        workload: &'a Workload,
+        workload: Cow<'a, Workload>,
         arrivals: Arrivals,
         slo_tpot_s: f64,
         rules: Rules,
@@ -53,16 +57,20 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
         keep_steps: bool,
         watch: W,
     ) -> Self {
+        let (requests, way) = (workload.len(), Time::from_s(config.frontend_s));
+        let times: &[Time] = match workload {
+            Cow::Borrowed(workload) => &workload.arrival,
+            Cow::Owned(_) => &[],
+        };
         Engine {
             config,
-            workload,
-            arrivals: ArrivalStream::new(workload, arrivals, Time::from_s(config.frontend_s)),
-            pipeline: Pipeline::new(&rules, workload.len()),
+            arrivals: ArrivalStream::new(times, arrivals, way),
+            pipeline: Pipeline::new(&rules, requests),
             scheduler: Scheduler::new(config, workload, rules, slo_tpot_s, !E::SKIPS),
             drafter,
             executor,
             spec: SpecDecode::default(),
-            out: Collector::new(workload.len(), keep_steps),
+            out: Collector::new(requests, keep_steps),
             watch,
         }
     }
@@ -111,7 +119,7 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
 
     fn truth_of(&self, id: RequestId) -> RequestTruth {
         // Behind the model's length nothing is emitted, so no truth is needed.
-        RequestTruth { output_len: self.scheduler.max_tokens(id), ..RequestTruth::of(self.workload, id) }
+        RequestTruth { output_len: self.scheduler.max_tokens(id), ..RequestTruth::of(self.scheduler.workload(), id) }
     }
 
     /// Reports the requests that finished in a step to executor and collector. The drafter learns of them by

@@ -86,7 +86,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         let batch = self.scheduler.step_plan().batch;
         step.spec.reset(batch.len(), self.config.max_draft_len);
         step.spec.passes = 0;
-        step.verifies = self.drafter.take_held(ahead, &batch, self.workload, &mut step.spec.drafts);
+        step.verifies = self.drafter.take_held(ahead, &batch, self.scheduler.workload(), &mut step.spec.drafts);
         if step.verifies.trimmed {
             self.scheduler.top_up_chunks(&step.spec.drafts);
         }
@@ -115,11 +115,11 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         let ran = self.ran(step);
         let Ahead { next, fresh, held, device, sampled } = &mut self.pipeline.ahead;
         self.scheduler.gather_next(asked, next);
-        fresh.begin(next, self.workload.len(), self.config.max_draft_len);
+        fresh.begin(next, self.scheduler.workload().len(), self.config.max_draft_len);
         let fits = passes.ends_early.is_none_or(|more| self.scheduler.longest() + most + more <= longest);
         let plan = self.scheduler.step_plan();
         let batch = next.view(&plan.batch);
-        device.fill(batch.ids, &self.workload.prompt_len, sampled);
+        device.fill(batch.ids, &self.scheduler.workload().prompt_len, sampled);
         let on_device = device.view(&batch);
         self.drafter.propose(&mut self.executor, &batch, &on_device, &mut fresh.plan, &mut fresh.drafts);
         let (_, depth) = clamp(batch.limit, &mut fresh.plan, &mut fresh.drafts);
@@ -197,6 +197,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             (record.end, record.draft_passes) = (end, spec.passes);
             self.scheduler.update_from_output(spec);
             self.out.step(record, &self.scheduler, spec);
+            self.watch.emitted(&self.scheduler, spec, end);
             self.act_on_output(end);
             let batch: BatchView = self.scheduler.step_plan().batch;
             self.drafter.observe(&spec.outcome(&batch, verifies.drafting, record.verify_time));

@@ -11,6 +11,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     pub(super) fn step(&mut self) -> Result<(), E::Error> {
         let start = self.executor.now();
         self.scheduler.schedule(start, self.drafter.num_spec_tokens(self.config.max_draft_len));
+        self.watch.scheduled(&self.scheduler, start, start);
         self.act_on_schedule(start);
         self.scheduler.prepare_inputs();
         self.drafter.cap_draft_limits(&mut self.executor, &mut self.scheduler);
@@ -36,10 +37,12 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         (record.draft_time, record.verify_time) = (drafted - start, end - drafted);
         self.scheduler.update_from_output(&self.spec);
         self.out.step(&mut record, &self.scheduler, &self.spec);
+        self.watch.emitted(&self.scheduler, &self.spec, end);
         self.act_on_output(end);
         let batch = self.scheduler.step_plan().batch;
         self.drafter.observe(&self.spec.outcome(&batch, record.draft_time, record.verify_time));
         self.tell_ended(self.pipeline.untold_ends.len());
+        self.watch.updated(&self.scheduler, end, end);
         Ok(())
     }
 }

@@ -5,6 +5,7 @@ mod golden;
 mod hosts;
 mod invariants;
 mod lives;
+mod online;
 mod order;
 mod speculation;
 mod world;

@@ -26,6 +26,11 @@ impl Emissions {
         Emissions { members: Vec::new(), end: Time::ZERO, at: vec![Time::MAX; requests], before: Vec::new() }
     }
 
+    /// Makes room for a workload of `requests` requests, which has grown.
+    pub fn make_room(&mut self, requests: usize) {
+        self.at.resize(requests, Time::MAX);
+    }
+
     /// Records that the decode requests `ids` of a step emitted at `end`, and no request of `dropped`.
     #[inline]
     pub fn step(&mut self, ids: &[RequestId], dropped: &[RequestId], end: Time, gaps: &mut Gaps) {

@@ -87,20 +87,29 @@ pub struct StepRecord {
 impl RequestRecords {
     /// Empty records for `n` requests.
     pub fn new(n: usize) -> RequestRecords {
-        RequestRecords {
-            arrival: vec![Time::ZERO; n],
-            first_scheduled: vec![Time::MAX; n],
-            first_token: vec![Time::MAX; n],
-            finish: vec![Time::MAX; n],
-            emitted: vec![0; n],
-            rounds: vec![0; n],
-            drafted: vec![0; n],
-            verified: vec![0; n],
-            accepted: vec![0; n],
-            preemptions: vec![0; n],
-            cached_tokens: vec![0; n],
-            outcome: vec![Outcome::InFlight; n],
+        let mut records = RequestRecords::default();
+        records.make_room(n);
+        records
+    }
+
+    /// Adds empty records up to `n` requests.
+    pub fn make_room(&mut self, n: usize) {
+        self.arrival.resize(n, Time::ZERO);
+        for never in [&mut self.first_scheduled, &mut self.first_token, &mut self.finish] {
+            never.resize(n, Time::MAX);
         }
+        for none in [
+            &mut self.emitted,
+            &mut self.rounds,
+            &mut self.drafted,
+            &mut self.verified,
+            &mut self.accepted,
+            &mut self.preemptions,
+            &mut self.cached_tokens,
+        ] {
+            none.resize(n, 0);
+        }
+        self.outcome.resize(n, Outcome::InFlight);
     }
 
     /// Takes over the record of request `i` from the replica that served it.

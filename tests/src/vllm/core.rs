@@ -13,6 +13,7 @@ use foretoken_sim::{
     AcceptanceSource, AroundExecutor, Arrivals, BatchView, Coefficients, ContextReads, DraftMethod, DraftPlan,
     Drafting, Drafts, EngineConfig, Host, Linear, RequestId, RequestTruth, Runner, Time, TruthRow,
 };
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,7 +48,8 @@ pub fn replay(recorded: &Recorded, rules: Rules) -> Result<(), Differs> {
     let watch = Watcher { recorded, over: &over, calls: Vec::new(), blocks: Blocks::default(), seen: Seen::default() };
     let (workload, arrivals) = (&recorded.workload, Arrivals::Open);
     let drafter = Asked(recorded);
-    let mut engine = Engine::new(&config, workload, arrivals, f64::INFINITY, rules, clock, drafter, false, watch);
+    let mut engine =
+        Engine::new(&config, Cow::Borrowed(workload), arrivals, f64::INFINITY, rules, clock, drafter, false, watch);
     let Ok(ending) = engine.run(&over);
     let finished = engine.finish();
     let watch = finished.watch;

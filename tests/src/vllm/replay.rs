@@ -6,6 +6,7 @@ use super::core;
 use super::fixture::{Entry, Recorded, Step};
 use foretoken_sim::engine::{Order, Rules, Scheduler, SpecDecode};
 use foretoken_sim::{BadConfig, DraftMethod, Time, Version};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
 /// Replays a workload.
@@ -53,7 +54,7 @@ pub fn replay_by(recorded: &Recorded, rules: Rules) -> Result<(), Differs> {
         return core::replay(recorded, rules);
     }
     let version = rules.version;
-    let scheduler = Scheduler::new(&recorded.config, &recorded.workload, rules, f64::INFINITY, true);
+    let scheduler = Scheduler::new(&recorded.config, Cow::Borrowed(&recorded.workload), rules, f64::INFINITY, true);
     Replay {
         recorded,
         scheduler,

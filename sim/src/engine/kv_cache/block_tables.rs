@@ -22,6 +22,11 @@ impl BlockTables {
         BlockTables { slot_of: vec![NO_SLOT; requests], ..BlockTables::default() }
     }
 
+    /// Makes room for a workload of `requests` requests, which has grown.
+    pub fn make_room(&mut self, requests: usize) {
+        self.slot_of.resize(requests, NO_SLOT);
+    }
+
     /// Gives a request an empty table of each model. Returns its slot.
     pub fn take(&mut self, id: RequestId) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {

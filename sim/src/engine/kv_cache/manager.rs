@@ -9,8 +9,7 @@ use crate::engine::scheduler::Rules;
 use crate::workload::{RequestId, Workload};
 
 /// The KV memory of both models.
-pub struct KvCacheManager<'a> {
-    workload: &'a Workload,
+pub struct KvCacheManager {
     pool: BlockPool,
     /// The draft's pool, if it has its own.
     draft_pool: Option<BlockPool>,
@@ -41,10 +40,10 @@ pub struct ComputedBlocks {
     available: u32,
 }
 
-impl<'a> KvCacheManager<'a> {
-    /// The memory of an engine with these rules. `addressed` says whether the executor needs the ids of a request's
+impl KvCacheManager {
+    /// The memory of an engine with these rules, for a workload of `requests` requests. `addressed` says whether the executor needs the ids of a request's
     /// blocks.
-    pub fn new(config: &EngineConfig, workload: &'a Workload, rules: &Rules, addressed: bool) -> KvCacheManager<'a> {
+    pub fn new(config: &EngineConfig, requests: usize, rules: &Rules, addressed: bool) -> KvCacheManager {
         let drafting = rules.drafter;
         let counts = !addressed && !config.prefix_caching;
         let pool = if counts { BlockPool::counting } else { BlockPool::new };
@@ -55,11 +54,10 @@ impl<'a> KvCacheManager<'a> {
         // One block is the null block (docs/model.md 4.1); v0 has none.
         let null = u32::from(rules.version != Version::V0);
         KvCacheManager {
-            workload,
             pool: pool(config.target_blocks(drafting).saturating_sub(null)),
             counts_alone: counts && draft_pool.is_none(),
             draft_pool,
-            tables: BlockTables::new(workload.len()),
+            tables: BlockTables::new(requests),
             block_size: config.block_size,
             caching: config.prefix_caching,
             reserve_full: rules.reserve_full_isl,
@@ -71,9 +69,14 @@ impl<'a> KvCacheManager<'a> {
         }
     }
 
-    /// Whether requests share prefixes. Then the order in which requests take and leave blocks changes what is evicted.
-    pub fn shares_prefixes(&self) -> bool {
-        self.caching && !self.workload.prefix_ids.is_empty()
+    /// Makes room for a workload of `requests` requests, which has grown.
+    pub fn make_room(&mut self, requests: usize) {
+        self.tables.make_room(requests);
+    }
+
+    /// Whether the requests of a workload share prefixes. Then the order in which requests take and leave blocks changes what is evicted.
+    pub fn shares_prefixes(&self, workload: &Workload) -> bool {
+        self.caching && !workload.prefix_ids.is_empty()
     }
 
     /// Number of blocks that requests can use.
@@ -173,21 +176,21 @@ impl<'a> KvCacheManager<'a> {
         }
     }
 
-    fn content(&self, id: RequestId) -> Content<'a> {
+    fn content<'w>(&self, workload: &'w Workload, id: RequestId) -> Content<'w> {
         // If neither prefix blocks divide into KV blocks nor KV blocks into prefix blocks, nothing is shared;
         // `Simulation::run` warns.
-        let (shared, block_size) = (self.workload.prefix_block, self.block_size);
+        let (shared, block_size) = (workload.prefix_block, self.block_size);
         let divides = shared > 0 && (shared.is_multiple_of(block_size) || block_size.is_multiple_of(shared));
-        let prefix = if divides { self.workload.prefix(id) } else { &[] };
+        let prefix = if divides { workload.prefix(id) } else { &[] };
         Content { prefix, prefix_block: shared, block_size, hash_lookahead: self.hash_lookahead, request: id }
     }
 
     /// Looks up a waiting request of `num_tokens` tokens in the prefix cache. At least one token is left to compute.
-    pub fn get_computed_blocks(&mut self, id: RequestId, num_tokens: u32) -> ComputedBlocks {
+    pub fn get_computed_blocks(&mut self, workload: &Workload, id: RequestId, num_tokens: u32) -> ComputedBlocks {
         if !self.caching {
             return ComputedBlocks { blocks: 0, num_tokens: 0, available: self.num_free_blocks() };
         }
-        let content = self.content(id);
+        let content = self.content(workload, id);
         let (hits, idle) = self.pool.lookup(&content, (num_tokens - 1) / self.block_size, self.drop_last_hit);
         let available = (self.pool.free() - idle).min(self.draft_free().saturating_sub(hits));
         ComputedBlocks { blocks: hits, num_tokens: hits * self.block_size, available }
@@ -196,7 +199,14 @@ impl<'a> KvCacheManager<'a> {
     /// Takes the cached blocks and room for `tokens` tokens in total, for a request that starts to run. Returns false,
     /// and takes nothing, if they do not fit. `busy` says whether other requests run: the watermark applies only then,
     /// in v0 always.
-    pub fn allocate_new(&mut self, r: &mut RunningRequest, found: ComputedBlocks, tokens: u32, busy: bool) -> bool {
+    pub fn allocate_new(
+        &mut self,
+        workload: &Workload,
+        r: &mut RunningRequest,
+        found: ComputedBlocks,
+        tokens: u32,
+        busy: bool,
+    ) -> bool {
         let need = self.blocks_for(tokens) - found.blocks;
         let whole = if self.reserve_full { self.blocks_for(r.num_tokens) - found.blocks } else { 0 };
         let claim = need.max(whole);
@@ -204,7 +214,7 @@ impl<'a> KvCacheManager<'a> {
         if claim.saturating_add(margin) > found.available {
             return false;
         }
-        let content = self.content(r.id);
+        let content = self.content(workload, r.id);
         r.table = self.tables.take(r.id);
         let table = self.tables.target(r.table);
         self.pool.take_hits(table, &content, found.blocks);
@@ -221,9 +231,9 @@ impl<'a> KvCacheManager<'a> {
     }
 
     /// Registers the blocks that `num_tokens` confirmed tokens fill in the prefix cache.
-    pub fn cache_blocks(&mut self, r: &RunningRequest, num_tokens: u32) {
+    pub fn cache_blocks(&mut self, workload: &Workload, r: &RunningRequest, num_tokens: u32) {
         if self.caching {
-            let (content, blocks) = (self.content(r.id), self.cacheable_blocks(r, num_tokens));
+            let (content, blocks) = (self.content(workload, r.id), self.cacheable_blocks(r, num_tokens));
             self.pool.register(self.tables.target(r.table), &content, blocks);
         }
     }

@@ -4,12 +4,13 @@ use super::rules::Rules;
 use crate::categories::Categories;
 use crate::config::Version;
 use crate::engine::request::{RunningRequest, WaitingRequest};
-use crate::workload::{RequestId, Workload};
+use crate::workload::{Request, RequestId, Workload};
+use std::borrow::Cow;
 
 /// What was asked of each request, and the longest request that the engine serves.
-#[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
-    workload: &'a Workload,
+    /// Owned if requests come that were not known before.
+    workload: Cow<'a, Workload>,
     /// The run's TPOT limit, seconds; infinity for none.
     slo_tpot_s: f64,
     /// Tokens of prompt and output at which a request is stopped.
@@ -19,7 +20,7 @@ pub(super) struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    pub(super) fn new(workload: &'a Workload, rules: &Rules, slo_tpot_s: f64) -> Asked<'a> {
+    pub(super) fn new(workload: Cow<'a, Workload>, rules: &Rules, slo_tpot_s: f64) -> Asked<'a> {
         // v0 stops a request once it is longer than the model's length, not when it has reached it.
         let longest = rules.max_model_len + u32::from(rules.version == Version::V0);
         Asked { workload, slo_tpot_s, longest, drafter: rules.drafter }
@@ -31,9 +32,17 @@ impl<'a> Asked<'a> {
         (!self.workload.slo_tpot_s.is_empty(), self.slo_tpot_s)
     }
 
-    /// Number of requests in the workload.
-    pub(super) fn num_requests(&self) -> usize {
-        self.workload.len()
+    /// The requests.
+    #[inline]
+    pub(super) fn workload(&self) -> &Workload {
+        &self.workload
+    }
+
+    /// Adds a request that was not known before. Returns its id.
+    pub(super) fn add(&mut self, request: Request) -> RequestId {
+        let id = self.workload.len() as RequestId;
+        self.workload.to_mut().push(request);
+        id
     }
 
     /// Number of prompt tokens.
@@ -42,7 +51,7 @@ impl<'a> Asked<'a> {
     }
 
     /// The category of each request.
-    pub(super) fn categories(&self) -> Categories<'a> {
+    pub(super) fn categories(&self) -> Categories<'_> {
         Categories::by_id(&self.workload.category)
     }
 

@@ -27,7 +27,7 @@ impl Scheduler<'_> {
     pub(super) fn cache_verified(&mut self) {
         for r in self.running.iter_mut().filter(|r| !r.prefilling) {
             r.num_cacheable_tokens = r.num_cacheable_tokens.max(r.num_tokens - 1);
-            self.kv_cache_manager.cache_blocks(r, r.num_cacheable_tokens);
+            self.kv_cache_manager.cache_blocks(self.asked.workload(), r, r.num_cacheable_tokens);
         }
     }
 
@@ -44,7 +44,7 @@ impl Scheduler<'_> {
         if as_before && self.output.chunks.is_empty() {
             return true;
         }
-        self.scratch.place.resize(self.asked.num_requests(), u32::MAX);
+        self.scratch.place.resize(self.asked.workload().len(), u32::MAX);
         for (at, r) in self.running.iter().enumerate() {
             self.scratch.place[r.id as usize] = at as u32;
         }

@@ -40,6 +40,23 @@ impl Scheduler<'_> {
         }
     }
 
+    /// Removes a request that runs or waits (vLLM's `finish_requests`). Returns its number of output tokens; `None` if
+    /// it neither runs nor waits.
+    pub fn abort(&mut self, id: RequestId) -> Option<u32> {
+        if let Some(at) = self.running.iter().position(|r| r.id == id) {
+            let mut r = self.running.remove(at);
+            self.rules.confirm(&mut r);
+            self.kv_cache_manager.free_finished(&mut r);
+            return Some(r.num_output_tokens);
+        }
+        let mut waited = None;
+        self.waiting.change(id, |w| {
+            waited = Some(w.num_output_tokens);
+            false
+        });
+        waited
+    }
+
     /// Preemption by recompute: a running request loses its KV and goes to the front of the waiting list.
     pub(super) fn preempt(&mut self, at: usize) {
         let mut r = self.running.remove(at);
@@ -62,7 +79,7 @@ impl Scheduler<'_> {
     /// Gives back the blocks of a request. Blocks with confirmed tokens can be hit until they are handed out again.
     pub(super) fn release(&mut self, r: &mut RunningRequest) {
         self.rules.confirm(r);
-        self.kv_cache_manager.cache_blocks(r, r.num_cacheable_tokens);
+        self.kv_cache_manager.cache_blocks(self.asked.workload(), r, r.num_cacheable_tokens);
         self.kv_cache_manager.free(r);
     }
 

@@ -64,7 +64,7 @@ impl Scheduler<'_> {
             r.num_cacheable_tokens = r.num_cacheable_tokens.max(end.min(r.num_tokens));
             self.pace.prefill_scheduled |= r.prefilling;
             if r.prefilling || self.rules.decodes_finish_prompts() {
-                self.kv_cache_manager.cache_blocks(r, r.num_cacheable_tokens);
+                self.kv_cache_manager.cache_blocks(self.asked.workload(), r, r.num_cacheable_tokens);
             }
             self.scratch.token_budget -= new + slots;
             scheduled += 1;

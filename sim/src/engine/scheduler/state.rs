@@ -14,7 +14,8 @@ use crate::engine::next_batch::NextBatch;
 use crate::engine::request::{RunningRequest, WaitingRequest};
 use crate::engine::scheduler_output::SchedulerOutput;
 use crate::engine::step_result::StepResult;
-use crate::workload::{RequestId, Workload};
+use crate::workload::{Request, RequestId, Workload};
+use std::borrow::Cow;
 
 /// vLLM's scheduler: the requests, their KV memory, and the decisions of the current step.
 pub struct Scheduler<'a> {
@@ -22,7 +23,7 @@ pub struct Scheduler<'a> {
     pub(super) asked: Asked<'a>,
     pub(super) waiting: RequestQueue,
     pub(super) running: Vec<RunningRequest>,
-    pub(super) kv_cache_manager: KvCacheManager<'a>,
+    pub(super) kv_cache_manager: KvCacheManager,
     pub(super) pace: Pace,
     /// Index of the next step that runs.
     pub(super) current_step: u64,
@@ -38,20 +39,20 @@ impl<'a> Scheduler<'a> {
     /// TPOT limit, seconds. `addressed` says whether the executor needs the ids of a request's blocks.
     pub fn new(
         config: &EngineConfig,
-        workload: &'a Workload,
+        workload: Cow<'a, Workload>,
         rules: Rules,
         slo_tpot_s: f64,
         addressed: bool,
     ) -> Scheduler<'a> {
         Scheduler {
-            asked: Asked::new(workload, &rules, slo_tpot_s),
             // v0 sorts its deque only when it looks for lower priorities.
             waiting: RequestQueue::new(match rules.version {
                 Version::V0 => SchedulingPolicy::Fcfs,
                 _ => rules.policy,
             }),
             running: Vec::new(),
-            kv_cache_manager: KvCacheManager::new(config, workload, &rules, addressed),
+            kv_cache_manager: KvCacheManager::new(config, workload.len(), &rules, addressed),
+            asked: Asked::new(workload, &rules, slo_tpot_s),
             pace: Pace::new(&rules),
             current_step: 0,
             output: Box::default(),
@@ -128,6 +129,19 @@ impl<'a> Scheduler<'a> {
         self.output.batch.keep_first(n, &mut self.running);
     }
 
+    /// The requests, those included that have not arrived.
+    #[inline]
+    pub fn workload(&self) -> &Workload {
+        self.asked.workload()
+    }
+
+    /// Adds a request to the workload that was not known before. Returns its id.
+    pub fn extend_workload(&mut self, request: Request) -> RequestId {
+        let id = self.asked.add(request);
+        self.kv_cache_manager.make_room(id as usize + 1);
+        id
+    }
+
     /// The running requests, in order.
     pub fn running(&self) -> &[RunningRequest] {
         &self.running
@@ -174,7 +188,7 @@ impl<'a> Scheduler<'a> {
     }
 
     /// The KV memory of both models.
-    pub fn kv_cache_manager(&self) -> &KvCacheManager<'a> {
+    pub fn kv_cache_manager(&self) -> &KvCacheManager {
         &self.kv_cache_manager
     }
 }

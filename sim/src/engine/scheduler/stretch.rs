@@ -22,7 +22,7 @@ impl Scheduler<'_> {
         let kv = &self.kv_cache_manager;
         let fits = self.running.len() as u32 <= self.rules.max_num_batched_tokens;
         let plain = !self.rules.drafter && self.waiting.is_empty() && !self.running.is_empty();
-        if !plain || kv.shares_prefixes() || !fits {
+        if !plain || kv.shares_prefixes(self.asked.workload()) || !fits {
             return None;
         }
         let (mut steps, mut context) = (u32::MAX, 0);

@@ -26,7 +26,7 @@ impl Scheduler<'_> {
                 r.num_scheduled_tokens += extra;
                 freed -= extra;
                 r.num_cacheable_tokens = end + extra;
-                self.kv_cache_manager.cache_blocks(r, r.num_cacheable_tokens);
+                self.kv_cache_manager.cache_blocks(self.asked.workload(), r, r.num_cacheable_tokens);
             }
             if r.num_scheduled_tokens > 0 {
                 self.output.push_chunk(r);

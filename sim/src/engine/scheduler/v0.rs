@@ -27,7 +27,7 @@ impl Scheduler<'_> {
                 self.output.rejected.push(Rejection { id: head.id, reason, ran: None });
                 continue;
             }
-            let found = self.kv_cache_manager.get_computed_blocks(r.id, r.num_tokens);
+            let found = self.kv_cache_manager.get_computed_blocks(self.asked.workload(), r.id, r.num_tokens);
             let (new, tokens) = (r.num_tokens - found.num_tokens, r.num_tokens);
             let full = self.running.len() >= self.rules.max_num_active_seqs as usize;
             if full || new > self.scratch.token_budget || !self.admit(head, r, found, new, tokens) {

@@ -30,7 +30,7 @@ impl Scheduler<'_> {
                 continue;
             }
             let r = self.asked.activate(head);
-            let found = self.kv_cache_manager.get_computed_blocks(r.id, r.num_tokens);
+            let found = self.kv_cache_manager.get_computed_blocks(self.asked.workload(), r.id, r.num_tokens);
             match self.tokens_to_admit(&r, found.num_tokens, running) {
                 Admit::Stop => break,
                 Admit::PassOver => self.pass_over(),
@@ -98,11 +98,11 @@ impl Scheduler<'_> {
     ) -> bool {
         let computed = found.num_tokens;
         let busy = !self.running.is_empty();
-        if !self.kv_cache_manager.allocate_new(&mut r, found, tokens, busy) {
+        if !self.kv_cache_manager.allocate_new(self.asked.workload(), &mut r, found, tokens, busy) {
             return false;
         }
         r.num_cacheable_tokens = (computed + new).min(r.num_tokens);
-        self.kv_cache_manager.cache_blocks(&r, r.num_cacheable_tokens);
+        self.kv_cache_manager.cache_blocks(self.asked.workload(), &r, r.num_cacheable_tokens);
         self.waiting.pop();
         r.num_computed_tokens = computed;
         // The cache holds the draft's KV too, except for the gaps that the draft had.

@@ -7,6 +7,7 @@ use crate::executor::DecisionTime;
 use crate::host::{SpeculatingSeconds, WithoutGraph};
 use crate::luck::{Luck, Stream, threshold};
 use crate::*;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -314,7 +315,8 @@ impl Fixture {
         drafter: D,
     ) -> (u32, u32) {
         let (config, workload, arrivals) = (&self.config, &self.workload, self.arrivals);
-        let mut e = Engine::new(config, workload, arrivals, f64::INFINITY, rules, clock, drafter, false, ());
+        let mut e =
+            Engine::new(config, Cow::Borrowed(workload), arrivals, f64::INFINITY, rules, clock, drafter, false, ());
         let Ok(_) = e.run(&AtomicBool::new(false));
         (e.scheduler.kv_cache_manager().used(), e.scheduler.kv_cache_manager().draft_used())
     }

@@ -1,0 +1,196 @@
+//! A server: an engine on the event clock whose requests come while it runs, unknown before. Its caller decides when a
+//! step is due, and so how the engine's time relates to a clock on the wall.
+
+use crate::engine::{Drafter, Engine, Load, RejectReason, Scheduler, SpecDecode, Watch};
+use crate::event_clock::EventClock;
+use crate::metrics::{RequestRecords, Totals};
+use crate::time::Time;
+use crate::workload::{Request, RequestId};
+
+/// Tokens of a request that a step emitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Emitted {
+    /// Id of the request.
+    pub id: RequestId,
+    /// When the tokens are out.
+    pub at: Time,
+    /// Number of tokens. Those behind the request's end do not count.
+    pub tokens: u32,
+    /// Draft tokens that the step verified for the request, padding included.
+    pub drafted: u32,
+    /// Draft tokens accepted, also those behind the request's end.
+    pub accepted: u32,
+    /// Whether the request has ended.
+    pub ended: bool,
+}
+
+/// A step as vLLM's step log describes it (`--enable-logging-iteration-details`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepLine {
+    /// When the step's output had been processed.
+    pub written: Time,
+    /// Number of requests without output that have prompt tokens in the step.
+    pub context_requests: u32,
+    /// Number of their tokens.
+    pub context_tokens: u64,
+    /// Number of requests with output.
+    pub generation_requests: u32,
+    /// Number of their tokens, drafts to verify included.
+    pub generation_tokens: u64,
+    /// How long the host waited for the output.
+    pub elapsed: Time,
+    /// KV blocks that requests hold.
+    pub used_blocks: u32,
+}
+
+/// What a server's engine gave out since it was last asked.
+#[derive(Clone, Debug, Default)]
+pub struct GivenOut {
+    /// Tokens, in order of time.
+    pub emitted: Vec<Emitted>,
+    /// Steps, in order of time.
+    pub steps: Vec<StepLine>,
+    /// Requests that can never run to their end, with the reason.
+    pub rejected: Vec<(RequestId, RejectReason)>,
+}
+
+/// An engine that serves clients.
+pub trait Online {
+    /// Gives the engine a request, sent at its time of arrival. Returns its id. Requests are given in order of time.
+    fn give_new(&mut self, request: Request) -> RequestId;
+
+    /// Ends a request before its end; does nothing if it has ended. What was given out of it stays given out.
+    fn abort(&mut self, id: RequestId);
+
+    /// When the next step begins, as far as the given requests say; `Time::MAX` if there is none.
+    fn next_step(&self) -> Time;
+
+    /// Makes the steps that begin by `now`; the last one may end later. Adds what they give out to `out`.
+    fn run_to(&mut self, now: Time, out: &mut GivenOut);
+
+    /// The load between two steps.
+    fn load(&self) -> Load;
+
+    /// Sums over all steps.
+    fn totals(&self) -> &Totals;
+
+    /// The records of all requests so far.
+    fn records(&self) -> &RequestRecords;
+}
+
+/// Notes what each step gives out.
+#[derive(Debug, Default)]
+pub(crate) struct Noting {
+    out: GivenOut,
+    /// Number of tokens that each request was given.
+    given: Vec<u32>,
+    step: StepLine,
+    /// When the host last did something before it waited.
+    host: Time,
+}
+
+impl Noting {
+    fn give(&mut self, scheduler: &Scheduler, at: Time, id: RequestId, of: (u32, u32)) {
+        if self.given.len() <= id as usize {
+            self.given.resize(id as usize + 1, 0);
+        }
+        let ((drafted, accepted), given) = (of, &mut self.given[id as usize]);
+        let max_tokens = scheduler.max_tokens(id);
+        let tokens = (1 + accepted).min(max_tokens - *given);
+        *given += tokens;
+        self.out.emitted.push(Emitted { id, at, tokens, drafted, accepted, ended: *given == max_tokens });
+    }
+}
+
+impl Watch for Noting {
+    fn scheduled(&mut self, _: &Scheduler, _: Time, end: Time) {
+        self.host = end;
+    }
+
+    fn emitted(&mut self, scheduler: &Scheduler, spec: &SpecDecode, now: Time) {
+        let (output, dropped) = (scheduler.output(), &scheduler.result().dropped);
+        let (ids, limit) = (output.batch.ids(), output.batch.limit());
+        let mut step = StepLine {
+            generation_requests: ids.len() as u32,
+            generation_tokens: ids.len() as u64 + limit.iter().map(|&k| u64::from(k)).sum::<u64>(),
+            used_blocks: scheduler.kv_cache_manager().used(),
+            ..StepLine::default()
+        };
+        for (i, &id) in ids.iter().enumerate().filter(|(_, id)| !dropped.contains(id)) {
+            self.give(scheduler, now, id, (limit[i], spec.of(i).2));
+        }
+        for chunk in &output.chunks {
+            let had_output = self.given.get(chunk.request as usize).is_some_and(|&given| given > 0);
+            let (requests, tokens) = match had_output {
+                true => (&mut step.generation_requests, &mut step.generation_tokens),
+                false => (&mut step.context_requests, &mut step.context_tokens),
+            };
+            *requests += 1;
+            *tokens += u64::from(chunk.tokens);
+            if chunk.last && !dropped.contains(&chunk.request) {
+                self.give(scheduler, now, chunk.request, (0, 0));
+            }
+        }
+        self.step = step;
+    }
+
+    fn updated(&mut self, _: &Scheduler, start: Time, end: Time) {
+        if self.step != StepLine::default() {
+            let step = std::mem::take(&mut self.step);
+            self.out.steps.push(StepLine { written: end, elapsed: start - self.host, ..step });
+        }
+        self.host = end;
+    }
+}
+
+/// An engine that serves clients.
+pub(crate) struct Serves<'a, D> {
+    engine: Engine<'a, EventClock<'a>, D, Noting>,
+    /// Number of rejected requests that were given out.
+    rejected: usize,
+}
+
+impl<'a, D: Drafter<EventClock<'a>>> Serves<'a, D> {
+    /// `engine` must keep its steps, so that none is skipped.
+    pub(crate) fn new(mut engine: Engine<'a, EventClock<'a>, D, Noting>) -> Serves<'a, D> {
+        engine.be_fed();
+        Serves { engine, rejected: 0 }
+    }
+}
+
+impl<'a, D: Drafter<EventClock<'a>>> Online for Serves<'a, D> {
+    fn give_new(&mut self, request: Request) -> RequestId {
+        self.engine.give_new(request)
+    }
+
+    fn abort(&mut self, id: RequestId) {
+        self.engine.abort(id);
+    }
+
+    fn next_step(&self) -> Time {
+        self.engine.next_step()
+    }
+
+    fn run_to(&mut self, now: Time, out: &mut GivenOut) {
+        let Ok(()) = self.engine.run_until(now + Time(1), false);
+        self.engine.take_ended().for_each(drop);
+        let (watch, collected) = self.engine.parts();
+        out.emitted.append(&mut watch.out.emitted);
+        out.steps.append(&mut watch.out.steps);
+        out.rejected.extend(&collected.rejected[self.rejected..]);
+        self.rejected = collected.rejected.len();
+        collected.steps.clear();
+    }
+
+    fn load(&self) -> Load {
+        self.engine.load()
+    }
+
+    fn totals(&self) -> &Totals {
+        self.engine.totals()
+    }
+
+    fn records(&self) -> &RequestRecords {
+        self.engine.records()
+    }
+}
