@@ -79,6 +79,8 @@ commands! {
     Validate, validate::ValidateArgs, needs "live";
     /// Send an experiment's workload to a running server and record its answers
     Observe, observe::ObserveArgs, needs "observe";
+    /// Answer clients like a vLLM server, at the pace of the simulated engine
+    Serve, serve::ServeArgs, needs "observe";
     /// Fit costs and acceptance to observed runs: a profile, a truth table, traces, and an experiment on them
     Calibrate, calibrate::CalibrateArgs;
     /// Recommend how many tokens a server should draft for its traffic, with the gain and the engine's settings

@@ -11,13 +11,14 @@ use std::path::Path;
 const BENCH_POISSON: &str = include_str!("../bench-poisson.toml");
 
 /// Name and text of each, as the file of that name in `experiments/`.
-const SHIPPED: [(&str, &str); 9] = [
+const SHIPPED: [(&str, &str); 10] = [
     ("quickstart", include_str!("../quickstart.toml")),
     ("capacity", include_str!("../capacity.toml")),
     ("fleet", include_str!("../fleet.toml")),
     ("capacity-slo", include_str!("../capacity-slo.toml")),
     ("orders", include_str!("../orders.toml")),
     ("observe", include_str!("../observe.toml")),
+    ("serve", include_str!("../serve.toml")),
     ("live-cpu", include_str!("../live-cpu.toml")),
     ("bench-poisson", BENCH_POISSON),
     ("bench-poisson-fixed4", include_str!("../bench-poisson-fixed4.toml")),

@@ -42,7 +42,7 @@ fn line(plan: &Plan, mut parts: Vec<String>) -> String {
     parts.join(" · ")
 }
 
-/// The parts about the machine and the load of one experiment. A swept scale of the rate is left to the end of the line.
+/// The parts about machine and load of one experiment. A swept scale of the rate is left to the end of the line.
 fn in_parts(e: &Experiment, scale_is_swept: bool, with_rate: bool) -> Vec<String> {
     let mut parts = vec![machine(e)];
     if let Some(fleet) = &e.fleet {

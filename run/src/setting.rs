@@ -11,8 +11,8 @@ use foretoken_policies::{Belief, PolicySpec};
 use foretoken_sim::config::BadConfig;
 use foretoken_sim::metrics::Slo;
 use foretoken_sim::{
-    AcceptanceSource, Arrivals, ContextReads, Drafting, Ending, EngineConfig, LatencyModel, Pair, PassShape, Patience,
-    Run, SchedulingPolicy, Simulation, SpecPolicy, Speculation, Summary, Workload,
+    AcceptanceSource, Arrivals, ContextReads, Drafting, Ending, EngineConfig, LatencyModel, Online, Pair, PassShape,
+    Patience, Run, SchedulingPolicy, Simulation, SpecPolicy, Speculation, Summary, Workload,
 };
 use foretoken_spec::document::Path;
 use foretoken_spec::experiment::SloSpec;
@@ -226,6 +226,27 @@ impl Setting {
         run
     }
 
+    /// Calls `serve` with an engine whose requests come while it runs. Prompts share prefixes block by block. The
+    /// requests of the workload are not served.
+    pub fn online<R>(
+        &self,
+        policy: &PolicySpec,
+        slo_tpot_s: f64,
+        interrupt: &AtomicBool,
+        serve: impl FnOnce(&mut dyn Online) -> R,
+    ) -> R {
+        let (server, speculation) = (&self.server, self.server.speculation(policy));
+        let (config, models) = (server.config(&speculation), server.models());
+        let workload = Workload {
+            categories: self.workload.categories.clone(),
+            prefix_block: config.block_size,
+            ..Workload::default()
+        };
+        let simulation = server.simulation((&workload, Arrivals::Open), config, &models, slo_tpot_s, interrupt);
+        let mut engine = simulation.online(speculation);
+        serve(&mut *engine)
+    }
+
     /// The arrival process: a trace's instants, or clients in a closed loop.
     pub fn arrivals(&self) -> Arrivals {
         self.arrivals
@@ -271,6 +292,11 @@ impl Setting {
     /// The engine's settings, with a drafter or without.
     pub fn engine(&self, drafting: bool) -> &EngineConfig {
         if drafting { &self.server.with_drafter } else { &self.server.plain }
+    }
+
+    /// Whether the engine has a drafter with a policy.
+    pub fn drafts(&self, policy: &PolicySpec) -> bool {
+        !matches!(self.server.speculation(policy), Speculation::Off)
     }
 
     /// Is a record of every step kept?

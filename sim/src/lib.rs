@@ -51,6 +51,7 @@ pub use host::{Host, HostLaw};
 pub use latency::{Coefficients, ContextReads, DraftDevice, Drafting, LatencyModel, Linear, PassShape};
 pub use luck::{Luck, Stream};
 pub use metrics::{Outcome, RequestRecords, StepRecord, Summary, Totals};
+pub use online::Online;
 pub use oracle::{OraclePolicy, Truth};
 pub use pair::Pair;
 pub use patience::Patience;

@@ -26,6 +26,7 @@ pub mod recommend;
 pub mod report;
 pub mod run;
 pub mod schema;
+pub mod serve;
 pub mod settings;
 pub mod traces;
 pub mod validate;

@@ -6,9 +6,10 @@ use std::process::{Command, Output};
 
 /// Commands whose examples need models or a device, or take long. A unit test (`src/cli/examples.rs`) checks that
 /// these examples parse.
-const NOT_RUN: [&str; 10] = [
+const NOT_RUN: [&str; 11] = [
     "live",
     "observe",
+    "serve",
     "calibrate",
     "recommend",
     "validate",

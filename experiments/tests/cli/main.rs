@@ -44,6 +44,7 @@ mod recommend;
 mod report;
 mod results;
 mod schema;
+mod serve;
 mod shards;
 mod signals;
 mod support;

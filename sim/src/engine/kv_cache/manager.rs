@@ -41,8 +41,8 @@ pub struct ComputedBlocks {
 }
 
 impl KvCacheManager {
-    /// The memory of an engine with these rules, for a workload of `requests` requests. `addressed` says whether the executor needs the ids of a request's
-    /// blocks.
+    /// The memory of an engine with these rules, for a workload of `requests` requests. `addressed` says whether the
+    /// executor needs the ids of a request's blocks.
     pub fn new(config: &EngineConfig, requests: usize, rules: &Rules, addressed: bool) -> KvCacheManager {
         let drafting = rules.drafter;
         let counts = !addressed && !config.prefix_caching;
@@ -74,7 +74,8 @@ impl KvCacheManager {
         self.tables.make_room(requests);
     }
 
-    /// Whether the requests of a workload share prefixes. Then the order in which requests take and leave blocks changes what is evicted.
+    /// Whether the requests of a workload share prefixes. Then the order in which requests take and leave blocks
+    /// changes what is evicted.
     pub fn shares_prefixes(&self, workload: &Workload) -> bool {
         self.caching && !workload.prefix_ids.is_empty()
     }

@@ -1,0 +1,249 @@
+//! The JSON of an answer in vLLM's form: chunks of a stream, or a whole answer.
+
+use crate::ask::{Form, Sending};
+use crate::calls::{End, Tokens};
+use crate::stops::{Text, token_id};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// An answer that grows.
+pub struct Answer {
+    model: String,
+    id: String,
+    created: u64,
+    sending: Sending,
+    text: Text,
+    tokens: usize,
+    /// The text of a whole answer.
+    whole: String,
+    rounds: Rounds,
+    /// Whether nothing was sent yet.
+    first: bool,
+    reason: Option<&'static str>,
+    stop: Option<String>,
+    end: Option<End>,
+}
+
+/// The request's rounds with drafts.
+#[derive(Default)]
+struct Rounds {
+    drafted: Vec<u32>,
+    accepted: Vec<u32>,
+}
+
+#[derive(Serialize)]
+struct Chunk<'a> {
+    id: &'a str,
+    object: &'static str,
+    created: u64,
+    model: &'a str,
+    choices: [Choice<'a>; 1],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Usage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due_unix_s: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Choice<'a> {
+    index: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delta: Option<Delta<'a>>,
+    logprobs: Option<()>,
+    finish_reason: Option<&'static str>,
+    stop_reason: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_ids: Option<Vec<u32>>,
+}
+
+#[derive(Serialize)]
+struct Delta<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    content: &'a str,
+}
+
+#[derive(Clone, Copy, Serialize)]
+struct Usage {
+    prompt_tokens: u32,
+    total_tokens: u32,
+    completion_tokens: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_tokens_details: Option<Details>,
+}
+
+#[derive(Clone, Copy, Serialize)]
+struct Details {
+    cached_tokens: u32,
+}
+
+impl Answer {
+    /// An answer without tokens. `number` makes its id.
+    pub fn new(model: &str, number: u64, sending: Sending) -> Answer {
+        let kind = if sending.form == Form::Chat { "chatcmpl" } else { "cmpl" };
+        Answer {
+            model: model.to_owned(),
+            id: format!("{kind}-{number:016x}"),
+            created: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+            text: Text::new(sending.stops.clone()),
+            sending,
+            tokens: 0,
+            whole: String::new(),
+            rounds: Rounds::default(),
+            first: true,
+            reason: None,
+            stop: None,
+            end: None,
+        }
+    }
+
+    /// Whether the answer has ended.
+    pub fn ended(&self) -> bool {
+        self.reason.is_some()
+    }
+
+    /// Adds the tokens of a step. Returns the ids' beginning.
+    fn add(&mut self, tokens: &Tokens) -> usize {
+        let had = self.tokens;
+        self.tokens += tokens.count as usize;
+        if tokens.round.0 > 0 {
+            self.rounds.drafted.push(tokens.round.0);
+            self.rounds.accepted.push(tokens.round.1);
+        }
+        self.stop = self.text.add(tokens.count as usize);
+        self.end = tokens.end;
+        self.reason = match (&self.stop, tokens.end) {
+            (Some(_), _) => Some("stop"),
+            (None, Some(end)) => Some(if end.full { "length" } else { "stop" }),
+            (None, None) => None,
+        };
+        had
+    }
+
+    /// Adds the tokens of a step to a stream: writes its events to `into`.
+    pub fn stream(&mut self, tokens: &Tokens, into: &mut Vec<u8>) {
+        let had = self.add(tokens);
+        let usage = self.sending.continuous_usage.then(|| self.usage());
+        let due_unix_s = self.sending.due.then(|| unix_s(tokens.due));
+        let chat = self.sending.form == Form::Chat;
+        let token_ids = self.sending.token_ids.then(|| (had..self.tokens).map(token_id).collect());
+        let ended = self.reason.is_some();
+        let text = self.text.take(ended);
+        let role = std::mem::take(&mut self.first).then_some("assistant");
+        let chunk = Chunk {
+            id: &self.id,
+            object: if chat { "chat.completion.chunk" } else { "text_completion" },
+            created: self.created,
+            model: &self.model,
+            choices: [Choice {
+                index: 0,
+                text: (!chat).then_some(text),
+                delta: chat.then_some(Delta { role, content: text }),
+                logprobs: None,
+                finish_reason: self.reason,
+                stop_reason: self.stop.as_deref(),
+                token_ids,
+            }],
+            usage,
+            due_unix_s,
+        };
+        event(&chunk, into);
+        if !ended {
+            return;
+        }
+        if self.sending.include_usage {
+            let object = if chat { "chat.completion.chunk" } else { "text_completion" };
+            let mut last = json!({
+                "id": self.id, "object": object, "created": self.created, "model": self.model, "choices": [],
+                "usage": self.usage(),
+            });
+            if let Some(metrics) = self.metrics() {
+                last["metrics"] = metrics;
+            }
+            event(&last, into);
+        }
+        into.extend_from_slice(b"data: [DONE]\n\n");
+    }
+
+    /// Adds the tokens of a step to a whole answer.
+    pub fn collect(&mut self, tokens: &Tokens) {
+        self.add(tokens);
+        let ended = self.reason.is_some();
+        self.whole += self.text.take(ended);
+    }
+
+    /// The whole answer.
+    pub fn whole(&self) -> String {
+        let chat = self.sending.form == Form::Chat;
+        let mut choice = json!({
+            "index": 0, "logprobs": null, "finish_reason": self.reason, "stop_reason": self.stop,
+        });
+        match chat {
+            true => choice["message"] = json!({ "role": "assistant", "content": self.whole }),
+            false => choice["text"] = json!(self.whole),
+        }
+        if self.sending.token_ids {
+            choice["token_ids"] = json!((0..self.tokens).map(token_id).collect::<Vec<_>>());
+        }
+        let object = if chat { "chat.completion" } else { "text_completion" };
+        let mut answer = json!({
+            "id": self.id, "object": object, "created": self.created, "model": self.model, "choices": [choice],
+            "usage": self.usage(),
+        });
+        if let Some(metrics) = self.metrics() {
+            answer["metrics"] = metrics;
+        }
+        answer.to_string()
+    }
+
+    fn usage(&self) -> Usage {
+        let (prompt_tokens, completion_tokens) = (self.sending.prompt_len, self.tokens as u32);
+        let cached = self.end.map(|end| Details { cached_tokens: end.cached_tokens });
+        Usage {
+            prompt_tokens,
+            total_tokens: prompt_tokens + completion_tokens,
+            completion_tokens,
+            prompt_tokens_details: cached.filter(|details| details.cached_tokens > 0),
+        }
+    }
+
+    /// vLLM's metrics of a request (`--enable-per-request-metrics`, `--per-request-spec-decode-metrics detailed`);
+    /// `None` if a stop ended it early.
+    fn metrics(&self) -> Option<Value> {
+        let end = self.end?;
+        let gaps = self.tokens.saturating_sub(1);
+        let mut metrics = json!({
+            "time_to_first_token_ms": 1e3 * end.ttft_s,
+            "generation_time_ms": 1e3 * end.generation_s,
+            "queue_time_ms": 1e3 * end.queue_s,
+            "mean_itl_ms": (gaps > 0).then(|| 1e3 * end.generation_s / gaps as f64),
+        });
+        let Rounds { drafted, accepted } = &self.rounds;
+        if !drafted.is_empty() {
+            metrics["speculative_decoding"] = json!({
+                "num_spec_steps": drafted.len(),
+                "num_draft_tokens": drafted.iter().sum::<u32>(),
+                "num_accepted_draft_tokens": accepted.iter().sum::<u32>(),
+                "per_step_accepted": accepted,
+                "per_step_drafted": drafted,
+            });
+        }
+        Some(metrics)
+    }
+}
+
+/// Writes an event of a stream.
+fn event(data: &impl Serialize, into: &mut Vec<u8>) {
+    into.extend_from_slice(b"data: ");
+    serde_json::to_writer(&mut *into, data).expect("memory can be written");
+    into.extend_from_slice(b"\n\n");
+}
+
+/// Seconds since 1970 at an instant.
+fn unix_s(instant: Instant) -> f64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.as_secs_f64() - Instant::now().saturating_duration_since(instant).as_secs_f64()
+}

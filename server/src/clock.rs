@@ -1,0 +1,34 @@
+//! The wall's clock beside the engine's.
+
+use foretoken_sim::Time;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The instant that is the engine's zero.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    zero: Instant,
+    zero_unix_s: f64,
+}
+
+impl Clock {
+    /// A clock that begins now.
+    pub fn now() -> Clock {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Clock { zero: Instant::now(), zero_unix_s: unix.as_secs_f64() }
+    }
+
+    /// The engine's time at an instant.
+    pub fn time_of(&self, instant: Instant) -> Time {
+        Time(1000 * u64::try_from(instant.saturating_duration_since(self.zero).as_nanos()).unwrap_or(u64::MAX / 1000))
+    }
+
+    /// The instant of an engine's time, to the nanosecond above.
+    pub fn instant_of(&self, time: Time) -> Instant {
+        self.zero + Duration::from_nanos(time.0.div_ceil(1000))
+    }
+
+    /// Seconds since 1970 at an engine's time.
+    pub fn unix_s(&self, time: Time) -> f64 {
+        self.zero_unix_s + time.as_s()
+    }
+}

@@ -1,0 +1,172 @@
+//! The thread that answers clients: which paths there are, and what becomes of a request.
+
+use crate::answer::Answer;
+use crate::ask::{self, Form, Limits};
+use crate::calls::{Call, Piece};
+use crate::events::{Events, Guest};
+use crate::late::Late;
+use crate::prompt::Reading;
+use crate::refusal::Refusal;
+use crate::settings::Settings;
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{Response, StatusCode, header};
+use axum::routing::{get, post};
+use axum::serve::ListenerExt;
+use foretoken_sim::{EngineConfig, Version};
+use serde_json::json;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, oneshot};
+
+/// Most bytes of a request: a prompt of a million token ids.
+const MOST: usize = 16 << 20;
+/// How long answers may take to leave once the server ends.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// What every answer needs.
+#[derive(Clone)]
+pub struct Door {
+    limits: Arc<Limits>,
+    version: &'static str,
+    calls: Sender<Call>,
+    late: Late,
+    answers: Arc<AtomicU64>,
+}
+
+impl Door {
+    /// The door of a server whose engine takes `calls`.
+    pub fn new(settings: &Settings, config: &EngineConfig, calls: Sender<Call>, late: Late) -> Door {
+        let block = config.prefix_caching.then_some(config.block_size as usize);
+        let reading = Reading { bytes_per_token: settings.bytes_per_token, block };
+        let limits = Limits { model: settings.model.clone(), max_model_len: config.max_model_len, reading };
+        Door { limits: Arc::new(limits), version: release(config.version), calls, late, answers: Arc::default() }
+    }
+}
+
+/// Answers clients until `closed` receives.
+///
+/// # Errors
+/// The connection to the network fails.
+pub fn answer(listener: TcpListener, door: Door, closed: oneshot::Receiver<()>) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let app = Router::new()
+        .route("/v1/completions", post(completions))
+        .route("/v1/chat/completions", post(chat))
+        .route("/v1/models", get(models))
+        .route("/version", get(version))
+        .route("/health", get(health))
+        .route("/ping", get(health))
+        .route("/metrics", get(metrics))
+        .layer(DefaultBodyLimit::max(MOST))
+        .with_state(door);
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        // Tokens of a stream must not wait for others.
+        let listener = listener.tap_io(|connection| {
+            let _ = connection.set_nodelay(true);
+        });
+        let served = async { axum::serve(listener, app).await };
+        tokio::select! {
+            served = served => served,
+            // What was sent last still leaves.
+            () = async { let _ = closed.await; tokio::time::sleep(GRACE).await } => Ok(()),
+        }
+    })?;
+    runtime.shutdown_background();
+    Ok(())
+}
+
+async fn completions(State(door): State<Door>, body: Bytes) -> Response<Body> {
+    asked(door, Form::Completion, &body).await.unwrap_or_else(|refusal| refusal.answer())
+}
+
+async fn chat(State(door): State<Door>, body: Bytes) -> Response<Body> {
+    asked(door, Form::Chat, &body).await.unwrap_or_else(|refusal| refusal.answer())
+}
+
+async fn asked(door: Door, form: Form, body: &[u8]) -> Result<Response<Body>, Refusal> {
+    let came = Instant::now();
+    let (ask, sending) = ask::read(form, body, &door.limits)?;
+    let stream = sending.stream;
+    let (to, mut pieces) = mpsc::unbounded_channel();
+    door.calls.send(Call::Ask(ask, came, to)).map_err(|_| ends())?;
+    let id = match pieces.recv().await {
+        Some(Piece::Begun(id)) => id,
+        Some(Piece::Busy(waiting)) => {
+            let message = format!("{waiting} requests wait already: ask again later");
+            return Err(Refusal { status: StatusCode::TOO_MANY_REQUESTS, message, param: None });
+        }
+        Some(Piece::Rejected(why)) => return Err(Refusal::bad("prompt", why)),
+        Some(Piece::Tokens(_)) | None => return Err(ends()),
+    };
+    let mut guest = Guest { calls: door.calls.clone(), id, done: false, stopped: false };
+    let mut answer = Answer::new(&door.limits.model, door.answers.fetch_add(1, Ordering::Relaxed), sending);
+    if stream {
+        let events = Events { answer, pieces, guest, late: door.late.clone() };
+        return Ok(with_type("text/event-stream; charset=utf-8", Body::from_stream(events)));
+    }
+    while !answer.ended() {
+        match pieces.recv().await {
+            Some(Piece::Tokens(tokens)) => {
+                answer.collect(&tokens);
+                guest.done = tokens.end.is_some();
+                guest.stopped = answer.ended();
+            }
+            Some(Piece::Rejected(why)) => {
+                guest.done = true;
+                return Err(Refusal::bad("prompt", why));
+            }
+            Some(Piece::Begun(_) | Piece::Busy(_)) => {}
+            None => return Err(ends()),
+        }
+    }
+    Ok(with_type("application/json", Body::from(answer.whole())))
+}
+
+fn ends() -> Refusal {
+    Refusal { status: StatusCode::SERVICE_UNAVAILABLE, message: "the server ends".into(), param: None }
+}
+
+fn with_type(kind: &'static str, body: Body) -> Response<Body> {
+    Response::builder().header(header::CONTENT_TYPE, kind).body(body).expect("the header is fixed")
+}
+
+async fn models(State(door): State<Door>) -> Response<Body> {
+    let Limits { model, max_model_len, .. } = &*door.limits;
+    let card = json!({
+        "id": model, "object": "model", "created": 0, "owned_by": "foretoken", "root": model, "parent": null,
+        "max_model_len": max_model_len,
+    });
+    with_type("application/json", Body::from(json!({ "object": "list", "data": [card] }).to_string()))
+}
+
+async fn version(State(door): State<Door>) -> Response<Body> {
+    with_type("application/json", Body::from(json!({ "version": door.version }).to_string()))
+}
+
+/// The number of a release, as its `/version` says it.
+fn release(version: Version) -> &'static str {
+    match version {
+        Version::V0 => "0.6.3+foretoken",
+        Version::V0_32 => "0.32.0+foretoken",
+        Version::V0_33 => "0.33.0+foretoken",
+    }
+}
+
+async fn health() -> StatusCode {
+    StatusCode::OK
+}
+
+async fn metrics(State(door): State<Door>) -> Response<Body> {
+    let (to, text) = oneshot::channel();
+    let asked = door.calls.send(Call::Metrics(to)).is_ok();
+    match text.await {
+        Ok(text) if asked => with_type("text/plain; version=0.0.4; charset=utf-8", Body::from(text)),
+        _ => ends().answer(),
+    }
+}

@@ -1,0 +1,29 @@
+//! How late tokens leave.
+
+use hdrhistogram::Histogram;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// The delays of all tokens of streams, from the end of their step until they are written to their connection. Clones
+/// share them.
+#[derive(Clone, Debug)]
+pub struct Late(Arc<Mutex<Histogram<u64>>>);
+
+impl Late {
+    /// No delays.
+    pub fn new() -> Late {
+        Late(Arc::new(Mutex::new(Histogram::new(3).expect("3 digits are possible"))))
+    }
+
+    /// Notes tokens that leave now and were due at `due`.
+    pub fn note(&self, due: Instant) {
+        let late_us = u64::try_from(due.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(late_us);
+    }
+
+    /// Median and 99th percentile, seconds; 0 without tokens.
+    pub fn quantiles_s(&self) -> [f64; 2] {
+        let delays = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        [0.5, 0.99].map(|q| delays.value_at_quantile(q) as f64 / 1e6)
+    }
+}

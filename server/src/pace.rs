@@ -1,0 +1,250 @@
+//! The engine's thread: begins a step when its time has come, and sends its tokens when it has ended.
+
+use crate::ask::Ask;
+use crate::calls::{Call, End, Piece, Tokens};
+use crate::clock::Clock;
+use crate::metrics::{Finished, Metrics};
+use crate::step_log::StepLog;
+use foretoken_sim::online::{Emitted, GivenOut, StepLine};
+use foretoken_sim::{Online, Request, RequestId, Time, Workload};
+use foretoken_spec::problem::Result;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::UnboundedSender;
+
+/// How often the thread looks whether it shall end.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What a server did.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// Requests that were answered to their end.
+    pub answered: u64,
+    /// Requests whose clients left.
+    pub aborted: u64,
+    /// Requests that were refused because too many waited.
+    pub refused: u64,
+    /// Output tokens.
+    pub tokens: u64,
+    /// How late tokens of streams were written to their connections: median and 99th percentile, seconds; 0 without
+    /// streams.
+    pub late_s: [f64; 2],
+}
+
+/// A request in the system.
+struct Stream {
+    to: UnboundedSender<Piece>,
+    prompt_len: u32,
+    /// Number of tokens at which it ends, and whether these are the most that its client allowed.
+    ends_at: (u32, bool),
+    given: u32,
+    /// When it arrived, and when it emitted first and last.
+    arrived: Time,
+    first: Time,
+    last: Time,
+}
+
+/// The thread's state.
+pub struct Pace<'e> {
+    engine: &'e mut dyn Online,
+    likeness: &'e Workload,
+    clock: Clock,
+    max_waiting: usize,
+    metrics: Metrics,
+    log: Option<StepLog>,
+    streams: HashMap<RequestId, Stream>,
+    out: GivenOut,
+    /// What is not due yet.
+    tokens: VecDeque<Emitted>,
+    steps: VecDeque<StepLine>,
+    /// When the last request came.
+    last_arrival: Time,
+    served: Served,
+    prefix_caching: bool,
+}
+
+impl<'e> Pace<'e> {
+    pub fn new(
+        engine: &'e mut dyn Online,
+        likeness: &'e Workload,
+        clock: Clock,
+        max_waiting: usize,
+        prefix_caching: bool,
+        metrics: Metrics,
+        log: Option<StepLog>,
+    ) -> Pace<'e> {
+        Pace {
+            engine,
+            likeness,
+            clock,
+            max_waiting,
+            metrics,
+            log,
+            streams: HashMap::new(),
+            out: GivenOut::default(),
+            tokens: VecDeque::new(),
+            steps: VecDeque::new(),
+            last_arrival: Time::ZERO,
+            served: Served { answered: 0, aborted: 0, refused: 0, tokens: 0, late_s: [0.0; 2] },
+            prefix_caching,
+        }
+    }
+
+    /// Serves until `interrupt` is set, or all that could call are gone.
+    ///
+    /// # Errors
+    /// The step log cannot be written.
+    pub fn keep(mut self, calls: &Receiver<Call>, interrupt: &AtomicBool) -> Result<Served> {
+        while !interrupt.load(Ordering::Relaxed) {
+            calls.try_iter().for_each(|call| self.take(call));
+            let now = self.clock.time_of(Instant::now());
+            self.send_due(now)?;
+            if self.engine.next_step() <= now {
+                self.engine.run_to(now, &mut self.out);
+                self.take_out();
+            }
+            match calls.recv_timeout(self.idle()) {
+                Ok(call) => self.take(call),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        self.log.iter_mut().try_for_each(StepLog::flush)?;
+        Ok(self.served)
+    }
+
+    /// How long there is nothing to do.
+    fn idle(&self) -> Duration {
+        let token = self.tokens.front().map_or(Time::MAX, |e| e.at);
+        let step = self.steps.front().map_or(Time::MAX, |step| step.written);
+        let next = token.min(step).min(self.engine.next_step());
+        if next == Time::MAX {
+            return LOOK;
+        }
+        self.clock.instant_of(next).saturating_duration_since(Instant::now()).min(LOOK)
+    }
+
+    fn take(&mut self, call: Call) {
+        match call {
+            Call::Ask(ask, came, to) => self.ask(ask, came, to),
+            Call::Leave(id) => self.leave(id, Finished::Abort),
+            Call::Stop(id) => self.leave(id, Finished::Stop),
+            Call::Metrics(to) => {
+                let (load, waiting) = (self.engine.load(), self.waiting());
+                let preemptions = self.engine.totals().preemptions;
+                // A client that has left needs no answer.
+                let _ = to.send(self.metrics.text(&load, waiting, preemptions));
+            }
+        }
+    }
+
+    /// Requests that wait, also those on their way to the scheduler.
+    fn waiting(&self) -> usize {
+        self.streams.len().saturating_sub(self.engine.load().running as usize)
+    }
+
+    fn ask(&mut self, ask: Ask, came: Instant, to: UnboundedSender<Piece>) {
+        let waiting = self.waiting();
+        if waiting >= self.max_waiting {
+            self.served.refused += 1;
+            let _ = to.send(Piece::Busy(waiting));
+            return;
+        }
+        self.last_arrival = self.last_arrival.max(self.clock.time_of(came));
+        let like = (self.engine.records().len() % self.likeness.len()) as RequestId;
+        let mut request = Request { arrival: self.last_arrival, ..self.likeness.get(like) };
+        let by_itself = if ask.ignore_eos { u32::MAX } else { request.output_len.max(ask.min_tokens) };
+        let full = by_itself >= ask.max_tokens;
+        (request.prompt_len, request.output_len) = (ask.prompt_len, by_itself.min(ask.max_tokens));
+        request.prefix = ask.prefix;
+        let ends_at = (request.output_len, full);
+        let id = self.engine.give_new(request);
+        let arrived = self.last_arrival;
+        let stream =
+            Stream { to, prompt_len: ask.prompt_len, ends_at, given: 0, arrived, first: Time::MAX, last: Time::MAX };
+        // If the client has left already, its stream says so.
+        let _ = stream.to.send(Piece::Begun(id));
+        self.streams.insert(id, stream);
+    }
+
+    fn leave(&mut self, id: RequestId, how: Finished) {
+        let Some(stream) = self.streams.remove(&id) else { return };
+        self.engine.abort(id);
+        match how {
+            Finished::Abort => {
+                self.metrics.ended(how, None);
+                self.served.aborted += 1;
+            }
+            Finished::Stop | Finished::Length => {
+                self.metrics.ended(how, Some((stream.last - stream.arrived).as_s()));
+                self.served.answered += 1;
+            }
+        }
+    }
+
+    /// Takes what the engine gave out.
+    fn take_out(&mut self) {
+        self.tokens.extend(self.out.emitted.drain(..));
+        match self.log {
+            Some(_) => self.steps.extend(self.out.steps.drain(..)),
+            None => self.out.steps.clear(),
+        }
+        for (id, reason) in self.out.rejected.drain(..) {
+            if let Some(stream) = self.streams.remove(&id) {
+                let _ = stream.to.send(Piece::Rejected(format!("the request can never run: {reason:?}")));
+            }
+        }
+    }
+
+    /// Sends the tokens and writes the steps that are due.
+    fn send_due(&mut self, now: Time) -> Result<()> {
+        while let Some(e) = self.tokens.pop_front_if(|e| e.at <= now) {
+            self.send(&e);
+        }
+        let Some(log) = &mut self.log else { return Ok(()) };
+        let blocks = self.engine.load().usable_blocks;
+        let mut any = false;
+        while let Some(step) = self.steps.pop_front_if(|step| step.written <= now) {
+            log.step(&step, &self.clock, blocks)?;
+            any = true;
+        }
+        if any { log.flush() } else { Ok(()) }
+    }
+
+    fn send(&mut self, e: &Emitted) {
+        let Some(stream) = self.streams.get_mut(&e.id) else { return };
+        let (records, i) = (self.engine.records(), e.id as usize);
+        let cached = records.cached_tokens[i];
+        let queue_s = (records.first_scheduled[i] - stream.arrived).as_s();
+        self.metrics.emitted(e);
+        stream.given += e.tokens;
+        if stream.first == Time::MAX {
+            stream.first = e.at;
+            let cached = self.prefix_caching.then_some(cached);
+            self.metrics.first_token(stream.prompt_len, cached, queue_s, (e.at - stream.arrived).as_s());
+        } else {
+            self.metrics.gap((e.at - stream.last).as_s());
+        }
+        stream.last = e.at;
+        let due = self.clock.instant_of(e.at);
+        self.served.tokens += u64::from(e.tokens);
+        let end = e.ended.then(|| End {
+            full: stream.ends_at.1,
+            queue_s,
+            ttft_s: (stream.first - stream.arrived).as_s(),
+            generation_s: (e.at - stream.first).as_s(),
+            cached_tokens: cached,
+        });
+        let tokens = Tokens { due, count: e.tokens, round: (e.drafted, e.accepted), end };
+        // A client that has left says so by `Leave`.
+        let _ = stream.to.send(Piece::Tokens(tokens));
+        if e.ended {
+            let how = if stream.ends_at.1 { Finished::Length } else { Finished::Stop };
+            self.metrics.ended(how, Some((e.at - stream.arrived).as_s()));
+            self.served.answered += 1;
+            self.streams.remove(&e.id);
+        }
+    }
+}

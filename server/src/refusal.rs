@@ -1,0 +1,40 @@
+//! Answers to requests that are not served, in vLLM's form.
+
+use axum::body::Body;
+use axum::http::{Response, StatusCode, header};
+use serde_json::json;
+
+/// Why a request is not served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The HTTP status.
+    pub status: StatusCode,
+    /// The message for the client.
+    pub message: String,
+    /// The field of the request that is wrong.
+    pub param: Option<&'static str>,
+}
+
+impl Refusal {
+    /// The request is wrong: 400.
+    pub fn bad(param: &'static str, message: impl Into<String>) -> Refusal {
+        Refusal { status: StatusCode::BAD_REQUEST, message: message.into(), param: Some(param) }
+    }
+
+    /// The answer.
+    pub fn answer(&self) -> Response<Body> {
+        let kind = match self.status {
+            StatusCode::NOT_FOUND => "NotFoundError",
+            StatusCode::TOO_MANY_REQUESTS => "RateLimitError",
+            StatusCode::SERVICE_UNAVAILABLE => "ServiceUnavailableError",
+            _ => "BadRequestError",
+        };
+        let code = self.status.as_u16();
+        let error = json!({ "message": self.message, "type": kind, "param": self.param, "code": code });
+        let mut answer = Response::builder().status(self.status).header(header::CONTENT_TYPE, "application/json");
+        if self.status == StatusCode::TOO_MANY_REQUESTS {
+            answer = answer.header(header::RETRY_AFTER, "1");
+        }
+        answer.body(Body::from(json!({ "error": error }).to_string())).expect("the headers are fixed")
+    }
+}

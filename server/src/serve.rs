@@ -1,0 +1,56 @@
+//! A server from its start to its end.
+
+use crate::clock::Clock;
+use crate::http::{Door, answer};
+use crate::late::Late;
+use crate::metrics::Metrics;
+use crate::pace::{Pace, Served};
+use crate::settings::Settings;
+use crate::step_log::StepLog;
+use foretoken_sim::{EngineConfig, Online, Workload};
+use foretoken_spec::problem::{Problem, Result};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
+use tokio::sync::oneshot;
+
+/// Serves until `interrupt` is set. Returns what was served. `config` is the engine's. The n-th request has the
+/// category, the priority, the TPOT limit and the recording of the n-th request of `likeness`, and ends by itself after
+/// as many tokens. `begun` is called with the address once the server listens.
+///
+/// # Errors
+/// The address is in use, or the step log cannot be written.
+pub fn serve(
+    engine: &mut dyn Online,
+    config: &EngineConfig,
+    likeness: &Workload,
+    settings: &Settings,
+    interrupt: &AtomicBool,
+    begun: impl FnOnce(SocketAddr),
+) -> Result<Served> {
+    let at = settings.address;
+    let bad = |e: std::io::Error| {
+        Problem::failed(format!("cannot listen at {at}: {e}")).help("end what listens there, or name another --port")
+    };
+    let listener = TcpListener::bind(at).map_err(bad)?;
+    listener.set_nonblocking(true).map_err(bad)?;
+    let log = settings.step_log.as_deref().map(StepLog::create).transpose()?;
+    let address = listener.local_addr().map_err(bad)?;
+    let clock = Clock::now();
+    let metrics = Metrics::new(&settings.model, config, engine.load().usable_blocks);
+    let (calls, asked) = mpsc::channel();
+    let late = Late::new();
+    let door = Door::new(settings, config, calls, late.clone());
+    let (close, closed) = oneshot::channel();
+    std::thread::scope(|scope| {
+        let answering = scope.spawn(move || answer(listener, door, closed));
+        begun(address);
+        let pace = Pace::new(engine, likeness, clock, settings.max_waiting, config.prefix_caching, metrics, log);
+        let served = pace.keep(&asked, interrupt);
+        // Streams whose answers have not ended break off.
+        drop(asked);
+        let _ = close.send(());
+        answering.join().expect("the thread does not panic").map_err(bad)?;
+        Ok(Served { late_s: late.quantiles_s(), ..served? })
+    })
+}

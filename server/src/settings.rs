@@ -1,0 +1,19 @@
+//! What a server is, apart from its engine.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// What a server is, apart from its engine.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The address to listen at.
+    pub address: SocketAddr,
+    /// The name of the model (vLLM's `--served-model-name`).
+    pub model: String,
+    /// Most requests that may wait for the engine. A request beyond them is answered with 429.
+    pub max_waiting: usize,
+    /// How many bytes of text make a token of a prompt.
+    pub bytes_per_token: usize,
+    /// The file to which a line a step is written (vLLM's `--enable-logging-iteration-details`).
+    pub step_log: Option<PathBuf>,
+}

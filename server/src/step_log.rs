@@ -1,0 +1,62 @@
+//! The step log: a line a step in vLLM's form (`--enable-logging-iteration-details`, `v1/metrics/loggers.py` of 0.32),
+//! with times as `experiments/vllm-logging.json` writes them.
+
+use crate::clock::Clock;
+use foretoken_sim::online::StepLine;
+use foretoken_spec::problem::{Problem, Result};
+use fs_err::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// The open log.
+pub struct StepLog {
+    path: PathBuf,
+    to: BufWriter<File>,
+    steps: u64,
+}
+
+impl StepLog {
+    /// Begins a log, in place of a file that is there.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub fn create(path: &Path) -> Result<StepLog> {
+        let file = File::create(path).map_err(|e| Problem::failed(format!("--step-log: {e}")))?;
+        Ok(StepLog { path: path.to_path_buf(), to: BufWriter::new(file), steps: 0 })
+    }
+
+    /// Writes the line of a step. `blocks` is the number of blocks that requests can use.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn step(&mut self, step: &StepLine, clock: &Clock, blocks: u32) -> Result<()> {
+        let usage = 100.0 * f64::from(step.used_blocks) / f64::from(blocks.max(1));
+        let line = writeln!(
+            self.to,
+            "{:.6} INFO foretoken.serve Engine 000: Iteration({}): {} context requests, {} context tokens, \
+             {} generation requests, {} generation tokens, iteration elapsed time: {:.2} ms, GPU KV cache usage: {:.1}%",
+            clock.unix_s(step.written),
+            self.steps,
+            step.context_requests,
+            step.context_tokens,
+            step.generation_requests,
+            step.generation_tokens,
+            1e3 * step.elapsed.as_s(),
+            usage,
+        );
+        self.steps += 1;
+        line.map_err(|e| self.problem(&e))
+    }
+
+    /// Makes all lines readable.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn flush(&mut self) -> Result<()> {
+        self.to.flush().map_err(|e| self.problem(&e))
+    }
+
+    fn problem(&self, e: &std::io::Error) -> Box<Problem> {
+        Problem::failed(format!("--step-log {}: {e}", self.path.display()))
+    }
+}

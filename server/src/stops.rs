@@ -1,0 +1,67 @@
+//! The text of an answer, and where a stop ends it.
+
+/// Number of letters: the tokens of answers are the letters from a to z, again and again.
+const LETTERS: usize = 26;
+
+/// The id of an answer's `n`-th token, from 0: the letter's byte.
+pub fn token_id(n: usize) -> u32 {
+    u32::from(b'a') + (n % LETTERS) as u32
+}
+
+/// The text of an answer so far.
+#[derive(Debug)]
+pub struct Text {
+    text: String,
+    /// How much of the text was taken out.
+    taken: usize,
+    stops: Vec<String>,
+    /// How many bytes at the end may be the beginning of a stop.
+    held: usize,
+}
+
+impl Text {
+    /// An empty text that ends before the first of `stops`.
+    pub fn new(stops: Vec<String>) -> Text {
+        let held = stops.iter().map(String::len).max().unwrap_or(1) - 1;
+        Text { text: String::new(), taken: 0, stops, held }
+    }
+
+    /// Adds tokens. Returns the stop that ends the text, if there is one.
+    pub fn add(&mut self, tokens: usize) -> Option<String> {
+        let had = self.text.len();
+        self.text.extend((had..had + tokens).map(|n| char::from(token_id(n) as u8)));
+        let from = had.saturating_sub(self.held);
+        let found = |stop: &String| self.text[from..].find(stop.as_str()).map(|at| (from + at, stop.clone()));
+        let (at, stop) = self.stops.iter().filter_map(found).min_by_key(|found| found.0)?;
+        self.text.truncate(at.max(self.taken));
+        Some(stop)
+    }
+
+    /// The text that was not taken yet. Unless the answer has `ended`, what may be the beginning of a stop stays.
+    pub fn take(&mut self, ended: bool) -> &str {
+        let end = if ended { self.text.len() } else { self.text.len().saturating_sub(self.held).max(self.taken) };
+        let from = std::mem::replace(&mut self.taken, end);
+        &self.text[from..end]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_without_stops_comes_at_once() {
+        let mut text = Text::new(vec![]);
+        assert_eq!((text.add(3), text.take(false)), (None, "abc"));
+        assert_eq!((text.add(2), text.take(true)), (None, "de"));
+    }
+
+    #[test]
+    fn a_text_ends_before_its_stop_and_shows_nothing_of_it() {
+        let mut text = Text::new(vec!["efg".into(), "zz".into()]);
+        assert_eq!((text.add(5), text.take(false)), (None, "abc"));
+        assert_eq!((text.add(4), text.take(true)), (Some("efg".into()), "d"));
+        let mut first = Text::new(vec!["d".into(), "bc".into()]);
+        assert_eq!((first.add(9), first.take(true)), (Some("bc".into()), "a"));
+    }
+}
