@@ -2,6 +2,7 @@
 
 use crate::costs::rows;
 use crate::fit::CostFit;
+use crate::interval::draws;
 use crate::kept::Kept;
 use crate::predict::{AcceptanceFrom, Prediction};
 use crate::simple_predictions::{by_formula, interpolated};
@@ -64,6 +65,7 @@ pub(crate) fn predict_cell(
     if all.observed.is_empty() {
         return Ok(None);
     }
+    all.draws = draws(kept, repeats, k)?;
     let middle = |values: Vec<f64>| (!values.is_empty()).then(|| median(values));
     let made_from = repeats.iter().any(|s| kept.is_made_from(&s.digest));
     let cell = Cell::new(k, load, all.observed.len(), made_from, all.rows());

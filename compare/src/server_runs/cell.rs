@@ -1,5 +1,6 @@
 //! One draft length at one load: what was observed in its repeats, what is predicted, and what the error is made of.
 
+use super::interval::half_width;
 use crate::bounds::Check;
 use crate::numbers::{E2E, Numbers, QUANTITIES, Quantity, THROUGHPUT, TPOT, TTFT};
 use crate::row::Row;
@@ -41,6 +42,8 @@ pub struct Cell {
 pub struct Calibrated {
     /// The predicted value: the median over the repeats' requests.
     pub predicted: f64,
+    /// Half the width of its 95 % interval, as a share of it; `None` for numbers that are shares themselves.
+    pub half_width: Option<f64>,
     /// Its error: the sum of the next three parts.
     pub error: f64,
     /// The part of the error that disappears if the observed acceptance replaces the calibrated one.
@@ -70,6 +73,8 @@ pub struct PredictedNumbers {
     pub interpolated: Vec<Numbers>,
     /// By the closed formula, where it has an answer.
     pub formula: Vec<Numbers>,
+    /// `[i][j]`: draw i of what the calibration does not know, for repeat j.
+    pub draws: Vec<Vec<Numbers>>,
 }
 
 impl PredictedNumbers {
@@ -81,7 +86,8 @@ impl PredictedNumbers {
         // A simple prediction counts if it exists for every repeat.
         let whole = |all: &[Numbers]| (all.len() == self.observed.len()).then(|| median(all));
         let (interpolated, formula) = (whole(&self.interpolated), whole(&self.formula));
-        let row = |&Quantity { name, unit, read }: &Quantity| {
+        let row = |quantity: &Quantity| {
+            let &Quantity { name, unit, read } = quantity;
             let observed = self.observed.iter().map(read).collect::<Option<Vec<f64>>>()?;
             let predicted = read(&calibrated)?;
             let (own, both) = (read(&own)?, read(&both)?);
@@ -89,6 +95,7 @@ impl PredictedNumbers {
                 let error = |value: f64| unit.error(value, reference);
                 Some(Calibrated {
                     predicted,
+                    half_width: half_width(quantity, &self.draws),
                     error: error(predicted)?,
                     of_acceptance: error(predicted)? - error(own)?,
                     of_cost: error(own)? - error(both)?,
@@ -101,6 +108,13 @@ impl PredictedNumbers {
             Some(Row { quantity, unit, observed, spread, predicted: predicted? })
         };
         QUANTITIES.iter().filter_map(row).collect()
+    }
+}
+
+impl Calibrated {
+    /// Whether the observed number lies within the interval; `None` without one.
+    pub fn covers(&self, observed: f64) -> Option<bool> {
+        self.half_width.map(|half| (observed / self.predicted).ln().abs() <= half)
     }
 }
 

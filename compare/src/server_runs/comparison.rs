@@ -4,6 +4,7 @@ use super::cell::{Calibrated, Cell, JUDGED};
 use super::length_order::{LengthOrder, orders};
 use crate::bounds::{Check, Tally};
 use crate::row::Row;
+use foretoken_profiler::median;
 use serde::Serialize;
 
 /// A comparison.
@@ -60,6 +61,10 @@ pub struct HeldOutNumbers {
     pub within_5_percent: usize,
     /// Count of numbers with an error of at most 10 %.
     pub within_10_percent: usize,
+    /// Count of numbers that lie within the 95 % interval of their prediction.
+    pub within_interval: usize,
+    /// Median of half the widths of these intervals, as a share.
+    pub median_half_width: Option<f64>,
     /// The number with the largest error.
     pub worst: Option<Worst>,
 }
@@ -91,11 +96,14 @@ impl HeldOutNumbers {
             held.flat_map(|c| JUDGED.iter().filter_map(move |(name, _)| Some((c, c.row(name)?)))).collect();
         let size = |(_, row): &(&Cell, &Row<Calibrated>)| row.predicted.error.abs();
         let within = |bound: f64| all.iter().filter(|one| size(one) <= bound).count();
+        let widths: Vec<f64> = all.iter().filter_map(|(_, row)| row.predicted.half_width).collect();
         let worst = all.iter().max_by(|a, b| size(a).total_cmp(&size(b)));
         HeldOutNumbers {
             numbers: all.len(),
             within_5_percent: within(0.05),
             within_10_percent: within(0.10),
+            within_interval: all.iter().filter(|(_, row)| row.predicted.covers(row.reference()) == Some(true)).count(),
+            median_half_width: (!widths.is_empty()).then(|| median(widths)),
             worst: worst.map(|(cell, row)| Worst {
                 quantity: row.quantity.clone(),
                 k: cell.k,

@@ -2,6 +2,7 @@
 
 mod cell;
 mod comparison;
+mod interval;
 mod length_order;
 mod page;
 mod text;

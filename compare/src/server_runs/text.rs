@@ -41,7 +41,8 @@ impl ServerComparison {
         };
         format!(
             "{} of {} held-out numbers are predicted within 5 %, {} within 10 %. The largest error is {} of {} at \
-             K = {}, {}: {} of acceptance, {} of cost, {} of schedule.",
+             K = {}, {}: {} of acceptance, {} of cost, {} of schedule. {} of {} lie within the 95 % interval of their \
+             prediction, which is ±{} in the median.",
             h.within_5_percent,
             h.numbers,
             h.within_10_percent,
@@ -51,7 +52,10 @@ impl ServerComparison {
             worst.load,
             percent(worst.of_acceptance),
             percent(worst.of_cost),
-            percent(worst.of_schedule)
+            percent(worst.of_schedule),
+            h.within_interval,
+            h.numbers,
+            or_dash(h.median_half_width, unsigned)
         )
     }
 
@@ -182,7 +186,7 @@ fn mean_rows(cell: &Cell) -> Vec<[String; 13]> {
             name_of(quantity).to_owned(),
             number(row.reference()),
             format!("{} of {}", or_dash(row.spread, unsigned), row.observed.len()),
-            number(p.predicted),
+            number(p.predicted) + &p.half_width.map_or(String::new(), |half| format!(" ± {:.0} %", 100.0 * half)),
             percent(p.error),
             percent(p.of_acceptance),
             percent(p.of_cost),

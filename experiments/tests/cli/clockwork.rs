@@ -102,6 +102,12 @@ fn the_law_of_a_clockwork_device_comes_back_and_predicts_what_was_held_out() {
             assert!(error < 0.05 && cost < 0.02 && schedule < 0.005, "{what}");
         }
     }
+    // Predictions say how sure they are: 24 numbers, at most 2 of them outside of their 95 % interval.
+    let held_out = &json["held_out"];
+    assert_eq!(held_out["numbers"], 4 * HELD_OUT.len(), "{held_out}");
+    let within = held_out["within_interval"].as_u64().unwrap();
+    assert!(within + 2 >= 4 * HELD_OUT.len() as u64, "{held_out}");
+    assert!((0.02..0.06).contains(&held_out["median_half_width"].as_f64().unwrap()), "{held_out}");
     // The order of calls and passes is vLLM's: every step of every recording is made again.
     let replayed = json["replayed"].as_array().unwrap();
     assert!(!replayed.is_empty());

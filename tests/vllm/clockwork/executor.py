@@ -195,10 +195,13 @@ class Clockwork(Executor):
         return k
 
     def draft_s(self, k: int, tokens: int, requests: int, context: int) -> float:
-        """Seconds of the draft passes behind a step: the first runs over the step's tokens and one slot a request."""
-        if k == 0:
+        """Seconds of the draft passes behind a step. The first runs over the step's tokens, and for a draft model over one
+        slot a request more. A prompt lookup takes no time on the device."""
+        method = self.speculative_config.method if k else "ngram"
+        if method == "ngram":
             return 0.0
-        return self.law.draft_s(tokens + requests, context) + (k - 1) * self.law.draft_s(requests, context)
+        slots = requests if method == "draft_model" else 0
+        return self.law.draft_s(tokens + slots, context) + (k - 1) * self.law.draft_s(requests, context)
 
     def take_draft_token_ids(self):
         return self.drafted

@@ -26,6 +26,16 @@ ROOT = HERE.parents[2]
 PAIR = ROOT / "kernels" / "pair"
 LENGTHS = [0, 1, 2, 3, 5, 8]
 LOADS = ["closed-12", "closed-4", "closed-1", "open-0.3", "open-0.7", "open-0.9"]
+# Variants of the server. `method` is vLLM's and Foretoken's name; `more` are further flags, `settings` what the
+# experiment says of them.
+TABLE = [[1, 2, 3], [3, 6, 2], [7, 32, 1]]
+VARIANTS = {
+    "draft-model": {"method": "draft_model"},
+    "eagle": {"method": "eagle"},
+    "ngram": {"method": "ngram"},
+    "prefix-caching": {"method": "draft_model", "more": ["--enable-prefix-caching"], "settings": {"engine.prefix_caching": "true"}},
+    "by-batch-size": {"method": "draft_model", "speculative": {"num_speculative_tokens_per_batch_size": TABLE}},
+}
 # Every load has documents of its own, the same ones at every draft length.
 SEEDS = {"closed-1": 101, "closed-4": 104, "closed-12": 112, "open-0.3": 203, "open-0.7": 207, "open-0.9": 209}
 
@@ -34,11 +44,16 @@ class Server:
     """vLLM's server with a draft length, on the device of a law."""
 
     def __init__(self, args, k: int) -> None:
-        speculative = {"model": str(PAIR / "draft"), "num_speculative_tokens": k, "method": "draft_model"}
+        variant = VARIANTS[args.variant]
+        speculative = {"num_speculative_tokens": k, "method": variant["method"], **variant.get("speculative", {})}
+        if variant["method"] == "ngram":
+            speculative.update(prompt_lookup_max=4, prompt_lookup_min=2)
+        else:
+            speculative["model"] = str(PAIR / "draft")
         command = [args.vllm, "serve", str(PAIR / "target"), "--served-model-name", "tiny", "--port", str(args.port)]
         command += ["--distributed-executor-backend", "executor.Clockwork", "--enforce-eager", "--dtype", "bfloat16"]
         command += ["--max-model-len", "2048", "--max-num-seqs", "32", "--max-num-batched-tokens", "2048", "--block-size", "32"]
-        command += ["--no-enable-prefix-caching", "--disable-uvicorn-access-log"]
+        command += ["--disable-uvicorn-access-log"] + variant.get("more", ["--no-enable-prefix-caching"])
         command += ["--async-scheduling" if args.asynchronous else "--no-async-scheduling"]
         command += ["--enable-logging-iteration-details", "--enable-per-request-metrics"]
         if k > 0:
@@ -100,7 +115,10 @@ def cell(folder: pathlib.Path) -> dict:
 
 
 def observe(args, server: Server, folder: pathlib.Path, k: int, load: str, repeat: int, rate: float) -> None:
+    variant = VARIANTS[args.variant]
     policy = "[{ autoregressive = {} }]" if k == 0 else "[{ fixed = { k = %d } }]" % k
+    if "speculative" in variant:
+        policy = "[{ vllm-dynamic = { num_speculative_tokens_per_batch_size = %s } }]" % json.dumps(TABLE)
     kind, amount = load.split("-")
     arrivals = "{ closed-loop = %s }" % amount if kind == "closed" else "{ poisson = { rate = %.4f } }" % (rate * float(amount))
     shutil.rmtree(folder, ignore_errors=True)
@@ -111,6 +129,8 @@ def observe(args, server: Server, folder: pathlib.Path, k: int, load: str, repea
         "seeds": "[%d]" % (SEEDS[load] + 1000 * repeat),
         "observe.run_s": args.run_s,
         "engine.async_scheduling": str(args.asynchronous).lower(),
+        "engine.method": variant["method"].replace("_", "-"),
+        **variant.get("settings", {}),
     }
     command = [args.foretoken, "observe", server.url, str(HERE / "workload.toml"), "--step-log", str(server.log_path), "-o", str(folder), "--no-figures"]
     for key, value in sets.items():
@@ -126,6 +146,7 @@ def main() -> None:
     parser.add_argument("--out", required=True, type=pathlib.Path)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--only", default="*", help="cells as k3/closed-12, with wildcards")
+    parser.add_argument("--variant", choices=VARIANTS, default="draft-model", help="what the server does besides the law")
     parser.add_argument("--run-s", type=float, default=20.0)
     parser.add_argument("--asynchronous", action="store_true", help="asynchronous scheduling (see asynchronous/)")
     parser.add_argument("--real-time", action="store_true", help="the priority of real time for server and client; needs root")

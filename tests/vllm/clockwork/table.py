@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The table of a validation on a clockwork device, in Markdown, and what of it lies within the project's own bounds.
 
-    foretoken calibrate R/r0/k0/closed-* R/r0/k3/closed-* -o CALIBRATED
-    foretoken validate --calibrated CALIBRATED --observed R/r0/k*/* -o COMPARED --format json > compared.json
+    foretoken calibrate R/r*/k0/closed-* R/r*/k3/closed-* -o CALIBRATED
+    foretoken validate --calibrated CALIBRATED --observed R/r*/k*/* -o COMPARED --format json > compared.json
     table.py compared.json
 """
 
@@ -15,16 +15,26 @@ LOADS = [("closed", "1"), ("closed", "4"), ("closed", "12"), ("open", "0.3"), ("
 RATES = {"203": "0.3", "207": "0.7", "209": "0.9"}
 
 
+PARTS = ["error", "of_acceptance", "of_cost", "of_schedule"]
+
+
 def load(cell: dict) -> tuple[str, str]:
     words = cell["load"].split()
     return (words[0], words[1] if words[0] == "closed" else RATES[words[-1][-3:]])
 
 
+def mean(rows: list[dict]) -> dict:
+    """The mean errors of a number over open loads that differ only in their seed."""
+    return {part: sum(row[part] for row in rows) / len(rows) for part in PARTS}
+
+
 def main() -> None:
-    cells = {}
-    for cell in json.load(open(sys.argv[1]))["cells"]:
+    repeats = {}
+    compared = json.load(open(sys.argv[1]))
+    for cell in compared["cells"]:
         rows = {row["quantity"]: row for row in cell["rows"]}
-        cells[load(cell), cell["k"]] = {quantity: rows[quantity] for quantity in QUANTITIES}
+        repeats.setdefault((load(cell), cell["k"]), []).append(rows)
+    cells = {at: {q: mean([rows[q] for rows in all]) for q in QUANTITIES} for at, all in repeats.items()}
     percent = lambda value: "%+.1f" % (100 * value)
     print("| load | K | tok/s | TPOT | E2E | TTFT | E2E, of acceptance / costs / schedule |")
     print("|---|--:|--:|--:|--:|--:|---|")
@@ -51,6 +61,9 @@ def main() -> None:
     for part in ("of_cost", "of_schedule"):
         worst = max(abs(cells[at]["E2E, mean"][part]) for at in cells)
         print(f"- E2E, {part.replace('_', ' ')}: at most {100 * worst:.1f} % in any cell")
+    held_out = compared["held_out"]
+    within, numbers, half = held_out["within_interval"], held_out["numbers"], held_out["median_half_width"]
+    print(f"- within the 95 % interval: {within} of {numbers}, half a width is {100 * half:.1f} % in the median")
 
 
 main()

@@ -1,0 +1,68 @@
+//! How far a prediction may be off by what a calibration does not know.
+//!
+//! - **Which requests come.** They differ in acceptance, and a run has few of them. Each draw gives the run's requests
+//!   other recordings.
+//! - **Acceptance from finitely many requests.** Each draw resamples the calibration's recordings (a bootstrap by
+//!   request).
+//! - **Depths that were never drafted.** Their rates are extrapolated; each draw moves them all in one direction.
+//! - **Costs and schedule.** A fixed share (`foretoken_compare::server_runs::interval`), which includes steps that the
+//!   calibration has not seen.
+//!
+//! The run's arrivals, prompts and lengths are given, so their luck is no part of it.
+
+use crate::kept::Kept;
+use crate::predict::{AcceptanceFrom, Prediction};
+use crate::source::Source;
+use foretoken_compare::numbers::{Numbers, RunRecords};
+use foretoken_sim::{Draws, Luck, Stream};
+use foretoken_spec::problem::Result;
+use foretoken_traces::truth::TruthTable;
+use rand_distr::{Distribution, StandardNormal};
+
+/// Number of draws. The standard deviation over them is known within 13 %.
+const DRAWS: u64 = 32;
+
+/// Standard deviation of the extrapolated rates, on the scale of log-odds.
+const EXTRAPOLATED: f64 = 0.2;
+
+/// The numbers of a cell in each draw: `[i][j]` is draw i of repeat j. Empty if nothing is drafted.
+pub(crate) fn draws(kept: &Kept, repeats: &[&Source], k: u32) -> Result<Vec<Vec<Numbers>>> {
+    if k == 0 {
+        return Ok(Vec::new());
+    }
+    let one = |draw: u64| {
+        let by: f64 = StandardNormal.sample(&mut Draws::new(draw, Stream::Belief, 0));
+        let table = kept.table.as_ref().map(|table| resampled(table, draw, EXTRAPOLATED * by));
+        let deepest = kept.cost.draft_lengths.iter().max().map_or(0, |&deepest| deepest as usize);
+        let rates = moved(&kept.rates, deepest, EXTRAPOLATED * by);
+        let acceptance = table.as_ref().map_or(AcceptanceFrom::Rates(&rates), AcceptanceFrom::Table);
+        let mut numbers = Vec::with_capacity(repeats.len());
+        for (repeat, source) in repeats.iter().enumerate() {
+            let seed = 1_000_000 + 1000 * draw + repeat as u64;
+            let run = Prediction { cost: &kept.cost, acceptance, engine: &kept.engine, seed }.serve(source, k)?;
+            numbers.push(Numbers::of(&[RunRecords::requests_only(&run.records)]));
+        }
+        Ok(numbers)
+    };
+    (0..DRAWS).map(one).collect()
+}
+
+/// A table with as many outputs, drawn from a table with replacement, and with extrapolated rates moved by `by`.
+fn resampled(table: &TruthTable, draw: u64, by: f64) -> TruthTable {
+    let (n, luck) = (table.outputs.len(), Luck::new(draw, Stream::Request, 0));
+    let drawn = (0..n as u64).map(|i| table.outputs[(luck.unit(i) * n as f64) as usize].clone());
+    let mut header = table.header.clone();
+    if let Some(observed) = &mut header.observed {
+        observed.hazards = moved(&observed.hazards, observed.seen, by);
+    }
+    TruthTable { header, outputs: drawn.collect() }
+}
+
+/// Rates by position. From position `seen` on they are moved by `by` on the scale of log-odds.
+fn moved(rates: &[f64], seen: usize, by: f64) -> Vec<f64> {
+    let shifted = |rate: f64| {
+        let odds = (rate / (1.0 - rate)) * by.exp();
+        if rate > 0.0 && rate < 1.0 { odds / (1.0 + odds) } else { rate }
+    };
+    rates.iter().enumerate().map(|(i, &rate)| if i < seen { rate } else { shifted(rate) }).collect()
+}

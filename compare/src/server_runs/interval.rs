@@ -1,0 +1,54 @@
+//! The 95 % interval of a prediction.
+
+use crate::numbers::{Numbers, Quantity, Unit};
+use foretoken_profiler::median;
+
+/// 97.5 % quantile of the normal law.
+const Z: f64 = 1.96;
+
+/// Relative standard deviation of what costs and schedule add to the draws. It was set on the laws `memory-bound` and
+/// `compute-bound` of `experiments/validation/clockwork/`; the coverage was counted on the others.
+const REST: f64 = 0.010;
+/// The same of times to the first token.
+const REST_TTFT: f64 = 0.020;
+
+/// Half the width of the interval, as a share of the prediction. `draws[i][j]` has the numbers of draw i for repeat j.
+/// No draws mean that nothing is left to luck. `None` for shares, whose errors are differences.
+pub(super) fn half_width(quantity: &Quantity, draws: &[Vec<Numbers>]) -> Option<f64> {
+    if quantity.unit == Unit::Share {
+        return None;
+    }
+    let rest = if quantity.name.starts_with(TTFT_NAMES) { REST_TTFT } else { REST };
+    // A draw's number is the median over its repeats, as the observed number is.
+    let of_draw = |draw: &Vec<Numbers>| {
+        let all: Vec<f64> = draw.iter().filter_map(|n| (quantity.read)(n)).filter(|x| *x > 0.0).collect();
+        (!all.is_empty()).then(|| median(all).ln())
+    };
+    let logs: Vec<f64> = draws.iter().filter_map(of_draw).collect();
+    let n = logs.len() as f64;
+    let mean = logs.iter().sum::<f64>() / n;
+    let variance = if n > 1.0 { logs.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0) } else { 0.0 };
+    Some(Z * (variance + rest * rest).sqrt())
+}
+
+/// How the names of times to the first token begin.
+const TTFT_NAMES: &str = "TTFT";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::numbers::{QUANTITIES, THROUGHPUT, TTFT};
+
+    #[test]
+    fn an_interval_covers_the_draws_and_the_rest() {
+        let quantity = |name| QUANTITIES.iter().find(|q| q.name == name).unwrap();
+        let throughput = quantity(THROUGHPUT);
+        assert_eq!(half_width(throughput, &[]), Some(Z * REST));
+        assert_eq!(half_width(quantity(TTFT), &[]), Some(Z * REST_TTFT));
+        assert_eq!(half_width(quantity("accepted / verified"), &[]), None);
+        let draw = |x: f64| vec![Numbers { throughput_tok_s: Some(x), ..Numbers::default() }; 3];
+        let draws: Vec<_> = [95.0, 100.0, 105.0].map(draw).into();
+        let width = half_width(throughput, &draws).unwrap();
+        assert!((width - Z * (0.05f64.powi(2) + REST * REST).sqrt()).abs() < 1e-3, "{width}");
+    }
+}
