@@ -135,6 +135,7 @@ impl<'a> Replay<'a> {
         };
         let n = workload.len();
         let seen = Seen {
+            left: workload.output_len.clone(),
             clock: EventClock::new(world, n),
             made: Made { first: vec![usize::MAX; n], last: vec![0; n], rounds: vec![Vec::new(); n], ..Made::default() },
         };
@@ -260,6 +261,8 @@ fn pieces(answer: &Answer, rounds: &[(u32, u32)]) -> Option<String> {
 /// An executor whose step n begins at n seconds. It records what our engine does.
 struct Seen<'a> {
     clock: EventClock<'a>,
+    /// Number of tokens that each request has still to emit.
+    left: Vec<u32>,
     made: Made,
 }
 
@@ -287,12 +290,19 @@ impl<'a> AroundExecutor for Seen<'a> {
             true => plan.batch.limit[i],
             false => drafts.verify_len.get(i).copied().unwrap_or(0),
         };
+        // With asynchronous scheduling the step in flight may have a request that ends before it. Its output is dropped.
         for (i, &id) in ids.iter().enumerate() {
-            self.made.rounds[id as usize].push((verified(i), accepted.get(i).copied().unwrap_or(0)));
+            let (left, accepted) = (&mut self.left[id as usize], accepted.get(i).copied().unwrap_or(0));
+            if *left == 0 {
+                continue;
+            }
+            *left = left.saturating_sub(1 + accepted);
+            self.made.rounds[id as usize].push((verified(i), accepted));
             self.made.last[id as usize] = step;
         }
         for chunk in plan.chunks {
             let id = chunk.request as usize;
+            self.left[id] = self.left[id].saturating_sub(u32::from(chunk.last));
             self.made.first[id] = self.made.first[id].min(step);
             self.made.last[id] = step;
         }
