@@ -14,7 +14,7 @@ use foretoken_recordings::step_log::LoggedStep;
 use foretoken_recordings::steps::{PlacedStep, step_of};
 use foretoken_sim::drafts::Drafts;
 use foretoken_sim::event_clock::{EventClock, World};
-use foretoken_sim::executor::{DecisionTime, Executor, StepPlan};
+use foretoken_sim::executor::{Chunk, DecisionTime, Executor, StepPlan};
 use foretoken_sim::latency::Linear;
 use foretoken_sim::{
     AroundExecutor, Arrivals, Coefficients, ContextReads, Drafting, EngineConfig, Host, Serving, Speculation, Time,
@@ -136,6 +136,7 @@ impl<'a> Replay<'a> {
         let n = workload.len();
         let seen = Seen {
             left: workload.output_len.clone(),
+            asked: &workload.output_len,
             clock: EventClock::new(world, n),
             made: Made { first: vec![usize::MAX; n], last: vec![0; n], rounds: vec![Vec::new(); n], ..Made::default() },
         };
@@ -261,8 +262,9 @@ fn pieces(answer: &Answer, rounds: &[(u32, u32)]) -> Option<String> {
 /// An executor whose step n begins at n seconds. It records what our engine does.
 struct Seen<'a> {
     clock: EventClock<'a>,
-    /// Number of tokens that each request has still to emit.
+    /// Number of tokens that each request has still to emit, and that it emits in all.
     left: Vec<u32>,
+    asked: &'a [u32],
     made: Made,
 }
 
@@ -291,6 +293,9 @@ impl<'a> AroundExecutor for Seen<'a> {
             false => drafts.verify_len.get(i).copied().unwrap_or(0),
         };
         // With asynchronous scheduling the step in flight may have a request that ends before it. Its output is dropped.
+        // The log counts a preempted request that is computed again among the answers.
+        let (prompts, again): (Vec<_>, Vec<_>) =
+            plan.chunks.iter().partition(|c| self.left[c.request as usize] == self.asked[c.request as usize]);
         for (i, &id) in ids.iter().enumerate() {
             let (left, accepted) = (&mut self.left[id as usize], accepted.get(i).copied().unwrap_or(0));
             if *left == 0 {
@@ -306,9 +311,10 @@ impl<'a> AroundExecutor for Seen<'a> {
             self.made.first[id] = self.made.first[id].min(step);
             self.made.last[id] = step;
         }
-        let tokens = (0..ids.len()).map(|i| u64::from(verified(i)) + 1).sum();
-        let prompt_tokens = plan.chunks.iter().map(|c| u64::from(c.tokens)).sum();
-        self.made.contents.push((plan.chunks.len() as u32, prompt_tokens, ids.len() as u32, tokens));
+        let of = |chunks: &[&Chunk]| chunks.iter().map(|c| u64::from(c.tokens)).sum::<u64>();
+        let tokens = (0..ids.len()).map(|i| u64::from(verified(i)) + 1).sum::<u64>() + of(&again);
+        let answers = (ids.len() + again.len()) as u32;
+        self.made.contents.push((prompts.len() as u32, of(&prompts), answers, tokens));
         self.clock.wait_until(Time::from_s(step as f64 + 1.0));
         Ok(())
     }

@@ -3,7 +3,8 @@
 use foretoken_recordings::run::ObservedRun;
 use foretoken_sim::MAX_SPEC_LEN;
 
-/// The draft length that each step of a run verified; `None` if no request decoded, or the log's counts are impossible.
+/// The draft length that each step of a run verified; `None` if no request decoded, if a preempted request was computed
+/// again (the log counts its tokens as an answer's), or if the log's counts are impossible.
 ///
 /// A step of `n` decoding requests schedules `n` tokens and their drafts, so the log gives the mean length. If the mean
 /// is no length of the answers' rounds (requests of one step may have several), the next longer of these lengths is
@@ -21,8 +22,11 @@ pub fn step_lengths(run: &ObservedRun) -> Vec<Option<u32>> {
         let n = u64::from(requests);
         let drafts = tokens.checked_sub(n)?;
         let mean = u32::try_from(drafts.div_ceil(n)).ok().filter(|&k| k <= MAX_SPEC_LEN)?;
-        let longer = known.iter().copied().find(|&k| k >= mean);
-        Some(if mean == 0 { 0 } else { longer.unwrap_or(mean) })
+        match known.iter().copied().find(|&k| k >= mean) {
+            _ if mean == 0 => Some(0),
+            None if known.is_empty() => Some(mean),
+            longer => longer,
+        }
     };
     let steps = run.steps.iter().map(|s| s.logged);
     steps
@@ -62,6 +66,14 @@ mod tests {
         let step = &mut run.steps[5].logged;
         (step.generation_requests, step.generation_tokens) = (2, 4 + 2);
         assert_eq!(step_lengths(&run)[5], Some(3));
+    }
+
+    #[test]
+    fn a_step_that_computes_a_request_again_has_no_length() {
+        let mut run = run();
+        let step = &mut run.steps[5].logged;
+        (step.generation_requests, step.generation_tokens) = (3, 4 + 4 + 90);
+        assert_eq!(step_lengths(&run)[5], None);
     }
 
     #[test]
