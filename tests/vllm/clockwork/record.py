@@ -28,13 +28,12 @@ LENGTHS = [0, 1, 2, 3, 5, 8]
 LOADS = ["closed-12", "closed-4", "closed-1", "open-0.3", "open-0.7", "open-0.9"]
 # Variants of the server. `method` is vLLM's and Foretoken's name; `more` are further flags, `settings` what the
 # experiment says of them.
-TABLE = [[1, 2, 3], [3, 6, 2], [7, 32, 1]]
 VARIANTS = {
     "draft-model": {"method": "draft_model"},
     "eagle": {"method": "eagle"},
     "ngram": {"method": "ngram"},
     "prefix-caching": {"method": "draft_model", "more": ["--enable-prefix-caching"], "settings": {"engine.prefix_caching": "true"}},
-    "by-batch-size": {"method": "draft_model", "speculative": {"num_speculative_tokens_per_batch_size": TABLE}},
+    "by-batch-size": {"method": "draft_model"},
 }
 # Every load has documents of its own, the same ones at every draft length.
 SEEDS = {"closed-1": 101, "closed-4": 104, "closed-12": 112, "open-0.3": 203, "open-0.7": 207, "open-0.9": 209}
@@ -45,7 +44,9 @@ class Server:
 
     def __init__(self, args, k: int) -> None:
         variant = VARIANTS[args.variant]
-        speculative = {"num_speculative_tokens": k, "method": variant["method"], **variant.get("speculative", {})}
+        speculative = {"num_speculative_tokens": k, "method": variant["method"]}
+        if args.variant == "by-batch-size":
+            speculative["num_speculative_tokens_per_batch_size"] = json.loads(args.table)
         if variant["method"] == "ngram":
             speculative.update(prompt_lookup_max=4, prompt_lookup_min=2)
         else:
@@ -117,8 +118,8 @@ def cell(folder: pathlib.Path) -> dict:
 def observe(args, server: Server, folder: pathlib.Path, k: int, load: str, repeat: int, rate: float) -> None:
     variant = VARIANTS[args.variant]
     policy = "[{ autoregressive = {} }]" if k == 0 else "[{ fixed = { k = %d } }]" % k
-    if "speculative" in variant:
-        policy = "[{ vllm-dynamic = { num_speculative_tokens_per_batch_size = %s } }]" % json.dumps(TABLE)
+    if args.variant == "by-batch-size":
+        policy = "[{ vllm-dynamic = { num_speculative_tokens_per_batch_size = %s } }]" % args.table
     kind, amount = load.split("-")
     arrivals = "{ closed-loop = %s }" % amount if kind == "closed" else "{ poisson = { rate = %.4f } }" % (rate * float(amount))
     shutil.rmtree(folder, ignore_errors=True)
@@ -147,6 +148,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--only", default="*", help="cells as k3/closed-12, with wildcards")
     parser.add_argument("--variant", choices=VARIANTS, default="draft-model", help="what the server does besides the law")
+    parser.add_argument("--table", default="[[1, 2, 3], [3, 6, 2], [7, 32, 1]]", help="of by-batch-size: [first, last, K]")
     parser.add_argument("--run-s", type=float, default=20.0)
     parser.add_argument("--asynchronous", action="store_true", help="asynchronous scheduling (see asynchronous/)")
     parser.add_argument("--real-time", action="store_true", help="the priority of real time for server and client; needs root")
