@@ -4,7 +4,8 @@
 
 use crate::answers::{self, Answer};
 use crate::errors;
-use crate::views::{self, Batch, Lending, Lent, Outcome};
+use crate::lending::{Lending, Lent};
+use crate::views::{self, Batch, Outcome};
 use foretoken_run::guard::Raised;
 use foretoken_sim::{
     BatchView, Continue, DraftLimits, DraftPlan, DraftShape, Drafts, RequestId, SpecPolicy, StepOutcome, Wants,

@@ -7,8 +7,10 @@ mod errors;
 mod experiment;
 mod files;
 mod hooks;
+mod lending;
 mod outside;
 mod passes;
+mod tree;
 mod views;
 mod work;
 
@@ -64,7 +66,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<views::Chunks>()?;
     module.add_class::<views::Drafts>()?;
     module.add_class::<views::Outcome>()?;
-    module.add_class::<views::Tree>()?;
+    module.add_class::<tree::Tree>()?;
     module.add_class::<passes::PassTimes>()?;
     module.add_class::<files::Profile>()?;
     module.add_function(wrap_pyfunction!(files::truth_table, module)?)

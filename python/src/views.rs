@@ -1,60 +1,15 @@
 //! The Python objects that hooks of a policy receive. Each object is reused in every call; hooks may read it and its
 //! arrays only during the call.
 
-use crate::arrays::{Columns, holders};
-use foretoken_sim::{BatchView, ChunkTotals, DraftTree, Drafts as SimDrafts, StepOutcome, Wants};
-use pyo3::PyClass;
+use crate::arrays::Columns;
+use crate::lending::{Lending, Lent};
+use crate::tree::trees;
+use foretoken_sim::{BatchView, ChunkTotals, Drafts as SimDrafts, StepOutcome, Wants};
 use pyo3::prelude::*;
-use pyo3::pyclass::boolean_struct::False;
 use pyo3::types::PyList;
 
 /// Number of requests for which arrays have room at first.
 const ROWS: usize = 16;
-
-/// An object that is lent to a hook for one call.
-pub trait Lent: PyClass<Frozen = False> {
-    /// Drops the references to its arrays; returns whether an array was read.
-    fn take_back(&mut self) -> bool;
-
-    /// Does other code still refer to one of its arrays?
-    ///
-    /// # Errors
-    /// Never in practice: it only reads counts of references.
-    fn is_kept(&self, py: Python<'_>) -> PyResult<bool>;
-}
-
-/// A lent object, with its number of references while it is not lent.
-pub struct Lending<T: Lent> {
-    pub object: Py<T>,
-    alone: usize,
-}
-
-impl<T: Lent> Lending<T> {
-    /// Lends `object`, to which `others` objects besides the lender refer.
-    fn new(py: Python<'_>, object: Py<T>, others: usize) -> PyResult<Lending<T>> {
-        let alone = holders(py, object.bind(py).as_any())? + others;
-        Ok(Lending { object, alone })
-    }
-
-    /// After a call: does other code still refer to the object or to one of its arrays?
-    ///
-    /// # Errors
-    /// Never in practice: it only reads counts of references.
-    pub fn is_kept(&self, py: Python<'_>) -> PyResult<bool> {
-        if self.object.borrow_mut(py).take_back() && self.object.borrow(py).is_kept(py)? {
-            return Ok(true);
-        }
-        Ok(holders(py, self.object.bind(py).as_any())? > self.alone)
-    }
-
-    /// Checks again without dropping references, since a hook may have released an array meanwhile.
-    ///
-    /// # Errors
-    /// Never in practice: it only reads counts of references.
-    pub fn is_still_kept(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(self.object.borrow(py).is_kept(py)? || holders(py, self.object.bind(py).as_any())? > self.alone)
-    }
-}
 
 /// Prompt chunks that are computed in a pass, as sums over the chunks.
 #[pyclass(frozen, get_all, module = "foretoken")]
@@ -340,52 +295,6 @@ impl Drafts {
         }
         self.said.show(py)
     }
-}
-
-/// A draft tree. Arrays have one entry per node, parents before their children; they are copies.
-#[pyclass(frozen, get_all, module = "foretoken")]
-pub struct Tree {
-    /// Index of each node's parent; −1 below the newest emitted token.
-    parent: Py<PyAny>,
-    /// Depth of each node, from 1.
-    depth: Py<PyAny>,
-    /// Rank of each node among its siblings by the draft's probability, from 1.
-    rank: Py<PyAny>,
-    /// The draft's probability of each node, given its parent.
-    confidence: Py<PyAny>,
-    /// Product of the confidences from the root to each node.
-    score: Py<PyAny>,
-    /// Number of nodes.
-    nodes: usize,
-}
-
-#[pymethods]
-impl Tree {
-    fn __len__(&self) -> usize {
-        self.nodes
-    }
-}
-
-fn trees(py: Python<'_>, of: &[DraftTree]) -> PyResult<Py<PyList>> {
-    let array = py.import("numpy")?.getattr("array")?;
-    let ints = |values: Vec<i64>| array.call1((values, "int64")).map(Bound::unbind);
-    let floats = |values: Vec<f64>| array.call1((values, "float64")).map(Bound::unbind);
-    let tree = |tree: &DraftTree| {
-        let nodes = tree.nodes();
-        // In the engine's tree, `u32::MAX` stands for the root, which is no node here.
-        let parent = nodes.iter().map(|n| if n.parent == u32::MAX { -1 } else { i64::from(n.parent) });
-        let tree = Tree {
-            parent: ints(parent.collect())?,
-            depth: ints(nodes.iter().map(|n| i64::from(n.depth)).collect())?,
-            rank: ints(nodes.iter().map(|n| i64::from(n.rank)).collect())?,
-            confidence: floats(nodes.iter().map(|n| n.confidence).collect())?,
-            score: floats(nodes.iter().map(|n| n.score).collect())?,
-            nodes: nodes.len(),
-        };
-        Py::new(py, tree)
-    };
-    let all: Vec<Py<Tree>> = of.iter().map(tree).collect::<PyResult<_>>()?;
-    Ok(PyList::new(py, all)?.unbind())
 }
 
 /// The outcome of a step.

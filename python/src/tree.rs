@@ -1,0 +1,55 @@
+//! A draft tree, as hooks of a policy receive it.
+
+use foretoken_sim::DraftTree;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+/// A draft tree. Arrays have one entry per node, parents before their children; they are copies.
+#[pyclass(frozen, get_all, module = "foretoken")]
+pub struct Tree {
+    /// Index of each node's parent; −1 below the newest emitted token.
+    parent: Py<PyAny>,
+    /// Depth of each node, from 1.
+    depth: Py<PyAny>,
+    /// Rank of each node among its siblings by the draft's probability, from 1.
+    rank: Py<PyAny>,
+    /// The draft's probability of each node, given its parent.
+    confidence: Py<PyAny>,
+    /// Product of the confidences from the root to each node.
+    score: Py<PyAny>,
+    /// Number of nodes.
+    nodes: usize,
+}
+
+#[pymethods]
+impl Tree {
+    fn __len__(&self) -> usize {
+        self.nodes
+    }
+}
+
+/// The trees of a batch.
+///
+/// # Errors
+/// numpy cannot be imported.
+pub fn trees(py: Python<'_>, of: &[DraftTree]) -> PyResult<Py<PyList>> {
+    let array = py.import("numpy")?.getattr("array")?;
+    let ints = |values: Vec<i64>| array.call1((values, "int64")).map(Bound::unbind);
+    let floats = |values: Vec<f64>| array.call1((values, "float64")).map(Bound::unbind);
+    let tree = |tree: &DraftTree| {
+        let nodes = tree.nodes();
+        // In the engine's tree, `u32::MAX` stands for the root, which is no node here.
+        let parent = nodes.iter().map(|n| if n.parent == u32::MAX { -1 } else { i64::from(n.parent) });
+        let tree = Tree {
+            parent: ints(parent.collect())?,
+            depth: ints(nodes.iter().map(|n| i64::from(n.depth)).collect())?,
+            rank: ints(nodes.iter().map(|n| i64::from(n.rank)).collect())?,
+            confidence: floats(nodes.iter().map(|n| n.confidence).collect())?,
+            score: floats(nodes.iter().map(|n| n.score).collect())?,
+            nodes: nodes.len(),
+        };
+        Py::new(py, tree)
+    };
+    let all: Vec<Py<Tree>> = of.iter().map(tree).collect::<PyResult<_>>()?;
+    Ok(PyList::new(py, all)?.unbind())
+}
