@@ -6,8 +6,8 @@ use foretoken_profiler::median;
 /// 97.5 % quantile of the normal law.
 const Z: f64 = 1.96;
 
-/// Relative standard deviation of what costs and schedule add to the draws. It was chosen once, in view of the errors of
-/// costs in `experiments/validation/clockwork/`, before any coverage was counted, and not changed afterwards.
+/// Relative standard deviation of what costs and schedule add to the draws. It was chosen once, in view of the errors
+/// of costs in `experiments/validation/clockwork/`, before any coverage was counted, and not changed afterwards.
 const REST: f64 = 0.010;
 /// The same of times to the first token.
 const REST_TTFT: f64 = 0.020;
