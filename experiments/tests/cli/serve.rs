@@ -49,12 +49,18 @@ struct Server {
     child: Child,
     stderr: BufReader<std::process::ChildStderr>,
     address: SocketAddr,
+    /// What it said until it listened.
+    said: String,
 }
 
 impl Server {
     fn start(place: &Place, more: &[&str]) -> Server {
+        Server::of(place, "x.toml", more)
+    }
+
+    fn of(place: &Place, file: &str, more: &[&str]) -> Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_foretoken"));
-        command.args(["serve", "x.toml", "--port", "0", "--served-model-name", "m"]).args(more);
+        command.args(["serve", file, "--port", "0", "--served-model-name", "m"]).args(more);
         let mut child = command.current_dir(place.path(".")).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
@@ -63,7 +69,7 @@ impl Server {
         }
         let (_, url) = said.split_once("http://").unwrap();
         let address = url.split('/').next().unwrap().parse().unwrap();
-        Server { child, stderr, address }
+        Server { child, stderr, address, said }
     }
 
     /// Sends a request and returns the connection.
@@ -317,6 +323,16 @@ fn the_law_of_a_served_engine_comes_back() {
         let tokens = pass[0].as_integer().unwrap();
         near(&format!("target pass of {tokens}"), &pass[1], 0.006 + 4e-5 * tokens as f64, 0.02);
     }
+    // A profile that was edited is named, as in every result.
+    let mut edited = std::fs::read_to_string(place.path("cal/profile.toml")).unwrap();
+    edited.insert_str(0, "# mine\n");
+    std::fs::write(place.path("cal/mine.toml"), edited).unwrap();
+    let policy = "policies=[{ fixed = { k = 3 } }]";
+    let sets = ["--set", policy, "--set", "hardware.profile=mine.toml"];
+    let server = Server::of(&place, "cal/experiment.toml", &sets);
+    let named = |line: &str| line.starts_with("warning: ") && line.contains("edited");
+    assert!(server.said.lines().any(named), "{}", server.said);
+    drop(server);
     let advice = place.foretoken().args(["recommend", "cal"]).output().unwrap();
     let text = String::from_utf8_lossy(&advice.stdout).into_owned();
     assert!(advice.status.success() && text.contains("num_speculative_tokens"), "{text}");

@@ -21,7 +21,9 @@ pub fn run(args: &ServeArgs) -> Result<()> {
         let message = format!("a server runs one policy, and the experiment has {}", labels.join(", "));
         return Err(Problem::bad_input(message).help("choose one: --set 'policies=[{ fixed = { k = 3 } }]'"));
     };
+    plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
     let setting = Setting::new(variant, plan.seeds[0])?;
+    setting.belief_notes.iter().for_each(|note| eprintln!("warning: {note}"));
     setting.notes.iter().for_each(|note| eprintln!("note: {note}"));
     if !policy.spec.definition().tries(setting.engine(true).max_draft_len).is_empty() {
         let message = format!("`{}` chooses in hindsight, and a server knows no hindsight", policy.spec.label());
