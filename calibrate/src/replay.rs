@@ -292,10 +292,10 @@ impl<'a> AroundExecutor for Seen<'a> {
             true => plan.batch.limit[i],
             false => drafts.verify_len.get(i).copied().unwrap_or(0),
         };
-        // With asynchronous scheduling the step in flight may have a request that ended before it. Its output is lost.
         // The log counts a preempted request that is computed again among the answers.
         let (prompts, again): (Vec<_>, Vec<_>) =
             plan.chunks.iter().partition(|c| self.left[c.request as usize] == self.asked[c.request as usize]);
+        // With asynchronous scheduling the step in flight may have a request that ended before it. Its output is lost.
         for (i, &id) in ids.iter().enumerate() {
             let (left, accepted) = (&mut self.left[id as usize], accepted.get(i).copied().unwrap_or(0));
             if *left == 0 {

@@ -37,9 +37,8 @@ pub struct Served {
 struct Stream {
     to: UnboundedSender<Piece>,
     prompt_len: u32,
-    /// Number of tokens at which it ends, and whether these are the most that its client allowed.
-    ends_at: (u32, bool),
-    given: u32,
+    /// Whether it ends with the most tokens that its client allowed.
+    full: bool,
     /// When it arrived, and when it emitted first and last.
     arrived: Time,
     first: Time,
@@ -159,11 +158,9 @@ impl<'e> Pace<'e> {
         let full = by_itself >= ask.max_tokens;
         (request.prompt_len, request.output_len) = (ask.prompt_len, by_itself.min(ask.max_tokens));
         request.prefix = ask.prefix;
-        let ends_at = (request.output_len, full);
         let id = self.engine.give_new(request);
         let arrived = self.last_arrival;
-        let stream =
-            Stream { to, prompt_len: ask.prompt_len, ends_at, given: 0, arrived, first: Time::MAX, last: Time::MAX };
+        let stream = Stream { to, prompt_len: ask.prompt_len, full, arrived, first: Time::MAX, last: Time::MAX };
         // If the client has left already, its stream says so.
         let _ = stream.to.send(Piece::Begun(id));
         self.streams.insert(id, stream);
@@ -204,10 +201,9 @@ impl<'e> Pace<'e> {
             self.send(&e);
         }
         let Some(log) = &mut self.log else { return Ok(()) };
-        let blocks = self.engine.load().usable_blocks;
         let mut any = false;
         while let Some(step) = self.steps.pop_front_if(|step| step.written <= now) {
-            log.step(&step, &self.clock, blocks)?;
+            log.step(&step, &self.clock)?;
             any = true;
         }
         if any { log.flush() } else { Ok(()) }
@@ -219,7 +215,6 @@ impl<'e> Pace<'e> {
         let cached = records.cached_tokens[i];
         let queue_s = (records.first_scheduled[i] - stream.arrived).as_s();
         self.metrics.emitted(e);
-        stream.given += e.tokens;
         if stream.first == Time::MAX {
             stream.first = e.at;
             let cached = self.prefix_caching.then_some(cached);
@@ -231,7 +226,7 @@ impl<'e> Pace<'e> {
         let due = self.clock.instant_of(e.at);
         self.served.tokens += u64::from(e.tokens);
         let end = e.ended.then(|| End {
-            full: stream.ends_at.1,
+            full: stream.full,
             queue_s,
             ttft_s: (stream.first - stream.arrived).as_s(),
             generation_s: (e.at - stream.first).as_s(),
@@ -241,7 +236,7 @@ impl<'e> Pace<'e> {
         // A client that has left says so by `Leave`.
         let _ = stream.to.send(Piece::Tokens(tokens));
         if e.ended {
-            let how = if stream.ends_at.1 { Finished::Length } else { Finished::Stop };
+            let how = if stream.full { Finished::Length } else { Finished::Stop };
             self.metrics.ended(how, Some((e.at - stream.arrived).as_s()));
             self.served.answered += 1;
             self.streams.remove(&e.id);

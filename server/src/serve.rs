@@ -34,10 +34,11 @@ pub fn serve(
     };
     let listener = TcpListener::bind(at).map_err(bad)?;
     listener.set_nonblocking(true).map_err(bad)?;
-    let log = settings.step_log.as_deref().map(StepLog::create).transpose()?;
+    let blocks = engine.load().usable_blocks;
+    let log = settings.step_log.as_deref().map(|path| StepLog::create(path, blocks)).transpose()?;
     let address = listener.local_addr().map_err(bad)?;
     let clock = Clock::now();
-    let metrics = Metrics::new(&settings.model, config, engine.load().usable_blocks);
+    let metrics = Metrics::new(&settings.model, config, blocks);
     let (calls, asked) = mpsc::channel();
     let late = Late::new();
     let door = Door::new(settings, config, calls, late.clone());

@@ -13,24 +13,26 @@ pub struct StepLog {
     path: PathBuf,
     to: BufWriter<File>,
     steps: u64,
+    /// KV blocks that requests can use.
+    blocks: u32,
 }
 
 impl StepLog {
-    /// Begins a log, in place of a file that is there.
+    /// Begins a log, in place of a file that is there. `blocks` is the number of KV blocks that requests can use.
     ///
     /// # Errors
     /// The file cannot be made.
-    pub fn create(path: &Path) -> Result<StepLog> {
+    pub fn create(path: &Path, blocks: u32) -> Result<StepLog> {
         let file = File::create(path).map_err(|e| Problem::failed(format!("--step-log: {e}")))?;
-        Ok(StepLog { path: path.to_path_buf(), to: BufWriter::new(file), steps: 0 })
+        Ok(StepLog { path: path.to_path_buf(), to: BufWriter::new(file), steps: 0, blocks })
     }
 
-    /// Writes the line of a step. `blocks` is the number of blocks that requests can use.
+    /// Writes the line of a step.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn step(&mut self, step: &StepLine, clock: &Clock, blocks: u32) -> Result<()> {
-        let usage = 100.0 * f64::from(step.used_blocks) / f64::from(blocks.max(1));
+    pub fn step(&mut self, step: &StepLine, clock: &Clock) -> Result<()> {
+        let usage = 100.0 * f64::from(step.used_blocks) / f64::from(self.blocks.max(1));
         let line = writeln!(
             self.to,
             "{:.6} INFO foretoken.serve Engine 000: Iteration({}): {} context requests, {} context tokens, \

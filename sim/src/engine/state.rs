@@ -42,9 +42,9 @@ pub struct Engine<'a, E, D, W = ()> {
 }
 
 impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
-    /// An engine without requests. Requests of an owned workload are [given](Engine::give). `rules` follow from `config` and `drafter`. `slo_tpot_s` is the run's TPOT limit
-    /// that policies see, seconds, infinity for none. `keep_steps` says whether to keep a record of every step. `watch`
-    /// observes the scheduler; `()` for none.
+    /// An engine without requests. Requests of an owned workload are [given](Engine::give). `rules` follow from `config`
+    /// and `drafter`. `slo_tpot_s` is the run's TPOT limit that policies see, seconds, infinity for none. `keep_steps`
+    /// says whether to keep a record of every step. `watch` observes the scheduler; `()` for none.
     #[allow(clippy::too_many_arguments, reason = "every part of an engine, once")]
     pub fn new(
         config: &'a EngineConfig,
