@@ -215,6 +215,7 @@ fn open(path: String) -> WorkloadSpec {
         requests: None,
         seed: None,
         priorities: BTreeMap::new(),
+        sessions: None,
     }
 }
 

@@ -157,7 +157,7 @@ impl Load {
 }
 
 fn closed_loop() -> Box<Problem> {
-    Problem::bad_input("a closed loop has no rate of its own: its clients wait")
+    Problem::bad_input("a closed loop has no rate of its own: its clients wait, as those of sessions do")
         .help("give requests that come by themselves: workload.arrivals = { poisson = { rate = 5.0 } }")
 }
 

@@ -1,12 +1,13 @@
 //! The loop around the replicas of a fleet.
 //!
 //! Events are the requests that come and the questions for loads. Replicas run until the next event of which they must
-//! know, each on its own. In a closed loop a request comes when another one ends, so there the replica with the least
-//! clock runs first, one step at a time.
+//! know, each on its own. In a closed loop and in sessions a request comes when another one has ended. There the replica
+//! with the least clock runs first, one step at a time.
 
 use crate::merged::{NOWHERE, merged};
 use crate::report_board::{Board, Signals};
 use crate::router::{Asked, Ended, Needs, Router, Seen};
+use crate::senders::Senders;
 use foretoken_sim::{Arrivals, Ending, Outcome, Patience, Replica, RequestId, Run, Time, Workload};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -89,7 +90,8 @@ impl<'a> Fleet<'a> {
     pub fn run(mut self, arrivals: Arrivals, interrupt: &AtomicBool) -> FleetRun {
         let stopped = match arrivals {
             Arrivals::Open => self.open(interrupt),
-            Arrivals::Closed { clients } => self.closed(clients, interrupt),
+            Arrivals::Closed { clients } => self.after_ends(Senders::closed_loop(self.workload, clients), interrupt),
+            Arrivals::Sessions => self.after_ends(Senders::sessions(self.workload), interrupt),
         };
         let stopped = stopped.or_else(|| self.drain(interrupt));
         let ending = stopped.unwrap_or_else(|| match self.all_ended() {
@@ -132,25 +134,23 @@ impl<'a> Fleet<'a> {
         None
     }
 
-    /// Each of `clients` clients sends its next request when its last one ends.
-    fn closed(&mut self, clients: u32, interrupt: &AtomicBool) -> Option<Ending> {
-        let clients = self.workload.len().min(clients as usize);
-        let mut ready: BinaryHeap<Reverse<Time>> = (0..clients).map(|_| Reverse(Time::ZERO)).collect();
-        let mut next = 0;
-        while (next as usize) < self.workload.len() {
+    /// Clients send a request when another one has ended.
+    fn after_ends(&mut self, mut senders: Senders<'a>, interrupt: &AtomicBool) -> Option<Ending> {
+        let mut unsent = self.workload.len();
+        while unsent > 0 {
             let first = self.first();
             let least = first.map_or(Time::MAX, |(_, at)| at);
-            let sent = ready.peek().map_or(Time::MAX, |at| at.0);
+            let sent = senders.next_at();
             if sent == Time::MAX && first.is_none() {
                 return None;
             }
             if self.needs.reports && self.board.next() <= sent.min(least) {
                 self.board.ask(&self.replicas);
             } else if sent <= least && sent < Time::MAX {
-                ready.pop();
+                let next = senders.pop().expect("one is sent now");
                 let to = self.send(next, sent);
                 self.replicas[to].give(next, sent);
-                next += 1;
+                unsent -= 1;
             } else {
                 let (replica, least) = first?;
                 let others = self.clocks().filter(|&(r, _)| r != replica).map(|(_, at)| at).min();
@@ -158,7 +158,7 @@ impl<'a> Fleet<'a> {
                 let until = if self.needs.reports { until.min(self.board.next().max(least + Time(1))) } else { until };
                 self.replicas[replica].run_until(until, true);
                 self.collect(replica);
-                ready.extend(self.ended.iter().map(|&(_, at)| Reverse(at)));
+                self.ended.iter().for_each(|&(id, at)| senders.ended(id, at));
                 self.note_ends();
             }
             if let Some(ending) = self.stops(interrupt) {

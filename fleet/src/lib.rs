@@ -12,6 +12,7 @@ mod prefix;
 mod report_board;
 mod router;
 pub mod routers;
+mod senders;
 
 pub use fleet::{Fleet, FleetRun};
 pub use report_board::{Report, Signals};

@@ -102,7 +102,8 @@ pub async fn drive(
     let metrics = spawn_local(watch_metrics(shared.clone()));
     let requests = async {
         match shared.load.arrivals {
-            Arrivals::Open => open_loop(&shared).await,
+            // Sessions are refused before anything is sent.
+            Arrivals::Open | Arrivals::Sessions => open_loop(&shared).await,
             Arrivals::Closed { clients } => closed_loop(&shared, clients).await,
         }
     };

@@ -17,6 +17,7 @@ use foretoken_recordings::stated;
 use foretoken_run::cells::{CellId, Folder, RECORDINGS, Speed, Store, Stored};
 use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
+use foretoken_run::workload::refuse_sessions;
 use foretoken_sim::metrics::Summary;
 use foretoken_sim::{Arrivals, Workload};
 use foretoken_spec::observe::{ObserveSpec, Send};
@@ -103,6 +104,8 @@ pub fn observe(
     folder: &Folder,
     interrupt: &Arc<AtomicBool>,
 ) -> Result<Observed> {
+    let why = "what a server answers is not known before, so prompts cannot repeat it";
+    plan.variants.iter().try_for_each(|variant| refuse_sessions(variant, why))?;
     // A step log that cannot be read is refused before any request is sent.
     site.step_log.as_deref().map(Tail::open).transpose()?;
     let waiting = Waiting::new(interrupt)?;
@@ -352,7 +355,7 @@ impl Runner<'_> {
     fn head(&self, setting: &Setting, seed: u64) -> Head {
         let w = &setting.workload;
         let clients = match setting.arrivals() {
-            Arrivals::Open => None,
+            Arrivals::Open | Arrivals::Sessions => None,
             Arrivals::Closed { clients } => Some(clients),
         };
         let asked = (0..w.len()).map(|i| Asked {

@@ -29,6 +29,7 @@ pub fn note(experiment: &Experiment, calibrated: bool) -> Option<String> {
         Rates::ByCategory(_) => "by-category",
         Rates::Mixture(_) => "mixture",
         Rates::PromptLookup(_) => "prompt-lookup",
+        Rates::Suffix(_) => "suffix",
         Rates::LookupBesideModel(_) => "lookup-beside-model",
     };
     let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();

@@ -56,6 +56,8 @@ fn needs(variant: &Variant, workload: &Workload, config: &EngineConfig) -> [Need
     let depths = match &variant.experiment.acceptance.source {
         Rates::ByDepth { rates } => rates.len() as u64,
         Rates::ByCategory(of) => of.depths() as u64,
+        // A byte for each position beside the two bits.
+        Rates::Suffix(_) => 5,
         Rates::LookupBesideModel(_) => variant.experiment.engine.max_draft_len.into(),
         _ => 1,
     };

@@ -162,12 +162,13 @@ impl Setting {
         }
     }
 
-    /// The cost that ranks a clairvoyant's candidates: mean E2E in open loops, time for all tokens in a closed loop
+    /// The cost that ranks a clairvoyant's candidates: mean E2E in open loops and sessions, time for all tokens in a closed
+    /// loop
     /// (docs/model.md 14).
     fn cost(&self, run: &Run) -> f64 {
         let summary = self.summary(run, Slo::default());
         match self.arrivals {
-            Arrivals::Open => summary.e2e.map_or(f64::INFINITY, |q| q.mean),
+            Arrivals::Open | Arrivals::Sessions => summary.e2e.map_or(f64::INFINITY, |q| q.mean),
             Arrivals::Closed { .. } => 1.0 / summary.token_goodput_tok_s,
         }
     }
@@ -333,7 +334,8 @@ impl Setting {
             Summary::new(&run.records, &run.totals, slo, own, run.usable_blocks, self.server.plain.block_size);
         match self.arrivals {
             Arrivals::Open => numbers.with_overload(&run.records),
-            Arrivals::Closed { .. } => numbers,
+            // Who waits for an answer sends less to a slow server.
+            Arrivals::Closed { .. } | Arrivals::Sessions => numbers,
         }
     }
 

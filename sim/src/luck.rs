@@ -24,6 +24,8 @@ pub enum Stream {
     Policy = 7,
     /// Arrival processes of generators.
     Arrivals = 8,
+    /// Sessions of a generator: numbers of turns and gaps between them, keyed by session.
+    Sessions = 28,
     /// Lengths drawn by generators or length sources.
     Lengths = 9,
     /// Thinning of a trace.
@@ -32,6 +34,8 @@ pub enum Stream {
     Repeat = 11,
     /// Prompt lookup: which positions have a match whose first token is wrong.
     Lookup = 12,
+    /// Suffix trees: the length of a match where repeated text begins.
+    MatchLength = 27,
     /// The rank of the target's token among the draft's further guesses.
     Rank = 13,
     /// Errors of a profile that a policy believes.

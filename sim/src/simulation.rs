@@ -236,7 +236,9 @@ impl<'a> Simulation<'a> {
             );
         }
         let block = self.config.block_size;
-        if self.config.prefix_caching && !self.workload.prefix_block.is_multiple_of(block) {
+        let shared = self.workload.prefix_block;
+        let divides = shared == 0 || shared.is_multiple_of(block) || block.is_multiple_of(shared);
+        if self.config.prefix_caching && !divides {
             notes.push(format!(
                 "the trace's prefix blocks of {} tokens do not divide into KV blocks of {block}: no prefix is shared",
                 self.workload.prefix_block

@@ -80,6 +80,10 @@ pub struct Workload {
     pub prefix_start: Vec<u32>,
     /// Tokens in a prefix block (512 for Mooncake).
     pub prefix_block: u32,
+    /// For each request the next turn of its session, `u32::MAX` for none. Empty without sessions.
+    pub next_turn: Vec<RequestId>,
+    /// For each request the time from its end until its session sends the next turn. Empty without sessions.
+    pub gap: Vec<Time>,
     /// Names of the categories.
     pub categories: Vec<String>,
     /// The recorded acceptance to which `recording` refers.
@@ -153,6 +157,20 @@ impl Workload {
         }
     }
 
+    /// The next turn of the request's session, and the time from the request's end until it is sent; `None` without one.
+    #[inline]
+    pub fn following(&self, id: RequestId) -> Option<(RequestId, Time)> {
+        let next = self.next_turn.get(id as usize).copied().filter(|&next| next != RequestId::MAX)?;
+        Some((next, self.gap[id as usize]))
+    }
+
+    /// The requests that begin a session, in order of arrival; all of them without sessions.
+    pub fn first_turns(&self) -> Vec<RequestId> {
+        let mut first = vec![true; self.len()];
+        self.next_turn.iter().filter(|&&next| next != RequestId::MAX).for_each(|&next| first[next as usize] = false);
+        (0..self.len() as RequestId).filter(|&id| first[id as usize]).collect()
+    }
+
     /// The shared-prefix block ids of a request; empty if it shares none.
     pub fn prefix(&self, id: RequestId) -> &[u64] {
         match self.prefix_start.get(id as usize..id as usize + 2) {
@@ -181,6 +199,9 @@ pub enum Arrivals {
         /// Number of clients, so of requests in the system at any time.
         clients: u32,
     },
+    /// Sessions: the first turn of each arrives at its time in the workload, and each further turn a gap after the end
+    /// of the turn before it ([`Workload::following`]).
+    Sessions,
 }
 
 #[cfg(test)]

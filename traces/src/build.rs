@@ -3,7 +3,7 @@
 use crate::error::TraceError;
 use crate::generate::{
     AdaSpecBinArrivals, BurstGptGaps, Effort, GammaGaps, LogOuArrivals, OnOffArrivals, PoissonGaps,
-    SPEC_BENCH_CATEGORIES, Stalled, TickArrivals, categories,
+    SPEC_BENCH_CATEGORIES, Sessions, Stalled, TickArrivals, Turn, categories,
 };
 use crate::limits;
 use crate::readers::{Trace, read};
@@ -79,7 +79,7 @@ pub fn build(spec: &WorkloadSpec, seed: u64, baseline_tpot_s: Option<f64>) -> Re
         built.workload = transform.apply(built.workload, seed, index)?;
     }
     match &spec.lengths {
-        Some(lengths) => built.workload = replace_lengths(&built.workload.arrival, lengths, source.as_ref(), seed),
+        Some(lengths) => built.take_turns(spec.sessions.as_ref(), lengths, source.as_ref(), seed)?,
         None if has_lengths => {}
         None => {
             let hint = "add lengths = { spec-bench = {} } or { trace = { path = \"...\" } }";
@@ -136,6 +136,27 @@ fn stalled(found: usize) -> TraceError {
 }
 
 impl Built {
+    /// Gives each arrival its lengths, or makes a session of turns of it.
+    fn take_turns(
+        &mut self,
+        sessions: Option<&Sessions>,
+        lengths: &LengthSpec,
+        source: Option<&Workload>,
+        seed: u64,
+    ) -> Result<(), TraceError> {
+        let Some(sessions) = sessions else {
+            self.workload = replace_lengths(&self.workload.arrival, lengths, source, seed);
+            return Ok(());
+        };
+        let turns = sessions.turns(&self.workload.arrival, seed);
+        fits(turns.len() as u64)?;
+        let times: Vec<Time> = turns.iter().map(|turn: &Turn| turn.at).collect();
+        let workload = replace_lengths(&times, lengths, source, seed);
+        self.workload = sessions.link(workload, &turns);
+        self.arrivals = Arrivals::Sessions;
+        Ok(())
+    }
+
     /// Reads the arrival trace. Returns whether it has lengths of its own.
     fn take_arrivals(&mut self, spec: &TraceSpec, baseline_tpot_s: Option<f64>) -> Result<bool, TraceError> {
         let trace = self.note(spec, read(spec, baseline_tpot_s)?);

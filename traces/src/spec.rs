@@ -8,7 +8,7 @@ use crate::error::TraceError;
 use crate::generate::categories;
 use crate::generate::{
     AdaSpecBins, AzureCode, BurstGptArrivals, Categories, FixedLengths, Gamma, LogNormalLengths, LogOuPoisson, Poisson,
-    SpecBenchLengths, TableName, Ticks, TwoRate,
+    Sessions, SpecBenchLengths, TableName, Ticks, TwoRate,
 };
 use crate::trace_spec::TraceSpec;
 use crate::transform::Transform;
@@ -35,6 +35,9 @@ pub struct WorkloadSpec {
     /// Generators stop after this many requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<u32>,
+    /// Arrivals begin sessions of several turns; without it, each arrival is a single request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<Sessions>,
     /// Fixes the seed of the workload's own draws for every seed of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
@@ -146,6 +149,18 @@ impl WorkloadSpec {
         }
         for (i, transform) in self.transform.iter().enumerate() {
             transform.check(&format!("transform[{i}]"))?;
+        }
+        if let Some(sessions) = &self.sessions {
+            sessions.check()?;
+            if matches!(self.arrivals, ArrivalSpec::ClosedLoop(_)) {
+                let hint = "take arrivals with times, for example { poisson = { rate = 0.5 } }";
+                return Err(TraceError::spec("sessions", "a closed loop does not begin sessions", hint));
+            }
+            if self.lengths.is_none() {
+                let what = "the trace's own prompts have their sessions' earlier turns already";
+                let hint = "add lengths, of a turn's new text and its answer, or remove sessions";
+                return Err(TraceError::spec("sessions", what, hint));
+            }
         }
         self.check_extent()
     }

@@ -235,7 +235,9 @@ fn prefix_shared(w: &Workload) -> Option<f64> {
     let mut shared = 0u64;
     for id in 0..w.len() as RequestId {
         let blocks = w.prefix(id);
-        shared += blocks.iter().take_while(|b| seen.contains(*b)).count() as u64;
+        // A session's ids cover its answer, too.
+        let prompt = (w.prompt_len[id as usize] / w.prefix_block.max(1)) as usize;
+        shared += blocks.iter().take(prompt).take_while(|b| seen.contains(*b)).count() as u64;
         seen.extend(blocks.iter().copied());
     }
     let prompts: u64 = w.prompt_len.iter().map(|&p| u64::from(p)).sum();

@@ -4,6 +4,7 @@ use super::now::Now;
 use crate::kept::Known;
 use crate::loads::{ObservedLoad, SeenRun};
 use foretoken_run::plan::{Plan, Variant};
+use foretoken_run::workload::refuse_sessions;
 use foretoken_sim::{Summary, Workload};
 use foretoken_spec::document::Path;
 use foretoken_spec::problem::{Problem, Result};
@@ -84,6 +85,9 @@ impl Question {
     pub fn plan(&self, load: &AskedLoad) -> Result<Plan> {
         let plan = self.experiment()?;
         one_setting(&plan, &self.file)?;
+        if matches!(load, AskedLoad::Own | AskedLoad::Full) {
+            refuse_sessions(&plan.variants[0], "advice is given for requests that do not wait for each other")?;
+        }
         let mut plan = plan.altered(0, |document| {
             document.replace(&Path::of("policies"), "what is compared", "[{ autoregressive = {} }]")?;
             let longest = self.longest.to_string();

@@ -169,6 +169,7 @@ pub fn workload(stated: Option<&LengthSpec>, cell: &Cell) -> WorkloadSpec {
         requests: Some(cell.requests.unwrap_or(requests)),
         seed: None,
         priorities: std::collections::BTreeMap::new(),
+        sessions: None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! A fleet of one is an engine, and a fleet whose replicas share nothing is several engines.
 
-use crate::world::{Renumbered, World, assert_same, requests, routers};
+use crate::world::{Renumbered, World, assert_same, conversations, requests, routers};
 use foretoken_fleet::RouterSpec;
 use foretoken_sim::{Arrivals, DraftAt, Run, Time, Version, Workload};
 
@@ -27,6 +27,47 @@ fn one_replica_is_an_engine() {
                     assert!(fleet.replicas.is_none(), "{what}");
                 }
             }
+        }
+    }
+}
+
+/// With sessions, too, whose turns find what was said before in the replica's cache.
+#[test]
+fn one_replica_is_an_engine_with_sessions() {
+    let mut world = World::new(conversations(60, 3, 4.0));
+    world.config.prefix_caching = true;
+    world.arrivals = Arrivals::Sessions;
+    for k in [0, 3] {
+        let alone = world.alone(k);
+        assert!(alone.records.cached_tokens.iter().filter(|&&tokens| tokens > 0).count() >= 100);
+        for router in routers() {
+            assert_same(&alone, &world.fleet(&router, &[k], 5).run, router.name());
+        }
+    }
+}
+
+/// On several replicas each turn ends, follows the turn before it, and a router that knows prefixes finds more of them.
+#[test]
+fn sessions_go_on_across_replicas() {
+    let mut world = World::new(conversations(60, 3, 4.0));
+    world.config.prefix_caching = true;
+    world.arrivals = Arrivals::Sessions;
+    let cached = |router: &RouterSpec| {
+        let run = world.fleet(router, &[3, 3, 3], 5).run;
+        let r = &run.records;
+        for id in 0..r.len() as u32 {
+            assert!(r.finished(id as usize), "{} of {}", id, router.name());
+            if let Some((next, gap)) = world.workload.following(id) {
+                assert_eq!(r.arrival[next as usize], r.finish[id as usize] + gap);
+            }
+        }
+        r.cached_tokens.iter().map(|&tokens| u64::from(tokens)).sum::<u64>()
+    };
+    let random = cached(&RouterSpec::Random(Default::default()));
+    for router in routers() {
+        let cached = cached(&router);
+        if router.name() == "smg-cache-aware" {
+            assert!(cached > 2 * random, "{}: {cached} against {random}", router.name());
         }
     }
 }

@@ -131,6 +131,24 @@ pub fn speculation(k: u32) -> Speculation {
     if k == 0 { Speculation::Off } else { Speculation::Policy(Box::new(Fixed(k))) }
 }
 
+/// Sessions that start `gap_s` / 4 apart, of `turns` turns each with 40 new tokens and 24 of answer, `gap_s` between them.
+pub fn conversations(sessions: u32, turns: u32, gap_s: f64) -> Workload {
+    let at = |turn: u32, session: u32| f64::from(turn) * (gap_s + 1000.0) + f64::from(session) * gap_s / 4.0;
+    let order = (0..turns).flat_map(|turn| (0..sessions).map(move |session| (turn, session)));
+    let mut all: Workload = order
+        .map(|(turn, session)| {
+            let mut request = Request::new(Time::from_s(at(turn, session)), turn * 64 + 40, 24);
+            request.prefix = (0..(turn + 1) * 4).map(|block| u64::from(session) << 32 | u64::from(block)).collect();
+            request
+        })
+        .collect();
+    all.prefix_block = 16;
+    let next = |id: u32| if id + sessions < sessions * turns { id + sessions } else { u32::MAX };
+    all.next_turn = (0..sessions * turns).map(next).collect();
+    all.gap = vec![Time::from_s(gap_s); (sessions * turns) as usize];
+    all
+}
+
 /// Poisson arrivals at `rate` a second, with lengths up to `longest`; half of the prompts begin with one of four shared
 /// texts of 64 tokens.
 pub fn requests(n: u32, rate: f64, longest: u32, seed: u64) -> Workload {

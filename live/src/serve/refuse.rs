@@ -5,6 +5,7 @@ use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::executor::{CannotServe, Capacity, Needs, Pair};
 use foretoken_run::plan::{Plan, Variant};
 use foretoken_run::setting::Setting;
+use foretoken_run::workload::refuse_sessions;
 use foretoken_sim::{DraftAt, DraftDevice, Drafting};
 use foretoken_spec::document::Path;
 use foretoken_spec::live::{LiveAcceptance, LiveSpec};
@@ -24,6 +25,7 @@ pub fn check(plan: &Plan, variant: &Variant, setting: &Setting, live: &LiveSpec,
     if live.acceptance == LiveAcceptance::Declared && setting.acceptance().may_lack_proposals() {
         return Err(at("acceptance.source", CannotServe::PromptLookup.to_string()).help("declare another source"));
     }
+    refuse_sessions(variant, "a live run's prompts are not made of earlier answers")?;
     if let Some(late) = (0..plan.variants.len()).find(|&v| plan.bound_from(v).is_some_and(|from| from > v)) {
         let from = plan.bound_from(late).expect("it was found by it");
         let message = format!(

@@ -16,6 +16,7 @@ mod ranks;
 mod recorded;
 mod source;
 mod spec;
+mod suffix;
 mod truths;
 
 pub use crate::executor::RequestTruth;
@@ -29,6 +30,7 @@ pub use mixture::{Beta, Mixture};
 pub use prompt_lookup::PromptLookup;
 pub use ranks::RankLaw;
 pub use spec::{AcceptanceSpec, Beyond, Rates, TableSource};
+pub use suffix::Suffix;
 pub use truths::Truths;
 
 /// The hidden truth of a running request: one bitmap over output positions for each draft depth that differs.
@@ -42,6 +44,8 @@ pub struct TruthRow {
     depths: usize,
     /// Bitmap of the positions where a prompt lookup finds a match; empty if the draft always has a proposal.
     matched: Vec<u64>,
+    /// The most tokens that a round proposes, by the output position where it starts; empty if positions set no limit.
+    proposed: Vec<u8>,
     /// Bitmaps with the layout of `words`: which bits are known and not made up; empty if all bits are known.
     known: Vec<u64>,
 }
@@ -55,6 +59,7 @@ impl TruthRow {
         self.words.clear();
         self.words.resize(self.words_per_depth * depths, 0);
         self.matched.clear();
+        self.proposed.clear();
         self.known.clear();
     }
 
@@ -100,6 +105,18 @@ impl TruthRow {
     pub fn matched(&self, n: u32) -> bool {
         let word = n as usize / 64;
         self.matched.is_empty() || word < self.matched.len() && self.matched[word] >> (n % 64) & 1 == 1
+    }
+
+    /// Sets the most tokens that a round proposes, one number for each output position where a round may start.
+    fn propose_at_most(&mut self, lengths: Vec<u8>) {
+        self.proposed = lengths;
+    }
+
+    /// The most tokens that a round proposes which starts at output position `n`: 0 without a match.
+    #[inline]
+    pub fn proposed(&self, n: u32) -> u32 {
+        let limit = self.proposed.get(n as usize).map_or(u32::MAX, |&tokens| tokens.into());
+        if self.matched(n) { limit } else { 0 }
     }
 
     /// The bitmap of a word's positions that have a match; empty beyond the end.

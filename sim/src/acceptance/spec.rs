@@ -10,6 +10,7 @@ use super::mixture::{Mixture, MixtureBits};
 use super::prompt_lookup::{Lookups, PromptLookup};
 use super::recorded::{POOLED_HAZARDS, Recorded};
 use super::source::{Bits, Source};
+use super::suffix::{Suffix, SuffixTree};
 use super::{AcceptanceSource, Beta, RankLaw};
 use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
@@ -62,6 +63,8 @@ pub enum Rates {
     /// The draft copies text from the context; the round's start position decides whether there is a match and how long
     /// it stays right.
     PromptLookup(PromptLookup),
+    /// A suffix tree proposes what followed the newest tokens before: the longer the match, the longer the proposal.
+    Suffix(Suffix),
     /// Two drafters: a prompt lookup where it finds a match, and a draft model elsewhere.
     LookupBesideModel(LookupBesideModel),
     /// The recordings in the workload.
@@ -144,6 +147,7 @@ impl AcceptanceSpec {
             Rates::Table(_) => Ok(()),
             Rates::ByCategory(of) => of.check(),
             Rates::PromptLookup(lookup) => lookup.check("source.prompt-lookup"),
+            Rates::Suffix(suffix) => suffix.check("source.suffix"),
             Rates::LookupBesideModel(both) => both.check(),
             Rates::Mixture(m) => {
                 if !(0.0..1.0).contains(&m.autocorrelation) {
@@ -179,6 +183,7 @@ impl AcceptanceSpec {
             Rates::ByCategory(of) => common.with(of.build(seed, workload)?),
             Rates::LookupBesideModel(both) => common.with(Beside::new(both, seed)),
             Rates::PromptLookup(spec) => common.with(Lookups { spec: *spec, seed }),
+            Rates::Suffix(spec) => common.with(SuffixTree::new(spec, seed)),
             Rates::Mixture(m) => common.with(MixtureBits::new(m, &workload.categories, seed)),
             Rates::Recorded { hazards } => {
                 if let Some(i) = without_recording(workload) {

@@ -89,16 +89,15 @@ impl<'a> Truths<'a> {
         self.acceptance.confidence(self.requests[row], start, depth, right, 0)
     }
 
-    /// Lowers the draft limit of requests without a match to what is drafted without one: 0, or a model's drafts.
+    /// Lowers the draft limit of requests without a match to what is drafted without one (0, or a model's drafts), and of
+    /// the others to what their match proposes.
     pub fn cap_draft_limits(&self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
         if self.max_draft_len == 0 || !self.acceptance.may_lack_proposals() {
             return;
         }
         let without_match = self.acceptance.drafts_without_match();
         for ((&id, &emitted), limit) in ids.iter().zip(emitted).zip(limit) {
-            if !self.row(id).matched(emitted) {
-                *limit = (*limit).min(without_match);
-            }
+            *limit = (*limit).min(self.row(id).proposed(emitted).max(without_match));
         }
     }
 

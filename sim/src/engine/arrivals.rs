@@ -1,9 +1,10 @@
-//! Arrivals: requests are sent at the workload's times, or when a client's last request has ended, or when a router
-//! gives them. The scheduler sees them some time later.
+//! Arrivals: requests are sent at the workload's times, or when a client's last request has ended, or a gap after the turn
+//! before has ended, or when a router gives them. The scheduler sees them some time later.
 
 use crate::time::Time;
-use crate::workload::{Arrivals, RequestId};
-use std::collections::VecDeque;
+use crate::workload::{Arrivals, RequestId, Workload};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 /// Who sends the next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,12 +13,16 @@ enum Mode {
     Open,
     /// A client whose last request has ended does.
     Closed,
+    /// The workload's times do, and sessions whose last turn has ended.
+    Sessions,
     /// A router does.
     Fed,
 }
 
 /// The requests that have not arrived yet.
 pub struct ArrivalStream<'a> {
+    /// The requests; `None` if all come from a router or a client.
+    workload: Option<&'a Workload>,
     /// When each request of the workload arrives.
     times: &'a [Time],
     mode: Mode,
@@ -26,6 +31,8 @@ pub struct ArrivalStream<'a> {
     next: usize,
     /// Closed loop: for each client that may send, the time since when; ascending.
     ready: VecDeque<Time>,
+    /// Sessions: the turns that are known, and when each is sent.
+    turns: BinaryHeap<Reverse<(Time, RequestId)>>,
     /// From a router: the requests on their way, and when each was sent; ascending.
     given: VecDeque<(RequestId, Time)>,
     /// From a router: the requests that have ended, and when; the router takes them out.
@@ -35,16 +42,26 @@ pub struct ArrivalStream<'a> {
 }
 
 impl<'a> ArrivalStream<'a> {
-    /// Begins with the first request of a workload, whose requests arrive at `times`. A closed loop reads only their
-    /// number.
-    pub fn new(times: &'a [Time], mode: Arrivals, way: Time) -> ArrivalStream<'a> {
-        let (mode, ready) = match mode {
-            Arrivals::Open => (Mode::Open, VecDeque::new()),
-            // Clients beyond the number of requests have nothing to send.
-            Arrivals::Closed { clients } => (Mode::Closed, vec![Time::ZERO; times.len().min(clients as usize)].into()),
+    /// Begins with the first request of `workload`; `None` for requests that a router or clients give. A closed loop
+    /// reads only their number.
+    pub fn new(workload: Option<&'a Workload>, mode: Arrivals, way: Time) -> ArrivalStream<'a> {
+        let times: &[Time] = workload.map_or(&[], |workload| &workload.arrival);
+        let (mut ready, mut turns) = (VecDeque::new(), BinaryHeap::new());
+        let mode = match mode {
+            Arrivals::Open => Mode::Open,
+            Arrivals::Closed { clients } => {
+                // Clients beyond the number of requests have nothing to send.
+                ready = vec![Time::ZERO; times.len().min(clients as usize)].into();
+                Mode::Closed
+            }
+            Arrivals::Sessions => {
+                let first = workload.map(Workload::first_turns).unwrap_or_default();
+                turns = first.into_iter().map(|id| Reverse((times[id as usize], id))).collect();
+                Mode::Sessions
+            }
         };
         let (given, ended) = (VecDeque::new(), Vec::new());
-        ArrivalStream { times, mode, way, next: 0, ready, given, ended, known_until: Time::MAX }
+        ArrivalStream { workload, times, mode, way, next: 0, ready, turns, given, ended, known_until: Time::MAX }
     }
 
     /// From now on only a router sends requests.
@@ -88,6 +105,7 @@ impl<'a> ArrivalStream<'a> {
     fn sent_at(&self) -> Time {
         match (self.mode, self.times.get(self.next)) {
             (Mode::Fed, _) => self.given.front().map_or(Time::MAX, |&(_, sent)| sent),
+            (Mode::Sessions, _) => self.turns.peek().map_or(Time::MAX, |&Reverse((sent, _))| sent),
             (_, None) => Time::MAX,
             (Mode::Open, Some(&at)) => at,
             (Mode::Closed, Some(_)) => self.ready.front().copied().unwrap_or(Time::MAX),
@@ -106,19 +124,27 @@ impl<'a> ArrivalStream<'a> {
         if at == Time::MAX || at + self.way > now {
             return None;
         }
-        if self.mode == Mode::Fed {
-            return self.given.pop_front();
+        match self.mode {
+            Mode::Fed => return self.given.pop_front(),
+            Mode::Sessions => return self.turns.pop().map(|Reverse((sent, id))| (id, sent)),
+            Mode::Open | Mode::Closed => {}
         }
         self.ready.pop_front();
         self.next += 1;
         Some((self.next as RequestId - 1, at))
     }
 
-    /// Notes that a request has ended: in a closed loop its client sends the next one at once.
+    /// Notes that a request has ended: in a closed loop its client sends the next one at once, and a session its next
+    /// turn after a gap.
     pub fn ended(&mut self, id: RequestId, now: Time) {
         match self.mode {
             Mode::Open => {}
             Mode::Closed => self.ready.push_back(now),
+            Mode::Sessions => {
+                if let Some((next, gap)) = self.workload.and_then(|workload| workload.following(id)) {
+                    self.turns.push(Reverse((now + gap, next)));
+                }
+            }
             Mode::Fed => self.ended.push((id, now)),
         }
     }
@@ -127,15 +153,16 @@ impl<'a> ArrivalStream<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::Request;
 
-    fn times(n: u64) -> Vec<Time> {
-        (0..n).map(|i| Time(100 * i)).collect()
+    fn times(n: u64) -> Workload {
+        (0..n).map(|i| Request::new(Time(100 * i), 1, 1)).collect()
     }
 
     #[test]
     fn requests_are_seen_a_way_after_they_were_sent() {
         let w = times(2);
-        let mut open = ArrivalStream::new(&w, Arrivals::Open, Time(7));
+        let mut open = ArrivalStream::new(Some(&w), Arrivals::Open, Time(7));
         assert_eq!((open.next_at(), open.pop(Time(6)), open.pop(Time(7))), (Time(7), None, Some((0, Time(0)))));
         assert_eq!((open.pop(Time(106)), open.pop(Time(107)), open.next_at()), (None, Some((1, Time(100))), Time::MAX));
     }
@@ -143,7 +170,7 @@ mod tests {
     #[test]
     fn a_client_sends_when_its_last_request_has_ended() {
         let w = times(4);
-        let mut closed = ArrivalStream::new(&w, Arrivals::Closed { clients: 2 }, Time(7));
+        let mut closed = ArrivalStream::new(Some(&w), Arrivals::Closed { clients: 2 }, Time(7));
         assert_eq!(
             (closed.pop(Time(7)), closed.pop(Time(7)), closed.pop(Time(900))),
             (Some((0, Time(0))), Some((1, Time(0))), None)
@@ -164,7 +191,7 @@ mod tests {
     #[test]
     fn a_router_gives_requests_in_any_order_of_ids() {
         let w = times(3);
-        let mut fed = ArrivalStream::new(&w, Arrivals::Open, Time(7));
+        let mut fed = ArrivalStream::new(Some(&w), Arrivals::Open, Time(7));
         fed.be_fed();
         fed.know_until(Time(40));
         assert_eq!((fed.pop(Time(900)), fed.next_at()), (None, Time(40)), "nothing comes before 40");
@@ -173,5 +200,21 @@ mod tests {
         fed.ended(2, Time(30));
         assert_eq!(fed.take_ended().collect::<Vec<_>>(), [(2, Time(30))]);
         assert!(!fed.has_ended());
+    }
+
+    /// Two sessions: requests 0, 2 and 3 are the turns of one, request 1 of the other.
+    #[test]
+    fn a_session_sends_its_next_turn_a_gap_after_the_last_one_ended() {
+        let none = RequestId::MAX;
+        let w = Workload { next_turn: vec![2, none, 3, none], gap: vec![Time(50); 4], ..times(4) };
+        let mut sessions = ArrivalStream::new(Some(&w), Arrivals::Sessions, Time(7));
+        assert_eq!((sessions.pop(Time(7)), sessions.next_at()), (Some((0, Time(0))), Time(107)));
+        sessions.ended(0, Time(20));
+        assert_eq!((sessions.next_at(), sessions.pop(Time(77))), (Time(77), Some((2, Time(70)))));
+        assert_eq!(sessions.pop(Time(500)), Some((1, Time(100))));
+        sessions.ended(1, Time(600));
+        assert_eq!(sessions.next_at(), Time::MAX);
+        sessions.ended(2, Time(900));
+        assert_eq!((sessions.pop(Time(1000)), sessions.next_at()), (Some((3, Time(950))), Time::MAX));
     }
 }

@@ -58,13 +58,13 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
         watch: W,
     ) -> Self {
         let (requests, way) = (workload.len(), Time::from_s(config.frontend_s));
-        let times: &[Time] = match workload {
-            Cow::Borrowed(workload) => &workload.arrival,
-            Cow::Owned(_) => &[],
+        let known = match workload {
+            Cow::Borrowed(workload) => Some(workload),
+            Cow::Owned(_) => None,
         };
         Engine {
             config,
-            arrivals: ArrivalStream::new(times, arrivals, way),
+            arrivals: ArrivalStream::new(known, arrivals, way),
             pipeline: Pipeline::new(&rules, requests),
             scheduler: Scheduler::new(config, workload, rules, slo_tpot_s, !E::SKIPS),
             drafter,

@@ -7,5 +7,6 @@ mod invariants;
 mod lives;
 mod online;
 mod order;
+mod sessions;
 mod speculation;
 mod world;

@@ -147,6 +147,7 @@ fn spreading_and_windowing_mooncake_gives_the_published_window() {
         requests: None,
         seed: None,
         priorities: BTreeMap::new(),
+        sessions: None,
     };
     let ours = build(&spec, 0, None).expect("built").workload.arrival;
     let theirs = read(&TraceSpec::new(window), None).expect("window").workload.arrival;
@@ -277,6 +278,7 @@ fn arrivals_of_one_trace_carry_requests_of_another() {
         requests: None,
         seed: None,
         priorities: BTreeMap::new(),
+        sessions: None,
     };
     let built = build(&spec, 7, None).expect("built");
     let w = &built.workload;

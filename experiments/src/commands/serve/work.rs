@@ -7,6 +7,7 @@ use foretoken_hardware::LatencySpec;
 use foretoken_run::plan::{Plan, Variant};
 use foretoken_run::scope;
 use foretoken_run::setting::Setting;
+use foretoken_run::workload::refuse_sessions;
 use foretoken_server::{Served, Settings, serve};
 use foretoken_spec::problem::{Problem, Result};
 use std::net::SocketAddr;
@@ -15,6 +16,7 @@ use std::net::SocketAddr;
 pub fn run(args: &ServeArgs) -> Result<()> {
     let plan = Plan::of(shipped::read_document(&args.file, &args.sets)?, shipped::folder(&args.file))?;
     let variant = one(&plan)?;
+    refuse_sessions(variant, "clients bring their own requests")?;
     let asked: Vec<_> = plan.policies.iter().filter(|policy| !policy.implied).collect();
     let [policy] = asked.as_slice() else {
         let labels: Vec<String> = asked.iter().map(|policy| policy.spec.label()).collect();

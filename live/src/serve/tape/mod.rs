@@ -52,7 +52,8 @@ impl Head {
             seed,
             device,
             clients: match arrivals {
-                Arrivals::Open => None,
+                // Live runs with sessions are refused.
+                Arrivals::Open | Arrivals::Sessions => None,
                 Arrivals::Closed { clients } => Some(clients),
             },
             arrival: workload.arrival.clone(),

@@ -29,7 +29,7 @@ impl<'a> Rebuilt<'a> {
     fn new(head: &'a Head, rejected: &'a [u32]) -> Rebuilt<'a> {
         let mut requests = RequestRecords::new(head.arrival.len());
         match head.arrivals() {
-            Arrivals::Open => requests.arrival.clone_from(&head.arrival),
+            Arrivals::Open | Arrivals::Sessions => requests.arrival.clone_from(&head.arrival),
             Arrivals::Closed { .. } => {}
         }
         let mut rebuilt = Rebuilt { head, rejected, requests, sent: 0 };

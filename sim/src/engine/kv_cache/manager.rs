@@ -244,10 +244,15 @@ impl KvCacheManager {
         self.give_back(r, 0);
     }
 
-    /// [`free`](Self::free) for a request that has ended. Its blocks are not registered for prefix
-    /// caching: simulated prompts never repeat decoded tokens. They are freed in vLLM's order.
-    pub fn free_finished(&mut self, r: &mut RunningRequest) {
+    /// [`free`](Self::free) for a request that has ended. The blocks of its output are registered for prefix caching only
+    /// if its session's next prompt repeats the output: other prompts never repeat decoded tokens. Blocks are freed in
+    /// vLLM's order.
+    pub fn free_finished(&mut self, workload: &Workload, r: &mut RunningRequest) {
         let full = if self.caching { self.cacheable_blocks(r, r.num_cacheable_tokens) } else { 0 };
+        if full > 0 && workload.following(r.id).is_some() {
+            let content = self.content(workload, r.id);
+            self.pool.register(self.tables.target(r.table), &content, full);
+        }
         self.give_back(r, full);
     }
 

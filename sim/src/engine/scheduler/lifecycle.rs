@@ -46,7 +46,7 @@ impl Scheduler<'_> {
         if let Some(at) = self.running.iter().position(|r| r.id == id) {
             let mut r = self.running.remove(at);
             self.rules.confirm(&mut r);
-            self.kv_cache_manager.free_finished(&mut r);
+            self.kv_cache_manager.free_finished(self.asked.workload(), &mut r);
             return Some(r.num_output_tokens);
         }
         let mut waited = None;
@@ -121,7 +121,7 @@ impl Scheduler<'_> {
             at += self.running[at..].iter().position(ended).expect("they were counted");
             let mut r = self.running.remove(at);
             self.rules.confirm(&mut r);
-            self.kv_cache_manager.free_finished(&mut r);
+            self.kv_cache_manager.free_finished(self.asked.workload(), &mut r);
             self.result.finished.push(r);
         }
     }

@@ -1,0 +1,235 @@
+//! `suffix`: a suffix tree over the request's text and earlier outputs proposes what followed the newest tokens before.
+//! The longer the match, the longer the proposal (SuffixDecoding, arXiv 2411.04975; vLLM's method `suffix`).
+//!
+//! Matches and right runs are those of `prompt-lookup`. In addition each position has the length of its match: it is
+//! drawn where a repeating stretch begins, and grows by one token with each position of the stretch. Long matches are
+//! therefore right more often than short ones, because they lie inside repeating stretches.
+
+use super::TruthRow;
+use super::fault::{BadAcceptance, bad};
+use super::prompt_lookup::{Lookups, PromptLookup};
+use super::source::Bits;
+use crate::executor::RequestTruth;
+use crate::luck::{Luck, Stream};
+use serde::{Deserialize, Serialize};
+
+/// Matches of a suffix tree, their lengths, and vLLM's limits on what they propose. The shares and means are assumed:
+/// no source states them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Suffix {
+    /// Share of positions at which the tree finds a match.
+    pub match_rate: f64,
+    /// Share of matches whose first token is right.
+    pub precision: f64,
+    /// Mean length of a right run, tokens, ≥ 1. The length is geometric.
+    pub mean_run: f64,
+    /// Mean length of a match where a stretch of repeated text begins, and of matches outside such stretches, tokens,
+    /// ≥ 1. The length is geometric.
+    pub mean_match: f64,
+    /// Tokens that are proposed for each token of the match (vLLM `suffix_decoding_max_spec_factor`).
+    pub max_spec_factor: f64,
+    /// The most tokens of a match and its proposal together (vLLM `suffix_decoding_max_tree_depth`).
+    pub max_tree_depth: u32,
+}
+
+impl Default for Suffix {
+    fn default() -> Self {
+        Suffix {
+            match_rate: 0.6,
+            precision: 0.7,
+            mean_run: 8.0,
+            mean_match: 3.0,
+            max_spec_factor: 1.0,
+            max_tree_depth: 24,
+        }
+    }
+}
+
+impl Suffix {
+    fn lookup(&self) -> PromptLookup {
+        PromptLookup { match_rate: self.match_rate, precision: self.precision, mean_run: self.mean_run }
+    }
+
+    /// Checks the settings at `key`, below `acceptance`.
+    pub(super) fn check(&self, key: &str) -> Result<(), BadAcceptance> {
+        self.lookup().check(key)?;
+        if !(self.mean_match >= 1.0 && self.mean_match.is_finite()) {
+            return bad(&format!("{key}.mean_match"), format!("{} is not a number of tokens ≥ 1", self.mean_match));
+        }
+        if !(0.0..=1000.0).contains(&self.max_spec_factor) {
+            let why = format!("{} is not a number from 0 to 1000", self.max_spec_factor);
+            return bad(&format!("{key}.max_spec_factor"), why);
+        }
+        match (1..=1000).contains(&self.max_tree_depth) {
+            true => Ok(()),
+            false => bad(&format!("{key}.max_tree_depth"), format!("{} is not from 1 to 1000", self.max_tree_depth)),
+        }
+    }
+
+    /// The most tokens that are proposed for matches of 0, 1, … tokens, up to the depth of the tree. The tree also tries
+    /// each shorter match, and proposes the most tokens.
+    fn proposals(&self) -> Vec<u8> {
+        let mut most = 0;
+        let proposal = |matched: u32| {
+            // The tree adds 1e-6 before it rounds down.
+            let by_factor = (f64::from(matched) * self.max_spec_factor + 1e-6) as u32;
+            by_factor.min(self.max_tree_depth - matched).min(u8::MAX.into()) as u8
+        };
+        (0..=self.max_tree_depth)
+            .map(|matched| {
+                most = most.max(proposal(matched));
+                most
+            })
+            .collect()
+    }
+}
+
+/// The acceptance source of a suffix tree.
+pub(super) struct SuffixTree {
+    lookups: Lookups,
+    /// Probability that a match where a stretch begins is no longer than it is so far.
+    ends: f64,
+    /// The most tokens that are proposed, by the length of the match.
+    proposals: Vec<u8>,
+}
+
+impl SuffixTree {
+    pub fn new(spec: &Suffix, seed: u64) -> SuffixTree {
+        let lookups = Lookups { spec: spec.lookup(), seed };
+        SuffixTree { lookups, ends: 1.0 / spec.mean_match, proposals: spec.proposals() }
+    }
+
+    /// A geometric length of at least 1, from the uniform draw `u`.
+    fn length(&self, u: f64) -> usize {
+        // No tree is deeper than 1000 tokens.
+        if self.ends >= 1.0 { 1 } else { 1 + (u.ln() / (1.0 - self.ends).ln()).min(1000.0) as usize }
+    }
+}
+
+impl Bits for SuffixTree {
+    fn fill(&self, request: RequestTruth, positions: usize, out: &mut TruthRow) {
+        self.lookups.fill(request, positions, out);
+        let luck = Luck::new(self.lookups.seed, Stream::MatchLength, request.id.into());
+        let mut matched = 0;
+        let lengths = (0..positions as u32).map(|n| {
+            let continues = matched > 0 && out.right(n, 0);
+            matched = if continues { matched + 1 } else { self.length(luck.unit(n.into())) };
+            let proposal = self.proposals[matched.min(self.proposals.len() - 1)];
+            // A match outside a stretch of repeated text does not go on.
+            if !out.right(n, 0) {
+                matched = 0;
+            }
+            proposal
+        });
+        let lengths = lengths.collect();
+        out.propose_at_most(lengths);
+    }
+
+    fn rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64 {
+        self.lookups.rate(request, position, depth)
+    }
+
+    fn may_lack_proposals(&self) -> bool {
+        true
+    }
+
+    /// The length of a proposal tells how likely it is right, which no [law](super::Law) states.
+    fn has_law(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REQUEST: RequestTruth = RequestTruth { id: 5, prompt_len: 9, output_len: 3000, category: 0, recording: None };
+
+    fn filled(spec: &Suffix, id: u32) -> TruthRow {
+        let mut row = TruthRow::default();
+        SuffixTree::new(spec, 4).fill(RequestTruth { id, ..REQUEST }, 3032, &mut row);
+        row
+    }
+
+    /// Arctic Inference 0.3.0's tree of depth 24, asked behind a repeated text of 1, 2, … tokens with a factor of 1, 0.5
+    /// and 3 (`tests/arctic/record.py`).
+    #[test]
+    fn proposals_are_as_long_as_arctic_inference_makes_them() {
+        let recorded: serde_json::Value = serde_json::from_str(include_str!("suffix_proposals.json")).unwrap();
+        let cases = recorded["cases"].as_array().unwrap();
+        assert!(cases.len() >= 9);
+        for case in cases {
+            let spec = Suffix {
+                max_spec_factor: case["max_spec_factor"].as_f64().unwrap(),
+                max_tree_depth: case["max_tree_depth"].as_u64().unwrap() as u32,
+                ..Suffix::default()
+            };
+            let proposals = spec.proposals();
+            for (at, proposed) in case["proposed"].as_array().unwrap().iter().enumerate() {
+                let matched = (at + 1).min(proposals.len() - 1);
+                assert_eq!(u64::from(proposals[matched]), proposed.as_u64().unwrap(), "{spec:?}, {} tokens", at + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn matches_are_those_of_a_lookup_and_grow_within_a_stretch() {
+        let spec = Suffix::default();
+        let row = filled(&spec, 5);
+        let mut lookup = TruthRow::default();
+        Lookups { spec: spec.lookup(), seed: 4 }.fill(REQUEST, 3032, &mut lookup);
+        let mut grown = 0;
+        for n in 1..3000 {
+            assert_eq!((row.matched(n), row.right(n, 0)), (lookup.matched(n), lookup.right(n, 0)));
+            if row.right(n - 1, 0) && row.right(n, 0) {
+                assert!(row.proposed(n) >= row.proposed(n - 1));
+                grown += u32::from(row.proposed(n) > row.proposed(n - 1));
+            }
+        }
+        assert!(grown > 300, "{grown}");
+    }
+
+    #[test]
+    fn long_proposals_are_right_more_often_than_short_ones() {
+        let [mut short, mut long] = [(0, 0); 2];
+        for id in 0..50 {
+            let row = filled(&Suffix::default(), id);
+            for n in (1..3000).filter(|&n| row.matched(n)) {
+                let kind = if row.proposed(n) >= 6 { &mut long } else { &mut short };
+                *kind = (kind.0 + u32::from(row.right(n, 0)), kind.1 + 1);
+            }
+        }
+        let share = |(right, all): (u32, u32)| f64::from(right) / f64::from(all);
+        assert!(share(long) > 0.9 && share(short) < 0.7, "{} {}", share(long), share(short));
+    }
+
+    /// Matches outside stretches have the mean length that was asked for.
+    #[test]
+    fn the_mean_of_match_lengths_is_what_was_asked() {
+        let spec = Suffix { precision: 0.0, mean_match: 4.0, max_tree_depth: 200, ..Suffix::default() };
+        let (mut sum, mut matches) = (0, 0);
+        for id in 0..20 {
+            let row = filled(&spec, id);
+            for n in (0..3000).filter(|&n| row.matched(n)) {
+                (sum, matches) = (sum + row.proposed(n), matches + 1);
+            }
+        }
+        let mean = f64::from(sum) / f64::from(matches);
+        assert!((mean - 4.0).abs() < 0.06, "{mean}");
+    }
+
+    #[test]
+    fn bad_settings_are_named() {
+        let key = |spec: Suffix| spec.check("source.suffix").map_err(|e| e.key);
+        assert_eq!(key(Suffix::default()), Ok(()));
+        for (bad, own) in [
+            (Suffix { match_rate: 1.5, ..Suffix::default() }, "match_rate"),
+            (Suffix { mean_match: 0.5, ..Suffix::default() }, "mean_match"),
+            (Suffix { max_spec_factor: -1.0, ..Suffix::default() }, "max_spec_factor"),
+            (Suffix { max_tree_depth: 0, ..Suffix::default() }, "max_tree_depth"),
+        ] {
+            assert_eq!(key(bad), Err(format!("source.suffix.{own}")));
+        }
+    }
+}
