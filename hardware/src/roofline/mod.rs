@@ -11,6 +11,7 @@
 //! layer all-reduces twice. With several experts a pass reads the weights of the expected number of distinct experts
 //! for its token count.
 
+mod experts_read;
 mod memory;
 mod pass;
 mod settings;

@@ -1,5 +1,6 @@
 //! The built roofline: the time of a pass from the pass's sums.
 
+use super::experts_read::ExpertsRead;
 use crate::models::{AttentionWork, Blocks};
 use foretoken_sim::{LatencyModel, PassShape, Time};
 
@@ -26,6 +27,8 @@ pub struct Roofline {
     pub(super) link_token_s: f64,
     /// Share of a token's experts that the tokens before it in the pass have brought already, beyond chance.
     pub(super) expert_reuse: f64,
+    /// Counted experts by tokens; empty if they are computed.
+    pub(super) experts_read: ExpertsRead,
 }
 
 /// Feed-forward blocks whose experts are chosen alike.
@@ -44,10 +47,14 @@ impl BlockTimes {
         BlockTimes { bytes_s: blocks.bytes / bandwidth, total: blocks.total, miss }
     }
 
-    /// Time to read the expected number of distinct experts of `tokens` tokens. Each token chooses its experts
-    /// independently.
-    fn seconds(&self, tokens: f64) -> f64 {
-        let read = if self.total > 1.0 { self.total * (1.0 - self.miss.powf(tokens)) } else { 1.0 };
+    /// Time to read the distinct experts of `tokens` tokens: the number that was `counted`, or the expected one, if each
+    /// token chooses its experts independently.
+    fn seconds(&self, tokens: f64, counted: Option<f64>) -> f64 {
+        let read = match counted {
+            _ if self.total <= 1.0 => 1.0,
+            Some(experts) => experts,
+            None => self.total * (1.0 - self.miss.powf(tokens)),
+        };
         read * self.bytes_s
     }
 }
@@ -101,7 +108,8 @@ impl Roofline {
         let tokens = shape.batched as f64;
         // Tokens that choose experts of their own.
         let choosers = tokens - (tokens - 1.0).max(0.0) * self.expert_reuse;
-        let read = self.blocks.iter().fold(self.always_bytes_s, |s, blocks| s + blocks.seconds(choosers));
+        let counted = self.experts_read.at(tokens);
+        let read = self.blocks.iter().fold(self.always_bytes_s, |s, blocks| s + blocks.seconds(choosers, counted));
         let weights = read.max(self.token_flops_s * tokens);
         let attention = self.attention.iter().fold(0.0, |s, layers| s + layers.seconds(shape));
         let head = self.head_bytes_s.max(self.head_flops_s * tokens);
@@ -125,7 +133,7 @@ mod tests {
     #[test]
     fn the_reuse_that_was_counted_gives_the_experts_that_were_counted() {
         let experts = BlockTimes { bytes_s: 1.0, total: 64.0, miss: 1.0 - 4.0 / 64.0 };
-        let read = |reuse: f64| experts.seconds(2.0 - reuse) / experts.seconds(1.0);
+        let read = |reuse: f64| experts.seconds(2.0 - reuse, None) / experts.seconds(1.0, None);
         assert!((read(0.213) - 1.743).abs() < 2e-3, "{}", read(0.213));
         // Independent tokens share 4 of 64 by chance.
         assert!((read(0.0) - (2.0 - 4.0 / 64.0)).abs() < 1e-12);

@@ -1,5 +1,6 @@
 //! The settings of a roofline.
 
+use super::experts_read::{self, ExpertsRead};
 use super::memory::Memory;
 use super::pass::{AttentionTimes, BlockTimes, Roofline};
 use crate::bad::{BadLatency, bad};
@@ -29,6 +30,11 @@ pub struct RooflineSpec {
     /// tokens choose independently (assumed). Neighbouring tokens of GLM-4.7-Flash: 0.21, counted (mlx-lm PR #1485).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub expert_reuse: f64,
+    /// Distinct experts of a layer that a pass reads, as counted: `[tokens, experts]` by rising tokens, from 1 token on.
+    /// Between two points the number is on the straight line, beyond the last point level. Empty: computed from the
+    /// model's experts and `expert_reuse`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub experts_read: Vec<(u32, f64)>,
     /// Bits of a number of the KV cache instead of the model's (vLLM `kv_cache_dtype`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv_bits: Option<f64>,
@@ -104,6 +110,7 @@ impl RooflineSpec {
             expert_parallel: false,
             experts: None,
             expert_reuse: 0.0,
+            experts_read: Vec::new(),
             kv_bits: None,
             weight_only: false,
             bandwidth_efficiency: bandwidth_efficiency(),
@@ -151,6 +158,10 @@ impl RooflineSpec {
         }
         if !(0.0..=1.0).contains(&self.expert_reuse) {
             return Err(bad("expert_reuse", format!("{} is not a share in [0, 1]", self.expert_reuse)));
+        }
+        experts_read::check(&self.experts_read, &shape)?;
+        if !self.experts_read.is_empty() && self.expert_reuse != 0.0 {
+            return Err(bad("expert_reuse", "the counts of experts_read have the reuse already: leave one of them out"));
         }
         if let Some(bits) = self.kv_bits.filter(|bits| !(1.0..=32.0).contains(bits)) {
             return Err(bad("kv_bits", format!("{bits} is not a number of bits from 1 to 32")));
@@ -217,6 +228,7 @@ impl RooflineSpec {
             state_bytes_s: 2.0 * work.state_bytes / bandwidth,
             link_token_s: token_bytes / gpu.link_bytes_s,
             expert_reuse: self.expert_reuse,
+            experts_read: ExpertsRead::new(&self.experts_read),
         })
     }
 
