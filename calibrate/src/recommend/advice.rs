@@ -25,7 +25,7 @@ pub struct Advice {
     pub now: Now,
     /// What to do.
     pub verdict: Verdict,
-    /// The candidate with the smallest largest loss over the loads; `None` if no candidate keeps the limit.
+    /// The candidate that does best over all loads (see `decide.rs`); `None` if no candidate keeps the limit.
     pub best: Option<Best>,
     /// The best fixed draft length over all loads; length 0 is plain decoding.
     pub single: Option<Best>,

@@ -67,7 +67,7 @@ impl Advice {
         format!("{}{advice}{depends}", self.overloaded())
     }
 
-    /// From which observed closed loop on drafting does not pay; `None` if it pays, or does not pay, at all of them.
+    /// From which observed closed loop on drafting does not pay; `None` if there is not exactly one such turning point.
     pub fn from_where(&self) -> Option<String> {
         let drafts = |at: &AtLoad| {
             let best = |among: &dyn Fn(u32) -> bool| {
