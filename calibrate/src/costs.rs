@@ -190,10 +190,10 @@ mod tests {
             answer(3, &[]),
         ];
         let context = context(&all);
-        let at = |t: u64| context_at(&context, Time(t));
+        let tokens_at = |t: u64| context_at(&context, Time(t));
         // At 5 request 0 has its prompt and 1 token. At 8 it has 3 more, and request 1 has 11. Request 0 ends at 12,
         // request 1 at 20. Request 2 got its whole answer at once and counts at no time.
-        assert_eq!([4, 5, 7, 8, 11, 12, 19, 20, 99].map(at), [0, 11, 11, 25, 25, 11, 11, 0, 0]);
+        assert_eq!([4, 5, 7, 8, 11, 12, 19, 20, 99].map(tokens_at), [0, 11, 11, 25, 25, 11, 11, 0, 0]);
     }
 
     fn row(elapsed_s: f64, host_s: f64) -> StepRow {

@@ -26,7 +26,7 @@ pub(crate) fn interpolated(source: &Source, k: u32, fitted: &[Source], kept: &Ke
     if shortest == longest || low.is_empty() || high.is_empty() {
         return None;
     }
-    let at = |read: fn(&LoopLatencies) -> f64, clients: f64| {
+    let latency_s = |read: fn(&LoopLatencies) -> f64, clients: f64| {
         let value = |loops: &[LoopLatencies]| {
             let points: Vec<CurvePoint> = loops.iter().map(|l| CurvePoint { x: l.clients, y: read(l) }).collect();
             line_through(&points, clients)
@@ -34,7 +34,7 @@ pub(crate) fn interpolated(source: &Source, k: u32, fitted: &[Source], kept: &Ke
         let ends = [(shortest, value(&low)), (longest, value(&high))].map(|(k, y)| CurvePoint { x: f64::from(k), y });
         line_through(&ends, f64::from(k)).max(1e-6)
     };
-    serve(source, kept, &|n, _| at(|l| l.ttft, n), &|n| at(|l| l.tpot, n))
+    serve(source, kept, &|n, _| latency_s(|l| l.ttft, n), &|n| latency_s(|l| l.tpot, n))
 }
 
 /// The latencies of the observed closed loops with draft length `k`, sorted by clients. Several runs of one loop give

@@ -38,11 +38,11 @@ pub enum Lengths {
 impl Lengths {
     /// (draft length, draft passes) after a step of `requests` requests.
     fn behind(self, requests: u32) -> (u32, u32) {
-        let of = |table: &[(u32, u32)]| table.iter().find(|r| requests <= r.0).map_or(0, |r| r.1);
+        let length = |table: &[(u32, u32)]| table.iter().find(|r| requests <= r.0).map_or(0, |r| r.1);
         match self {
             Lengths::Fixed(k) => (k, k),
-            Lengths::Table(table) => (of(table), of(table).max(1)),
-            Lengths::TableOnV2(table) => (of(table), table.iter().map(|r| r.1).max().unwrap_or(0)),
+            Lengths::Table(table) => (length(table), length(table).max(1)),
+            Lengths::TableOnV2(table) => (length(table), table.iter().map(|r| r.1).max().unwrap_or(0)),
         }
     }
 

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Top-level keys that cannot be swept: they are the same for every cell.
+/// Top-level keys that cannot be swept, because all cells of an experiment share their values.
 pub const UNSWEPT: [&str; 9] =
     ["name", "seeds", "sweep_order", "policies", "capacity", "output", "paper", "question", "arena"];
 
@@ -157,7 +157,7 @@ impl Default for BeliefSpec {
     }
 }
 
-/// The true models of another machine.
+/// The latency models to which a stale belief was fitted: those of another machine, or of an earlier state of this one.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FittedTo {
@@ -168,7 +168,7 @@ pub struct FittedTo {
 }
 
 impl FittedTo {
-    /// The true costs of passes there.
+    /// The costs of passes to which the belief was fitted.
     pub fn costs(&self) -> Pair<&LatencySpec> {
         Pair { target: &self.target, draft: &self.draft }
     }

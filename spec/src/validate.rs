@@ -1,4 +1,4 @@
-//! The `[validate]` table of an experiment: how it is validated, and which errors are accepted.
+//! The `[validate]` table of an experiment: how `foretoken validate` runs, and how large errors may be.
 
 use crate::document::{Document, Path};
 use crate::problem::Result;

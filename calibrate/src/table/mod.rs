@@ -2,8 +2,8 @@
 //! A table has no step times, so the costs of passes and of the host are fitted to the results of whole runs.
 
 mod accepted;
+mod files;
 mod fit;
-mod kept;
 mod law;
 mod read;
 mod simulate;

@@ -192,7 +192,7 @@ fn line(draft: &LatencySpec) -> Coefficients {
     }
     const MANY: u64 = 256;
     let model = draft.build();
-    let at = |n: u64| model.pass(PassShape { requests: n, batched: n, context: 0, pairs: n }).as_s();
-    let gamma_s = (at(MANY) - at(1)) / (MANY - 1) as f64;
-    Coefficients { alpha_s: super::law::context_s(draft), gamma_s, delta_s: (at(1) - gamma_s).max(0.0) }
+    let pass_s = |n: u64| model.pass(PassShape { requests: n, batched: n, context: 0, pairs: n }).as_s();
+    let gamma_s = (pass_s(MANY) - pass_s(1)) / (MANY - 1) as f64;
+    Coefficients { alpha_s: super::law::context_s(draft), gamma_s, delta_s: (pass_s(1) - gamma_s).max(0.0) }
 }
