@@ -26,7 +26,7 @@ const SAME: [&str; 11] = [
     "watermark",
 ];
 
-/// The server of a calibration.
+/// The server that a calibration was made from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Server {
     /// The server's address without passwords or keys.

@@ -25,7 +25,7 @@ pub const LAW: Law = Law { target_s: 9e-3, token_s: 2e-4, draft_s: 3e-3, host_s:
 /// The draft lengths of a server.
 #[derive(Clone, Copy, Debug)]
 pub enum Lengths {
-    /// One length.
+    /// One draft length for all steps.
     Fixed(u32),
     /// Entries (requests, length): steps of up to `requests` requests draft `length` tokens; the first entry that fits
     /// counts. If the length is 0, the drafter runs once nevertheless, as on vLLM's model runner V1.

@@ -157,7 +157,8 @@ impl Default for BeliefSpec {
     }
 }
 
-/// The latency models to which a stale belief was fitted: those of another machine, or of an earlier state of this one.
+/// The latency models to which a stale belief was fitted. They describe another machine, or an earlier state of this
+/// one.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FittedTo {
@@ -212,11 +213,11 @@ pub struct SloSpec {
     /// The load whose autoregressive run gives the bound, where loads are swept; absent: `"lowest-load"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference: Option<Reference>,
-    /// Time to first token, seconds.
+    /// Bound on the time to first token, seconds.
     pub ttft_s: Option<f64>,
-    /// Time per output token, seconds.
+    /// Bound on the time per output token after the first, seconds.
     pub tpot_s: Option<f64>,
-    /// End-to-end latency, seconds.
+    /// Bound on the end-to-end latency, seconds.
     pub e2e_s: Option<f64>,
 }
 

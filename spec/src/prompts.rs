@@ -12,8 +12,8 @@ pub enum Prompts {
     Families,
     /// Random token ids of the workload's lengths.
     Random,
-    /// A file with one JSON object a line, each with a `prompt`. Requests take the prompts in turn. Prompt lengths are
-    /// those of the file, not the workload's.
+    /// A file with one JSON object a line, each with a `prompt`. Requests take the prompts in turn. The file decides
+    /// the prompt lengths, not the workload.
     Jsonl {
         /// Path of the file.
         path: PathBuf,

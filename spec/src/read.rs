@@ -237,7 +237,7 @@ fn cost_help(model: &str) -> &'static str {
 }
 
 /// The help text on how to write the cost of a draft model, or of a draft head, for which there is no preset. The
-/// head's numbers are those of `experiments/papers/eagle3-walkthrough.toml`.
+/// head's numbers are taken from `experiments/papers/eagle3-walkthrough.toml`.
 const DRAFT_COST: &str = "write draft = { roofline = { gpu = \"h100\", model = \"llama-3.2-1b\" } } for a draft model; an EAGLE or MTP head is given by a line, \
      such as draft = { linear = { alpha_s = 1.5e-9, gamma_s = 0.0, delta_s = 0.589e-3 } } for EAGLE-3 of Llama-3.1-8B on an H100 (seconds a token of context, \
      a token, a pass)";

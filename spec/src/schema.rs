@@ -126,7 +126,7 @@ fn strip(schema: &mut Value, key: &str) {
     }
 }
 
-/// Definitions that the schema has in addition to those of the Rust types, each written once: the sweep of every kind
+/// Definitions that the schema adds to the definitions of the Rust types, each written once: the sweep of every kind
 /// of value, and kinds of values that have no type.
 #[derive(Default)]
 struct Shared {

@@ -44,8 +44,8 @@ pub fn paste(ask: &Question, starts: &[Start]) -> (Option<String>, Option<String
     (Some(argument), lacks.map(str::to_owned))
 }
 
-/// The command `foretoken observe` with the policy `spec`. Server and experiment are those of the latest run; without
-/// runs the experiment is the question's.
+/// The command `foretoken observe` with the policy `spec`, for the server and the experiment of the latest run. Without
+/// runs the command has the question's experiment.
 pub fn command(ask: &Question, spec: &PolicySpec, runs: &[SeenRun]) -> String {
     let known = ask.known.as_ref();
     let url = known.and_then(|k| k.server.as_ref()).map_or("http://HOST:PORT", |server| server.url.as_str());

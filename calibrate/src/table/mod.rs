@@ -60,7 +60,7 @@ impl Judged {
 
 /// Mean absolute errors of the numbers of one load, predicted by laws that were fitted without this load.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct WithoutIt {
+pub struct ErrorsWithoutLoad {
     /// The load that was left out.
     pub load: CellLoad,
     /// The error of a law fitted to the other loads alone, as a share.
@@ -87,7 +87,7 @@ pub struct TableCalibration {
     /// For each fitted number, the error of a law that was fitted without the number's cell. Empty with few cells.
     pub left_out: Vec<f64>,
     /// For each load, the errors of a law that was fitted without the load. Empty with fewer than three loads.
-    pub by_load: Vec<WithoutIt>,
+    pub by_load: Vec<ErrorsWithoutLoad>,
     /// Acceptance by position in a round.
     pub positions: Vec<Position>,
     /// Draws of the factors by which the true costs may differ from the fitted ones, from the covariance of the fit.
@@ -305,7 +305,7 @@ fn left_out(fit: &Fit, cells: &[Cell]) -> Vec<f64> {
 }
 
 /// For each load, the mean absolute error over all its draft lengths, of laws that were fitted without the load.
-fn by_load(fit: &Fit, cells: &[Cell], held: Option<(&fit::Slopes, &[Cell])>) -> Vec<WithoutIt> {
+fn by_load(fit: &Fit, cells: &[Cell], held: Option<(&fit::Slopes, &[Cell])>) -> Vec<ErrorsWithoutLoad> {
     let mut loads: Vec<CellLoad> = Vec::new();
     for cell in cells {
         if !loads.contains(&cell.load) {
@@ -326,7 +326,7 @@ fn by_load(fit: &Fit, cells: &[Cell], held: Option<(&fit::Slopes, &[Cell])>) -> 
     };
     let without = |load: CellLoad| {
         let others = |cell: usize| cells[cell].load != load;
-        WithoutIt {
+        ErrorsWithoutLoad {
             load,
             error: errors(load, &fit.slopes.solve(&others)),
             with_graphs: errors(load, &fit.slopes.solve_like(&fit.solution, &others)),

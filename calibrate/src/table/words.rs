@@ -3,7 +3,7 @@
 use super::fit::Quantity;
 use super::law::Term;
 use super::read::{Cell, CellLoad};
-use super::{Judged, TableCalibration, WithoutIt};
+use super::{ErrorsWithoutLoad, Judged, TableCalibration};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -111,7 +111,7 @@ impl TableCalibration {
         }
         let root = (solution.squares / solution.measured.max(1) as f64).sqrt();
         line(format!("error of fitted cells   {:.1} % (root mean square)", 100.0 * root));
-        for WithoutIt { load, error, with_graphs } in &self.by_load {
+        for ErrorsWithoutLoad { load, error, with_graphs } in &self.by_load {
             let known = match (error - with_graphs).abs() > 1e-3 {
                 true => format!("; {:.1} % if it is known where graphs end", 100.0 * with_graphs),
                 false => String::new(),
