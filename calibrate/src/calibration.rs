@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 /// The costs and the acceptance fitted to the observed runs of one server, with the runs themselves.
 #[derive(Debug)]
 pub struct Calibration {
-    /// The observed runs.
+    /// The observed runs of the server.
     pub sources: Vec<Source>,
     /// The files of other tools, such as the benchmarks of vLLM and SGLang.
     pub foreign: Vec<Foreign>,

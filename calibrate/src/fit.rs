@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 const BENDS: [u64; 14] = [1, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024];
 
 /// How often the fit is repeated. The first fit takes errors relative to the observed times, each repeat relative to
-/// the times that the fit before expects. With observed times alone, steps that were short by chance would count most,
+/// the times that the previous fit predicts. With observed times alone, steps that were short by chance would count most,
 /// and the fit would lie below the mean.
 const ROUNDS: usize = 3;
 

@@ -17,13 +17,13 @@ pub struct Foreign {
     pub digest: String,
     /// The file's format, as a user reads it.
     pub format: String,
-    /// The timed steps.
+    /// The timed steps of the file.
     pub rows: Vec<StepRow>,
     /// Rounds: (drafted tokens, accepted tokens, number of such rounds).
     pub rounds: Vec<(u32, u32, u64)>,
     /// Requests: arrival (seconds; `None` if only their order is known), prompt and output tokens.
     pub requests: Vec<(Option<f64>, u32, u32)>,
-    /// Notes for the user.
+    /// Notes for the user on what the file's numbers do not include.
     pub notes: Vec<String>,
 }
 

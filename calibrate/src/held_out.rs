@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 /// Errors of predicted step times, relative to the observed times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Error {
-    /// Number of steps.
+    /// Number of predicted steps.
     pub steps: usize,
     /// Mean of |predicted / observed − 1|.
     pub mean_absolute: f64,
@@ -26,7 +26,7 @@ impl Error {
 /// How far one live run is from costs that were fitted to the runs of other cells (other policies or loads).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeldOutRun {
-    /// The run's policy.
+    /// Label of the run's policy.
     pub policy: String,
     /// The name of the run's recording, a tape.
     pub tape: String,

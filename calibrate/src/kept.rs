@@ -31,13 +31,13 @@ pub const BY_CATEGORY: &str = "by-category.toml";
 pub const EXPERIMENT: &str = "experiment.toml";
 /// File of the results and their inputs.
 pub const FOUND: &str = "calibration.json";
-/// File of the page.
+/// File of the HTML page.
 pub const PAGE: &str = "calibration.html";
 
 /// The content of `calibration.json`.
 #[derive(Debug, Serialize)]
 pub struct Found<'a> {
-    /// Version of Foretoken.
+    /// Version of Foretoken that made the calibration.
     pub foretoken: &'static str,
     /// The files from which the calibration was made.
     pub inputs: Vec<Input>,
@@ -239,13 +239,13 @@ pub(crate) fn ready(folder: &Path, overwrite: bool) -> Result<()> {
 /// A calibration read from its folder: the parts that predictions need.
 #[derive(Debug)]
 pub struct Kept {
-    /// The costs of steps.
+    /// The costs of passes and of the host.
     pub cost: Calibrated,
     /// Acceptance by request; `None` if it is not known.
     pub table: Option<TruthTable>,
     /// Acceptance by position in a round: P(accepted | reached).
     pub rates: Vec<f64>,
-    /// The engine's settings.
+    /// The settings of the simulated engine.
     pub engine: EngineConfig,
     /// The files from which the calibration was made. It must not predict them.
     pub inputs: Vec<Input>,
@@ -348,7 +348,7 @@ impl Known {
         })
     }
 
-    /// The latest observed run.
+    /// The observed run that started last.
     pub fn last_run(&self) -> Option<&SeenRun> {
         last(&self.loads)
     }

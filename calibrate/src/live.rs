@@ -22,7 +22,7 @@ pub struct LiveCalibration {
 /// The content of `calibration.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LiveFound {
-    /// Version of Foretoken.
+    /// Version of Foretoken that made the calibration.
     pub foretoken: String,
     /// The recordings (tapes) of the live runs.
     pub inputs: Vec<Input>,

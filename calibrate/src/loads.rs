@@ -18,7 +18,7 @@ pub struct ObservedLoad {
     pub name: String,
     /// The runs with this load. `requests` and `workload` come from the first one.
     pub runs: Vec<SeenRun>,
-    /// Number of requests.
+    /// Number of requests of the first run.
     pub requests: usize,
     /// The workload that simulates the load. Paths in it are relative to the calibration's folder.
     pub workload: WorkloadSpec,

@@ -22,7 +22,7 @@ pub enum AcceptanceFrom<'a> {
     Own(&'a [f64]),
     /// Acceptance rates by position in a round.
     Rates(&'a [f64]),
-    /// Nothing is drafted.
+    /// Nothing is drafted, so nothing is accepted.
     None,
 }
 
@@ -31,9 +31,9 @@ pub enum AcceptanceFrom<'a> {
 pub struct Prediction<'a> {
     /// The calibrated costs of passes and of the host.
     pub cost: &'a Calibrated,
-    /// The source of acceptance.
+    /// Where the acceptance comes from.
     pub acceptance: AcceptanceFrom<'a>,
-    /// The engine's settings.
+    /// The settings of the simulated engine.
     pub engine: &'a EngineConfig,
     /// Seed of the random choices, such as which output of the truth table a request gets.
     pub seed: u64,

@@ -12,7 +12,7 @@ use foretoken_spec::experiment::Experiment;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 
-/// An observed run.
+/// An observed run, read from its recording.
 #[derive(Debug)]
 pub struct Source {
     /// Path of the run's recording.

@@ -241,7 +241,7 @@ pub enum Reference {
 pub struct Output {
     /// `steps.parquet`: one row per step.
     pub steps: bool,
-    /// SVG figures.
+    /// The figures, one SVG file each.
     pub figures: bool,
 }
 

@@ -35,7 +35,7 @@ pub struct FleetSpec {
 pub enum Replicas {
     /// This number of replicas, all with the experiment's engine, hardware and policy.
     Number(u32),
-    /// Kinds of replicas.
+    /// Kinds of replicas with different settings.
     Kinds(Vec<Kind>),
 }
 

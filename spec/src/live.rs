@@ -24,7 +24,7 @@ pub struct LiveSpec {
     pub target: String,
     /// The draft: a preset's name, or a Hugging Face folder.
     pub draft: String,
-    /// Where weights come from.
+    /// Where the models' weights come from.
     #[serde(default)]
     pub weights: WeightSource,
     /// The prompts of the requests.
@@ -96,7 +96,7 @@ impl std::str::FromStr for Instructions {
     }
 }
 
-/// Where weights come from.
+/// Where the models' weights come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WeightSource {

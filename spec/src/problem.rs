@@ -30,7 +30,7 @@ pub enum Exit {
 /// The result of all fallible functions of the program. The error is boxed, because it is large and rare.
 pub type Result<T> = std::result::Result<T, Box<Problem>>;
 
-/// One error message.
+/// One error, as the user sees it.
 #[derive(Debug)]
 pub struct Problem {
     /// The exit code with which the problem ends the program.
@@ -91,12 +91,12 @@ impl Problem {
         &self.message
     }
 
-    /// The help text.
+    /// The help text; empty without one.
     pub fn help_text(&self) -> &str {
         self.help.as_deref().unwrap_or_default()
     }
 
-    /// The place as `file:line:column`.
+    /// The place as `file:line:column`; `None` without a place.
     pub fn place(&self) -> Option<String> {
         self.place.as_ref().map(Place::in_words)
     }

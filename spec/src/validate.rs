@@ -26,7 +26,7 @@ pub struct ValidateSpec {
     /// Time for profiling, seconds. A first slice before the runs gives what policies believe; the rest is measured
     /// between pieces. Only used where `hardware` gives no profile.
     pub profile_s: f64,
-    /// Which errors are accepted.
+    /// How large errors may be.
     pub tolerance: Tolerance,
 }
 

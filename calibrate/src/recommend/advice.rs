@@ -23,7 +23,7 @@ pub struct Advice {
     pub objective: Objective,
     /// The policy that the server runs now.
     pub now: Now,
-    /// What to do.
+    /// What to do with the server's policy.
     pub verdict: Verdict,
     /// The candidate that does best over all loads (see `decide.rs`); `None` if no candidate keeps the limit.
     pub best: Option<Best>,
@@ -55,7 +55,7 @@ pub struct Advice {
     pub lacks: Option<String>,
     /// The command that observes the server with the advised policy.
     pub confirm: Option<String>,
-    /// Notes for the user.
+    /// What makes the advice less certain, for the user.
     pub warnings: Vec<String>,
 }
 

@@ -12,7 +12,7 @@ use serde::Serialize;
 pub struct BreakEven {
     /// Number of decoding requests of a step without prompts.
     pub batch: u32,
-    /// Draft length.
+    /// Draft length of every request, in tokens.
     pub k: u32,
     /// Share of drafted tokens that must be accepted so that a round is as fast per token as plain decoding. At 0 or
     /// below drafts cost no time; above 1 they cannot pay.

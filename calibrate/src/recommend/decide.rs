@@ -23,7 +23,7 @@ pub struct Decision {
     pub by_table: Option<usize>,
     /// True if no fixed draft length is within 1 % of the best one at every load.
     pub depends_on_load: bool,
-    /// What to do.
+    /// What to do with the server's policy.
     pub verdict: Verdict,
 }
 

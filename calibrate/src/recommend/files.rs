@@ -6,9 +6,9 @@ use crate::folder::{check_free, make, put};
 use foretoken_spec::problem::Result;
 use std::path::Path;
 
-/// File of the answer.
+/// File of the answer as JSON.
 pub const ADVICE: &str = "recommendation.json";
-/// File of the page.
+/// File of the HTML page.
 pub const PAGE: &str = "recommendation.html";
 const FIGURE: &str = "gain-over-load.svg";
 const OURS: [&str; 6] = [ADVICE, PAGE, FIGURE, "speculative_config.json", "adaptive_spec.json", "dspark-sps.json"];

@@ -27,7 +27,7 @@ pub struct Loads {
     pub requests: String,
     /// Requests per second that plain decoding sustains with a full engine.
     pub service_req_s: f64,
-    /// The loads, ascending.
+    /// The gains at each simulated load, by rising rate.
     pub points: Vec<Load>,
     /// The load in requests per second above which drafting stops to pay against plain decoding; `None` if no simulated
     /// load shows it.
@@ -37,7 +37,7 @@ pub struct Loads {
 /// The gains at one load. The gain of A over B is 1 − mean E2E of A / mean E2E of B.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Load {
-    /// Requests per second.
+    /// Arrival rate in requests per second.
     pub rate: f64,
     /// Gain of drafting over plain decoding.
     pub pays: Option<Interval>,

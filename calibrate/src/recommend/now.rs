@@ -73,7 +73,7 @@ fn was(names: &[String]) -> String {
     format!("{} {}", names.join(", "), if names.len() == 1 { "was" } else { "were" })
 }
 
-/// The policy of a fixed length.
+/// The policy with draft length `k`; plain decoding for 0.
 pub fn fixed(k: u32) -> PolicySpec {
     match k {
         0 => with_defaults("autoregressive").expect("the registry has the baseline"),

@@ -52,7 +52,7 @@ pub struct Question {
 pub enum AskedLoad {
     /// The load that the experiment states.
     Own,
-    /// An observed load.
+    /// A load under which the server was observed.
     Observed(Box<ObservedLoad>),
     /// A closed loop with as many clients as the engine runs requests.
     Full,
@@ -169,13 +169,13 @@ fn one_setting(plan: &Plan, file: &std::path::Path) -> Result<()> {
 /// The number to optimise, with its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Objective {
-    /// The number to optimise.
+    /// Which number is optimised.
     pub of: Goal,
     /// The limit: the largest allowed 99th percentile of TPOT, in seconds; `None` without a limit.
     pub p99_tpot_s: Option<f64>,
 }
 
-/// The number to optimise.
+/// A number of a run that advice can optimise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Goal {

@@ -206,7 +206,7 @@ fn each_observed_load_has_a_row() {
     }
 }
 
-/// Verification is cheap at one request and dear at eight, so that no fixed length is right for both.
+/// Verification is cheap at one request and expensive at eight, so that no fixed length is right for both.
 #[test]
 fn where_the_length_depends_on_the_load_the_table_is_the_advice() {
     let dir = tempfile::tempdir().unwrap();

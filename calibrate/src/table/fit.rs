@@ -40,7 +40,7 @@ pub enum Quantity {
 pub struct Measured {
     /// Index of the cell in the table.
     pub cell: usize,
-    /// What was measured.
+    /// Which number of the cell was measured.
     pub quantity: Quantity,
     /// The measured value in seconds.
     pub seconds: f64,
@@ -146,7 +146,7 @@ pub struct Slopes {
 /// A solution of the linear least-squares problem.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Solution {
-    /// The terms.
+    /// The terms that were fitted.
     pub terms: Vec<Term>,
     /// The values of `terms`, in seconds.
     pub values: Vec<f64>,
@@ -290,7 +290,7 @@ impl Slopes {
         solution.terms.iter().map(|term| self.slopes[self.column(term)][at] / seconds).collect()
     }
 
-    /// The measured numbers.
+    /// The measured numbers whose slopes these are.
     pub fn measured(&self) -> &[Measured] {
         &self.measured
     }
@@ -299,7 +299,7 @@ impl Slopes {
 /// A law fitted to the cells of a table.
 #[derive(Clone, Debug)]
 pub struct Fit {
-    /// The law.
+    /// The law with the fitted values.
     pub law: Law,
     /// The fitted terms and their values.
     pub solution: Solution,

@@ -31,9 +31,9 @@ use std::sync::atomic::AtomicBool;
 /// A measured number of a cell with its prediction.
 #[derive(Clone, Debug)]
 pub struct Judged {
-    /// The cell.
+    /// The row of the table that has the number.
     pub cell: Cell,
-    /// What was measured.
+    /// Which number of the cell was measured.
     pub quantity: Quantity,
     /// The measured value in seconds.
     pub measured_s: f64,

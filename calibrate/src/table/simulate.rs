@@ -78,7 +78,7 @@ impl Base {
 /// The predicted results of a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Predicted {
-    /// Output tokens per second.
+    /// Output tokens per second of the whole server.
     pub tok_s: f64,
     /// Mean time to the first token, seconds.
     pub ttft_s: f64,

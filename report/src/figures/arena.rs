@@ -25,7 +25,7 @@ const NAMES: f64 = 176.0;
 /// The look of the ring that marks the best policy of a scenario.
 const BEST: Look = Look { colour: INK, dash: Dash::Solid, marker: Marker::Ring };
 
-/// The losses of an arena.
+/// The loss of each policy in each scenario of the arena.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ArenaMap {
     /// The policies, the best first: (name, true for a bound, which no server can run).

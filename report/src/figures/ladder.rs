@@ -24,7 +24,7 @@ const BAR: f64 = 5.0;
 /// Width of the column of names, px.
 const NAMES: f64 = 200.0;
 
-/// A policy's ladder.
+/// The rungs of one policy's loss.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LadderBar {
     /// The policy's label.

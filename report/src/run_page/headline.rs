@@ -135,8 +135,9 @@ fn least_behind<'v>(view: &View<'v>, rankings: &[&Ranking<'v>]) -> Option<(f64, 
     all.min_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-/// Where one number is swept: the policy that stays close to the fastest from the least value on for as long as
-/// possible, its share behind, the last setting of this stretch, and what to run beyond.
+/// For a sweep of one number: (a policy, its largest share behind the fastest, the last setting, text on what to run
+/// beyond). From the least value up to the last setting the policy stays within [`CLOSE`] of the fastest one; of all
+/// policies it does so up to the highest value. `None` if no policy does so for at least two settings.
 fn up_to<'r, 'v>(
     view: &View<'v>,
     ranked: &'r [Ranked<'r, 'v>],

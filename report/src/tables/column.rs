@@ -34,7 +34,7 @@ pub(super) trait Value {
     /// The value as it is stored; `None` is null.
     fn stored(self) -> Option<Self::Stored>;
 
-    /// Values of this type.
+    /// Wraps stored values as the variant of [`Values`] for this type.
     fn values(values: Vec<Self::Stored>) -> Values;
 }
 

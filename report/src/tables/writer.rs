@@ -20,7 +20,7 @@ const GROUP: usize = 1 << 16;
 /// Number of cells whose rows are built at a time. A cell has some thousand rows at most.
 pub(super) const CELLS: usize = 128;
 
-/// zstd's own default.
+/// Compression level: zstd's own default.
 const ZSTD_LEVEL: i32 = 3;
 
 /// The key columns (policy, swept settings, seed), which every table of a results folder has.
@@ -104,7 +104,7 @@ impl Table {
         if self.rows() >= GROUP { self.write_group() } else { Ok(()) }
     }
 
-    /// Rows that are pending.
+    /// Number of rows that are not in a row group yet.
     fn rows(&self) -> usize {
         self.pending.iter().map(Column::rows).max().unwrap_or(0)
     }

@@ -205,7 +205,7 @@ pub struct Windows {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Estimate {
-    /// Draft tokens a round.
+    /// Number of draft tokens of a round.
     pub length: u32,
     /// Swept values that pick variants, by path; empty: all variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -221,7 +221,7 @@ pub struct Estimate {
 pub struct BeliefLength {
     /// Probability that a draft token is accepted when those before it were.
     pub acceptance: f64,
-    /// Decode requests.
+    /// Number of decode requests in the batch.
     pub batch: u32,
     /// Tokens of each request in KV.
     pub context: u32,
@@ -238,13 +238,13 @@ pub struct BeliefLength {
 pub struct ImpliedLength {
     /// The published throughput, tokens a second.
     pub tokens_per_s: f64,
-    /// Draft passes a round.
+    /// Number of draft passes of a round.
     pub draft_passes: u32,
     /// Tokens in each draft pass (a tree's frontier).
     pub draft_width: u32,
     /// Tokens in the verify pass, the root included.
     pub verify_tokens: u32,
-    /// Tokens in KV.
+    /// Tokens of the request in KV.
     pub context: u32,
     /// Swept values that pick variants, by path; empty: all variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
