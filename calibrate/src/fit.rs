@@ -22,8 +22,8 @@ use std::collections::BTreeSet;
 const BENDS: [u64; 14] = [1, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024];
 
 /// How often the fit is repeated. The first fit takes errors relative to the observed times, each repeat relative to
-/// the times that the previous fit predicts. With observed times alone, steps that were short by chance would count most,
-/// and the fit would lie below the mean.
+/// the times that the previous fit predicts. With observed times alone, steps that were short by chance would count
+/// most, and the fit would lie below the mean.
 const ROUNDS: usize = 3;
 
 /// A target pass takes at least this share of the shortest step. Without this bound a fit to few steps may give all of

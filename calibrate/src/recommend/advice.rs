@@ -55,7 +55,7 @@ pub struct Advice {
     pub lacks: Option<String>,
     /// The command that observes the server with the advised policy.
     pub confirm: Option<String>,
-    /// What makes the advice less certain, for the user.
+    /// Warnings about the advice and its experiment, for the user.
     pub warnings: Vec<String>,
 }
 
