@@ -1,8 +1,8 @@
 //! Acceptance from the rounds of observed runs: a truth table, and rates by position in a round.
 //!
-//! A round of K drafts with a accepted shows a right positions and, if a < K, a wrong one. If a = K, no draft was made
-//! at the next position: the round is censored there, which is no failure and no success. Positions beyond the longest
-//! K were never seen and are extrapolated.
+//! A round that drafted K tokens and accepted `n` of them shows `n` right positions and, if n < K, one wrong position.
+//! If n = K, nothing was drafted at the next position: the round is censored there and counts as neither failure nor
+//! success. Positions beyond the longest K were never seen, so their rates are extrapolated.
 
 use crate::foreign::Foreign;
 use crate::source::Source;
@@ -10,7 +10,7 @@ use foretoken_recordings::request::{Answer, Rounds};
 use foretoken_sim::Recording;
 use foretoken_traces::truth::{ObservedTruth, RecordedModel, RecordedOutput, TruthHeader, TruthTable};
 
-/// Positions to which the rates are extrapolated.
+/// The last position for which a rate is given. Rates that were not observed are extrapolated.
 const DEEPEST: usize = 16;
 
 /// Acceptance at one position of a round.
@@ -20,7 +20,7 @@ pub struct Position {
     pub position: usize,
     /// Number of rounds that drafted this position and accepted everything before it.
     pub reached: u64,
-    /// Number of these rounds that accepted the position.
+    /// Number of the `reached` rounds that accepted this position too.
     pub accepted: u64,
     /// P(accepted | reached): observed, or extrapolated if nothing was drafted here.
     pub rate: f64,
@@ -31,13 +31,14 @@ pub struct Position {
 /// The acceptance of observed runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Acceptance {
-    /// Rates by position.
+    /// Acceptance at positions 1, 2, … of a round.
     pub positions: Vec<Position>,
-    /// A truth table by request; `None` if no server reported its rounds.
+    /// Which drafts of each request were right, as a truth table; `None` if no server reported the rounds of its
+    /// answers.
     pub table: Option<TruthTable>,
     /// Number of answers whose rounds are all known.
     pub whole: usize,
-    /// Number of answers with missing rounds. Their positions in the answer are not known.
+    /// Number of answers with missing rounds. Where their reported rounds lie in the answer is not known.
     pub broken: usize,
 }
 
@@ -50,10 +51,10 @@ impl Acceptance {
         let mut families: Vec<String> = Vec::new();
         let mut outputs: Vec<RecordedOutput> = Vec::new();
         for source in sources {
-            let mut told = false;
+            let mut reports_rounds = false;
             for answer in &source.run.answers {
                 let Some(rounds) = answer.rounds.as_ref().filter(|r| !r.drafted.is_empty()) else { continue };
-                told = true;
+                reports_rounds = true;
                 count(rounds, &mut counts, &mut lengths);
                 if !answer.rounds_are_whole() {
                     broken += 1;
@@ -64,7 +65,7 @@ impl Acceptance {
                 let family = index_of(&mut families, category.map_or("all", String::as_str));
                 outputs.push(RecordedOutput::observed(family, answer.prompt_len().max(1), &bits(answer, rounds)));
             }
-            if !told && let Some(by_count) = source.run.metrics.rounds_of_one_length() {
+            if !reports_rounds && let Some(by_count) = source.run.metrics.rounds_of_one_length() {
                 let k = by_count.len() as u32 - 1;
                 lengths.push(k);
                 by_count.iter().zip(0..).for_each(|(&n, a)| count_rounds(k, a, n, &mut counts));
@@ -98,8 +99,8 @@ fn index_of(families: &mut Vec<String>, name: &str) -> u16 {
     at as u16
 }
 
-/// Counts rounds by position. The end of an answer may cut its last round, so that missing tokens there are no
-/// rejections.
+/// Counts the rounds of an answer by position, without its last round. The end of the answer may have cut that round,
+/// so tokens that are missing there are not rejections.
 fn count(rounds: &Rounds, counts: &mut [(u64, u64)], lengths: &mut Vec<u32>) {
     let all = rounds.drafted.iter().zip(&rounds.accepted);
     for (&drafted, &accepted) in all.take(rounds.drafted.len() - 1) {
@@ -108,8 +109,8 @@ fn count(rounds: &Rounds, counts: &mut [(u64, u64)], lengths: &mut Vec<u32>) {
     }
 }
 
-/// Adds `rounds` rounds of `drafted` tokens with `accepted` accepted. Positions behind the first rejection do not
-/// count.
+/// Adds `rounds` rounds that drafted `drafted` tokens and accepted `accepted` of them. Positions after the first
+/// rejection do not count.
 fn count_rounds(drafted: u32, accepted: u32, rounds: u64, counts: &mut [(u64, u64)]) {
     for (position, count) in (0..drafted.min(accepted + 1)).zip(counts) {
         count.0 += rounds;
@@ -127,7 +128,7 @@ fn bits(answer: &Answer, rounds: &Rounds) -> Vec<Option<bool>> {
         // Where every draft was accepted, the next position was not drafted.
         bits.push((accepted < drafted).then_some(false));
     }
-    // The last round may stand over the end; that its token was wrong is not known there.
+    // The end of the answer may cut the last round. Then its last token may have been right.
     let over = bits.len() > tokens;
     bits.resize(tokens, None);
     if over
@@ -139,7 +140,7 @@ fn bits(answer: &Answer, rounds: &Rounds) -> Vec<Option<bool>> {
     bits
 }
 
-/// The observed acceptance of a request as a recording.
+/// Which drafts of a request were right, as a simulation reads it; all positions are unknown if rounds are missing.
 pub fn own_recording(answer: &Answer) -> Recording {
     let bits = match answer.rounds.as_ref().filter(|_| answer.rounds_are_whole()) {
         Some(rounds) => bits(answer, rounds),
@@ -152,10 +153,10 @@ pub fn own_recording(answer: &Answer) -> Recording {
 /// The rates by position: observed, then extrapolated.
 ///
 /// Rounds that get far belong to easy text, so rates rise with depth and level off. Beyond the last observed position
-/// the differences continue as a geometric series, with the ratio of the last two held between 0 and 1/2. With fewer
-/// than three observed rates the last one stays.
+/// the differences continue as a geometric series, with the ratio of the last two held between 0 and 1/2. If fewer than
+/// three rates were observed, the last one is used for all further positions.
 fn extrapolated(counts: &[(u64, u64)]) -> Vec<Position> {
-    // One of each is added, so that a position that was seen a few times is neither sure nor impossible.
+    // One success and one failure are added, so that few rounds at a position do not give a rate of 0 or 1.
     let observed = counts.iter().take_while(|c| c.0 > 0);
     let rates: Vec<f64> = observed.map(|&(n, a)| (a as f64 + 1.0) / (n as f64 + 2.0)).collect();
     let seen = rates.len();

@@ -16,37 +16,38 @@ use foretoken_sim::{ContextReads, EngineConfig, HostLaw};
 use foretoken_spec::problem::{Problem, Result};
 use std::collections::BTreeSet;
 
-/// A calibration.
+/// The costs and the acceptance fitted to the observed runs of one server, with the runs themselves.
 #[derive(Debug)]
 pub struct Calibration {
-    /// The observed runs.
+    /// The observed runs of the server.
     pub sources: Vec<Source>,
-    /// The files of other tools.
+    /// The files of other tools, such as the benchmarks of vLLM and SGLang.
     pub foreign: Vec<Foreign>,
     /// The steps to which the costs are fitted.
     pub rows: Vec<StepRow>,
-    /// The costs; `None` if no step has a time.
+    /// The fitted costs of steps; `None` if no step has a time.
     pub cost: Option<CostFit>,
-    /// Errors on steps that were left out of a fit.
+    /// Errors of predicted step times, on steps that were left out of a fit.
     pub held_out: HeldOut,
-    /// The acceptance; `None` if nothing was drafted.
+    /// How often drafts were right, by position in a round; `None` if nothing was drafted.
     pub acceptance: Option<Acceptance>,
-    /// The engine's settings.
+    /// The settings of the simulated engine, from the runs' experiments and the server's metrics.
     pub engine: EngineConfig,
-    /// The time between client and scheduler, in seconds; `None` if no request shows it.
+    /// The time from client to scheduler and back, in seconds; `None` if too few requests came to an idle server.
     pub frontend: Option<f64>,
-    /// True if draft passes are separated from verification. Otherwise the target's passes have all of the cost, and
-    /// only the observed lengths can be predicted.
+    /// True if the fit has separate costs for draft passes and target passes. Otherwise the target's passes get the
+    /// whole cost of a step, and only the observed draft lengths can be predicted.
     pub separated: bool,
-    /// The verdict on the costs; `None` without costs.
+    /// Whether the costs may be trusted; `None` without costs.
     pub verdict: Option<Verdict>,
     /// Limits of the data, for the user; the most serious first.
     pub warnings: Vec<String>,
 }
 
-/// If more than this share of busy time lies outside of steps, step times are not pass times.
+/// If more than this share of a busy server's time lies between logged steps, the server schedules asynchronously and
+/// the logged step times are not pass times.
 const ASYNC: f64 = 0.5;
-/// Fewest steps for a fit.
+/// Fewest steps for a verdict on the costs. With fewer there is a warning.
 const FEW: usize = 100;
 
 impl Calibration {
@@ -91,7 +92,7 @@ impl Calibration {
         Ok(c)
     }
 
-    /// The name in tables of the run or file with this index.
+    /// The name that tables use for the run or file with this index. Files of other tools are numbered after the runs.
     pub fn name_of(&self, source: usize) -> String {
         let foreign = || self.foreign.get(source - self.sources.len()).and_then(|f| f.path.file_name());
         match self.sources.get(source) {
@@ -100,7 +101,7 @@ impl Calibration {
         }
     }
 
-    /// The draft lengths of the steps with times.
+    /// The draft lengths of the steps in `rows`.
     pub fn lengths(&self) -> BTreeSet<u32> {
         self.rows.iter().map(|r| r.k).collect()
     }
@@ -167,7 +168,8 @@ impl Calibration {
         all
     }
 
-    /// A warning for an asynchronous engine: its steps overlap, so that logged times are only the remaining waits.
+    /// A warning if the server schedules asynchronously: its steps overlap, and a logged step time is only the time for
+    /// which the host still had to wait.
     pub(crate) fn asynchronous(&self) -> Option<String> {
         let (mut inside, mut outside) = (0.0, 0.0);
         for row in &self.rows {
@@ -184,7 +186,7 @@ impl Calibration {
         })
     }
 
-    /// The profile; `None` without costs.
+    /// The costs as a calibrated profile, the content of `profile.toml`; `None` without costs.
     pub fn profile(&self) -> Option<Calibrated> {
         let cost = self.cost.as_ref()?;
         let most = |of: fn(&StepRow) -> u64| self.rows.iter().map(of).max().unwrap_or(0);
@@ -219,7 +221,8 @@ impl Calibration {
         })
     }
 
-    /// Tokens of the largest step without prompts. The line for beliefs is fitted up to it.
+    /// Tokens of the largest step without prompts. The linear cost model of the policies is fitted to passes up to this
+    /// size.
     fn decode_tokens(&self) -> u64 {
         self.rows.iter().filter(|r| r.prompts == 0).map(|r| r.verified).max().unwrap_or(1)
     }
@@ -231,8 +234,8 @@ fn engine(sources: &[Source]) -> EngineConfig {
     let stated = sources.iter().find_map(|s| s.engine.clone());
     let mut engine = stated.unwrap_or_default();
     engine.version = one_server::release(sources).0;
-    // What a log calls elapsed ends with the drafts, and the host follows: steps in a row, unless a setting says
-    // better.
+    // Unless the experiment sets them: a logged step ends with its drafts, and the host's work follows before the next
+    // step begins.
     engine.async_scheduling.get_or_insert(false);
     engine.deliver_at.get_or_insert(DeliverAt::Drafted);
     for source in sources {

@@ -17,32 +17,32 @@ pub enum Part {
     Draft,
 }
 
-/// A step of a busy server.
+/// A timed step of a server, or a part of a step: its requests, tokens and time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepRow {
-    /// Index of the step's run.
+    /// Index of the run or file that has the step.
     pub source: usize,
     /// The part of the step that its time covers.
     pub part: Part,
-    /// Position in its run, from 0 to 1.
+    /// End of the step as a share of its run's duration, from 0 to 1.
     pub when: f64,
     /// Number of draft passes after the target's pass. Each runs over one token per request; the first also runs over
     /// the step's tokens.
     pub k: u32,
     /// Number of requests that decode.
     pub decodes: u32,
-    /// Tokens of these requests: one each, and the verified drafts.
+    /// Tokens of the decoding requests in the target pass: one per request, and their verified drafts.
     pub verified: u64,
-    /// Number of prompts or pieces of prompts.
+    /// Number of prompts or prompt chunks in the step.
     pub prompts: u32,
-    /// Tokens of these prompts.
+    /// Tokens of these prompts or chunks in the step.
     pub prompt_tokens: u64,
     /// Tokens in KV of the requests that decode, before the step.
     pub context: u64,
-    /// The worker's time, in seconds.
+    /// The time of `part` in seconds. In a step log this is the time of the engine's worker.
     pub elapsed_s: f64,
-    /// The host's part: the time from the previous log line to this one, minus the worker's time, in seconds. `None` if
-    /// the server may have waited for requests.
+    /// The host's part in seconds: the time from the previous log line to this one, minus the worker's time. `None` if
+    /// the server may have been idle before the step.
     pub host_s: Option<f64>,
 }
 
@@ -53,8 +53,9 @@ const MOST_TOKENS: u64 = 1 << 20;
 /// Longest time of a step, in seconds. A log line with more is damaged.
 const LONGEST_S: f64 = 3600.0;
 
-/// The steps of all runs, on servers with these settings. The first step of a run is left out, because it warms up. In
-/// a run with several draft lengths, steps are left out whose drafts the log does not show.
+/// The logged steps of all runs. `engine` has the server's settings, which decide how many draft passes a step makes.
+/// The first step of a run is left out, because it warms up. In a run with several draft lengths, a step is left out if
+/// the log does not show how many tokens were drafted after it.
 pub fn rows(sources: &[Source], engine: &EngineConfig) -> Vec<StepRow> {
     let mut all = Vec::new();
     for (source, s) in sources.iter().enumerate() {
@@ -65,7 +66,7 @@ pub fn rows(sources: &[Source], engine: &EngineConfig) -> Vec<StepRow> {
         for (i, (before, step)) in steps.iter().zip(steps.iter().skip(1)).enumerate() {
             let Some(k) = passes[i + 1] else { continue };
             let logged = step.logged;
-            // A request that decodes was running before: the server went from one step to the next.
+            // A decoding request was already running in the step before, so the server was not idle in between.
             let busy =
                 logged.generation_requests > 0 && before.logged.iteration.checked_add(1) == Some(logged.iteration);
             let period = step.end.saturating_sub(before.end).as_s();
@@ -95,9 +96,9 @@ pub fn rows(sources: &[Source], engine: &EngineConfig) -> Vec<StepRow> {
     all
 }
 
-/// Lengthens the steps of a busy server that schedules asynchronously to the time from log line to log line. What such
-/// a server logs is how long the host waited for a step's output. The host's work overlaps with the pass, so that the
-/// pass takes longer than that.
+/// For asynchronous scheduling: adds the host's part to the time of each step of a busy server, which gives the time
+/// from log line to log line. Such a server logs how long the host waited for a step's output. The host works while the
+/// pass runs, so the pass takes longer than the logged time.
 fn add_overlap(rows: &mut [StepRow]) {
     for row in rows {
         row.elapsed_s += row.host_s.unwrap_or(0.0);
@@ -112,7 +113,7 @@ fn draft_passes(source: &Source, engine: &EngineConfig) -> Vec<Option<u32>> {
     }
     let lengths = step_lengths(&source.run);
     let most = lengths.iter().flatten().max().copied().unwrap_or(0);
-    // What is drafted behind a step is verified in the next one.
+    // Drafts that are made after a step are verified in the next one.
     let behind = |i: usize| {
         let (step, next) = (&steps[i], steps.get(i + 1)?);
         let follows = step.logged.iteration.checked_add(1) == Some(next.logged.iteration);
@@ -121,7 +122,8 @@ fn draft_passes(source: &Source, engine: &EngineConfig) -> Vec<Option<u32>> {
     (0..steps.len()).map(behind).collect()
 }
 
-/// Tokens in KV of the requests that have a part of their answer, over time: (start, tokens), in order.
+/// Tokens in KV over time, of the requests that have received a part of their answer and not yet all of it: (time from
+/// which the number holds, tokens), in order of time.
 fn context(answers: &[Answer]) -> Vec<(Time, i64)> {
     let mut changes: Vec<(Time, i64)> = Vec::new();
     for a in answers {
@@ -143,15 +145,15 @@ fn context(answers: &[Answer]) -> Vec<(Time, i64)> {
     changes
 }
 
-/// The tokens in KV at an instant.
+/// The tokens in KV at the time `at`.
 fn context_at(context: &[(Time, i64)], at: Time) -> u64 {
     let after = context.partition_point(|c| c.0 <= at);
     after.checked_sub(1).map_or(0, |i| u64::try_from(context[i].1).unwrap_or(0))
 }
 
-/// Forgets the host's part of steps before which another process held the machine, or the server waited: host times
-/// above [`INTERRUPTED`] times the median of all. The steps themselves stay, whatever they took: an interrupted step is
-/// part of what the server does on average.
+/// Removes `host_s` where it exceeds [`INTERRUPTED`] times the median of all rows: there another process held the
+/// machine, or the server was idle. The steps themselves stay, even very long ones, because an interrupted step is part
+/// of what the server does on average.
 fn forget_interruptions(rows: &mut [StepRow]) {
     let mut host: Vec<f64> = rows.iter().filter_map(|r| r.host_s).collect();
     host.sort_by(f64::total_cmp);
@@ -188,9 +190,10 @@ mod tests {
             answer(3, &[]),
         ];
         let context = context(&all);
-        let at = |t: u64| context_at(&context, Time(t));
-        // One token and the prompt; three more beside another's first; one is done; both are.
-        assert_eq!([4, 5, 7, 8, 11, 12, 19, 20, 99].map(at), [0, 11, 11, 25, 25, 11, 11, 0, 0]);
+        let tokens_at = |t: u64| context_at(&context, Time(t));
+        // At 5 request 0 has its prompt and 1 token. At 8 it has 3 more, and request 1 has 11. Request 0 ends at 12,
+        // request 1 at 20. Request 2 got its whole answer at once and counts at no time.
+        assert_eq!([4, 5, 7, 8, 11, 12, 19, 20, 99].map(tokens_at), [0, 11, 11, 25, 25, 11, 11, 0, 0]);
     }
 
     fn row(elapsed_s: f64, host_s: f64) -> StepRow {
@@ -209,9 +212,9 @@ mod tests {
         }
     }
 
-    /// Recorded from vLLM 0.32 on a device whose law says 17.61 ms (experiments/validation/clockwork).
+    /// The times of a step of vLLM 0.32 on an emulated device that takes 17.61 ms (experiments/validation/clockwork).
     #[test]
-    fn an_asynchronous_step_lasts_from_line_to_line() {
+    fn an_asynchronous_step_lasts_from_log_line_to_log_line() {
         let alone = StepRow { host_s: None, ..row(17.13e-3, 0.0) };
         let mut rows = [row(17.13e-3, 0.48e-3), alone];
         add_overlap(&mut rows);

@@ -2,13 +2,13 @@
 //! least squares. Errors are relative to the expected time, so that short steps count as much as long ones and the fit
 //! predicts means.
 //!
-//! A step of `b` tokens and `c` of context takes T(b, c) + D(b + n) + (K − 1) · D(n) where n requests draft K tokens
-//! each: the first draft pass runs over all tokens of the step and one slot a request, the others over a token a
-//! request. T is a line through points in b that never falls, and rises with context and with the prompts' tokens; D
-//! is α, γ, δ.
+//! A step of `b` tokens with `c` tokens of context, after which n requests draft K tokens each, takes
+//! T(b, c) + D(b + n) + (K − 1) · D(n): the first draft pass runs over all tokens of the step and one more per request,
+//! each later pass over one token per request. The target's cost T is piecewise linear in b, never falls, and has a
+//! constant cost per token of context. The draft's cost D is linear: α per token of context, γ per token, δ per pass.
 //!
 //! Two rules keep the fit from guessing. Below the smallest observed step T is constant. If the steps cannot separate T
-//! from D, for example because all of them drafted 3 tokens, T gets all of their time and D none
+//! from D, for example because all of them drafted 3 tokens, T gets the whole time of the steps and D none
 //! ([`CostFit::together`]). Such a fit predicts the observed draft lengths only.
 
 use crate::costs::{Part, StepRow};
@@ -18,11 +18,12 @@ use foretoken_sim::Coefficients;
 use nalgebra::{DMatrix, DVector};
 use std::collections::BTreeSet;
 
-/// Batched tokens at which the target's line may bend.
+/// Numbers of batched tokens at which the slope of the target's cost may change.
 const BENDS: [u64; 14] = [1, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024];
 
-/// Number of rounds. The first round weighs errors by the observed times, later rounds by the expected times. With
-/// observed times alone, steps that were short by chance would count most, and the fit would lie below the mean.
+/// How often the fit is repeated. The first fit takes errors relative to the observed times, each repeat relative to
+/// the times that the previous fit predicts. With observed times alone, steps that were short by chance would count
+/// most, and the fit would lie below the mean.
 const ROUNDS: usize = 3;
 
 /// A target pass takes at least this share of the shortest step. Without this bound a fit to few steps may give all of
@@ -30,35 +31,35 @@ const ROUNDS: usize = 3;
 /// twenty target passes would never pay.
 const LEAST_SHARE: f64 = 0.05;
 
-/// Largest standard error of the draft's share of a step at which a fit separates draft passes from target passes.
-/// Drafting pays or does not pay by some tens of per cent of a step.
-const KNOWN: f64 = 0.10;
+/// A fit separates draft passes from target passes if the standard error of the draft's share of a step is at most
+/// this. That is precise enough: whether drafting pays is a matter of some tens of per cent of a step.
+const MOST_ERROR: f64 = 0.10;
 
-/// Share of a column that rounding errors may leave over.
+/// If [`own_share`] is below this, it comes from rounding errors alone.
 const ROUNDING: f64 = 1e-6;
 
-/// Most sizes at which the line for beliefs is fitted.
+/// Largest number of pass sizes to which the linear cost model of the policies is fitted.
 const SIZES: u64 = 4096;
 
-/// A fitted cost.
+/// The fitted costs of target passes, of draft passes and of the host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostFit {
-    /// `[tokens, seconds]` of a target pass without context.
+    /// (tokens, seconds) of target passes without context. Costs are linear between these points.
     pub batched: Vec<(u64, f64)>,
     /// Seconds per token of context that the target reads.
     pub alpha_s: f64,
-    /// A draft pass; free where the fit does not separate draft passes from target passes.
+    /// The cost of a draft pass; 0 if the fit does not separate draft passes from target passes.
     pub draft: Coefficients,
-    /// Host time between steps, seconds: the mean.
+    /// Mean host time between steps, in seconds.
     pub host_s: f64,
-    /// Root mean square of the relative errors.
+    /// Root mean square of the relative errors of predicted step times.
     pub noise: f64,
 }
 
-/// The costs that a fit has.
+/// Whether a fit has separate costs for target and draft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Costs {
-    /// The costs of target and draft.
+    /// One cost for target passes and one for draft passes.
     Apart,
     /// One cost per step, which counts as the target's.
     Together,
@@ -96,7 +97,8 @@ impl CostFit {
         fit
     }
 
-    /// The predicted time of a step, but not much less than its observed time. Errors are relative to it.
+    /// The time to which the error of a step is relative: the predicted time, but at least [`LEAST_SHARE`] of the
+    /// observed.
     fn expected_s(&self, r: &StepRow) -> f64 {
         self.step_s(r).max(LEAST_SHARE * r.elapsed_s)
     }
@@ -124,9 +126,10 @@ impl CostFit {
         LatencySpec::Linear(self.draft)
     }
 
-    /// The target's line for beliefs, fitted to the predicted times of passes of up to `most` tokens.
+    /// The linear cost model that policies assume for the target (the belief), fitted to the predicted times of passes
+    /// of up to `most` tokens.
     pub fn target_line(&self, most: u64) -> Coefficients {
-        // Least squares on relative errors over the sizes, each once; of many every n-th.
+        // Least squares of relative errors, each size once. Above SIZES sizes only every n-th is used.
         let most = most.max(2);
         let sizes: Vec<u64> = (1..=most).step_by(most.div_ceil(SIZES) as usize).collect();
         let a = DMatrix::from_fn(sizes.len(), 2, |i, j| {
@@ -138,9 +141,9 @@ impl CostFit {
     }
 }
 
-/// Tokens at which the target's line may bend, from the smallest step to the largest. Between a bend and the one before
-/// it there is a step, the bend itself included: otherwise the steps beyond could be explained by many lines, and the
-/// fit would choose one of them.
+/// Numbers of tokens at which the slope of the target's cost may change, from the smallest step to the largest. A bend
+/// is used only if a step lies on it or between it and the bend before. Otherwise many lines would explain the larger
+/// steps equally well, and the fit would choose one of them.
 fn bends(rows: &[StepRow]) -> Vec<u64> {
     let sizes: BTreeSet<u64> = rows.iter().map(tokens).collect();
     let (least, most) = (*sizes.first().expect("steps"), *sizes.last().expect("steps"));
@@ -157,29 +160,31 @@ fn bends(rows: &[StepRow]) -> Vec<u64> {
     all
 }
 
-/// True if the steps separate the cost of a draft pass from the cost of a target pass. `noise` is the root mean square
-/// of the relative errors of a fit of both.
+/// True if the steps suffice to separate the cost of a draft pass from the cost of a target pass. `noise` is the root
+/// mean square of the relative errors of a fit of both costs.
 pub fn tells_apart(rows: &[StepRow], noise: f64) -> bool {
     let own = own_share(rows);
-    own > ROUNDING && noise / (own * rows.len() as f64).sqrt() <= KNOWN
+    own > ROUNDING && noise / (own * rows.len() as f64).sqrt() <= MOST_ERROR
 }
 
-/// The share of the draft passes' column (its square) that no combination of the target's columns explains. It is about
-/// 0.3 for runs of K = 0 and K = 3, and 0 but for rounding if every step drafted equally many tokens. By least squares,
-/// `noise` over the root of this share and of the number of steps is the standard error of the draft's share of a step.
+/// The part of the least-squares column "number of draft passes" that no combination of the target's columns explains,
+/// as a share of the column's squared norm. It is about 0.3 for runs of K = 0 and K = 3, and 0 up to rounding if every
+/// step drafted equally many tokens. `noise` / sqrt(share · number of steps) is the standard error of the draft's share
+/// of a step.
 fn own_share(rows: &[StepRow]) -> f64 {
     if rows.is_empty() {
         return 0.0;
     }
     let bends = bends(rows);
-    let of = |j: usize| DVector::from_fn(rows.len(), |i, _| column(&rows[i], &bends, j) / rows[i].elapsed_s);
-    let mut passes = of(draft_columns(&bends) + 2);
+    let relative_column =
+        |j: usize| DVector::from_fn(rows.len(), |i, _| column(&rows[i], &bends, j) / rows[i].elapsed_s);
+    let mut passes = relative_column(draft_columns(&bends) + 2);
     let whole = passes.norm_squared();
-    // Gram and Schmidt: what is left of the passes once each of the target's columns is taken out.
+    // Gram-Schmidt: the target's columns are subtracted from the column of passes one by one.
     let mut basis: Vec<DVector<f64>> = Vec::new();
-    for mut column in (0..draft_columns(&bends)).map(of) {
+    for mut column in (0..draft_columns(&bends)).map(relative_column) {
         let length = column.norm();
-        // Twice, for rounding.
+        // Done twice, because rounding errors leave a rest after the first time.
         for _ in 0..2 {
             basis.iter().for_each(|b| column -= b * b.dot(&column));
         }
@@ -191,26 +196,26 @@ fn own_share(rows: &[StepRow]) -> f64 {
     if whole > 0.0 { passes.norm_squared() / whole } else { 0.0 }
 }
 
-/// The state of a fit.
+/// The inputs of a fit.
 struct Fitting<'a> {
     rows: &'a [StepRow],
     bends: &'a [u64],
     costs: Costs,
-    /// The shortest time of a target pass, in seconds.
+    /// Lower bound on the fitted time of a target pass, in seconds.
     least_s: f64,
 }
 
 impl Fitting<'_> {
-    /// Least squares of errors relative to the expected time of each step.
+    /// Fits the costs by least squares of errors relative to the `expected` times of the steps, in seconds.
     fn weighted(&self, expected: &[f64]) -> CostFit {
         let Fitting { rows, bends, costs, least_s } = *self;
         let drafts = draft_columns(bends);
         let columns = if costs == Costs::Apart { drafts + 3 } else { drafts };
         let part = |r: &StepRow| if costs == Costs::Apart { r.part } else { Part::Target };
-        let of = |i: usize, j: usize| column(&StepRow { part: part(&rows[i]), ..rows[i] }, bends, j);
-        let a = DMatrix::from_fn(rows.len(), columns, |i, j| of(i, j) / expected[i]);
-        // What is left to fit behind the least time of a target pass.
-        let rest = |i: usize| (rows[i].elapsed_s - least_s * of(i, 0)) / expected[i];
+        let entry = |i: usize, j: usize| column(&StepRow { part: part(&rows[i]), ..rows[i] }, bends, j);
+        let a = DMatrix::from_fn(rows.len(), columns, |i, j| entry(i, j) / expected[i]);
+        // The time above the lower bound of a target pass, which is what least squares fits.
+        let rest = |i: usize| (rows[i].elapsed_s - least_s * entry(i, 0)) / expected[i];
         let mut x = nnls(&a, &DVector::from_fn(rows.len(), |i, _| rest(i)));
         x[0] += least_s;
         let mut at = x[0];
@@ -236,8 +241,8 @@ impl Fitting<'_> {
     }
 }
 
-/// Index of the first of the draft's columns, after a constant, the target's ramps and its context. The draft's columns
-/// are context, tokens and passes.
+/// Index of the first column of the draft's costs: context, tokens and passes. Before them are the target's columns: a
+/// constant, one ramp between each two bends, and context.
 fn draft_columns(bends: &[u64]) -> usize {
     bends.len() + 1
 }
@@ -249,7 +254,7 @@ fn column(r: &StepRow, bends: &[u64], j: usize) -> f64 {
         (j, Part::Target) if j >= drafts => 0.0,
         (0, _) => 1.0,
         (j, _) if j <= ramps => {
-            // The last one goes on beyond its end.
+            // The last ramp goes on rising beyond the largest step.
             let (from, to) = (bends[j - 1] as f64, bends[j] as f64);
             let share = (tokens(r) as f64 - from) / (to - from);
             if j == ramps { share.max(0.0) } else { share.clamp(0.0, 1.0) }
@@ -271,7 +276,7 @@ fn passes(r: &StepRow) -> f64 {
     f64::from(r.k)
 }
 
-/// Tokens of all draft passes: the first runs over the step's tokens and one slot per request, each other pass over one
+/// Tokens of all draft passes: the first runs over the step's tokens and one more per request, each later pass over one
 /// token per request.
 fn draft_tokens(r: &StepRow) -> f64 {
     let requests = f64::from(r.decodes + r.prompts);
@@ -281,12 +286,12 @@ fn draft_tokens(r: &StepRow) -> f64 {
     }
 }
 
-/// Context that all draft passes read, in tokens.
+/// Tokens of context that all draft passes after a step read together.
 fn draft_context(r: &StepRow) -> f64 {
     r.context as f64 * f64::from(r.k)
 }
 
-/// The line through points, extended beyond the last two.
+/// Linear interpolation between points at `x`. The first and the last segment extend beyond the ends.
 fn line(points: &[(u64, f64)], x: u64) -> f64 {
     if points.len() == 1 {
         return points[0].1;
@@ -300,7 +305,7 @@ fn line(points: &[(u64, f64)], x: u64) -> f64 {
 mod tests {
     use super::*;
 
-    /// A step of plain decoding with this many requests, on a machine of 1.5 ms and 50 µs a token.
+    /// A step of plain decoding with this many requests, on a machine that takes 1.5 ms a pass and 50 µs a token.
     fn step(decodes: u32) -> StepRow {
         StepRow {
             source: 0,
@@ -317,7 +322,7 @@ mod tests {
         }
     }
 
-    /// A straight law comes back straight, whichever sizes ran.
+    /// If step times are linear in the tokens, the fit is linear too, whichever sizes were observed.
     #[test]
     fn the_line_bends_only_where_steps_decide_it() {
         let bends_of = |sizes: &[u32]| bends(&sizes.iter().map(|&n| step(n)).collect::<Vec<_>>());

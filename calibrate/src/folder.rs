@@ -1,4 +1,4 @@
-//! Writes folders that belong to one command. A file is written as a whole or not at all.
+//! Writes the folders of results that one command makes. A file is written as a whole or not at all.
 
 use foretoken_report::Staged;
 use foretoken_spec::problem::{Problem, Result};

@@ -1,4 +1,4 @@
-//! Costs, acceptance and requests from files of other tools: measured by engines themselves, or by their benchmarks.
+//! Costs, acceptance and requests from files of vLLM and SGLang: the engines' own measurements, or their benchmarks'.
 
 use crate::costs::{Part, StepRow};
 use crate::source::unread;
@@ -8,26 +8,27 @@ use foretoken_recordings::foreign::{
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 
-/// The content of a file.
+/// What a file of another tool contains.
 #[derive(Clone, Debug, Default)]
 pub struct Foreign {
     /// The file's path.
     pub path: PathBuf,
     /// BLAKE3 of its bytes, in hexadecimal.
     pub digest: String,
-    /// The file's format as text.
+    /// The file's format, as a user reads it.
     pub format: String,
-    /// Steps with their times.
+    /// The timed steps of the file.
     pub rows: Vec<StepRow>,
-    /// Rounds as (drafted, accepted, number of rounds).
+    /// Rounds: (drafted tokens, accepted tokens, number of such rounds).
     pub rounds: Vec<(u32, u32, u64)>,
     /// Requests: arrival (seconds; `None` if only their order is known), prompt and output tokens.
     pub requests: Vec<(Option<f64>, u32, u32)>,
-    /// Notes for the user.
+    /// Notes for the user on what the file's numbers do not include.
     pub notes: Vec<String>,
 }
 
-/// Reads a file of any known format. `draft_length` is the server's; it is needed if the format does not contain it.
+/// Reads a file of any known format. Its rows get `index` as their `source`. `draft_length` is the server's draft
+/// length, which is needed if the format lacks it.
 ///
 /// # Errors
 /// The format is not known, or the file is damaged or lacks something that is needed.
@@ -52,7 +53,7 @@ pub fn read(path: &Path, index: usize, draft_length: Option<u32>) -> Result<Fore
 }
 
 impl Foreign {
-    /// True for the one format without the number of drafted tokens.
+    /// True if the file's format lacks the draft length: SGLang's forward-pass metrics.
     pub fn takes_draft_length(&self) -> bool {
         self.format == Format::SglangForward.to_string()
     }
@@ -74,12 +75,13 @@ fn row(source: usize, part: Part, elapsed_s: f64) -> StepRow {
     }
 }
 
-/// Exact batches, timed as one graph: of the target with its drafter, or alone.
+/// Reads vLLM's timed forward passes: batches of stated shape, of the target with its drafter or of the target alone.
 fn forward_cases(f: &mut Foreign, source: usize) -> Result<()> {
     let cases = vllm_forward::read(&f.path).map_err(unread)?;
     let mut unknown = 0;
     for case in &cases {
-        // Without a word a case has the drafter in it wherever it drafts.
+        // If a case with drafts does not say whether the drafter ran, its time counts as the drafter's and the
+        // target's.
         let drafts = case.shape.requests.iter().any(|r| r.num_draft_tokens > 0);
         unknown += usize::from(case.drafter.is_none() && drafts);
         let part = if case.drafter == Some(false) { Part::Target } else { Part::Step };
@@ -131,8 +133,8 @@ fn vllm_serve(f: &mut Foreign) -> Result<()> {
 fn by_count(rounds: u64, at_least: &[f64]) -> Vec<(u32, u32, u64)> {
     let k = at_least.len() as u32;
     let share = |n: usize| if n == 0 { 1.0 } else { at_least.get(n - 1).copied().unwrap_or(0.0) };
-    let of = |n: usize| ((share(n) - share(n + 1)).max(0.0) * rounds as f64).round() as u64;
-    (0..=at_least.len()).map(|n| (k, n as u32, of(n))).collect()
+    let exactly = |n: usize| ((share(n) - share(n + 1)).max(0.0) * rounds as f64).round() as u64;
+    (0..=at_least.len()).map(|n| (k, n as u32, exactly(n))).collect()
 }
 
 fn sglang_serve(f: &mut Foreign) -> Result<()> {
@@ -157,7 +159,7 @@ fn requests(f: &mut Foreign) -> Result<()> {
         }
         let Some(s) = &r.speculation else { continue };
         let deepest = s.correct_drafts_histogram.len().saturating_sub(1) as u32;
-        // SGLang states the drafts with the width that is configured, not with what it drafted.
+        // SGLang counts the configured draft length for every step as proposed, even where it drafted less.
         adaptive += usize::from(s.proposed_drafts.is_some_and(|p| p != s.verify_steps * u64::from(deepest)));
         let counted = s.correct_drafts_histogram.iter().enumerate();
         f.rounds.extend(counted.map(|(accepted, &n)| (deepest, accepted as u32, n)));
@@ -198,7 +200,7 @@ fn forward_steps(f: &mut Foreign, source: usize, draft_length: Option<u32>) -> R
     Ok(())
 }
 
-/// Draft and verification times, and the acceptance of every request.
+/// Reads SGLang's DSpark records: draft and verification times of steps, and the acceptance of every request.
 fn dspark(f: &mut Foreign, source: usize) -> Result<()> {
     for records in sglang_dspark::read(&f.path).map_err(unread)? {
         if records.simulated_accept_length.is_some() {
@@ -209,15 +211,15 @@ fn dspark(f: &mut Foreign, source: usize) -> Result<()> {
             let verified = u64::from(step.verify_tokens.unwrap_or(decodes));
             let k = records.gamma;
             let context = step.requests.iter().flatten().map(|r| u64::from(r.prefix_len)).sum::<u64>();
-            let of = |part, seconds: Option<f64>| {
+            let timed_row = |part, seconds: Option<f64>| {
                 let seconds = seconds.filter(|s| *s > 0.0)?;
                 Some(StepRow { k, decodes, verified, context, ..row(source, part, seconds) })
             };
-            f.rows.extend(of(Part::Target, step.verify_gpu_s));
-            f.rows.extend(of(Part::Draft, step.draft_gpu_s));
+            f.rows.extend(timed_row(Part::Target, step.verify_gpu_s));
+            f.rows.extend(timed_row(Part::Draft, step.draft_gpu_s));
             if records.simulated_accept_length.is_none() {
-                let of = |r: &sglang_dspark::DsparkRequest| (r.verify_len.saturating_sub(1), r.correct_drafts, 1);
-                f.rounds.extend(step.requests.iter().flatten().map(of));
+                let round = |r: &sglang_dspark::DsparkRequest| (r.verify_len.saturating_sub(1), r.correct_drafts, 1);
+                f.rounds.extend(step.requests.iter().flatten().map(round));
             }
         }
     }

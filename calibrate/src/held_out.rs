@@ -1,18 +1,18 @@
-//! Errors of the cost fit on steps that it has not seen: of runs and of times that were left out.
+//! Errors of the cost fit on steps that it was not fitted to: whole runs, or the second half of every run.
 
 use crate::costs::StepRow;
 use crate::fit::CostFit;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Errors of predicted step times, as shares.
+/// Errors of predicted step times, relative to the observed times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Error {
-    /// Number of steps.
+    /// Number of predicted steps.
     pub steps: usize,
     /// Mean of |predicted / observed − 1|.
     pub mean_absolute: f64,
-    /// Sum of predicted over sum of observed, minus 1: the error of long runs.
+    /// Sum of predicted over sum of observed times, minus 1. Long runs are off by this share.
     pub bias: f64,
 }
 
@@ -23,12 +23,12 @@ impl Error {
     }
 }
 
-/// Errors on one run of costs that were fitted to the runs of other cells.
+/// How far one live run is from costs that were fitted to the runs of other cells (other policies or loads).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeldOutRun {
-    /// The run's policy.
+    /// Label of the run's policy.
     pub policy: String,
-    /// The run's recording.
+    /// The name of the run's recording, a tape.
     pub tape: String,
     /// Error of the sum of all target passes: predicted over measured, minus 1.
     pub target: Option<f64>,
@@ -36,26 +36,27 @@ pub struct HeldOutRun {
     pub draft: Option<f64>,
 }
 
-/// Errors on steps that were left out of a fit.
+/// Errors of step times that a fit predicts, on steps left out of the fit and on the fitted steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeldOut {
-    /// Each run, by a fit to the others. Runs are missing whose draft length or batches lie outside of the others'.
+    /// (index of a run, error of a fit to all other runs on this run). A run is missing if no other run has its draft
+    /// length with batches as small and as large.
     pub by_run: Vec<(usize, Error)>,
-    /// The second halves of all runs, by a fit to the first halves.
+    /// Error on the second halves of all runs, of a fit to their first halves.
     pub by_time: Error,
-    /// The steps that the fit was made from.
+    /// Error on the steps that the fit was made from.
     pub fitted: Error,
-    /// The steps that the fit was made from, by draft length.
+    /// (draft length, error on the fitted steps of this draft length).
     pub by_length: Vec<(u32, Error)>,
 }
 
-/// The smallest and the largest number of decoding requests in a step of a draft length.
+/// The smallest and the largest number of decoding requests in the steps with draft length `k`.
 fn batches(rows: &[StepRow], k: u32) -> Option<(u32, u32)> {
     let decodes = || rows.iter().filter(|r| r.k == k && r.decodes > 0).map(|r| r.decodes);
     Some((decodes().min()?, decodes().max()?))
 }
 
-/// The errors of a fit on these steps.
+/// The errors of the step times that `fit` predicts for `rows`.
 pub fn error<'a>(fit: &CostFit, rows: impl Iterator<Item = &'a StepRow>) -> Error {
     let (mut n, mut absolute, mut predicted, mut observed) = (0, 0.0, 0.0, 0.0);
     for row in rows {
@@ -72,14 +73,14 @@ pub fn error<'a>(fit: &CostFit, rows: impl Iterator<Item = &'a StepRow>) -> Erro
 }
 
 impl HeldOut {
-    /// The errors of `fit`, which `fit_to` has fitted to all of these steps.
+    /// The errors of `fit`, which `fit_to` has made from `rows`. `fit_to` is repeated with steps left out.
     pub fn of(fit: &CostFit, rows: &[StepRow], fit_to: fn(&[StepRow]) -> CostFit) -> HeldOut {
         let mut runs: Vec<usize> = rows.iter().map(|r| r.source).collect();
         runs.dedup();
         let mut by_run = Vec::new();
         for &run in &runs {
             let (own, others): (Vec<StepRow>, Vec<StepRow>) = rows.iter().partition(|r| r.source == run);
-            // Without other runs of its draft length, with batches as small and as large, the fit would have to guess.
+            // Without another run of this draft length with batches as small and as large, the fit would extrapolate.
             let lengths: BTreeSet<u32> = own.iter().map(|r| r.k).collect();
             let covered = |k: u32| match (batches(&own, k), batches(&others, k)) {
                 (Some((least, most)), Some(others)) => others.0 <= least && most <= others.1,
@@ -112,7 +113,7 @@ mod tests {
     use super::*;
     use crate::costs::Part;
 
-    /// A server whose steps take 10 ms, 0.1 ms a token and 5 ms a draft pass.
+    /// Steps of a server that take 10 ms, 0.1 ms a token and 5 ms a draft pass.
     fn rows() -> Vec<StepRow> {
         let mut all = Vec::new();
         for (source, k) in [(0, 0), (1, 0), (2, 3), (3, 3)] {
@@ -156,7 +157,7 @@ mod tests {
         assert!((fit.step_s(&two) / two.elapsed_s - 1.0).abs() < 1e-3, "{} {}", fit.step_s(&two), two.elapsed_s);
     }
 
-    /// A run is a sum of steps, so the fit must predict their mean.
+    /// The time of a run is the sum of its steps, so the fit must predict the mean time of steps.
     #[test]
     fn noise_leaves_the_fit_unbiased() {
         let mut rows = rows();

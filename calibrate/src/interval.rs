@@ -1,4 +1,4 @@
-//! How far a prediction may be off by what a calibration does not know.
+//! How uncertain a prediction is. The uncertainty has four sources:
 //!
 //! - **Which requests come.** They differ in acceptance, and a run has few of them. Each draw gives the run's requests
 //!   other recordings.
@@ -8,7 +8,7 @@
 //! - **Costs and schedule.** A fixed share (`foretoken_compare::server_runs::interval`), which includes steps that the
 //!   calibration has not seen.
 //!
-//! The run's arrivals, prompts and lengths are given, so their luck is no part of it.
+//! The run's arrivals, prompts and lengths are given, so they add no uncertainty.
 
 use crate::kept::Kept;
 use crate::predict::{AcceptanceFrom, Prediction};
@@ -19,13 +19,14 @@ use foretoken_spec::problem::Result;
 use foretoken_traces::truth::TruthTable;
 use rand_distr::{Distribution, StandardNormal};
 
-/// Number of draws. The standard deviation over them is known within 13 %.
+/// Number of draws. A standard deviation over 32 draws is itself uncertain by 13 %.
 const DRAWS: u64 = 32;
 
-/// Standard deviation of the extrapolated rates, on the scale of log-odds.
+/// Standard deviation of the log-odds of an extrapolated acceptance rate, assumed.
 const EXTRAPOLATED: f64 = 0.2;
 
-/// The numbers of a cell in each draw: `[i][j]` is draw i of repeat j. Empty if nothing is drafted.
+/// The predicted numbers of a cell (latencies, throughput): `[i][j]` is draw i of repeat j. Empty if nothing is
+/// drafted.
 pub(crate) fn draws(kept: &Kept, repeats: &[&Source], k: u32) -> Result<Vec<Vec<Numbers>>> {
     if k == 0 {
         return Ok(Vec::new());
@@ -47,7 +48,8 @@ pub(crate) fn draws(kept: &Kept, repeats: &[&Source], k: u32) -> Result<Vec<Vec<
     (0..DRAWS).map(one).collect()
 }
 
-/// A table with as many outputs, drawn from a table with replacement, and with extrapolated rates moved by `by`.
+/// A truth table with as many outputs as `table`, drawn from `table` with replacement. The log-odds of extrapolated
+/// rates are moved by `by`.
 fn resampled(table: &TruthTable, draw: u64, by: f64) -> TruthTable {
     let (n, luck) = (table.outputs.len(), Luck::new(draw, Stream::Request, 0));
     let drawn = (0..n as u64).map(|i| table.outputs[(luck.unit(i) * n as f64) as usize].clone());
@@ -58,7 +60,7 @@ fn resampled(table: &TruthTable, draw: u64, by: f64) -> TruthTable {
     TruthTable { header, outputs: drawn.collect() }
 }
 
-/// Rates by position. From position `seen` on they are moved by `by` on the scale of log-odds.
+/// The rates by position, of which those after the first `seen` positions have their log-odds moved by `by`.
 fn moved(rates: &[f64], seen: usize, by: f64) -> Vec<f64> {
     let shifted = |rate: f64| {
         let odds = (rate / (1.0 - rate)) * by.exp();

@@ -1,5 +1,5 @@
-//! The folder of a calibration: a profile, a truth table, traces, an experiment that runs on them, what was found,
-//! and a page.
+//! Writes and reads the folder of a calibration: a profile, a truth table, traces, an experiment that runs on them,
+//! the results as JSON, and a page.
 
 use crate::acceptance::Position;
 use crate::calibration::Calibration;
@@ -21,23 +21,23 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::path::Path;
 
-/// The profile.
+/// File of the calibrated profile.
 pub const PROFILE: &str = "profile.toml";
-/// The truth table.
+/// File of the truth table.
 pub const TRUTH: &str = "acceptance.truth";
-/// Acceptance by category, as tables of an experiment.
+/// File of the acceptance by category, in the form of an experiment's tables.
 pub const BY_CATEGORY: &str = "by-category.toml";
-/// The experiment.
+/// File of the experiment that simulates the observed server.
 pub const EXPERIMENT: &str = "experiment.toml";
-/// The results and their inputs.
+/// File of the results and their inputs.
 pub const FOUND: &str = "calibration.json";
-/// The page.
+/// File of the HTML page.
 pub const PAGE: &str = "calibration.html";
 
 /// The content of `calibration.json`.
 #[derive(Debug, Serialize)]
 pub struct Found<'a> {
-    /// Version of Foretoken.
+    /// Version of Foretoken that made the calibration.
     pub foretoken: &'static str,
     /// The files from which the calibration was made.
     pub inputs: Vec<Input>,
@@ -45,11 +45,11 @@ pub struct Found<'a> {
     pub server: Option<Server>,
     /// Draft lengths of the steps with times.
     pub draft_lengths: Vec<u32>,
-    /// True if draft passes are separated from verification.
+    /// True if draft passes and target passes have separate costs.
     pub separated: bool,
     /// The draft length of the latest observed run; `None` if it is not known or not one length.
     pub now: Option<u32>,
-    /// The observed loads.
+    /// The loads under which the server was observed.
     pub loads: Vec<ObservedLoad>,
     /// Number of steps to which the costs were fitted.
     pub steps: usize,
@@ -59,7 +59,8 @@ pub struct Found<'a> {
     pub verdict: Option<&'a Verdict>,
     /// Acceptance by position in a round.
     pub acceptance: &'a [Position],
-    /// Costs as they may be, as draws of factors; empty if only their error between runs is known.
+    /// Draws of the factors by which the true costs may differ from the fitted ones; empty if only the error between
+    /// runs is known.
     #[serde(skip_serializing_if = "<[CostFactors]>::is_empty")]
     pub costs: &'a [CostFactors],
     /// Limits of the data, for the user.
@@ -69,11 +70,11 @@ pub struct Found<'a> {
 /// A file from which a calibration was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
-    /// Its path.
+    /// The file's path.
     pub path: String,
-    /// BLAKE3 of its bytes, in hexadecimal.
+    /// BLAKE3 of the file's bytes, in hexadecimal.
     pub blake3: String,
-    /// Its kind as text.
+    /// What the file is, as text: an observed run, or another tool's format.
     pub what: String,
 }
 
@@ -111,10 +112,10 @@ impl Calibration {
         }
         if self.cost.is_some() {
             put(EXPERIMENT, self.experiment()?.as_bytes())?;
-            runs(folder)?;
+            check_experiment(folder)?;
         }
         put(PAGE, page::page(self).html().as_bytes())?;
-        // Last: its presence says that all is there.
+        // This file comes last: if it is there, the folder is complete.
         put(FOUND, self.found().as_bytes())
     }
 
@@ -176,10 +177,10 @@ impl Calibration {
         Ok(text)
     }
 
-    /// The engine's settings as a table, without keys that the profile gives.
+    /// The engine's settings as a table, without the keys that the profile gives.
     fn engine_table(&self) -> Result<String> {
         let cannot = |e: toml::ser::Error| Problem::failed(format!("the engine's settings cannot be written: {e}"));
-        // Every length that was observed is simulated.
+        // The experiment simulates every observed draft length.
         let longest = self.lengths().last().copied().unwrap_or(0);
         let max_draft_len = self.engine.max_draft_len.max(longest.min(MAX_SPEC_LEN));
         let mut engine =
@@ -189,8 +190,8 @@ impl Calibration {
         toml::to_string(&whole).map_err(cannot)
     }
 
-    /// The keys of `[workload]`: the requests of the first run with open arrivals, or of the run with most requests. If
-    /// only files of other tools have requests, theirs.
+    /// The keys of `[workload]`: the requests of the first run with open arrivals, else of the run with most requests,
+    /// else of the first file of another tool that has requests.
     fn workload(&self) -> Result<Option<String>> {
         let open = self.sources.iter().position(|s| s.recording.head.clients.is_none());
         let most = || (0..self.sources.len()).max_by_key(|&i| self.sources[i].run.workload.len());
@@ -200,8 +201,8 @@ impl Calibration {
     }
 }
 
-/// Refuses a calibration whose experiment cannot run, and removes its files.
-fn runs(folder: &Path) -> Result<()> {
+/// Checks that the experiment of a calibration's folder can run. If not, removes the calibration's files.
+fn check_experiment(folder: &Path) -> Result<()> {
     let file = folder.join(EXPERIMENT);
     Plan::load(&file, &[]).map(drop).map_err(|e| {
         let place = e.place().unwrap_or_else(|| file.display().to_string());
@@ -220,14 +221,14 @@ fn take_away(folder: &Path) {
     drop(std::fs::remove_dir_all(folder.join(TRACES)));
 }
 
-/// The keys of a table, one per line.
+/// The settings of a workload as TOML, one key per line.
 fn keys(workload: &WorkloadSpec) -> Result<String> {
     let table =
         toml::Table::try_from(workload).map_err(|e| Problem::failed(format!("the workload cannot be written: {e}")))?;
     Ok(table.iter().map(|(key, value)| format!("{key} = {value}\n")).collect())
 }
 
-/// Makes the folder, unless it holds something else.
+/// Makes the folder. Refuses one with other content; with `overwrite` it removes the files of an earlier calibration.
 pub(crate) fn ready(folder: &Path, overwrite: bool) -> Result<()> {
     check_free(folder, FOUND, "a calibration", overwrite)?;
     make(folder)?;
@@ -235,26 +236,26 @@ pub(crate) fn ready(folder: &Path, overwrite: bool) -> Result<()> {
     Ok(())
 }
 
-/// A calibration read from its folder, as far as predictions need it.
+/// A calibration read from its folder: the parts that predictions need.
 #[derive(Debug)]
 pub struct Kept {
-    /// The costs of steps.
+    /// The costs of passes and of the host.
     pub cost: Calibrated,
     /// Acceptance by request; `None` if it is not known.
     pub table: Option<TruthTable>,
     /// Acceptance by position in a round: P(accepted | reached).
     pub rates: Vec<f64>,
-    /// The engine's settings.
+    /// The settings of the simulated engine.
     pub engine: EngineConfig,
-    /// The files from which it was made. It must not predict them.
+    /// The files from which the calibration was made. It must not predict them.
     pub inputs: Vec<Input>,
-    /// Warnings of its profile, such as that it was edited or is not trusted.
+    /// Warnings about the profile: that it was edited, or is not trusted.
     pub warnings: Vec<String>,
     /// The observed server; `None` if the calibration does not name it.
     pub server: Option<Server>,
 }
 
-/// The fields that are read from `calibration.json`.
+/// The fields of `calibration.json` that are read back.
 #[derive(Deserialize)]
 struct FoundBack {
     inputs: Vec<Input>,
@@ -292,33 +293,35 @@ fn bad(path: &Path, what: String) -> Box<Problem> {
     Problem::bad_input(format!("{}: {what}", path.display())).help("give a folder that `foretoken calibrate` wrote")
 }
 
-/// The run that started last; among runs with equal start the last one.
+/// The run that started last; of runs that started at the same time, the one that is listed last.
 fn last(loads: &[ObservedLoad]) -> Option<&SeenRun> {
     loads.iter().flat_map(|load| &load.runs).max_by_key(|run| run.started_unix_us)
 }
 
-/// A calibration read from its folder, as far as advice needs it.
+/// A calibration read from its folder: the parts that `recommend` needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Known {
     /// The observed server; `None` if it is not known.
     pub server: Option<Server>,
-    /// The observed loads.
+    /// The loads under which the server was observed.
     pub loads: Vec<ObservedLoad>,
-    /// Draft lengths of the steps with times.
+    /// The draft lengths of the timed steps.
     pub lengths: Vec<u32>,
-    /// True if draft passes are separated from verification.
+    /// True if draft passes and target passes have separate costs.
     pub separated: bool,
     /// Number of steps to which the costs were fitted.
     pub steps: usize,
-    /// Number of positions of a round that were drafted.
+    /// Number of positions of a round at which drafts were observed.
     pub positions: u32,
-    /// Root mean square over runs of the error of a run's summed steps, predicted by the other runs, as a share.
+    /// Error between runs, as a share: each run's summed step times are predicted by the other runs, and this is the
+    /// root mean square of the errors.
     pub between_runs: f64,
-    /// Acceptance by position, with the rounds that reached it.
+    /// Acceptance by position in a round.
     pub acceptance: Vec<Position>,
     /// Number of requests of all loads together.
     pub requests: usize,
-    /// Costs as they may be, as draws of factors; empty if only their error between runs is known.
+    /// Draws of the factors by which the true costs may differ from the fitted ones; empty if only the error between
+    /// runs is known.
     pub costs: Vec<CostFactors>,
 }
 
@@ -345,12 +348,13 @@ impl Known {
         })
     }
 
-    /// The latest observed run.
+    /// The observed run that started last.
     pub fn last_run(&self) -> Option<&SeenRun> {
         last(&self.loads)
     }
 
-    /// The reason why no advice can be given, and the draft length to observe next; `None` if advice can be given.
+    /// The reason why no advice can be given, and the draft length to observe next, if that helps. `None` if advice can
+    /// be given.
     pub fn cannot_say(&self) -> Option<(String, Option<u32>)> {
         let lengths: Vec<String> = self.lengths.iter().map(u32::to_string).collect();
         if self.steps == 0 {
@@ -393,7 +397,7 @@ impl Kept {
         Ok(Kept { cost, table, rates, engine, inputs: found.inputs, server: found.server, warnings })
     }
 
-    /// True if the calibration was made from this recording, given by its digest.
+    /// True if the calibration was made from the recording with this BLAKE3 digest.
     pub fn is_made_from(&self, digest: &str) -> bool {
         self.inputs.iter().any(|input| input.blake3 == digest)
     }

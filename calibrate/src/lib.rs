@@ -1,5 +1,5 @@
-//! Fits a simulation to observed runs of a server (costs, acceptance, a trace), predicts other runs with it, and
-//! recommends what to draft.
+//! Fits a simulation to observed runs of a server (costs, acceptance, a trace), predicts other runs of the server, and
+//! recommends a draft length or policy.
 
 pub mod acceptance;
 pub mod calibration;

@@ -1,4 +1,4 @@
-//! A calibration from live runs. Every pass was timed, so draft and target passes need not be separated.
+//! A calibration from live runs. Live runs time every pass, so no fit has to separate draft passes from target passes.
 
 use crate::folder::put;
 use crate::held_out::HeldOutRun;
@@ -13,24 +13,24 @@ use std::path::Path;
 /// A calibration from live runs.
 #[derive(Debug)]
 pub struct LiveCalibration {
-    /// The profile.
+    /// The fitted costs, the content of `profile.toml`.
     pub profile: Calibrated,
-    /// The other results.
+    /// The other results, the content of `calibration.json`.
     pub found: LiveFound,
 }
 
 /// The content of `calibration.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LiveFound {
-    /// Version of Foretoken.
+    /// Version of Foretoken that made the calibration.
     pub foretoken: String,
-    /// The recordings.
+    /// The recordings (tapes) of the live runs.
     pub inputs: Vec<Input>,
     /// Number of target passes and of draft passes.
     pub passes: (u64, u64),
-    /// The errors of each run, predicted by the runs of other cells; empty if all runs are of one cell.
+    /// The errors of each run, predicted by the runs of other cells; empty if all runs belong to one cell.
     pub held_out: Vec<HeldOutRun>,
-    /// The verdict.
+    /// Whether the costs may be trusted.
     pub verdict: Verdict,
 }
 
@@ -40,12 +40,13 @@ impl LiveCalibration {
         ready(folder, overwrite)?;
         put(folder, PROFILE, self.profile.to_toml())?;
         let json = serde_json::to_string_pretty(&self.found).expect("plain data always serialises");
-        // Last: its presence says that all is there.
+        // This file comes last: if it is there, the folder is complete.
         put(folder, FOUND, seal::seal(Syntax::Json, &json))
     }
 }
 
-/// Refuses to predict runs, given as (name, blake3) of their recordings, with a profile that was fitted to one of them.
+/// Refuses to predict a run with a profile that was fitted to this run. `runs` are (name, BLAKE3) of their recordings,
+/// `fitted_to` the BLAKE3 of the recordings that the profile was fitted to.
 ///
 /// # Errors
 /// The profile was fitted to one of the runs.

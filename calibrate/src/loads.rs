@@ -1,4 +1,4 @@
-//! The observed loads. Runs whose requests came in the same way have one load.
+//! The loads under which a server was observed. Runs with equal arrivals and similar requests share one load.
 
 use crate::calibration::Calibration;
 use crate::foreign::Foreign;
@@ -11,25 +11,25 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// An observed load.
+/// A load under which a server was observed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ObservedLoad {
-    /// `closed loop of 4`, `Poisson 3/s`, `log of k3, 2.9 requests/s`.
+    /// The load's name for users: `closed loop of 4`, `Poisson 3/s`, `log of k3, 2.9 requests/s`.
     pub name: String,
-    /// The runs with this load. The first one gives the requests.
+    /// The runs with this load. `requests` and `workload` come from the first one.
     pub runs: Vec<SeenRun>,
-    /// Number of requests.
+    /// Number of requests of the first run.
     pub requests: usize,
-    /// The workload that simulates the load. Its paths start at the calibration's folder.
+    /// The workload that simulates the load. Paths in it are relative to the calibration's folder.
     pub workload: WorkloadSpec,
 }
 
-/// An observed run, as far as advice needs it.
+/// The parts of an observed run that `recommend` needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SeenRun {
-    /// Its name in tables.
+    /// The run's name in tables.
     pub name: String,
-    /// Its recording.
+    /// Path of the run's recording.
     pub recording: String,
     /// The draft length of the server; `None` where the server drafted several lengths.
     pub k: Option<u32>,
@@ -37,7 +37,7 @@ pub struct SeenRun {
     /// one length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<Vec<BatchRange>>,
-    /// When it started, microseconds since 1970.
+    /// When the run started, in microseconds since 1970.
     pub started_unix_us: u64,
 }
 
@@ -48,10 +48,10 @@ impl ObservedLoad {
     }
 }
 
-/// The folder of the traces.
+/// Name of the folder for traces in a calibration's folder.
 pub const TRACES: &str = "traces";
 
-/// Closed loops whose mean lengths differ by at most this share have one load.
+/// Closed loops share a load if their mean prompt and output lengths differ by at most this share.
 const NEAR: f64 = 0.05;
 
 impl Calibration {
@@ -59,8 +59,8 @@ impl Calibration {
     pub fn loads(&self) -> Vec<ObservedLoad> {
         let mut groups: Vec<Vec<usize>> = Vec::new();
         for at in 0..self.sources.len() {
-            let of = |group: &&mut Vec<usize>| same_load(&self.sources[group[0]], &self.sources[at]);
-            match groups.iter_mut().find(of) {
+            let shares_load = |group: &&mut Vec<usize>| same_load(&self.sources[group[0]], &self.sources[at]);
+            match groups.iter_mut().find(shares_load) {
                 Some(group) => group.push(at),
                 None => groups.push(vec![at]),
             }
@@ -73,10 +73,10 @@ impl Calibration {
         loads
     }
 
-    /// (place in the order, load) of a group of runs.
+    /// The load of a group of runs, after its sort key: (is open, clients or requests per second).
     fn load(&self, group: &[usize]) -> ((bool, f64), ObservedLoad) {
         let requests = |at: usize| self.sources[at].run.workload.len();
-        // Of runs with as many requests the first.
+        // The run with most requests; the first of several with equally many.
         let most = group.iter().copied().rev().max_by_key(|&at| requests(at)).expect("a group has a run");
         let source = &self.sources[most];
         let rest = group.iter().copied().filter(|&at| at != most);
@@ -97,7 +97,7 @@ impl Calibration {
         (place, ObservedLoad { name, runs, requests: requests(most), workload })
     }
 
-    /// Requests with arrival times in files of other tools.
+    /// A load for each file of another tool that has arrival times, after its sort key as in `load`.
     fn foreign_loads(&self) -> impl Iterator<Item = ((bool, f64), ObservedLoad)> {
         let timed = |file: &&Foreign| file.requests.len() > 1 && is_timed(file);
         (self.sources.len()..).zip(&self.foreign).filter(move |(_, file)| timed(file)).map(|(at, file)| {
@@ -111,8 +111,8 @@ impl Calibration {
         })
     }
 
-    /// The workload with the requests of an observed run or of another tool's file. Without arrival times one client
-    /// sends one request after the other.
+    /// The workload with the requests of an observed run or of another tool's file. If the file has no arrival times,
+    /// the workload is a closed loop of one client.
     pub fn workload_of(&self, at: usize) -> WorkloadSpec {
         let path = self.trace_path(at);
         let Some(seen) = self.sources.get(at) else {
@@ -162,7 +162,7 @@ impl Calibration {
             all.push((self.trace_name(at), trace(with_categories, rows)));
         }
         for (at, f) in self.foreign.iter().enumerate().filter(|(_, f)| !f.requests.is_empty()) {
-            // Without instants the order is what is known: a request a second.
+            // Without arrival times only the order is known; the trace then has one request per second.
             let timed = is_timed(f);
             let mut requests = f.requests.clone();
             requests.sort_by(|a, b| a.0.unwrap_or(0.0).total_cmp(&b.0.unwrap_or(0.0)));
@@ -205,7 +205,7 @@ impl SeenRun {
     }
 }
 
-/// The requests of a trace with its arrival times.
+/// A workload with the arrival times and lengths of the trace at `path`.
 fn open(path: String) -> WorkloadSpec {
     WorkloadSpec {
         arrivals: ArrivalSpec::Trace(Box::new(TraceSpec::new(path))),
@@ -219,7 +219,7 @@ fn open(path: String) -> WorkloadSpec {
     }
 }
 
-/// A closed loop with the lengths of a trace.
+/// A closed loop with the lengths of the trace at `path`.
 fn closed(clients: u32, path: String) -> WorkloadSpec {
     WorkloadSpec {
         arrivals: ArrivalSpec::ClosedLoop(clients),
@@ -233,8 +233,8 @@ fn is_timed(file: &Foreign) -> bool {
     file.requests.iter().all(|r| r.0.is_some())
 }
 
-/// True if the requests of two runs came in the same way: closed loops with equally many clients and equally long
-/// requests, the same plan, or the same stated workload.
+/// True if two runs share a load: closed loops with equally many clients and similarly long requests, equal planned
+/// requests, or equal `[workload]` tables.
 fn same_load(a: &Source, b: &Source) -> bool {
     let heads = [a, b].map(|s| &s.recording.head);
     if heads[0].clients != heads[1].clients {
@@ -257,7 +257,7 @@ fn time_scale(experiment: &Experiment) -> f64 {
     experiment.observe.as_ref().map_or(1.0, |observe| observe.time_scale)
 }
 
-/// The rate that an experiment states: that of a Poisson process without transformations.
+/// The rate in requests per second of an experiment with Poisson arrivals and no transformations; else `None`.
 fn stated_rate(experiment: &Experiment) -> Option<f64> {
     match &experiment.workload.arrivals {
         ArrivalSpec::Poisson(p) if experiment.workload.transform.is_empty() => Some(p.rate * time_scale(experiment)),
@@ -265,7 +265,7 @@ fn stated_rate(experiment: &Experiment) -> Option<f64> {
     }
 }
 
-/// Requests per second, from the first to the last; 0 if all come at once.
+/// Mean requests per second between the first and the last arrival; 0 if all come at once.
 pub fn mean_rate(w: &Workload) -> f64 {
     let span = match (w.arrival.first(), w.arrival.last()) {
         (Some(first), Some(last)) => last.saturating_sub(*first).as_s(),

@@ -10,8 +10,8 @@ use foretoken_sim::Version;
 use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 
-/// Keys of `[engine]` that do not depend on drafting. Values that the server itself reports (blocks, lengths) take
-/// precedence over the experiment's. Drafts have keys of their own.
+/// Keys of `[engine]` that all runs of one server must share. Keys that depend on drafting are not among them, nor
+/// those whose values the server reports itself (blocks, lengths).
 const SAME: [&str; 11] = [
     "max_num_seqs",
     "max_num_batched_tokens",
@@ -26,15 +26,15 @@ const SAME: [&str; 11] = [
     "watermark",
 ];
 
-/// The server of a calibration.
+/// The server that a calibration was made from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Server {
-    /// Its address without secrets.
+    /// The server's address without passwords or keys.
     #[serde(default)]
     pub url: String,
     /// The model that requests named.
     pub model: String,
-    /// Its version; `None` if it does not report one.
+    /// The server's version; `None` if it does not report one.
     pub version: Option<String>,
 }
 
@@ -70,13 +70,13 @@ impl Server {
     }
 }
 
-/// Refuses runs that do not belong to one server.
+/// Refuses runs that come from different servers.
 ///
 /// # Errors
 /// Two runs differ in something that one server has once. The message names both runs and both values.
 pub fn check(sources: &[Source]) -> Result<()> {
     for fact in facts() {
-        let mut known = sources.iter().filter_map(|s| Some((s, fact.of(s)?)));
+        let mut known = sources.iter().filter_map(|s| Some((s, fact.value(s)?)));
         let Some((first, ours)) = known.next() else { continue };
         if let Some((other, its)) = known.find(|(_, its)| *its != ours) {
             let (a, b) = (first.path.display(), other.path.display());
@@ -90,22 +90,22 @@ pub fn check(sources: &[Source]) -> Result<()> {
     Ok(())
 }
 
-/// A value that a run reports; `None` if it reports none.
-type Said = dyn Fn(&Source) -> Option<String>;
+/// Reads a value from a run; `None` if the run does not have it.
+type ReadValue = dyn Fn(&Source) -> Option<String>;
 
 /// A value that all runs of one server share.
 struct Fact {
     name: &'static str,
-    of: Box<Said>,
+    value: Box<ReadValue>,
 }
 
 impl Fact {
-    fn new(name: &'static str, of: impl Fn(&Source) -> Option<String> + 'static) -> Fact {
-        Fact { name, of: Box::new(of) }
+    fn new(name: &'static str, value: impl Fn(&Source) -> Option<String> + 'static) -> Fact {
+        Fact { name, value: Box::new(value) }
     }
 
-    fn of(&self, source: &Source) -> Option<String> {
-        (self.of)(source)
+    fn value(&self, source: &Source) -> Option<String> {
+        (self.value)(source)
     }
 }
 
@@ -132,7 +132,7 @@ fn facts() -> Vec<Fact> {
     all
 }
 
-/// Refuses runs that did not finish.
+/// Refuses runs that were interrupted or broke off.
 ///
 /// # Errors
 /// A run did not finish. The message says how far it came.
@@ -151,11 +151,11 @@ pub fn check_whole(runs: &[Source]) -> Result<()> {
     })
 }
 
-/// The release whose rules a calibration uses, with the reason as text: the server's own if its rules are known, else
-/// the experiment's.
+/// The vLLM release whose rules a calibration simulates, with the reason as text: the release that the server reports
+/// if its rules are known, else the experiment's `engine.version`.
 pub fn release(sources: &[Source]) -> (Version, String) {
     let server = sources.iter().find_map(|s| s.recording.head.server.version.as_deref());
-    // It stands in a comment of the experiment: a line of its own would be a setting.
+    // The text goes into a comment of experiment.toml. A line break in it would begin a setting, so it is escaped.
     let server = server.map(|version| version.escape_debug().to_string());
     let stated = sources.iter().find_map(|s| s.engine.as_ref()).map(|engine| engine.version);
     let or_else = stated.unwrap_or(EngineConfig::default().version);
@@ -170,7 +170,7 @@ pub fn release(sources: &[Source]) -> (Version, String) {
     }
 }
 
-/// A warning if the release of the experiments is not the one that is used, or is not known.
+/// A warning if the release that is simulated is not the experiment's, or if the server's release is not known.
 pub fn release_doubt(sources: &[Source]) -> Option<String> {
     let (version, why) = release(sources);
     let server = sources.iter().find_map(|s| s.recording.head.server.version.as_deref())?;

@@ -1,4 +1,4 @@
-//! A calibration as a page: what it is made from, what it cannot tell, the fit and what is left over.
+//! The HTML page of a calibration: verdict, warnings, fitted costs and their errors, acceptance, and input files.
 
 use crate::calibration::Calibration;
 use crate::costs::StepRow;
@@ -8,10 +8,10 @@ use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
 use foretoken_report::{Profiled, ProfiledFit, ProfiledPass, profile_figures};
 use foretoken_traces::truth::TruthTable;
 
-/// The page.
+/// Makes the page of a calibration.
 pub fn page(c: &Calibration) -> Page {
     let mut lead = vec![Part::Headline(headline(c))];
-    // The verdict is on sums of steps, which hide errors of single ones: it comes second.
+    // The verdict comes second, because it is about sums of steps, in which errors of single steps cancel.
     lead.extend(
         c.verdict
             .as_ref()
@@ -28,7 +28,7 @@ pub fn page(c: &Calibration) -> Page {
     }
 }
 
-/// How well runs are predicted that were left out, the worst one by name.
+/// A sentence on how well runs are predicted that were left out of the fit, with the worst and the best run by name.
 fn headline(c: &Calibration) -> String {
     if c.cost.is_none() {
         return "What steps cost is not known.".to_owned();
@@ -64,14 +64,14 @@ fn percent(x: f64) -> String {
     format!("{:.1} %", 100.0 * x)
 }
 
-/// A share that may be above or below as a percentage with its sign.
+/// A share as a percentage with its sign.
 fn signed(x: f64) -> String {
     // Without this a small negative share reads "-0.0 %".
     let x = if x.abs() < 5e-4 { 0.0 } else { x };
     format!("{:+.1} %", 100.0 * x)
 }
 
-/// A run's name with its draft length and its load, which tell runs of one name apart.
+/// A run's name with its draft length and its load, because several runs may have one name.
 fn run_name(c: &Calibration, run: usize) -> String {
     let name = c.name_of(run);
     let Some(source) = c.sources.get(run) else { return name };
@@ -253,7 +253,7 @@ fn made_from(c: &Calibration) -> Section {
     section
 }
 
-/// The commands that use a calibration.
+/// The section with the commands that use the calibration.
 fn next(c: &Calibration) -> Section {
     let mut section = Section::new("next", "What to do with it");
     if c.cost.is_none() {

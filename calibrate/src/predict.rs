@@ -1,5 +1,5 @@
-//! Predicts how a server serves the requests of an observed run: the same arrivals, prompts and lengths with costs and
-//! acceptance from elsewhere. Nothing else of the run is read.
+//! Predicts how a server serves the requests of an observed run. Arrivals, prompts and lengths come from the run, costs
+//! and acceptance from a calibration. Nothing else of the run is read, except its acceptance for `AcceptanceFrom::Own`.
 
 use crate::source::Source;
 use foretoken_policies::{Belief, Fixed, PolicyContext, PolicySpec};
@@ -12,35 +12,35 @@ use foretoken_traces::truth::TruthTable;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-/// The source of a prediction's acceptance.
+/// Where the acceptance of a simulated run comes from.
 #[derive(Clone, Copy, Debug)]
 pub enum AcceptanceFrom<'a> {
-    /// A truth table of other runs. Its requests are assigned by category.
+    /// A truth table of other runs. Each request gets an output of the table that has the request's category.
     Table(&'a TruthTable),
-    /// The acceptance that was observed for each request of the run. These rates fill positions where nothing was
-    /// drafted.
+    /// The acceptance that was observed for each request of the run itself. At positions where nothing was drafted,
+    /// these rates by position are used.
     Own(&'a [f64]),
-    /// A rate by position of a round.
+    /// Acceptance rates by position in a round.
     Rates(&'a [f64]),
-    /// Nothing is drafted.
+    /// Nothing is drafted, so nothing is accepted.
     None,
 }
 
 /// The inputs of a prediction.
 #[derive(Clone, Copy, Debug)]
 pub struct Prediction<'a> {
-    /// The costs of steps.
+    /// The calibrated costs of passes and of the host.
     pub cost: &'a Calibrated,
-    /// The source of acceptance.
+    /// Where the acceptance comes from.
     pub acceptance: AcceptanceFrom<'a>,
-    /// The engine's settings.
+    /// The settings of the simulated engine.
     pub engine: &'a EngineConfig,
-    /// Seed of the assignment of a truth table.
+    /// Seed of the random choices, such as which output of the truth table a request gets.
     pub seed: u64,
 }
 
 impl Prediction<'_> {
-    /// Serves the requests of an observed run with a fixed draft length.
+    /// Simulates the requests of an observed run with draft length `k`.
     pub fn serve(&self, source: &Source, k: u32) -> Result<Run> {
         let mut workload = source.run.workload.clone();
         let acceptance = match self.acceptance {
@@ -50,7 +50,7 @@ impl Prediction<'_> {
                 dealt.map_err(|e| Problem::bad_input(e.to_string()))?;
                 spec(Rates::Table(TableSource { path, beyond: Beyond::Wrap }))
             }
-            other => other.of(source.run.answers.iter(), &mut workload),
+            other => other.source_of(source.run.answers.iter(), &mut workload),
         };
         let acceptance = acceptance.build(self.seed, &workload).map_err(|e| Problem::failed(e.to_string()))?;
         let mut config = self.engine.clone();
@@ -78,8 +78,13 @@ impl Prediction<'_> {
 }
 
 impl AcceptanceFrom<'_> {
-    /// The acceptance source for the answers of a workload, in its order. A table is assigned elsewhere.
-    pub(crate) fn of<'s>(self, answers: impl Iterator<Item = &'s Answer>, workload: &mut Workload) -> AcceptanceSpec {
+    /// The acceptance source of a simulation of `answers`, which are in the order of `workload`. `serve` replaces the
+    /// source of a truth table.
+    pub(crate) fn source_of<'s>(
+        self,
+        answers: impl Iterator<Item = &'s Answer>,
+        workload: &mut Workload,
+    ) -> AcceptanceSpec {
         match self {
             AcceptanceFrom::None | AcceptanceFrom::Table(_) => spec(Rates::Constant { rate: 0.0 }),
             AcceptanceFrom::Rates(rates) => spec(Rates::ByDepth { rates: rates.to_vec() }),
@@ -96,7 +101,7 @@ fn spec(source: Rates) -> AcceptanceSpec {
     AcceptanceSpec { source, ..AcceptanceSpec::default() }
 }
 
-/// The policy with a fixed draft length; the plain engine for 0.
+/// The policy with a fixed draft length; plain decoding for 0.
 pub(crate) fn fixed(k: u32, config: &EngineConfig, cost: &Calibrated, seed: u64) -> Speculation {
     if k == 0 {
         return Speculation::Off;

@@ -14,14 +14,14 @@ use foretoken_profiler::{Calibrated, median};
 use foretoken_sim::Run;
 use foretoken_spec::problem::Result;
 
-/// A prediction is the mean over this many draws of the calibrated acceptance.
+/// A prediction is the mean over this many simulations, which draw the calibrated acceptance with different seeds.
 const DRAWS: u64 = 5;
 
-/// The numbers of a run, with the accepted drafts per round.
+/// The latencies and the throughput of a run, with the accepted drafts per round.
 #[derive(Clone, Copy)]
 struct RunNumbers {
     numbers: Numbers,
-    /// `None` if nothing was drafted.
+    /// Mean number of accepted drafts of a round; `None` if nothing was drafted.
     accepted: Option<f64>,
 }
 
@@ -84,7 +84,7 @@ fn numbers(run: &Run) -> Option<RunNumbers> {
     numbers.tpot.is_some().then_some(RunNumbers { numbers, accepted })
 }
 
-/// The mean over several draws of acceptance; `None` if no draw has numbers.
+/// The mean of a prediction over [`DRAWS`] seeds; `None` if no request of several tokens finished with any seed.
 fn mean(prediction: &Prediction, source: &Source, k: u32) -> Result<Option<RunNumbers>> {
     let (mut all, mut accepted) = (Vec::new(), Vec::new());
     for seed in 1..=DRAWS {
@@ -97,8 +97,8 @@ fn mean(prediction: &Prediction, source: &Source, k: u32) -> Result<Option<RunNu
     Ok((!all.is_empty()).then(|| RunNumbers { numbers: Numbers::mean(&all), accepted }))
 }
 
-/// The calibrated costs with the costs of a run's own steps in their place. At one draft length draft passes are not
-/// separated from verification, and need not be.
+/// Costs fitted to the run's own steps, in place of the calibrated ones. The run has one draft length, so its target
+/// passes get the whole cost of a step. The calibrated costs, if the run has no timed steps.
 fn own_cost(source: &Source, kept: &Kept) -> Calibrated {
     let rows = rows(std::slice::from_ref(source), &kept.engine);
     let mut own = kept.cost.clone();

@@ -1,9 +1,9 @@
-//! Makes the schedule of an observed run again with our engine. It compares the content of steps, not their times.
+//! Repeats the schedule of an observed run with Foretoken's engine, and compares the content of steps, not their times.
 //!
 //! Step n begins at n seconds. Each request accepts, round by round, what the server reported. No file says when a
-//! request reached the scheduler, so it is placed between two steps of the log. These places are the only free
-//! parameters, one per request. Everything else follows and is compared: the requests and tokens of every step, every
-//! round, every piece of an answer, and the step that ended it.
+//! request reached the scheduler, so each request is placed at a step of the log. These places are the only free
+//! parameters, one per request. Everything else follows from them and is compared with the log: the requests and tokens
+//! of every step, every round, every chunk of an answer, and the step that ended the answer.
 
 use crate::predict::{AcceptanceFrom, fixed};
 use crate::source::Source;
@@ -31,36 +31,38 @@ fn content(step: &LoggedStep) -> Content {
     (step.context_requests, step.context_tokens, step.generation_requests, step.generation_tokens)
 }
 
-/// Makes the schedule of a run again. `None` if the run has no steps, or its answers are not known round by round.
+/// Repeats the schedule of a run. `None` if the run has no step log, or its answers are not known round by round.
 ///
 /// # Errors
 /// The engine does not accept the settings.
 pub fn replay(source: &Source, engine: &EngineConfig, cost: &Calibrated, k: u32) -> Result<Option<Replayed>> {
     let run = &source.run;
     let known = |a: &Answer| k == 0 || a.rounds_are_whole();
-    // A request that was sent and brought nothing was never scheduled, or at an unknown step.
+    // A request without an answer was never scheduled, or at an unknown step.
     if run.steps.is_empty() || !run.answers.iter().all(|a| a.finished() && known(a)) {
         return Ok(None);
     }
     let replay = Replay::new(source, engine, cost, k);
     let mut places = replay.first_places();
-    let mut told = Replayed { run: source.name(), steps: run.steps.len(), placed: places.len(), ..Replayed::default() };
-    // Each run that differs moves one request; one that was moved back and forth is not to be placed.
+    let mut replayed =
+        Replayed { run: source.name(), steps: run.steps.len(), placed: places.len(), ..Replayed::default() };
+    // Each attempt that differs from the log moves one request. The attempts are limited, because a request may be
+    // moved back and forth without end.
     for _ in 0..8 * places.len() + 1 {
         let made = replay.make(&places)?;
         let differs = run.steps.iter().zip(&made.contents).position(|(log, ours)| content(&log.logged) != *ours);
         let short = (made.contents.len() != run.steps.len()).then(|| made.contents.len().min(run.steps.len()));
-        told.equal_steps = differs.or(short).unwrap_or(run.steps.len());
+        replayed.equal_steps = differs.or(short).unwrap_or(run.steps.len());
         let Some(at) = differs.or(short) else {
-            (told.rounds, told.difference) = replay.compare(&made);
-            return Ok(Some(told));
+            (replayed.rounds, replayed.difference) = replay.compare(&made);
+            return Ok(Some(replayed));
         };
-        told.difference = Some(replay.say(at, &made));
+        replayed.difference = Some(replay.say(at, &made));
         if !replay.move_one(at, &made, &mut places) {
             break;
         }
     }
-    Ok(Some(told))
+    Ok(Some(replayed))
 }
 
 struct Replay<'a> {
@@ -68,15 +70,15 @@ struct Replay<'a> {
     config: EngineConfig,
     cost: &'a Calibrated,
     k: u32,
-    /// The answers in the scheduler's order, which is the order of their first tokens.
+    /// Indices of the answers in the scheduler's order, which is the order of their first tokens.
     order: Vec<usize>,
 }
 
-/// The schedule that our engine made.
+/// The schedule that Foretoken's engine made.
 #[derive(Default)]
 struct Made {
     contents: Vec<Content>,
-    /// (first step, last step) of each request, in the scheduler's order.
+    /// First and last step of each request, in the scheduler's order.
     first: Vec<usize>,
     last: Vec<usize>,
     /// The rounds of each request: (verified tokens, accepted tokens).
@@ -99,14 +101,14 @@ impl<'a> Replay<'a> {
         &self.source.run.answers[self.order[at]]
     }
 
-    /// Places every request at the step of its first token. This is right for all requests whose prompts ran in one
-    /// piece at once.
+    /// Places every request at the step of its first token. This is right for each request whose whole prompt ran in
+    /// the first step after it reached the scheduler.
     fn first_places(&self) -> Vec<usize> {
         let first = |at: usize| self.answer(at).chunks.first().and_then(|c| step_of(self.steps(), c.0)).unwrap_or(0);
         (0..self.order.len()).map(first).collect()
     }
 
-    /// Serves the requests with these places.
+    /// Simulates the requests, where request `i` of `order` reaches the scheduler at step `places[i]`.
     fn make(&self, places: &[usize]) -> Result<Made> {
         let mut workload = Workload { categories: self.source.run.workload.categories.clone(), ..Workload::default() };
         for (&of, &place) in self.order.iter().zip(places) {
@@ -114,9 +116,9 @@ impl<'a> Replay<'a> {
             request.arrival = Time::from_s(place as f64);
             workload.push(request);
         }
-        // Nothing is unknown where every round is: what fills gaps is not asked.
+        // All rounds are known, so the rate for unknown positions is never used.
         let from = if self.k == 0 { AcceptanceFrom::None } else { AcceptanceFrom::Own(&[0.0]) };
-        let acceptance = from.of(self.order.iter().map(|&i| &self.source.run.answers[i]), &mut workload);
+        let acceptance = from.source_of(self.order.iter().map(|&i| &self.source.run.answers[i]), &mut workload);
         let acceptance = acceptance.build(1, &workload).map_err(|e| Problem::failed(e.to_string()))?;
         let free = Linear::new(Coefficients::FREE);
         let world = World {
@@ -134,7 +136,7 @@ impl<'a> Replay<'a> {
             queues: false,
         };
         let n = workload.len();
-        let seen = Seen {
+        let seen = StepRecorder {
             left: workload.output_len.clone(),
             asked: &workload.output_len,
             clock: EventClock::new(world, n),
@@ -155,7 +157,7 @@ impl<'a> Replay<'a> {
         Ok(serving.run(seen, policy).executor.made)
     }
 
-    /// Moves the request that explains the first difference by one step. Returns false if no request explains it.
+    /// Changes the place of the request that explains the difference at step `at`. Returns false if no request does.
     fn move_one(&self, at: usize, made: &Made, places: &mut [usize]) -> bool {
         let (log, ours) = (self.steps().get(at).map(|s| content(&s.logged)), made.contents.get(at).copied());
         let ((prompts, tokens, ..), (our_prompts, our_tokens, ..)) =
@@ -164,13 +166,14 @@ impl<'a> Replay<'a> {
             return false;
         }
         if (prompts, tokens) > (our_prompts, our_tokens) {
-            // A request was there already: take the next one in line, if it had been sent.
+            // The log has more prompts in this step: the next request in line is moved here, if it had been sent by
+            // then.
             let Some(next) = (0..places.len()).find(|&i| made.first[i] > at && places[i] > at) else { return false };
             let sent = self.answer(next).sent <= self.steps()[at].start;
             places[next] = at;
             sent
         } else {
-            // A request was not there yet: take the last one in line.
+            // The log has fewer prompts in this step: the last request that we admitted in it is moved behind it.
             let Some(last) = (0..places.len()).rev().find(|&i| made.first[i] == at && places[i] <= at) else {
                 return false;
             };
@@ -192,7 +195,8 @@ impl<'a> Replay<'a> {
         format!("step {at} (iteration {number} of the log): {log}; ours: {}", words(made.contents.get(at).copied()))
     }
 
-    /// (number of compared rounds, first difference among rounds, pieces and ends), if every step was equal.
+    /// For a schedule whose steps are all equal to the log's: (number of compared rounds, first difference in a round,
+    /// in the chunks of an answer or in its last step).
     fn compare(&self, made: &Made) -> (usize, Option<String>) {
         let mut compared = 0;
         for at in 0..self.order.len() {
@@ -212,10 +216,10 @@ impl<'a> Replay<'a> {
                     );
                 }
             }
-            if let Some(which) = pieces(answer, rounds) {
+            if let Some(which) = misplaced_chunk(answer, rounds) {
                 return (compared, Some(format!("request {request}: {which}")));
             }
-            // A client may find an answer's end a step late, and never before its step.
+            // A client may see the end of an answer one step late, but never early.
             let ended = answer.chunks.last().and_then(|c| step_of(self.steps(), c.0)).unwrap_or(0);
             if !(made.last[at]..=made.last[at] + 1).contains(&ended) {
                 let ours = made.last[at];
@@ -226,9 +230,9 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// The rounds with the tokens accepted up to the answer's last token. Drafts after it are not visible.
+/// The rounds, with accepted tokens counted up to the answer's last token. A client does not see drafts after it.
 fn up_to_the_end(tokens: u32, rounds: impl Iterator<Item = (u32, u32)>) -> Vec<(u32, u32)> {
-    // The first token is the prompt's; a round brings a token more than it accepted.
+    // The first token comes from the prompt's step. A round gives one token more than it accepts.
     let mut left = tokens.saturating_sub(1);
     let cut = |(verified, accepted): (u32, u32)| {
         let seen = accepted.min(left);
@@ -238,9 +242,9 @@ fn up_to_the_end(tokens: u32, rounds: impl Iterator<Item = (u32, u32)>) -> Vec<(
     rounds.map(cut).collect()
 }
 
-/// The first piece of an answer that ends within one of our steps. A slow client may find the tokens of several steps
-/// in one piece.
-fn pieces(answer: &Answer, rounds: &[(u32, u32)]) -> Option<String> {
+/// A message on the first chunk of an answer that ends between two tokens of one of our steps; `None` if there is none.
+/// A chunk with the tokens of several steps is allowed, because a slow client may receive them together.
+fn misplaced_chunk(answer: &Answer, rounds: &[(u32, u32)]) -> Option<String> {
     let all = answer.tokens();
     let ends: Vec<u32> = rounds
         .iter()
@@ -259,16 +263,17 @@ fn pieces(answer: &Answer, rounds: &[(u32, u32)]) -> Option<String> {
     None
 }
 
-/// An executor whose step n begins at n seconds. It records what our engine does.
-struct Seen<'a> {
+/// An executor whose step n begins at n seconds. It records the schedule of Foretoken's engine.
+struct StepRecorder<'a> {
     clock: EventClock<'a>,
-    /// Number of tokens that each request has still to emit, and that it emits in all.
+    /// Number of tokens that each request has yet to emit.
     left: Vec<u32>,
+    /// Number of tokens that each request emits in all.
     asked: &'a [u32],
     made: Made,
 }
 
-impl<'a> AroundExecutor for Seen<'a> {
+impl<'a> AroundExecutor for StepRecorder<'a> {
     type Inner = EventClock<'a>;
     type Error = Infallible;
 
@@ -292,10 +297,11 @@ impl<'a> AroundExecutor for Seen<'a> {
             true => plan.batch.limit[i],
             false => drafts.verify_len.get(i).copied().unwrap_or(0),
         };
-        // The log counts a preempted request that is computed again among the answers.
+        // vLLM's log counts a preempted request that is computed again as an answer, not as a prompt.
         let (prompts, again): (Vec<_>, Vec<_>) =
             plan.chunks.iter().partition(|c| self.left[c.request as usize] == self.asked[c.request as usize]);
-        // With asynchronous scheduling the step in flight may have a request that ended before it. Its output is lost.
+        // With asynchronous scheduling a step in flight may contain a request that has ended meanwhile. The request's
+        // output of this step is discarded.
         for (i, &id) in ids.iter().enumerate() {
             let (left, accepted) = (&mut self.left[id as usize], accepted.get(i).copied().unwrap_or(0));
             if *left == 0 {
@@ -311,10 +317,10 @@ impl<'a> AroundExecutor for Seen<'a> {
             self.made.first[id] = self.made.first[id].min(step);
             self.made.last[id] = step;
         }
-        let of = |chunks: &[&Chunk]| chunks.iter().map(|c| u64::from(c.tokens)).sum::<u64>();
-        let tokens = (0..ids.len()).map(|i| u64::from(verified(i)) + 1).sum::<u64>() + of(&again);
+        let tokens_of = |chunks: &[&Chunk]| chunks.iter().map(|c| u64::from(c.tokens)).sum::<u64>();
+        let tokens = (0..ids.len()).map(|i| u64::from(verified(i)) + 1).sum::<u64>() + tokens_of(&again);
         let answers = (ids.len() + again.len()) as u32;
-        self.made.contents.push((prompts.len() as u32, of(&prompts), answers, tokens));
+        self.made.contents.push((prompts.len() as u32, tokens_of(&prompts), answers, tokens));
         self.clock.wait_until(Time::from_s(step as f64 + 1.0));
         Ok(())
     }
@@ -351,34 +357,34 @@ mod tests {
     fn a_real_schedule_is_made_again_step_by_step() {
         for k in [0, 3] {
             let source = recorded(k);
-            let told = replay(&source, &engine(), &cost(), k).unwrap().unwrap();
-            assert_eq!(told.difference, None, "{told:?}");
-            assert_eq!((told.equal_steps, told.placed), (told.steps, 12));
-            assert_eq!(told.rounds > 300, k > 0, "{told:?}");
+            let replayed = replay(&source, &engine(), &cost(), k).unwrap().unwrap();
+            assert_eq!(replayed.difference, None, "{replayed:?}");
+            assert_eq!((replayed.equal_steps, replayed.placed), (replayed.steps, 12));
+            assert_eq!(replayed.rounds > 300, k > 0, "{replayed:?}");
         }
     }
 
     #[test]
-    fn a_step_that_is_otherwise_is_found() {
+    fn a_changed_step_of_the_log_is_found() {
         let mut source = recorded(3);
         let at = source.run.steps.len() / 2;
         source.run.steps[at].logged.generation_tokens += 1;
-        let told = replay(&source, &engine(), &cost(), 3).unwrap().unwrap();
-        assert_eq!(told.equal_steps, at);
-        assert!(told.difference.unwrap().starts_with(&format!("step {at} ")));
+        let replayed = replay(&source, &engine(), &cost(), 3).unwrap().unwrap();
+        assert_eq!(replayed.equal_steps, at);
+        assert!(replayed.difference.unwrap().starts_with(&format!("step {at} ")));
     }
 
     #[test]
-    fn a_round_that_is_otherwise_is_found() {
+    fn a_changed_round_is_found() {
         let mut source = recorded(3);
         let rounds = source.run.answers.iter_mut().find_map(|a| a.rounds.as_mut()).unwrap();
-        // Two rounds change places: the answer is as long, its pieces are others.
+        // Two rounds are swapped: the answer keeps its length, but its chunks end elsewhere.
         let (i, j) = (0..rounds.accepted.len())
             .flat_map(|i| (0..i).map(move |j| (j, i)))
             .find(|&(i, j)| rounds.accepted[i] != rounds.accepted[j])
             .unwrap();
         rounds.accepted.swap(i, j);
-        let told = replay(&source, &engine(), &cost(), 3).unwrap().unwrap();
-        assert!(told.difference.is_some(), "{told:?}");
+        let replayed = replay(&source, &engine(), &cost(), 3).unwrap().unwrap();
+        assert!(replayed.difference.is_some(), "{replayed:?}");
     }
 }

@@ -1,4 +1,5 @@
-//! Two simple predictions from the same inputs as the simulation: a line between two draft lengths, and a formula.
+//! Two simple predictions from the inputs that the simulation gets too: linear interpolation between two observed draft
+//! lengths, and a closed formula.
 
 use crate::kept::Kept;
 use crate::source::Source;
@@ -7,7 +8,7 @@ use foretoken_compare::numbers::{Numbers, RunRecords};
 use foretoken_sim::PassShape;
 use foretoken_traces::truth::NOT_DRAFTED;
 
-/// The mean latencies of closed loops of one size, in seconds.
+/// The mean latencies of closed loops with equally many clients, in seconds.
 #[derive(Clone, Copy)]
 struct LoopLatencies {
     /// Requests in flight, which is the number of clients.
@@ -16,8 +17,8 @@ struct LoopLatencies {
     tpot: f64,
 }
 
-/// Predicts `source` by lines between the observed closed loops of the shortest and of the longest fitted draft length.
-/// `None` without closed loops of two lengths.
+/// Predicts `source` by linear interpolation in clients and in draft length, between the observed closed loops of the
+/// shortest and of the longest fitted draft length. `None` without closed loops of two lengths.
 pub(crate) fn interpolated(source: &Source, k: u32, fitted: &[Source], kept: &Kept) -> Option<Numbers> {
     let lengths: Vec<u32> = fitted.iter().filter_map(|s| s.k).collect();
     let (shortest, longest) = (*lengths.iter().min()?, *lengths.iter().max()?);
@@ -25,7 +26,7 @@ pub(crate) fn interpolated(source: &Source, k: u32, fitted: &[Source], kept: &Ke
     if shortest == longest || low.is_empty() || high.is_empty() {
         return None;
     }
-    let at = |read: fn(&LoopLatencies) -> f64, clients: f64| {
+    let latency_s = |read: fn(&LoopLatencies) -> f64, clients: f64| {
         let value = |loops: &[LoopLatencies]| {
             let points: Vec<CurvePoint> = loops.iter().map(|l| CurvePoint { x: l.clients, y: read(l) }).collect();
             line_through(&points, clients)
@@ -33,10 +34,10 @@ pub(crate) fn interpolated(source: &Source, k: u32, fitted: &[Source], kept: &Ke
         let ends = [(shortest, value(&low)), (longest, value(&high))].map(|(k, y)| CurvePoint { x: f64::from(k), y });
         line_through(&ends, f64::from(k)).max(1e-6)
     };
-    serve(source, kept, &|n, _| at(|l| l.ttft, n), &|n| at(|l| l.tpot, n))
+    serve(source, kept, &|n, _| latency_s(|l| l.ttft, n), &|n| latency_s(|l| l.tpot, n))
 }
 
-/// The observed closed loops with draft length `k`, in the order of their clients. Repeats of a loop are joined by
+/// The latencies of the observed closed loops with draft length `k`, sorted by clients. Several runs of one loop give
 /// their median.
 fn closed_loops(fitted: &[Source], k: u32) -> Vec<LoopLatencies> {
     let mut loops: Vec<(u32, Vec<Numbers>)> = Vec::new();
@@ -57,7 +58,8 @@ fn closed_loops(fitted: &[Source], k: u32) -> Vec<LoopLatencies> {
     loops.iter().filter_map(joined).collect()
 }
 
-/// Predicts `source` by the closed formula: (1 − a^(k+1)) / (1 − a) tokens in the fitted time of a step.
+/// Predicts `source` by the closed formula: (1 − a^(k+1)) / (1 − a) tokens in the fitted time of a step, where a is one
+/// acceptance rate for all positions.
 pub(crate) fn by_formula(source: &Source, k: u32, kept: &Kept) -> Option<Numbers> {
     let a = one_rate(kept);
     let (target, draft) = (kept.cost.target.cost.build(), kept.cost.draft.cost.build());
@@ -75,7 +77,7 @@ pub(crate) fn by_formula(source: &Source, k: u32, kept: &Kept) -> Option<Numbers
     serve(source, kept, &ttft, &tpot)
 }
 
-/// The formula has one acceptance rate for all positions: the observed share over all positions that were reached.
+/// The acceptance rate of the formula: the share of right drafts over all observed positions.
 fn one_rate(kept: &Kept) -> f64 {
     let Some(table) = &kept.table else { return kept.rates.first().copied().unwrap_or(0.0) };
     let known = table.outputs.iter().flat_map(|o| &o.ranks).filter(|rank| **rank != NOT_DRAFTED);
@@ -87,7 +89,8 @@ fn one_rate(kept: &Kept) -> f64 {
     if all > 0 { right as f64 / all as f64 } else { 0.0 }
 }
 
-/// Serves the requests of `source` on a fluid with these latencies.
+/// Serves the requests of `source` on a model without steps, whose latencies depend on the requests in flight alone:
+/// `ttft(requests, prompt tokens)` and `tpot(requests)`, in seconds.
 fn serve(source: &Source, kept: &Kept, ttft: &dyn Fn(f64, u32) -> f64, tpot: &dyn Fn(f64) -> f64) -> Option<Numbers> {
     let fluid = Fluid { ttft, tpot, most: kept.engine.max_num_seqs as usize };
     let records = fluid.serve(&source.run.workload, source.recording.head.clients);

@@ -12,24 +12,24 @@ use foretoken_spec::experiment::Experiment;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 
-/// An observed run.
+/// An observed run, read from its recording.
 #[derive(Debug)]
 pub struct Source {
-    /// The path of its recording.
+    /// Path of the run's recording.
     pub path: PathBuf,
     /// BLAKE3 of the recording, in hexadecimal.
     pub digest: String,
-    /// The recording.
+    /// The recorded events: what was sent, what came back and when.
     pub recording: Recording,
     /// The run, rebuilt from the recording.
     pub run: ObservedRun,
-    /// Notes for the user.
+    /// Notes for the user on what the recording lacks or what disturbed the run.
     pub findings: Vec<String>,
     /// The draft length of the server; `None` if the server chose several lengths.
     pub k: Option<u32>,
-    /// The engine's settings in the experiment of its results folder; `None` without an experiment.
+    /// The engine's settings in the experiment of the run's results folder; `None` without an experiment.
     pub engine: Option<EngineConfig>,
-    /// The experiment of its results folder, with the load, the priorities and the policy; `None` without one.
+    /// The experiment of the run's results folder, with the load, the priorities and the policy; `None` without one.
     pub stated: Option<Experiment>,
 }
 
@@ -47,7 +47,7 @@ impl Source {
         Ok(Source { path: path.to_path_buf(), digest, recording, run, findings, k, engine, stated })
     }
 
-    /// The run's name in tables: the folder of its recording, or the file.
+    /// The run's name in tables: its results folder, or the recording's file name.
     pub fn name(&self) -> String {
         let folder = self.path.parent().and_then(Path::parent);
         let name = folder.filter(|f| f.join(RECORDINGS).is_dir()).and_then(Path::file_name);
@@ -60,7 +60,7 @@ impl Source {
     }
 }
 
-/// The load of a run as text. Repeats have equal text.
+/// The load of a run as text. Repeats of a run have equal text.
 pub(crate) fn load(recording: &Recording) -> String {
     match recording.head.clients {
         Some(clients) => format!("closed {clients}"),
@@ -104,12 +104,12 @@ fn recordings(path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Err(nothing("no such file or folder"));
     }
-    // A folder of a run that was killed has no complete manifest; what it entered is checked all the same.
+    // A killed run leaves an incomplete manifest. The recordings that it lists are checked nevertheless.
     if let Ok(manifest) = Manifest::read(path) {
         manifest.check(path, manifest.files.keys().map(String::as_str).filter(|n| n.starts_with(RECORDINGS)))?;
     }
     let entries = std::fs::read_dir(path.join(RECORDINGS)).map_err(|_| nothing("it holds no recordings"))?;
-    // Parts of runs that were asked for again are kept beside them, and count where they are named.
+    // Recordings of interrupted attempts (`.part`) lie in the same folder. They are read only if the user names them.
     let whole = |p: &PathBuf| {
         p.extension().is_some_and(|e| e == "obs")
             && !p.file_stem().is_some_and(|s| s.to_string_lossy().contains(".part"))
@@ -122,7 +122,7 @@ fn recordings(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-/// The experiment of the results folder around a recording.
+/// The experiment of the results folder that holds a recording; `None` if there is none.
 fn stated(recording: &Path) -> Option<Experiment> {
     let folder = recording.parent()?.parent()?;
     let plan = Plan::of_results(folder).ok()?;
@@ -151,7 +151,7 @@ fn draft_length(run: &ObservedRun) -> Option<u32> {
     }
 }
 
-/// The longest of these lengths if nearly all are equal. Near the end of a context an engine drafts less.
+/// The longest of these lengths if at least 95 % of them equal it. Near the end of a context an engine drafts less.
 fn one_length(lengths: &[u32]) -> Option<u32> {
     let most = lengths.iter().max().copied().unwrap_or(0);
     let same = lengths.iter().filter(|&&k| k == most).count();

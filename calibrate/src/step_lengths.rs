@@ -1,4 +1,4 @@
-//! The draft length of each step, from the step log. Runs with several draft lengths need it.
+//! The draft length of each step, read from the step log. It is needed to fit costs to runs with several draft lengths.
 
 use foretoken_recordings::run::ObservedRun;
 use foretoken_sim::MAX_SPEC_LEN;
@@ -6,9 +6,9 @@ use foretoken_sim::MAX_SPEC_LEN;
 /// The draft length that each step of a run verified; `None` if no request decoded, if a preempted request was computed
 /// again (the log counts its tokens as an answer's), or if the log's counts are impossible.
 ///
-/// A step of `n` decoding requests schedules `n` tokens and their drafts, so the log gives the mean length. If the mean
-/// is no length of the answers' rounds (requests of one step may have several), the next longer of these lengths is
-/// used, because the longest draft decides the number of passes.
+/// A step of `n` decoding requests schedules `n` tokens and their drafts, so the log gives the mean draft length. If no
+/// round of an answer has this length (requests of one step may have different lengths), the next longer length of a
+/// round is used, because the longest draft decides the number of passes.
 pub fn step_lengths(run: &ObservedRun) -> Vec<Option<u32>> {
     let mut known: Vec<u32> = run
         .answers
@@ -38,16 +38,16 @@ pub fn step_lengths(run: &ObservedRun) -> Vec<Option<u32>> {
 mod tests {
     use super::*;
     use crate::source::Source;
-    use crate::synthetic::{LAW, Lengths, keep};
+    use crate::synthetic::{LAW, Lengths, write_recording};
 
     fn run() -> ObservedRun {
         let dir = tempfile::tempdir().unwrap();
-        let path = keep(&LAW.rising(Lengths::Table(&[(4, 3), (64, 1)]), 80, 1), dir.path(), "dyn");
+        let path = write_recording(&LAW.rising(Lengths::Table(&[(4, 3), (64, 1)]), 80, 1), dir.path(), "dyn");
         Source::open(&path).unwrap().run
     }
 
     #[test]
-    fn a_step_has_the_length_that_its_batch_was_given() {
+    fn a_step_has_the_length_of_its_batch_size() {
         let run = run();
         let lengths = step_lengths(&run);
         let seen = |k: u32| lengths.iter().filter(|l| **l == Some(k)).count();
@@ -59,7 +59,7 @@ mod tests {
         }
     }
 
-    /// Two requests in a step, of which one drafted 3 and the other 1: the mean is a length that no round has.
+    /// A step of two requests, of which one drafted 3 tokens and the other 1: no round has the mean length of 2.
     #[test]
     fn of_several_lengths_in_a_step_the_longest_counts() {
         let mut run = run();

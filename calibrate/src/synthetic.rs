@@ -4,7 +4,7 @@ use foretoken_recordings::recording::{Asked, Ended, Ending, Event, Head, Recordi
 use foretoken_sim::{Luck, Stream, Time};
 use std::path::Path;
 
-/// The costs and the acceptance of the server.
+/// The true costs and the true acceptance of the synthetic server.
 #[derive(Clone, Copy, Debug)]
 pub struct Law {
     /// Seconds of a target pass without tokens.
@@ -15,32 +15,34 @@ pub struct Law {
     pub draft_s: f64,
     /// Seconds of the host between steps.
     pub host_s: f64,
-    /// Probability that a draft is right, independent of the others.
+    /// Probability that a draft is right, independent of other drafts.
     pub rate: f64,
 }
 
+/// The server of most tests.
 pub const LAW: Law = Law { target_s: 9e-3, token_s: 2e-4, draft_s: 3e-3, host_s: 1e-3, rate: 0.7 };
 
 /// The draft lengths of a server.
 #[derive(Clone, Copy, Debug)]
 pub enum Lengths {
-    /// One length.
+    /// One draft length for all steps.
     Fixed(u32),
     /// Entries (requests, length): steps of up to `requests` requests draft `length` tokens; the first entry that fits
-    /// counts. After a step without drafts the drafter runs once, as on vLLM's first model runner.
+    /// counts. If the length is 0, the drafter runs once nevertheless, as on vLLM's model runner V1.
     Table(&'static [(u32, u32)]),
-    /// The same entries on vLLM's second model runner, where a draft model makes all of its passes after every step.
+    /// Entries as of `Table`, on vLLM's model runner V2: a draft model makes the passes of the longest length after
+    /// every step.
     TableOnV2(&'static [(u32, u32)]),
 }
 
 impl Lengths {
     /// (draft length, draft passes) after a step of `requests` requests.
     fn behind(self, requests: u32) -> (u32, u32) {
-        let of = |table: &[(u32, u32)]| table.iter().find(|r| requests <= r.0).map_or(0, |r| r.1);
+        let length = |table: &[(u32, u32)]| table.iter().find(|r| requests <= r.0).map_or(0, |r| r.1);
         match self {
             Lengths::Fixed(k) => (k, k),
-            Lengths::Table(table) => (of(table), of(table).max(1)),
-            Lengths::TableOnV2(table) => (of(table), table.iter().map(|r| r.1).max().unwrap_or(0)),
+            Lengths::Table(table) => (length(table), length(table).max(1)),
+            Lengths::TableOnV2(table) => (length(table), table.iter().map(|r| r.1).max().unwrap_or(0)),
         }
     }
 
@@ -62,13 +64,14 @@ struct Running {
 }
 
 impl Law {
-    /// A closed loop of `clients` clients that ask `requests` times, each for 40 tokens behind a prompt of 60.
+    /// A closed loop of `clients` clients that send `requests` requests in all, with 60 prompt and 40 output tokens
+    /// each.
     pub fn closed(&self, k: u32, clients: u32, requests: u32, seed: u64) -> Recording {
         self.serve(Lengths::Fixed(k), |_| clients, requests, seed)
     }
 
-    /// A closed loop on a server that drafts by a table. One client is added every ten requests, up to 8; then there is
-    /// one client again.
+    /// A closed loop on a server that drafts by a table. One client is added every ten requests, up to 8; after that
+    /// the loop starts over with one client.
     pub fn rising(&self, lengths: Lengths, requests: u32, seed: u64) -> Recording {
         self.serve(lengths, |request| 1 + request / 10 % 8, requests, seed)
     }
@@ -95,7 +98,7 @@ impl Law {
             ..Head::default()
         };
         let (mut events, mut now, mut next, mut step) = (Vec::new(), 0.0, 0, 0u64);
-        // Drafts that each request holds from the step before.
+        // Number of drafts that each request has from the step before.
         let mut held = 0;
         let mut running: Vec<Running> = Vec::new();
         while next < requests || !running.is_empty() {
@@ -155,15 +158,15 @@ impl Law {
         r.left > 0
     }
 
-    /// The same on disk, as a lone recording.
+    /// Writes the recording of a closed loop with 40 requests per client into `folder`.
     pub fn write(&self, folder: &Path, k: u32, clients: u32, seed: u64) -> std::path::PathBuf {
         let recording = self.closed(k, clients, 40 * clients, seed);
-        keep(&recording, folder, &format!("k{k}-c{clients}-s{seed}"))
+        write_recording(&recording, folder, &format!("k{k}-c{clients}-s{seed}"))
     }
 }
 
 /// Writes a recording into a folder.
-pub fn keep(recording: &Recording, folder: &Path, name: &str) -> std::path::PathBuf {
+pub fn write_recording(recording: &Recording, folder: &Path, name: &str) -> std::path::PathBuf {
     let path = folder.join(format!("{name}.obs"));
     let mut writer = foretoken_recordings::recording::RecordingWriter::create(&path, &recording.head).unwrap();
     writer.append(&recording.events).unwrap();

@@ -1,11 +1,11 @@
-//! A server that keeps to a known law is calibrated, and predicted at loads that were not observed.
+//! A synthetic server with known costs is calibrated, and predicted at draft lengths that were not observed.
 
 use crate::calibration::Calibration;
 use crate::compare_server::compare;
 use crate::kept::Kept;
 use crate::predict::{AcceptanceFrom, Prediction};
 use crate::source::{Source, open_all};
-use crate::synthetic::{LAW, Law, Lengths, keep};
+use crate::synthetic::{LAW, Law, Lengths, write_recording};
 use foretoken_compare::numbers::{E2E, THROUGHPUT, TPOT};
 use foretoken_compare::server_runs::ServerComparison;
 use std::path::Path;
@@ -17,11 +17,11 @@ fn calibrated(folder: &Path, lengths: &[u32], law: &Law) -> (Calibration, Vec<So
 }
 
 #[test]
-fn the_law_is_found_again() {
+fn the_true_costs_are_found() {
     let dir = tempfile::tempdir().unwrap();
     let (c, _) = calibrated(dir.path(), &[0, 3], &LAW);
     let fit = c.cost.as_ref().unwrap();
-    // Lines of the log have hundredths of a millisecond.
+    // The log rounds step times to hundredths of a millisecond.
     assert!((fit.host_s - LAW.host_s).abs() < 5e-5, "{fit:?}");
     assert!((fit.draft.delta_s - LAW.draft_s).abs() < 2e-4, "{fit:?}");
     assert!(c.separated && c.held_out.by_time.mean_absolute < 5e-3, "{:?}", c.held_out);
@@ -35,7 +35,8 @@ fn the_law_is_found_again() {
     assert!(verdict.starts_with("trusted for K = 0, 3, steps of up to 8 requests: later steps within 0."), "{verdict}");
 }
 
-/// Runs at K = 2 and 5, and one of the fitted runs, compared with a calibration at K = 0 and 3. Made once.
+/// Runs at K = 2 and 5, and one of the fitted runs, compared with a calibration at K = 0 and 3. Made once for all
+/// tests.
 fn comparison() -> &'static ServerComparison {
     static COMPARISON: OnceLock<ServerComparison> = OnceLock::new();
     COMPARISON.get_or_init(|| {
@@ -85,21 +86,21 @@ fn acceptance_beyond_the_longest_observed_draft_is_a_warning() {
     assert!(warnings.iter().any(|w| w.contains("beyond position 3")), "{warnings:?}");
 }
 
-/// A server that drafts 3 tokens up to four requests and 1 above.
+/// Draft lengths by batch size: 3 tokens for up to four requests, 1 token for more.
 const TABLE: [(u32, u32); 2] = [(4, 3), (64, 1)];
 
-/// A calibration on one run whose length follows the batch size, beside runs of fixed lengths.
-fn by_table(lengths: Lengths, beside: &[u32]) -> Calibration {
+/// A calibration on one run whose draft length depends on the batch size, and on runs with these fixed lengths.
+fn by_table(lengths: Lengths, fixed: &[u32]) -> Calibration {
     let dir = tempfile::tempdir().unwrap();
-    let mut paths: Vec<_> = beside.iter().flat_map(|&k| [1, 4, 8].map(|c| LAW.write(dir.path(), k, c, 1))).collect();
-    paths.push(keep(&LAW.rising(lengths, 320, 5), dir.path(), "dyn"));
+    let mut paths: Vec<_> = fixed.iter().flat_map(|&k| [1, 4, 8].map(|c| LAW.write(dir.path(), k, c, 1))).collect();
+    paths.push(write_recording(&LAW.rising(lengths, 320, 5), dir.path(), "dyn"));
     let sources = open_all(&paths).unwrap();
     assert_eq!(sources.last().unwrap().k, None, "it drafted several lengths");
     Calibration::of(sources, vec![]).unwrap()
 }
 
-/// Seconds of a target pass and of a draft pass, off by at most 2 %.
-fn is_the_law(c: &Calibration) {
+/// Checks that the fitted times of a target pass and of a draft pass are within 2 % of the true ones.
+fn check_costs(c: &Calibration) {
     let fit = c.cost.as_ref().unwrap();
     assert!(c.separated, "{fit:?}");
     assert!((fit.draft.delta_s / LAW.draft_s - 1.0).abs() < 0.02, "{fit:?}");
@@ -111,22 +112,22 @@ fn is_the_law(c: &Calibration) {
 }
 
 #[test]
-fn a_run_with_several_lengths_has_the_law_in_it() {
+fn one_run_with_several_lengths_suffices_for_the_costs() {
     let c = by_table(Lengths::Table(&TABLE), &[]);
-    is_the_law(&c);
+    check_costs(&c);
     assert_eq!(c.lengths().into_iter().collect::<Vec<_>>(), [1, 3]);
 }
 
 #[test]
-fn a_run_with_several_lengths_agrees_with_runs_beside_it() {
-    for beside in [&[0][..], &[3], &[0, 3]] {
-        is_the_law(&by_table(Lengths::Table(&TABLE), beside));
+fn a_run_with_several_lengths_agrees_with_runs_of_fixed_lengths() {
+    for fixed in [&[0][..], &[3], &[0, 3]] {
+        check_costs(&by_table(Lengths::Table(&TABLE), fixed));
     }
 }
 
-/// With steps that scatter by a tenth, a draft pass comes back within a tenth.
+/// If step times scatter by a tenth, the fitted time of a draft pass is within a tenth of the true one.
 #[test]
-fn noise_leaves_the_law_in_a_run_with_several_lengths() {
+fn noisy_steps_of_a_run_with_several_lengths_give_the_costs() {
     let mut rows = by_table(Lengths::Table(&TABLE), &[]).rows;
     let luck = foretoken_sim::Luck::new(7, foretoken_sim::Stream::Request, 0);
     for (i, row) in rows.iter_mut().enumerate() {
@@ -138,25 +139,25 @@ fn noise_leaves_the_law_in_a_run_with_several_lengths() {
     assert!(off.abs() < 0.10, "off by {off}");
 }
 
-/// A table with a length of 0: the rounds of answers alone would say 3 throughout.
+/// A table with a length of 0. Rounds alone do not show steps without drafts, so they would give K = 3 throughout.
 #[test]
 fn steps_without_drafts_count_as_such() {
     let c = by_table(Lengths::Table(&[(4, 3), (64, 0)]), &[]);
-    is_the_law(&c);
-    // The drafter runs once behind a step that drafts nothing.
+    check_costs(&c);
+    // The drafter runs once after a step that drafts nothing.
     assert_eq!(c.lengths().into_iter().collect::<Vec<_>>(), [1, 3]);
 }
 
-/// Where the drafter makes all its passes whatever the table says, a run tells what steps take, and not which share is
-/// drafting.
+/// On a release whose drafter makes all its passes whatever the table says, one run does not separate the cost of
+/// drafting. A second run without drafts does.
 #[test]
-fn passes_are_those_of_the_release() {
+fn the_release_decides_how_many_draft_passes_a_step_makes() {
     let c = by_table(Lengths::TableOnV2(&TABLE), &[]);
     assert!(!c.separated && c.lengths().into_iter().eq([3]), "{:?}", c.lengths());
-    is_the_law(&by_table(Lengths::TableOnV2(&TABLE), &[0]));
+    check_costs(&by_table(Lengths::TableOnV2(&TABLE), &[0]));
 }
 
-/// All of a step counts as the target's pass: no pass is free, and the same length is predicted.
+/// With one draft length the whole step counts as the target's pass: no pass is free, and this length is predicted.
 #[test]
 fn one_length_alone_has_no_free_pass() {
     let (dir, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -175,7 +176,7 @@ fn one_length_alone_has_no_free_pass() {
     assert!(off.abs() < 0.05, "{off}");
 }
 
-/// Recordings of a few requests of which every second line of the log is lost.
+/// Recordings of a few requests in which every second line of the step log is missing.
 #[test]
 fn tiny_damaged_recordings_have_no_free_pass_and_finite_noise() {
     let dir = tempfile::tempdir().unwrap();
@@ -187,7 +188,7 @@ fn tiny_damaged_recordings_have_no_free_pass_and_finite_noise() {
             nth += usize::from(matches!(e, foretoken_recordings::recording::Event::Log { .. }));
             !matches!(e, foretoken_recordings::recording::Event::Log { .. }) || nth % 2 == 0
         });
-        let path = keep(&recording, dir.path(), &format!("tiny-{seed}"));
+        let path = write_recording(&recording, dir.path(), &format!("tiny-{seed}"));
         let Ok(c) = Calibration::of(open_all(&[path]).unwrap(), vec![]) else { continue };
         let Some(profile) = c.profile() else { continue };
         assert_eq!(profile.check(), Ok(()));
@@ -197,7 +198,7 @@ fn tiny_damaged_recordings_have_no_free_pass_and_finite_noise() {
     }
 }
 
-/// A server whose steps become twice as long half-way.
+/// A server whose steps take twice as long in the second half of each run.
 #[test]
 fn a_server_that_changes_is_not_trusted() {
     let dir = tempfile::tempdir().unwrap();
@@ -212,7 +213,7 @@ fn a_server_that_changes_is_not_trusted() {
                 lines[0] = format!("{before}elapsed time: {:.2} {after}", 2.0 * ms.parse::<f64>().unwrap());
             }
         }
-        runs.push(keep(&recording, dir.path(), &format!("k{k}")));
+        runs.push(write_recording(&recording, dir.path(), &format!("k{k}")));
     }
     let c = Calibration::of(open_all(&runs).unwrap(), vec![]).unwrap();
     let verdict = c.verdict.clone().unwrap();
@@ -222,7 +223,7 @@ fn a_server_that_changes_is_not_trusted() {
 }
 
 #[test]
-fn what_the_data_cannot_tell_is_said() {
+fn warnings_say_what_the_data_does_not_show() {
     let dir = tempfile::tempdir().unwrap();
     let (c, _) = calibrated(dir.path(), &[3], &LAW);
     assert!(!c.separated);
@@ -268,7 +269,7 @@ fn a_calibration_that_was_edited_is_not_believed() {
     assert!(Kept::read(&folder).unwrap_err().message().contains("damaged or was changed"));
 }
 
-/// Two servers that differ in everything but what they were asked: what is predicted of their runs is the same.
+/// Two servers with different costs and acceptance get the same requests: the predictions of their runs are equal.
 #[test]
 fn a_prediction_reads_what_was_asked_and_nothing_else() {
     let (dir, to, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -1,33 +1,33 @@
-//! What a calibration does not know of its costs, as draws of factors.
+//! The uncertainty of calibrated costs, as random factors.
 
 use foretoken_sim::Luck;
 use serde::{Deserialize, Serialize};
 
-/// Factors on the costs of a calibrated server, as they may be.
+/// Factors by which the true costs of a server may differ from the calibrated ones. 1 is no difference.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CostFactors {
-    /// On the target's δ.
+    /// Factor on the target's δ, the time per pass.
     pub pass: f64,
-    /// On the target's γ.
+    /// Factor on the target's γ, the time per token.
     pub token: f64,
-    /// On a draft pass.
+    /// Factor on the time of a draft pass.
     pub draft: f64,
-    /// On the host's time of a speculating step.
+    /// Factor on the host's time per step that verifies drafts.
     pub step: f64,
-    /// On the host's time of a request in it.
+    /// Factor on the host's time per request of such a step.
     pub request: f64,
-    /// On launches without a captured graph.
+    /// Factor on the host's time for kernel launches in steps too large for a captured graph.
     pub launch: f64,
 }
 
 impl CostFactors {
-    /// The costs as they were fitted.
+    /// All factors 1: the costs as they were fitted.
     pub const NONE: CostFactors =
         CostFactors { pass: 1.0, token: 1.0, draft: 1.0, step: 1.0, request: 1.0, launch: 1.0 };
 }
 
-/// A standard normal number; `n` numbers the draws.
+/// Draw number `n` from the standard normal distribution.
 pub fn normal(luck: &Luck, n: u64) -> f64 {
     let (u, v) = (1.0 - luck.unit(2 * n), luck.unit(2 * n + 1));
     (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()

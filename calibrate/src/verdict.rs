@@ -1,21 +1,21 @@
-//! The verdict on a calibration: how far its costs may be trusted.
+//! The verdict on a calibration: whether its costs may be trusted.
 
 use crate::held_out::HeldOutRun;
 use foretoken_spec::problem::{Exit, Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Largest trusted error of held-out steps, as a share. `foretoken profile` allows its line the same. A good draft
-/// length saves about three times as much, so larger errors lead to wrong decisions. The bound is on the sum of many
-/// steps, because latencies and rates are sums.
+/// Largest trusted error of held-out steps, as a share. `foretoken profile` allows the same error for its linear fit. A
+/// good draft length saves about three times as much, so larger errors lead to wrong decisions. The bound is on the sum
+/// of many steps, because latencies and rates are sums.
 pub const TRUSTED: f64 = 0.10;
 
 /// The verdict on a calibration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// True if it may be trusted; `None` if nothing was held out to judge it by.
+    /// True if the costs may be trusted; `None` if nothing was held out to judge them by.
     pub trusted: Option<bool>,
-    /// The range for which it is trusted, or the reason why it is not.
+    /// The loads and draft lengths for which the costs are trusted, or the reason why they are not.
     pub why: String,
 }
 
@@ -55,7 +55,7 @@ impl Verdict {
         }
     }
 
-    /// The exit code of a calibration that was written to `folder`.
+    /// An error, and with it an exit code, if a calibration that was written to `folder` is not trusted.
     ///
     /// # Errors
     /// The calibration is not trusted.
@@ -69,13 +69,13 @@ impl Verdict {
         ))
     }
 
-    /// The reason for distrust as text; `None` if it is trusted.
+    /// The reason for distrust as text; `None` if the calibration is trusted.
     pub fn distrust(&self) -> Option<String> {
         (self.trusted != Some(true)).then(|| format!("the calibration is {}", self.in_words()))
     }
 }
 
-/// True if an error is within [`TRUSTED`]. NaN is not.
+/// True if the error is at most [`TRUSTED`] in size; false for NaN.
 pub(crate) fn within(error: f64) -> bool {
     error.abs() <= TRUSTED
 }

@@ -41,8 +41,8 @@ fn unit(seed: u64, stream: u64, index: u64) -> f64 {
     ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Records of `n` requests of a policy that is `fast` times as fast as the slowest, at `rate` requests a second. The
-/// last request is rejected.
+/// Records of `n` requests at `rate` requests a second. The time per output token is divided by `fast`. The last
+/// request is rejected.
 pub fn records(n: usize, fast: f64, rate: f64, seed: u64) -> RequestRecords {
     let mut r = RequestRecords::new(n);
     let mut now = 0.0;

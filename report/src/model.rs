@@ -7,7 +7,7 @@ use foretoken_sim::{RequestRecords, Summary};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-/// Where the numbers come from; every figure says it.
+/// Where the numbers of a report come from. Every figure names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Predicted on the event clock.
@@ -56,11 +56,11 @@ impl fmt::Display for Source {
 /// One swept setting of a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Swept {
-    /// Its path in the experiment, such as `workload.transform[0].rate-scale`.
+    /// The setting's path in the experiment, such as `workload.transform[0].rate-scale`.
     pub path: String,
     /// The swept value as text.
     pub value: String,
-    /// Its value, when it is a finite number.
+    /// The swept value as a number; `None` if it is a text, a table or not finite.
     pub number: Option<f64>,
 }
 
@@ -109,18 +109,18 @@ impl Role {
 pub struct Entry {
     /// Identifies the cell among all others.
     pub key: Key,
-    /// Colour and marker of its policy.
+    /// Colour, dash and marker of the cell's policy.
     pub look: Look,
-    /// The role of its policy in the comparison.
+    /// The role of the cell's policy in the comparison.
     pub role: Role,
     /// Does the policy choose lengths without looking at the requests? Then the gain of a length is the gain for any
     /// request, not only for the requests that the length was chosen for.
     pub blind: bool,
-    /// Does its policy draft trees? oracle-goodput drafts chains, so that it does not bound such a policy.
+    /// Does the cell's policy draft trees? oracle-goodput drafts chains, so that it does not bound such a policy.
     pub trees: bool,
-    /// Does its policy stop speculating where it expects a step to miss the TPOT bound?
+    /// Does the cell's policy stop speculating where it expects a step to miss the TPOT bound?
     pub stops_for_slo: bool,
-    /// Was it added as the baseline, without being asked for? Then it is in the tables and not in the figures.
+    /// Was the cell added as the baseline, because the experiment does not list it? Then figures leave the cell out.
     pub implied: bool,
     /// How the run's TPOT bound was scaled from an autoregressive run; `None` if it was not.
     pub bound: Option<ScaledBound>,
@@ -144,12 +144,14 @@ pub struct Cell {
     pub entry: Entry,
     /// The numbers of the run.
     pub summary: Summary,
-    /// Mean E2E of autoregressive / mean E2E of this policy on the same draws; `None` when there is no such run.
+    /// Mean E2E of autoregressive / mean E2E of this policy, with equal swept values and seed; `None` without such a
+    /// run.
     pub speedup: Option<f64>,
-    /// Mean E2E of this policy / mean E2E of the bound − 1 on the same draws; `None` when there is no such run.
+    /// Mean E2E of this policy / mean E2E of the bound (an oracle), minus 1, with equal swept values and seed; `None`
+    /// without such a run.
     pub regret: Option<f64>,
-    /// Mean E2E of this policy / mean E2E of the same policy in the results compared with − 1; `None` without other
-    /// results.
+    /// Mean E2E of this policy / mean E2E of this policy in the other results that are compared, minus 1; `None` if no
+    /// other results are compared.
     pub change: Option<f64>,
     /// Was the baseline of the speedup overloaded?
     pub over_overload: bool,
@@ -157,11 +159,11 @@ pub struct Cell {
     pub bound_of_overload: bool,
     /// Batch size and tokens in bins of time.
     pub series: Series,
-    /// Time to first token of its finished requests.
+    /// Times to first token of the run's finished requests.
     pub ttft: Cdf,
-    /// Time per output token of its finished requests, one value per request.
+    /// Times per output token of the run's finished requests, one value per request.
     pub tpot: Cdf,
-    /// End-to-end latencies of its finished requests.
+    /// End-to-end latencies of the run's finished requests.
     pub e2e: Cdf,
     /// Draft lengths by batch size.
     pub lengths: Vec<LengthRow>,
@@ -170,7 +172,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Drops the data that only figures need, to save memory. Claims of papers are checked on the data that stay.
+    /// Drops the data that only figures need, to save memory. The remaining data suffice to check claims of papers.
     pub fn forget_curves(&mut self) {
         self.series = Series::default();
         (self.ttft, self.tpot, self.e2e) = Default::default();
@@ -215,8 +217,8 @@ impl Cell {
         self.entry.role == Role::Baseline && attains && self.entry.bound.as_ref().is_some_and(own)
     }
 
-    /// Does its policy stop speculating for a TPOT bound that was scaled from a run at other swept values? Then the
-    /// cell's numbers also show the effect of that bound on the policy.
+    /// Does the cell's policy stop speculating for a TPOT bound that was scaled from a run at other swept values? Then
+    /// the cell's numbers also show the effect of that bound on the policy.
     pub fn stops_for_a_bound_of_another_load(&self) -> bool {
         self.entry.stops_for_slo && self.entry.bound.as_ref().is_some_and(|b| b.from != self.key().sweep)
     }
@@ -227,8 +229,9 @@ impl Cell {
     }
 }
 
-/// Sets every cell's speedup over the baseline and regret to the bound with the same swept values and seed. Also
-/// marks cells whose baseline, or whose bound's run, was overloaded.
+/// Sets the speedup of every cell over the baseline, and the regret against the oracle, which are cells with the same
+/// swept values and seed. Also marks a cell if its baseline, or the run that its TPOT bound is scaled from, was
+/// overloaded.
 pub fn relate(cells: &mut [Cell]) {
     // All cells sweep the same settings, so the values identify a combination.
     let place = |sweep: &[Swept], seed| (sweep.iter().map(|s| s.value.clone()).collect::<Vec<_>>(), seed);
@@ -261,9 +264,9 @@ pub fn relate(cells: &mut [Cell]) {
 pub struct Report {
     /// The name of the experiment.
     pub name: String,
-    /// Where its numbers come from.
+    /// Where the report's numbers come from.
     pub source: Source,
-    /// Its cells, in the order in which they appear.
+    /// The cells, in the order in which tables list them.
     pub cells: Vec<Cell>,
 }
 

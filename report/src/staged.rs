@@ -1,8 +1,9 @@
 //! A file that appears under its final name only when it is complete.
 //!
-//! It is written beside its destination as `NAME.partial` and renamed. The name is fixed, not random: a run that is
-//! killed leaves at most this one file behind, and the run that resumes it writes over it. A pipe or a device is
-//! written directly, because it cannot be renamed to. Behind a link, the file that it leads to is replaced.
+//! The file is written as `NAME.partial` in the same folder and then renamed. The name is fixed, not random: a run that
+//! is killed leaves at most this one file behind, and the run that resumes it overwrites the file. A pipe or a device
+//! cannot be replaced by renaming, so it is written directly. If the path is a link, the file to which it points is
+//! replaced.
 
 use crate::ReportError;
 use std::collections::BTreeSet;
@@ -10,7 +11,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Every half-written file of this process.
+/// The paths of all half-written files of this process.
 static PARTIAL: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 fn partial_files() -> MutexGuard<'static, BTreeSet<PathBuf>> {

@@ -6,7 +6,7 @@ use foretoken_sim::metrics::{Interval, Lived, PARTS};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A policy against plain decoding, means over seeds of the differences of each seed.
+/// A policy compared with plain decoding. The numbers are means over seeds of the difference in each seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Why {
     /// Mean E2E of the policy − mean E2E of autoregressive, seconds.
@@ -19,8 +19,8 @@ pub struct Why {
     pub mostly: String,
 }
 
-/// The name of each part in the order of a table: the key, the heading, what it is, and the words of a sentence if it
-/// is more and if it is less than with plain decoding.
+/// The texts for each part of a life, in the order of the table: key, heading, explanation, and what a sentence says if
+/// the part is longer, and if it is shorter, than with plain decoding.
 pub const WORDS: [(&str, &str, &str, &str, &str); 8] = [
     (
         "plain",
@@ -69,8 +69,8 @@ pub const WORDS: [(&str, &str, &str, &str, &str); 8] = [
 ];
 
 impl Why {
-    /// Compares the cells of a policy, one a seed, with cells of autoregressive. `None` if a seed lacks its partner,
-    /// does not know its parts (a run on a device), or finished no request.
+    /// Compares the cells of a policy, one per seed, with the autoregressive cells of these seeds. `None` if one of
+    /// them is missing, did not record the parts of lives (a run on a device), or finished no request.
     pub fn of(own: &[&Cell], plain: &[&Cell]) -> Option<Why> {
         let pair = |own: &&Cell| {
             let plain = plain.iter().find(|plain| plain.key().seed == own.key().seed)?;
@@ -93,7 +93,7 @@ impl Why {
         Some(why)
     }
 
-    /// The mean of the part called `key`, seconds.
+    /// The mean difference in the part called `key`, seconds.
     pub fn part_s(&self, key: &str) -> f64 {
         self.parts_s.get(key).map_or(0.0, |part| part.mean)
     }
@@ -154,7 +154,7 @@ mod tests {
         let (own, plain) = ([&own[0], &own[1]], [&plain[1], &plain[0]]);
         let why = Why::of(&own, &plain).unwrap();
         let sum: f64 = why.parts_s.values().map(|part| part.mean).sum();
-        // 1.4 − 1.1 and 1.9 − 1.6.
+        // Seed 1: 1.4 s − 1.1 s; seed 2: 1.9 s − 1.6 s.
         assert!((sum - why.difference_s.mean).abs() < 1e-12 && (sum - 0.3).abs() < 1e-12, "{sum}");
         assert!((why.share - 0.3 / 1.35).abs() < 1e-12);
         let says = "x is 22.2 % slower than plain decoding, mostly because of draft passes (+550.0 ms a request).";

@@ -1,7 +1,7 @@
 //! The `[arena]` table of an experiment file: a scenario in which all policies meet.
 //!
-//! Policies are tuned on some scenarios and judged on others, so a file says for which of the two it is. A scenario
-//! without `policies` takes every policy that can run in it.
+//! Policies are tuned on some scenarios and judged on others, so a file says which of the two it is for. If a scenario
+//! does not list `policies`, every policy that can run in it takes part.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,11 +22,12 @@ pub struct Arena {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ArenaSet {
-    /// Policies may be tuned on it.
+    /// Policies may be tuned on the scenario.
     Tuning,
-    /// It judged an earlier version of a policy. It is known since then, so that it judges no later version.
+    /// The scenario judged an earlier version of a policy. Its results are known since then, so that it cannot judge a
+    /// later version.
     Seen,
-    /// It judges policies, whose constants do not change after it was run.
+    /// The scenario judges policies. Their constants do not change after the scenario was run.
     HeldOut,
 }
 

@@ -20,15 +20,15 @@ pub struct CapacitySpec {
     pub tolerance: f64,
     /// Number of requests that count in a probe (a run at one rate).
     pub requests: u32,
-    /// Number of requests before the counted ones, which fill the server. Equally many after them keep it full. Neither
-    /// count. Of a log, the first requests are taken.
+    /// Number of requests before the counted ones, which fill the server. Equally many after the counted ones keep it
+    /// full. Neither count. A probe of a log uses the log's first requests.
     pub warm_up_requests: u32,
     /// For a load that changes in time: the requests that count arrive between these two seconds of the workload.
     #[serde(deserialize_with = "pair", skip_serializing_if = "Option::is_none")]
     pub window_s: Option<[f64; 2]>,
 }
 
-/// The range of tolerances. With a finer one, neighbouring rates would give equal results.
+/// The allowed range of `tolerance`. With a smaller value, neighbouring rates would give equal results.
 const TOLERANCES: [f64; 2] = [1e-4, 0.5];
 
 /// Reads exactly two numbers; serde alone would ignore further ones.
@@ -61,11 +61,11 @@ impl CapacitySpec {
 
     /// Checks every value that serde cannot.
     pub(crate) fn check(&self, doc: &Document) -> Result<()> {
-        let at = |key: &str, message: String, help: &str| {
+        let refuse = |key: &str, message: String, help: &str| {
             Err(doc.problem_at(&Path::of(&format!("capacity.{key}")), message).help(help))
         };
         if !(self.share > 0.0 && self.share <= 1.0) {
-            return at(
+            return refuse(
                 "share",
                 format!("{} is not a share in (0, 1]", self.share),
                 "0.99: one request in a hundred may miss",
@@ -74,28 +74,28 @@ impl CapacitySpec {
         let [least, most] = TOLERANCES;
         if !(self.tolerance >= least && self.tolerance <= most) {
             let message = format!("{:?} is not in [{least}, {most}]", self.tolerance);
-            return at("tolerance", message, "0.01 is one per cent");
+            return refuse("tolerance", message, "0.01 is one per cent");
         }
         if let Some([low, high]) = self.bracket {
             let positive = |rate: f64| rate.is_finite() && rate > 0.0;
             if !(positive(low) && positive(high)) {
-                return at(
+                return refuse(
                     "bracket",
                     format!("[{low}, {high}] are not two rates above 0"),
                     "requests a second, such as [1.0, 50.0]",
                 );
             }
             if low >= high {
-                return at("bracket", format!("[{low}, {high}] is upside down"), "the lesser rate comes first");
+                return refuse("bracket", format!("[{low}, {high}] is upside down"), "the lesser rate comes first");
             }
         }
         if self.requests == 0 {
-            return at("requests", "0 requests say nothing".into(), "2000 are enough for a share of 0.99");
+            return refuse("requests", "0 requests say nothing".into(), "2000 are enough for a share of 0.99");
         }
         let misses = (1.0 - self.share) * f64::from(self.requests);
         if self.share < 1.0 && misses < 1.0 {
             let needed = (1.0 / (1.0 - self.share)).ceil();
-            return at(
+            return refuse(
                 "requests",
                 format!("{} requests are too few for a share of {}", self.requests, self.share),
                 &format!("at least {needed}"),
@@ -104,7 +104,7 @@ impl CapacitySpec {
         if let Some([from, to]) = self.window_s
             && !(from >= 0.0 && to > from && to.is_finite())
         {
-            return at(
+            return refuse(
                 "window_s",
                 format!("[{from}, {to}] is no span of time"),
                 "seconds of the workload, from and to",

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Top-level keys that cannot be swept: they are the same for every cell.
+/// Top-level keys that cannot be swept, because all cells of an experiment share their values.
 pub const UNSWEPT: [&str; 9] =
     ["name", "seeds", "sweep_order", "policies", "capacity", "output", "paper", "question", "arena"];
 
@@ -157,7 +157,8 @@ impl Default for BeliefSpec {
     }
 }
 
-/// The true models of another machine.
+/// The latency models to which a stale belief was fitted. They describe another machine, or an earlier state of this
+/// one.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FittedTo {
@@ -168,7 +169,7 @@ pub struct FittedTo {
 }
 
 impl FittedTo {
-    /// The true costs of passes there.
+    /// The costs of passes to which the belief was fitted.
     pub fn costs(&self) -> Pair<&LatencySpec> {
         Pair { target: &self.target, draft: &self.draft }
     }
@@ -212,11 +213,11 @@ pub struct SloSpec {
     /// The load whose autoregressive run gives the bound, where loads are swept; absent: `"lowest-load"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference: Option<Reference>,
-    /// Time to first token, seconds.
+    /// Bound on the time to first token, seconds.
     pub ttft_s: Option<f64>,
-    /// Time per output token, seconds.
+    /// Bound on the time per output token after the first, seconds.
     pub tpot_s: Option<f64>,
-    /// End-to-end latency, seconds.
+    /// Bound on the end-to-end latency, seconds.
     pub e2e_s: Option<f64>,
 }
 
@@ -240,7 +241,7 @@ pub enum Reference {
 pub struct Output {
     /// `steps.parquet`: one row per step.
     pub steps: bool,
-    /// SVG figures.
+    /// The figures, one SVG file each.
     pub figures: bool,
 }
 

@@ -35,17 +35,18 @@ pub struct FleetSpec {
 pub enum Replicas {
     /// This number of replicas, all with the experiment's engine, hardware and policy.
     Number(u32),
-    /// Kinds of replicas.
+    /// Kinds of replicas with different settings.
     Kinds(Vec<Kind>),
 }
 
-/// Some replicas that are alike.
+/// A number of replicas with equal settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Kind {
     /// Number of replicas of this kind.
     pub count: u32,
-    /// Their policy; absent: the policy of the table's row. In the autoregressive row no replica drafts.
+    /// The policy of these replicas; absent: the policy of the table's row. In the autoregressive row no replica
+    /// drafts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicySpec>,
     /// Engine settings that differ from `[engine]`.
@@ -61,7 +62,7 @@ pub struct Kind {
 /// Most replicas of a fleet.
 pub const MOST_REPLICAS: u32 = 1000;
 
-/// The most replicas that a search tries where the experiment does not say.
+/// The default of `most_replicas`.
 const MOST_TRIED: u32 = 64;
 
 fn one() -> Replicas {
@@ -81,14 +82,14 @@ fn round_robin() -> RouterSpec {
 }
 
 impl Kind {
-    /// Does it have an engine or hardware of its own?
+    /// Do these replicas have engine or hardware settings that differ from the experiment's?
     pub fn differs(&self) -> bool {
         !self.engine.is_empty() || !self.hardware.is_empty()
     }
 }
 
 impl Replicas {
-    /// The kinds: with a number one kind, without anything of its own.
+    /// The kinds of replicas. A plain number is one kind with the experiment's settings.
     pub fn kinds(&self) -> Vec<Kind> {
         match self {
             Replicas::Number(count) => {
@@ -112,38 +113,45 @@ impl FleetSpec {
 
     /// Checks every value that serde cannot.
     pub(crate) fn check(&self, doc: &Document) -> Result<()> {
-        let at = |key: &str, message: String| doc.problem_at(&Path::of(&format!("fleet.{key}")), message);
+        let problem_at = |key: &str, message: String| doc.problem_at(&Path::of(&format!("fleet.{key}")), message);
         let kinds = self.replicas.kinds();
         if let Some(i) = kinds.iter().position(|kind| kind.count == 0) {
             let key = if matches!(self.replicas, Replicas::Number(_)) { String::new() } else { format!("[{i}].count") };
-            let problem = at(&format!("replicas{key}"), format!("fleet.replicas{key}: 0 replicas serve nothing"));
+            let problem =
+                problem_at(&format!("replicas{key}"), format!("fleet.replicas{key}: 0 replicas serve nothing"));
             return Err(problem.help("give 1 or more"));
         }
         match self.replicas.number() {
-            0 => return Err(at("replicas", "fleet.replicas: the list is empty".into()).help("write replicas = 2")),
+            0 => {
+                return Err(
+                    problem_at("replicas", "fleet.replicas: the list is empty".into()).help("write replicas = 2")
+                );
+            }
             1..=MOST_REPLICAS => {}
             many => {
                 let message = format!("fleet.replicas: {many} replicas are more than {MOST_REPLICAS}");
-                return Err(at("replicas", message).help("simulate a part of the fleet with a part of the load"));
+                return Err(
+                    problem_at("replicas", message).help("simulate a part of the fleet with a part of the load")
+                );
             }
         }
         for (i, policy) in kinds.iter().enumerate().filter_map(|(i, kind)| Some((i, kind.policy.as_ref()?))) {
             let path = format!("replicas[{i}].policy");
-            policy.check().map_err(|e| at(&path, format!("fleet.{path}.{e}")))?;
+            policy.check().map_err(|e| problem_at(&path, format!("fleet.{path}.{e}")))?;
         }
         self.router.definition().check().map_err(|(key, why)| {
-            at(&format!("router.{}.{key}", self.router.name()), format!("{}.{key}: {why}", self.router.name()))
+            problem_at(&format!("router.{}.{key}", self.router.name()), format!("{}.{key}: {why}", self.router.name()))
         })?;
         if let Some(price) = self.price_gpu_hour.filter(|price| !(*price > 0.0 && price.is_finite())) {
-            let problem = at("price_gpu_hour", format!("fleet.price_gpu_hour: {price} is not a price above 0"));
+            let problem = problem_at("price_gpu_hour", format!("fleet.price_gpu_hour: {price} is not a price above 0"));
             return Err(problem.help("the price of one GPU for an hour, such as 2.5"));
         }
         if !(1..=MOST_REPLICAS).contains(&self.most_replicas) {
             let message = format!("fleet.most_replicas: {} is not from 1 to {MOST_REPLICAS}", self.most_replicas);
-            return Err(at("most_replicas", message));
+            return Err(problem_at("most_replicas", message));
         }
         let signals = self.signals.as_ref().map_or(Ok(()), Signals::check);
-        signals.map_err(|(key, why)| at(&format!("signals.{key}"), format!("fleet.signals.{key}: {why}")))
+        signals.map_err(|(key, why)| problem_at(&format!("signals.{key}"), format!("fleet.signals.{key}: {why}")))
     }
 }
 

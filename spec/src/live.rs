@@ -24,7 +24,7 @@ pub struct LiveSpec {
     pub target: String,
     /// The draft: a preset's name, or a Hugging Face folder.
     pub draft: String,
-    /// Where weights come from.
+    /// Where the models' weights come from.
     #[serde(default)]
     pub weights: WeightSource,
     /// The prompts of the requests.
@@ -49,11 +49,11 @@ pub struct LiveSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Waiting {
-    /// It spins. The core keeps its clock rate and its caches, so that passes behind a wait take as long as in a
+    /// The thread spins. The core keeps its clock rate and its caches, so that passes after a wait take as long as in a
     /// profile.
     #[default]
     Spin,
-    /// It sleeps and leaves the core to other threads. Passes behind a wait may take longer.
+    /// The thread sleeps and leaves the core to other threads. Passes after a wait may take longer.
     Sleep,
 }
 
@@ -96,7 +96,7 @@ impl std::str::FromStr for Instructions {
     }
 }
 
-/// Where weights come from.
+/// Where the models' weights come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WeightSource {
@@ -150,21 +150,21 @@ impl LiveSpec {
     /// The time scale or the temperature is not a finite number above 0, the number of threads is 0, or the device has
     /// no known name.
     pub fn check(&self, doc: &Document) -> Result<()> {
-        let at =
+        let problem_at =
             |key: &str, message: String| doc.problem_at(&Path::of("live").key(key), format!("live.{key}: {message}"));
         if !(self.time_scale > 0.0 && self.time_scale.is_finite()) {
-            return Err(at("time_scale", format!("{} is not a factor above 0", self.time_scale))
+            return Err(problem_at("time_scale", format!("{} is not a factor above 0", self.time_scale))
                 .help("expected a finite number above 0: 10 plays a trace ten times as fast"));
         }
         if self.threads == Some(0) {
-            return Err(at("threads", "0 threads run nothing".into()).help("leave it out for all cores"));
+            return Err(problem_at("threads", "0 threads run nothing".into()).help("leave it out for all cores"));
         }
-        Device::parse(&self.device).map_err(|why| at("device", why).help("expected cpu, or cuda:0"))?;
+        Device::parse(&self.device).map_err(|why| problem_at("device", why).help("expected cpu, or cuda:0"))?;
         if let LiveAcceptance::Sampled { temperature } = self.acceptance
             && !(temperature > 0.0 && temperature.is_finite())
         {
             let message = format!("{temperature} is not a temperature above 0");
-            return Err(at("acceptance", message).help("write acceptance = \"greedy\" for temperature 0"));
+            return Err(problem_at("acceptance", message).help("write acceptance = \"greedy\" for temperature 0"));
         }
         Ok(())
     }

@@ -89,7 +89,7 @@ impl ObserveSpec {
     /// A time or the time scale is out of range, the temperature is negative or not finite, the bound on requests in
     /// flight is 0, or random prompts are to be sent as text or have no vocabulary.
     pub fn check(&self, doc: &Document) -> Result<()> {
-        let at = |key: &str, message: String| {
+        let problem_at = |key: &str, message: String| {
             doc.problem_at(&Path::of("observe").key(key), format!("observe.{key}: {message}"))
         };
         let spans = [
@@ -100,18 +100,22 @@ impl ObserveSpec {
         for (key, given, range) in spans {
             if let Some(x) = given.filter(|x| !range.contains(x)) {
                 let (least, most) = (range.start(), range.end());
-                return Err(at(key, format!("{x} is out of range")).help(format!("expected {least} to {most}")));
+                return Err(problem_at(key, format!("{x} is out of range")).help(format!("expected {least} to {most}")));
             }
         }
         if !(self.temperature >= 0.0 && self.temperature.is_finite()) {
-            return Err(at("temperature", format!("{} is no temperature", self.temperature)).help("0 is greedy"));
+            return Err(
+                problem_at("temperature", format!("{} is no temperature", self.temperature)).help("0 is greedy")
+            );
         }
         if self.max_in_flight == Some(0) {
-            return Err(at("max_in_flight", "with 0 nothing is ever sent".into()).help("leave it out for any number"));
+            return Err(
+                problem_at("max_in_flight", "with 0 nothing is ever sent".into()).help("leave it out for any number")
+            );
         }
         if self.prompts == Prompts::Random && (self.send == Send::Text || self.vocab == 0) {
             let message = "random prompts are token ids below observe.vocab".to_owned();
-            return Err(at("prompts", message).help("send = \"token-ids\", or prompts = \"families\" as text"));
+            return Err(problem_at("prompts", message).help("send = \"token-ids\", or prompts = \"families\" as text"));
         }
         Ok(())
     }

@@ -27,13 +27,13 @@ pub enum Exit {
     Interrupted = 130,
 }
 
-/// `Err` side of everything in the binary. Boxed: it is large and rare.
+/// The result of all fallible functions of the program. The error is boxed, because it is large and rare.
 pub type Result<T> = std::result::Result<T, Box<Problem>>;
 
-/// One error message.
+/// One error, as the user sees it.
 #[derive(Debug)]
 pub struct Problem {
-    /// The exit code it ends the program with.
+    /// The exit code with which the problem ends the program.
     pub exit: Exit,
     message: String,
     help: Option<String>,
@@ -69,18 +69,18 @@ impl Problem {
         self
     }
 
-    /// Says that the reason is a file that is not here, so that a caller with other files may go on.
+    /// Marks the problem as caused by a missing file, so that a caller with other files may go on.
     pub fn for_a_missing_file(mut self: Box<Self>) -> Box<Problem> {
         self.missing_file = true;
         self
     }
 
-    /// Is the reason a file that is not here?
+    /// Is the problem caused by a missing file?
     pub fn is_a_missing_file(&self) -> bool {
         self.missing_file
     }
 
-    /// Points at bytes `span` of `text`, known to the user as `name`. A span over several lines is cut at the first.
+    /// Adds a place: bytes `span` of `text`, which messages call `name`. A span over several lines ends at the first.
     pub fn at(mut self: Box<Self>, name: &str, text: &str, span: std::ops::Range<usize>) -> Box<Problem> {
         self.place = Some(Place::of(name, text, span));
         self
@@ -91,12 +91,12 @@ impl Problem {
         &self.message
     }
 
-    /// The help text.
+    /// The help text; empty without one.
     pub fn help_text(&self) -> &str {
         self.help.as_deref().unwrap_or_default()
     }
 
-    /// The place as `file:line:column`.
+    /// The place as `file:line:column`; `None` without a place.
     pub fn place(&self) -> Option<String> {
         self.place.as_ref().map(Place::in_words)
     }
@@ -111,7 +111,7 @@ impl Problem {
         }
     }
 
-    /// The text the place points at.
+    /// The text at the problem's place; `None` without a place.
     pub fn pointed_at(&self) -> Option<&str> {
         self.place.as_ref().map(Place::pointed_at)
     }

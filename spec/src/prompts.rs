@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The prompts of the requests.
+/// Where the prompts of the requests come from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Prompts {
@@ -12,9 +12,10 @@ pub enum Prompts {
     Families,
     /// Random token ids of the workload's lengths.
     Random,
-    /// One JSON object a line with a `prompt`, in turn. Each has its own length; the workload's is not used.
+    /// A file with one JSON object a line, each with a `prompt`. Requests take the prompts in turn. The file decides
+    /// the prompt lengths, not the workload.
     Jsonl {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
 }

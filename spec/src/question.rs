@@ -50,7 +50,7 @@ pub struct Reported {
 }
 
 impl Reported {
-    /// The same as a claim of a paper, so that both are checked and measured alike.
+    /// The reported quantity as a claim of a paper, so that both are checked and measured alike.
     pub fn as_claim(&self) -> Claim {
         Claim {
             id: self.id.clone(),

@@ -24,10 +24,10 @@ impl Experiment {
     }
 
     fn check(&self, doc: &Document) -> Result<()> {
-        let at = |path: &str, message: String| doc.problem_at(&Path::of(path), message);
+        let problem_at = |path: &str, message: String| doc.problem_at(&Path::of(path), message);
         self.check_name(doc)?;
         self.check_seeds(doc)?;
-        self.engine.check().map_err(|e| at(&format!("engine.{}", e.key), e.to_string()))?;
+        self.engine.check().map_err(|e| problem_at(&format!("engine.{}", e.key), e.to_string()))?;
         self.check_profile(doc)?;
         check_pair(doc, "hardware", self.hardware.costs())?;
         let memory_of = &self.hardware.target;
@@ -37,7 +37,7 @@ impl Experiment {
             check_memory(doc, "belief.fitted_to.draft", &other.draft, memory_of)?;
         }
         variation(doc, "hardware.noise_cv", self.hardware.noise_cv)?;
-        self.acceptance.check().map_err(|e| at(&format!("acceptance.{}", e.key), e.to_string()))?;
+        self.acceptance.check().map_err(|e| problem_at(&format!("acceptance.{}", e.key), e.to_string()))?;
         self.workload.check().map_err(|e| trace_problem(doc, &e))?;
         self.belief.check(doc)?;
         self.slo.check(doc)?;
@@ -49,7 +49,7 @@ impl Experiment {
         self.check_policies(doc)
     }
 
-    /// Refuses settings about a profile where no profile is given.
+    /// Refuses `truth` and `profile_noise` if no profile is given.
     fn check_profile(&self, doc: &Document) -> Result<()> {
         let Hardware { profile, truth, profile_noise, .. } = &self.hardware;
         for (key, given) in [("truth", truth.is_some()), ("profile_noise", *profile_noise)] {
@@ -62,17 +62,17 @@ impl Experiment {
         Ok(())
     }
 
-    /// Checks the fleet, and refuses one where a single engine is meant.
+    /// Checks the fleet, and refuses it together with settings for a single engine.
     fn check_fleet(&self, doc: &Document) -> Result<()> {
         let Some(fleet) = &self.fleet else { return Ok(()) };
         fleet.check(doc)?;
-        let at = |path: &str, message: &str| doc.problem_at(&Path::of(path), message.to_owned());
+        let problem_at = |path: &str, message: &str| doc.problem_at(&Path::of(path), message.to_owned());
         if self.live.is_some() || self.observe.is_some() {
-            let problem = at("fleet", "[fleet] has several engines, and [live] and [observe] are about one");
+            let problem = problem_at("fleet", "[fleet] has several engines, and [live] and [observe] are about one");
             return Err(problem.help("leave [fleet] out, or simulate without the other"));
         }
         if self.output.steps && fleet.replicas.number() > 1 {
-            let problem = at("output.steps", "output.steps: a table of steps is about one engine");
+            let problem = problem_at("output.steps", "output.steps: a table of steps is about one engine");
             return Err(problem.help("leave it out, or set fleet.replicas = 1"));
         }
         Ok(())
@@ -88,12 +88,16 @@ impl Experiment {
     }
 
     fn check_seeds(&self, doc: &Document) -> Result<()> {
-        let at = |message: String| doc.problem_at(&Path::of("seeds"), message);
+        let problem_at = |message: String| doc.problem_at(&Path::of("seeds"), message);
         let mut sorted = self.seeds.clone();
         sorted.sort_unstable();
         match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            _ if sorted.is_empty() => Err(at("no seeds: nothing would run".into()).help("write seeds = [1, 2, 3]")),
-            Some(pair) => Err(at(format!("seed {} is given twice", pair[0])).help("each seed is one replication")),
+            _ if sorted.is_empty() => {
+                Err(problem_at("no seeds: nothing would run".into()).help("write seeds = [1, 2, 3]"))
+            }
+            Some(pair) => {
+                Err(problem_at(format!("seed {} is given twice", pair[0])).help("each seed is one replication"))
+            }
             None => {
                 let own = self.workload.seed.map(|seed| ("workload.seed", seed));
                 let all = sorted.iter().map(|&seed| ("seeds", seed)).chain(own);
@@ -126,8 +130,7 @@ impl Experiment {
 }
 
 impl Experiment {
-    /// Refuses a policy's draft length that is over the engine's limit: with a clipped length it would be another
-    /// policy.
+    /// Refuses a policy's draft length above the engine's limit. Clipping the length would make another policy of it.
     fn check_draft_len(&self, doc: &Document, policy: &PolicySpec, path: &str) -> Result<()> {
         let Some((key, longest)) = policy.definition().asks_for() else { return Ok(()) };
         let key = format!("{}.{key}", policy.name());
@@ -141,7 +144,7 @@ impl Experiment {
     }
 }
 
-/// TOML's integers are signed: a larger seed could not be written beside the results.
+/// Refuses a seed that TOML's signed integers cannot hold, because the results folder has the experiment as TOML.
 fn writable_seed(doc: &Document, path: &str, seed: u64) -> Result<()> {
     if i64::try_from(seed).is_ok() {
         return Ok(());
@@ -207,7 +210,7 @@ impl SloSpec {
     }
 }
 
-/// Hardware needs the cost of both models' passes, or a profile of them.
+/// Checks that `[hardware]` states the cost of both models' passes, or a profile.
 fn check_costs(doc: &Document) -> Result<()> {
     let hardware = Path::of("hardware");
     let is_table = doc.get(&hardware).is_some_and(|node| node.get_ref().is_table());
@@ -223,7 +226,7 @@ fn check_costs(doc: &Document) -> Result<()> {
     })
 }
 
-/// How the cost of a model's passes is written.
+/// The help text on how to write the cost of a model's passes.
 fn cost_help(model: &str) -> &'static str {
     match model {
         "draft" => DRAFT_COST,
@@ -233,15 +236,15 @@ fn cost_help(model: &str) -> &'static str {
     }
 }
 
-/// The cost of a draft model, and of a head, which has no preset. The head's numbers are as in
-/// `experiments/papers/eagle3-walkthrough.toml`.
+/// The help text on how to write the cost of a draft model, or of a draft head, for which there is no preset. The
+/// head's numbers are taken from `experiments/papers/eagle3-walkthrough.toml`.
 const DRAFT_COST: &str = "write draft = { roofline = { gpu = \"h100\", model = \"llama-3.2-1b\" } } for a draft model; an EAGLE or MTP head is given by a line, \
      such as draft = { linear = { alpha_s = 1.5e-9, gamma_s = 0.0, delta_s = 0.589e-3 } } for EAGLE-3 of Llama-3.1-8B on an H100 (seconds a token of context, \
      a token, a pass)";
 
 const ABOVE_0: &str = "expected a finite number above 0";
 
-/// Checks both models' latency models, which the tables `path.target` and `path.draft` give.
+/// Checks the latency models of both models, which the tables `path.target` and `path.draft` state.
 fn check_pair(doc: &Document, path: &str, costs: Pair<&LatencySpec>) -> Result<()> {
     check_latency(doc, &format!("{path}.target"), costs.target)?;
     check_latency(doc, &format!("{path}.draft"), costs.draft)
@@ -294,7 +297,7 @@ fn preset_help(path: &str, spec: &LatencySpec, key: &str) -> Option<String> {
         _ => return key.starts_with("gpu.").then(|| ABOVE_0.to_owned()),
     };
     if known {
-        // The error says what to do about a sound choice that does not fit.
+        // The name exists, so the error is about values that do not fit together.
         return Some("choose another GPU or model, or change the settings that the error names".into());
     }
     let near = match key {

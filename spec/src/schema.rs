@@ -6,7 +6,7 @@
 use crate::experiment::{Experiment, UNSWEPT};
 use serde_json::{Map, Value, json};
 
-/// The definition whose `target` and `draft` may come from a profile instead.
+/// The definition in which `target` and `draft` may be absent, because a profile may give them.
 const HARDWARE: &str = "Hardware";
 
 /// Tables that may be left out when a real server is observed.
@@ -21,7 +21,7 @@ pub fn experiment() -> Value {
     let policies = settings_of_policies(&schema);
     let mut shared = Shared::default();
     for (name, definition) in schema["$defs"].as_object_mut().into_iter().flatten() {
-        // A preset brings values for all settings: none is required.
+        // A policy has a preset with values for all settings, so no setting is required.
         if policies.contains(name) {
             strip(definition, "required");
         }
@@ -46,7 +46,7 @@ pub fn experiment() -> Value {
     schema
 }
 
-/// The schema as text, in the order of names, with one setting a line where it fits: changes can be read and merged.
+/// The schema as text, sorted by name, with one setting a line where it fits, so that changes can be read and merged.
 pub fn text() -> String {
     let mut text = String::new();
     write(&experiment(), 0, 0, &mut text);
@@ -113,7 +113,7 @@ fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     }
 }
 
-/// The definitions that policies' settings refer to.
+/// Names of the definitions of policies' settings.
 fn settings_of_policies(schema: &Value) -> Vec<String> {
     let each = schema["$defs"]["Policy"]["oneOf"].as_array().into_iter().flatten();
     let settings = each.filter_map(|policy| policy["properties"].as_object()?.values().next()?["$ref"].as_str());
@@ -126,8 +126,8 @@ fn strip(schema: &mut Value, key: &str) {
     }
 }
 
-/// Definitions that the document's schema adds to the types' own, each written once: the sweep of every kind of
-/// value, and values that are no types.
+/// Definitions that the schema adds to the definitions of the Rust types, each written once: the sweep of every kind
+/// of value, and kinds of values that have no type.
 #[derive(Default)]
 struct Shared {
     definitions: Map<String, Value>,
@@ -182,7 +182,8 @@ impl Shared {
         Value::Object(outer)
     }
 
-    /// Adds a definition, unless it is there; returns its name, with a number where another one has it.
+    /// Adds a definition, unless an equal one exists. Returns its name, with a number if another definition has the
+    /// name.
     fn define(&mut self, name: &str, definition: Value) -> String {
         let numbered = |n: u32| if n == 1 { name.to_owned() } else { format!("{name}-{n}") };
         let free = |name: &String| self.definitions.get(name).is_none_or(|there| *there == definition);
@@ -196,7 +197,7 @@ fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/$defs/{name}") })
 }
 
-/// The name of a value that needs no definition: a type, or a plain number, text or truth value.
+/// The name of a value that needs no definition of its own: a type, or a plain number, text or boolean.
 fn name_of(value: &Value) -> Option<String> {
     let object = value.as_object()?;
     if let (Some(name), 1) = (value["$ref"].as_str().and_then(|r| r.strip_prefix("#/$defs/")), object.len()) {

@@ -8,9 +8,9 @@ const MESSAGE: usize = 2000;
 /// A number with more digits than this is shown as a power of ten.
 const DIGITS: usize = 25;
 
-/// Is it a control character, an invisible one, or one that changes the direction of writing? Line ends and tabs are
-/// not.
-fn acts(c: char) -> bool {
+/// True for control characters, invisible characters and those that change the direction of writing; false for line
+/// ends and tabs.
+fn needs_escape(c: char) -> bool {
     let format = matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     c.is_control() && c != '\n' && c != '\t' || format
 }
@@ -18,12 +18,12 @@ fn acts(c: char) -> bool {
 /// The text with every control character, and every character that is invisible or changes the direction of writing,
 /// as `\u001b`: the form that JSON and TOML read back.
 pub fn escape(text: &str) -> Cow<'_, str> {
-    if !text.contains(acts) {
+    if !text.contains(needs_escape) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        match acts(c) {
+        match needs_escape(c) {
             true => out.push_str(&format!("\\u{:04x}", u32::from(c))),
             false => out.push(c),
         }
@@ -49,7 +49,8 @@ pub fn message(text: &str) -> String {
     clip(&escape(&round_numbers(text)), MESSAGE).into_owned()
 }
 
-/// `1000…000` of 309 digits as `1e308`. Texts of megabytes are clipped, not searched.
+/// The text with very long numbers as powers of ten: `1e308` for `1000…000` of 309 digits. Texts above 64 KiB are not
+/// searched.
 fn round_numbers(text: &str) -> Cow<'_, str> {
     let digit = |b: &u8| b.is_ascii_digit();
     if text.len() > 1 << 16 || !text.as_bytes().windows(DIGITS).any(|w| w.iter().all(digit)) {

@@ -1,4 +1,4 @@
-//! The `[validate]` table of an experiment: how it is validated, and which errors are accepted.
+//! The `[validate]` table of an experiment: how `foretoken validate` runs, and how large errors may be.
 
 use crate::document::{Document, Path};
 use crate::problem::Result;
@@ -26,7 +26,7 @@ pub struct ValidateSpec {
     /// Time for profiling, seconds. A first slice before the runs gives what policies believe; the rest is measured
     /// between pieces. Only used where `hardware` gives no profile.
     pub profile_s: f64,
-    /// Which errors are accepted.
+    /// How large errors may be.
     pub tolerance: Tolerance,
 }
 

@@ -10,56 +10,57 @@ use super::starts::Start;
 use super::subject::Subject;
 use serde::Serialize;
 
-/// The answer to a question.
+/// The answer of `recommend`: the advice and the numbers behind it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Advice {
-    /// The source of the numbers.
+    /// Where the numbers come from: observed, or simulated, with or without a calibration.
     pub source: &'static str,
-    /// The server or the setting.
+    /// The server, or the models and hardware, that the advice is for.
     pub subject: Subject,
-    /// The engine for which settings were asked.
+    /// The engine that the settings are for.
     pub engine: Engine,
     /// The number that was optimised.
     pub objective: Objective,
-    /// The server's policy now.
+    /// The policy that the server runs now.
     pub now: Now,
-    /// The advice.
+    /// What to do with the server's policy.
     pub verdict: Verdict,
-    /// The candidate that is compared with the server's policy; `None` if no candidate keeps the limit.
+    /// The candidate that does best over all loads (see `decide.rs`); `None` if no candidate keeps the limit.
     pub best: Option<Best>,
-    /// The best single length over all loads; 0 is plain decoding.
+    /// The best fixed draft length over all loads; length 0 is plain decoding.
     pub single: Option<Best>,
-    /// The table by batch size over all loads.
+    /// The table of draft lengths by batch size, compared over all loads.
     pub by_table: Option<Best>,
-    /// True if the best single length differs between loads.
+    /// True if no fixed draft length is within 1 % of the best one at every load.
     pub depends_on_load: bool,
-    /// The calibration's error between runs, as a share. A gain must also exceed it.
+    /// The calibration's error between runs, as a share. A gain must exceed it to count.
     pub calibration_error: f64,
     /// The advice with the host time of a measured server; `None` if the experiment has host time or measured costs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with_host: Option<WithHost>,
-    /// The loads.
+    /// The results at each load.
     pub at_loads: Vec<AtLoad>,
-    /// The best length by batch size, with the drafter loaded: `[first, last, K]`.
+    /// The best draft length by batch size, as `(first, last, K)`. At K = 0 the drafter still runs over prompts.
     pub table: Vec<(u32, u32, u32)>,
-    /// When drafting pays, by batch size: decode steps alone, against plain decoding without a drafter.
+    /// The acceptance that drafting needs to pay, by batch size, in steps without prompts against a server without
+    /// drafter.
     pub break_even: Vec<BreakEven>,
-    /// The gain of drafting as the load grows.
+    /// The gain of drafting at loads from low to full; `None` if nothing was simulated.
     pub loads: Option<Loads>,
-    /// The file with which the engine is started.
+    /// The files with which the engine is started.
     pub starts: Vec<Start>,
-    /// vLLM's command-line argument for the advice, to paste.
+    /// The command-line argument with which vLLM follows the advice.
     pub paste: Option<String>,
-    /// What the user must add to the argument.
+    /// What the user must add to `paste`.
     pub lacks: Option<String>,
-    /// The command that checks the advice on the server.
+    /// The command that observes the server with the advised policy.
     pub confirm: Option<String>,
-    /// Notes for the user.
+    /// Warnings about the advice and its experiment, for the user.
     pub warnings: Vec<String>,
 }
 
 impl Advice {
-    /// An advice without an answer, with the reason.
+    /// The answer if nothing can be advised. `why` is the reason.
     pub fn unknown(ask: &Question, why: String) -> Advice {
         Advice {
             source: "observed",

@@ -2,44 +2,44 @@
 
 use serde::Serialize;
 
-/// A candidate compared with the best candidate at each load.
+/// A candidate with its largest loss against the best candidate over all loads, and the load where that is.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Best {
-    /// Its label.
+    /// The candidate's policy label.
     pub policy: String,
-    /// Its name.
+    /// The candidate's name in advice.
     pub name: String,
-    /// Its longest draft.
+    /// The candidate's longest draft, in tokens.
     pub longest: u32,
-    /// Its cost over the best candidate's, minus 1, at the load where this is largest.
+    /// The candidate's cost over the best candidate's cost, minus 1, at the load where this is largest.
     pub worst_loss: f64,
-    /// The load where it is largest.
+    /// The name of the load with this loss.
     pub worst_at: String,
 }
 
-/// The advice.
+/// What to do with the server's policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Run the best candidate.
     Change,
-    /// The server's policy is as good as any candidate, as far as the data shows.
+    /// Keep the server's policy: the data shows no candidate that is better.
     Stay,
     /// Do not speculate.
     DoNotSpeculate,
-    /// The data does not decide: the reason, and what to observe next.
+    /// The data does not decide. The text has the reason and what to observe next.
     Unknown(String),
 }
 
-/// The advice with the host time of a measured server.
+/// The advice that follows if the host time of a measured server is added to the simulation.
 #[derive(Clone, Debug, Serialize)]
 pub struct WithHost {
-    /// Where the host time was measured.
+    /// The server on which the host time was measured.
     pub source: &'static str,
-    /// The advice with it.
+    /// The advice with host time.
     pub verdict: Verdict,
-    /// The name of the best candidate with it.
+    /// The name of the best candidate with host time.
     pub best: Option<String>,
-    /// True if the advice is another one.
+    /// True if host time changes the advice.
     pub flips: bool,
 }

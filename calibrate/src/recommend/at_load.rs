@@ -16,31 +16,31 @@ use std::sync::atomic::AtomicBool;
 /// A load, with the candidates' results at it.
 #[derive(Clone, Debug, Serialize)]
 pub struct AtLoad {
-    /// `closed loop of 4`, `Poisson 3/s`, `log of k3, 2.9 requests/s`.
+    /// The load's name: `closed loop of 4`, `Poisson 3/s`, `log of k3, 2.9 requests/s`.
     pub load: String,
     /// The observed runs with this load.
     pub runs: Vec<String>,
-    /// Number of requests, in the first seed.
+    /// Number of requests with the first seed.
     pub requests: usize,
     /// True if arrivals are open, false for a closed loop.
     pub open: bool,
-    /// The best candidate; `None` if no candidate keeps the limit.
+    /// The label of the best candidate; `None` if no candidate keeps the limit.
     pub best: Option<String>,
-    /// Its name.
+    /// The name of the best candidate.
     pub best_name: Option<String>,
     /// Gain of the best candidate over the server's policy.
     pub gain: Option<Interval>,
-    /// Accepted over drafted tokens, for the best.
+    /// Accepted over drafted tokens of the best candidate.
     pub accepted: Option<f64>,
-    /// The best single length.
+    /// The best fixed draft length; 0 is plain decoding.
     pub single: Option<u32>,
     /// Gain of the advised candidate over the server's policy.
     pub advised_gain: Option<Interval>,
-    /// Present if every candidate falls behind the arrivals: the overload of the one with the least cost.
+    /// The overload of the candidate with the least cost; `None` unless every candidate falls behind the arrivals.
     pub overload: Option<Overload>,
-    /// True if the server's policy falls behind the arrivals.
+    /// The overload of the server's policy; `None` if it keeps up with the arrivals.
     pub now_overload: Option<Overload>,
-    /// All candidates, in the order tried.
+    /// All candidates, in the order in which they were simulated.
     pub candidates: Vec<Candidate>,
 }
 
@@ -85,12 +85,12 @@ impl AtLoad {
         })
     }
 
-    /// The cost of the best candidate; `None` if no candidate counts.
+    /// The least cost of a candidate; `None` if no candidate keeps the limit.
     pub fn least(&self) -> Option<f64> {
         self.candidates.iter().filter_map(|c| c.cost).min_by(f64::total_cmp)
     }
 
-    /// The overload as text for a row; `None` without one.
+    /// The overload at this load as text for a table row; `None` without an overload.
     pub fn overloaded(&self) -> Option<String> {
         let words = |o: &Overload, who: &str| {
             let (came, served) = (short(o.offered_req_s), short(o.completed_req_s));

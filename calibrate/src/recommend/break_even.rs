@@ -1,4 +1,4 @@
-//! When drafting pays at a batch size: the share of drafts that must be accepted, and the simulated share.
+//! When drafting pays at a batch size: the share of drafts that must be accepted, and the share that is.
 
 use super::candidates::{Candidate, doubling};
 use foretoken_run::plan::Plan;
@@ -10,18 +10,18 @@ use serde::Serialize;
 /// The break-even of one batch size and draft length.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct BreakEven {
-    /// Number of decoding requests; there are no prompts.
+    /// Number of decoding requests of a step without prompts.
     pub batch: u32,
-    /// Draft length.
+    /// Draft length of every request, in tokens.
     pub k: u32,
-    /// Share of drafted tokens that must be accepted for a round to be worth its time. Below 0 drafts cost nothing;
-    /// above 1 they cannot pay.
+    /// Share of drafted tokens that must be accepted so that a round is as fast per token as plain decoding. At 0 or
+    /// below drafts cost no time; above 1 they cannot pay.
     pub needs: f64,
-    /// Simulated share of accepted tokens; `None` if it was not simulated.
+    /// Accepted share of drafted tokens in the simulation; `None` if this draft length was not simulated.
     pub has: Option<f64>,
 }
 
-/// The break-even at 1, 2, 4, … requests up to `max_num_seqs`, with the mean context of a request.
+/// The break-even of draft length `k` at 1, 2, 4, … requests up to `max_num_seqs`, with the mean context of a request.
 pub fn at_batches(plan: &Plan, k: u32, candidates: &[Candidate]) -> Result<Vec<BreakEven>> {
     let setting = Setting::new(&plan.variants[0], plan.seeds[0])?;
     let Pair { target, draft } = setting.costs();
@@ -29,7 +29,7 @@ pub fn at_batches(plan: &Plan, k: u32, candidates: &[Candidate]) -> Result<Vec<B
     let w = &setting.workload;
     let n = w.len().max(1) as f64;
     let mean = |x: &[u32]| x.iter().map(|&v| f64::from(v)).sum::<f64>() / n;
-    // Half of an answer is there on average.
+    // On average half of a request's output is in its context.
     let context = mean(&w.prompt_len) + mean(&w.output_len) / 2.0;
     let shape = |tokens: u32, batch: u32| PassShape {
         requests: batch.into(),
@@ -48,9 +48,9 @@ pub fn at_batches(plan: &Plan, k: u32, candidates: &[Candidate]) -> Result<Vec<B
         s
     };
     let has = candidates.iter().find(|c| c.fixed && c.longest == k).and_then(|c| c.acceptance_rate);
-    let at = |batch: u32| {
+    let break_even = |batch: u32| {
         let needs = (seconds(batch, k) / seconds(batch, 0) - 1.0) / f64::from(k);
         BreakEven { batch, k, needs, has }
     };
-    Ok(doubling(config.max_num_seqs).map(at).collect())
+    Ok(doubling(config.max_num_seqs).map(break_even).collect())
 }

@@ -16,29 +16,29 @@ use serde::Serialize;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// A candidate with its results.
+/// A policy that the server could run, with its simulated results at one load.
 #[derive(Clone, Debug, Serialize)]
 pub struct Candidate {
-    /// Its label.
+    /// The policy's label.
     pub policy: String,
-    /// Its name in advice.
+    /// The policy's name in advice.
     pub name: String,
-    /// Its longest draft; 0 is plain decoding.
+    /// The policy's longest draft, in tokens; 0 is plain decoding.
     pub longest: u32,
-    /// True for one fixed length.
+    /// True for a policy with one fixed draft length, plain decoding included.
     pub fixed: bool,
-    /// Mean cost over seeds; `None` if it does not count on all.
+    /// Mean cost over seeds (see `Objective::cost`); `None` if it breaks the limit with a seed.
     pub cost: Option<f64>,
-    /// Gain over the server's policy: 1 − cost / cost now, seed by seed.
+    /// Gain over the server's policy: 1 − cost / the server's cost, computed for each seed.
     pub gain: Option<Interval>,
-    /// Accepted over drafted tokens.
+    /// Accepted over drafted tokens of all seeds; `None` if nothing was drafted.
     pub acceptance_rate: Option<f64>,
-    /// The overload in the first seed in which it fell behind the arrivals; `None` if it never did.
+    /// The overload with the first seed with which the policy fell behind the arrivals; `None` if it kept up with all.
     pub overload: Option<Overload>,
     /// The policy with all parameters.
     #[serde(skip)]
     pub spec: PolicySpec,
-    /// Costs by seed.
+    /// The cost with each seed.
     #[serde(skip)]
     pub costs: Vec<Option<f64>>,
 }
@@ -46,18 +46,18 @@ pub struct Candidate {
 /// Among candidates within this share of the best cost, the one with the shortest drafts is taken.
 pub const TIE: f64 = 0.01;
 
-/// The candidates: every fixed length, and the engine's own adaptive policies.
+/// The candidates: every fixed length up to `ask.longest`, the engine's adaptive policies, and the server's policy.
 pub fn specs(plan: &Plan, ask: &Question, table: &[BatchRange]) -> Vec<PolicySpec> {
     let mut all = vec![preset("autoregressive")];
     all.extend((1..=ask.longest).map(|k| PolicySpec::Fixed(Fixed { k })));
     match ask.engine {
         Engine::Vllm => {
-            // One length at all batch sizes is there already.
+            // A table with one range is a fixed length, which is a candidate already.
             if table.len() > 1 {
                 let table = VllmDynamic { num_speculative_tokens_per_batch_size: table.to_vec() };
                 all.push(PolicySpec::VllmDynamic(table));
             }
-            // 0.33's own policy goes by the drafts' probabilities, which no observed run shows.
+            // The adaptive policy of vLLM 0.33 decides by the drafts' probabilities, which no observed run shows.
             if plan.variants[0].experiment.engine.version == Version::V0_33 && ask.known.is_none() {
                 all.push(preset("vllm-adaptive"));
             }
@@ -84,7 +84,7 @@ fn preset(name: &str) -> PolicySpec {
     with_defaults(name).expect("the registry has it")
 }
 
-/// The best length for each batch size up to the most requests that the engine runs, as `export vllm` finds it.
+/// The best draft length for each batch size up to `max_num_seqs`, as `foretoken export vllm` finds it.
 pub fn table(plan: Plan, file: &Path, interrupt: &AtomicBool) -> Result<Table> {
     let most = plan.variants[0].experiment.engine.max_num_seqs;
     let sizes: Vec<u32> = doubling(most).collect();
@@ -96,7 +96,7 @@ pub fn doubling(most: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(1u32), |n| n.checked_mul(2)).take_while(move |&n| n < most).chain([most])
 }
 
-/// Runs candidates on all seeds. Each seed draws what `known` does not know.
+/// Simulates the candidates with all seeds. Each seed also draws the uncertain values of the calibration `known`.
 pub fn evaluate(
     plan: &mut Plan,
     specs: &[PolicySpec],
@@ -108,7 +108,7 @@ pub fn evaluate(
     let settings = plan.seeds.iter().map(|&seed| setting(variant, seed, known)).collect::<Result<Vec<_>>>()?;
     let scaled = variant.experiment.slo.adaspec_scale.is_some() && objective.of == Goal::Slo;
     let bounds = settings.iter().map(|setting| match scaled {
-        // The bound is scaled from what plain decoding does on the same draws.
+        // The bound is a multiple of plain decoding's latency with the same seed.
         true => Ok(play(setting, &preset("autoregressive"), None, interrupt)?.slo),
         false => Ok(setting.slo(None)),
     });
@@ -161,14 +161,14 @@ pub fn compare(all: &mut [Candidate], now: &PolicySpec) {
     }
 }
 
-/// 1 − cost / cost before, seed by seed.
+/// The gain 1 − after / before, as a mean over seeds with its interval; `None` if a cost is missing.
 pub fn gain(before: &[Option<f64>], after: &[Option<f64>]) -> Option<Interval> {
     let pairs: Option<Vec<f64>> = before.iter().zip(after).map(|(b, a)| Some(1.0 - (*a)? / (*b)?)).collect();
     pairs.and_then(|gains| Interval::of(&gains))
 }
 
-/// The index of the best candidate: among those within [`TIE`] of the least cost, the one with the shortest drafts, and
-/// a fixed length before others.
+/// The best candidate: among those within [`TIE`] of the least cost, the one with the shortest drafts. Of equally short
+/// ones a fixed length is preferred.
 pub fn best<'a>(all: impl Iterator<Item = &'a Candidate> + Clone) -> Option<&'a Candidate> {
     let least = all.clone().filter_map(|c| c.cost).fold(f64::INFINITY, f64::min);
     let as_good = all.filter(|c| c.cost.is_some_and(|cost| cost <= least * (1.0 + TIE)));

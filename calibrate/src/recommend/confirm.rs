@@ -1,4 +1,4 @@
-//! The argument to paste, and the command that checks the advice on the server.
+//! The command-line argument for vLLM, and the command that checks the advice on the server.
 
 use super::question::{Engine, Question};
 use super::starts::Start;
@@ -8,7 +8,7 @@ use foretoken_run::plan::Plan;
 use foretoken_sim::config::DraftMethod;
 use std::path::Path;
 
-/// vLLM's name of the method: as given, or the experiment's if that is not the default.
+/// vLLM's name of the draft method: the user's, or the experiment's if it is not the default.
 pub fn method(ask: &Question, plan: &Plan) -> Option<String> {
     let stated = match plan.variants[0].experiment.engine.method {
         DraftMethod::DraftModel => None,
@@ -23,10 +23,10 @@ pub fn method(ask: &Question, plan: &Plan) -> Option<String> {
     ask.method.clone().or_else(|| stated.map(str::to_owned))
 }
 
-/// Methods without a draft model of their own.
+/// Draft methods that need no separate draft model.
 const WITHOUT_MODEL: [&str; 3] = ["mtp", "ngram", "suffix"];
 
-/// vLLM's argument to paste, and what the user must add to it.
+/// vLLM's command-line argument, and what the user must add to it.
 pub fn paste(ask: &Question, starts: &[Start]) -> (Option<String>, Option<String>) {
     let Some(start) = starts.first().filter(|_| ask.engine == Engine::Vllm) else { return (None, None) };
     let argument = format!("--speculative-config '{}'", start.text.trim());
@@ -44,8 +44,8 @@ pub fn paste(ask: &Question, starts: &[Start]) -> (Option<String>, Option<String
     (Some(argument), lacks.map(str::to_owned))
 }
 
-/// The command `foretoken observe` with a policy, on the server and with the experiment of the latest run; without
-/// runs, with the experiment of the question.
+/// The command `foretoken observe` with the policy `spec`, for the server and the experiment of the latest run. Without
+/// runs the command has the question's experiment.
 pub fn command(ask: &Question, spec: &PolicySpec, runs: &[SeenRun]) -> String {
     let known = ask.known.as_ref();
     let url = known.and_then(|k| k.server.as_ref()).map_or("http://HOST:PORT", |server| server.url.as_str());
@@ -62,7 +62,7 @@ pub fn command(ask: &Question, spec: &PolicySpec, runs: &[SeenRun]) -> String {
         _ => "results/confirm".to_owned(),
     };
     let step_log = if known.is_some() { " --step-log server.log" } else { "" };
-    // A bound that is scaled from a run of plain decoding is none that one run of a server has.
+    // A bound that is a multiple of plain decoding's latency is not known for one run of a server.
     let no_slo = if known.is_none() { scaled_bound(ask) } else { "" };
     format!("foretoken observe {url} {} --set 'policies=[{policy}]'{no_slo}{step_log} -o {to}", quoted(&file))
 }

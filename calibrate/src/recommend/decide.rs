@@ -1,9 +1,9 @@
-//! From the candidates at each load to one advice.
+//! Makes one advice from the candidates' results at each load.
 //!
-//! A candidate's loss at a load is its cost over the best candidate's, minus 1. The advised candidate has the smallest
-//! largest loss over the loads. Within 1 % of it a single length is taken, and among these the shortest. Loads at which
-//! every candidate falls behind the arrivals count only if there are no others, because their latencies measure the
-//! length of the run.
+//! A candidate's loss at a load is its cost over the best candidate's cost, minus 1. The candidate with the smallest
+//! largest loss over the loads is advised. A fixed length that loses at most 1 % everywhere goes before it, and among
+//! candidates within 1 % the shortest drafts. A load at which every candidate falls behind the arrivals counts only if
+//! no load is carried, because latencies measure the length of the run there.
 
 use super::answer::{Best, Verdict};
 use super::at_load::AtLoad;
@@ -12,29 +12,29 @@ use super::question::Question;
 use foretoken_policies::PolicySpec;
 use foretoken_sim::metrics::Interval;
 
-/// The decision.
+/// The advice and the candidates that it is about.
 #[derive(Clone, Debug)]
 pub struct Decision {
-    /// The index of the candidate that is compared with the server's policy.
+    /// The index of the advised candidate, which is compared with the server's policy.
     pub best: Option<usize>,
-    /// The index of the best single length.
+    /// The index of the best fixed draft length.
     pub single: Option<usize>,
-    /// The index of the table by batch size.
+    /// The index of the policy with draft lengths by batch size.
     pub by_table: Option<usize>,
-    /// True if the best single length differs between loads.
+    /// True if no fixed draft length is within 1 % of the best one at every load.
     pub depends_on_load: bool,
-    /// The advice.
+    /// What to do with the server's policy.
     pub verdict: Verdict,
 }
 
-/// The loads that decide.
+/// The loads that count for the advice: those that some candidate carries, or all if there are none.
 pub fn decisive(all: &[AtLoad]) -> Vec<&AtLoad> {
     let carried: Vec<&AtLoad> = all.iter().filter(|at| at.overload.is_none()).collect();
     if carried.is_empty() { all.iter().collect() } else { carried }
 }
 
-/// A candidate compared with the best candidate at each load; `None` if it does not count at one of them.
-pub fn held(loads: &[&AtLoad], at: usize) -> Option<Best> {
+/// The candidate with index `at` and its largest loss over the loads; `None` if it breaks the limit at one of them.
+pub fn with_loss(loads: &[&AtLoad], at: usize) -> Option<Best> {
     let candidate = &loads[0].candidates[at];
     let loss = |load: &&AtLoad| Some((load.candidates[at].cost? / load.least()? - 1.0, load.load.clone()));
     let losses: Option<Vec<(f64, String)>> = loads.iter().map(loss).collect();
@@ -43,22 +43,22 @@ pub fn held(loads: &[&AtLoad], at: usize) -> Option<Best> {
     Some(Best { policy, name, longest: candidate.longest, worst_loss, worst_at })
 }
 
-/// Decides. `error` is the calibration's error between runs, as a share.
+/// Decides what to advise. `error` is the calibration's error between runs, as a share.
 pub fn decide(ask: &Question, all: &[AtLoad], error: f64) -> Decision {
     let loads = decisive(all);
     let candidates = &loads[0].candidates;
-    let held: Vec<Option<Best>> = (0..candidates.len()).map(|at| held(&loads, at)).collect();
+    let compared: Vec<Option<Best>> = (0..candidates.len()).map(|at| with_loss(&loads, at)).collect();
     let best_of = |among: &dyn Fn(&Candidate) -> bool, tie: f64| {
-        let those = || (0..candidates.len()).filter(|&at| among(&candidates[at]) && held[at].is_some());
-        let loss = |at: usize| held[at].as_ref().map_or(f64::INFINITY, |best| best.worst_loss);
+        let those = || (0..candidates.len()).filter(|&at| among(&candidates[at]) && compared[at].is_some());
+        let loss = |at: usize| compared[at].as_ref().map_or(f64::INFINITY, |best| best.worst_loss);
         let least = those().map(loss).fold(f64::INFINITY, f64::min);
         those().filter(|&at| loss(at) <= least + tie).min_by_key(|&at| (candidates[at].longest, !candidates[at].fixed))
     };
     let single = best_of(&|c| c.fixed, TIE);
     let by_table = best_of(&|c| matches!(c.spec, PolicySpec::VllmDynamic(_) | PolicySpec::SglangGen3(_)), 0.0);
-    let everywhere = single.filter(|&at| held[at].as_ref().is_some_and(|best| best.worst_loss <= TIE));
+    let everywhere = single.filter(|&at| compared[at].as_ref().is_some_and(|best| best.worst_loss <= TIE));
     let best = everywhere.or_else(|| best_of(&|_| true, TIE));
-    // At every load within 1 % of the best single length there.
+    // True if a candidate's cost at a load is within 1 % of the best fixed length's.
     let good_at = |load: &AtLoad, at: usize| {
         let singles = load.candidates.iter().filter(|c| c.fixed).filter_map(|c| c.cost);
         let least = singles.fold(f64::INFINITY, f64::min);
@@ -83,7 +83,7 @@ fn verdict(ask: &Question, loads: &[&AtLoad], best: Option<usize>, error: f64) -
         gains.iter().flatten().filter_map(sure).fold(0.0, f64::max)
     };
     let (most, lost) = (beyond(1.0), beyond(-1.0));
-    // Where it costs nothing that counts, what runs now breaks the limit that the best keeps.
+    // The server's policy has no cost at a load if it breaks the limit, which the best candidate keeps.
     let broken = loads.iter().any(|load| load.candidates[now].cost.is_none());
     match best == now {
         true if plain => Verdict::DoNotSpeculate,
@@ -94,7 +94,7 @@ fn verdict(ask: &Question, loads: &[&AtLoad], best: Option<usize>, error: f64) -
     }
 }
 
-/// Gain of a candidate over another at a load.
+/// Gain of the candidate with index `after` over the one with index `before` at a load.
 pub fn gain_over(load: &AtLoad, before: usize, after: usize) -> Option<Interval> {
     gain(&load.candidates[before].costs, &load.candidates[after].costs)
 }

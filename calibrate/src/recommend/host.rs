@@ -1,6 +1,6 @@
-//! Does an advice from datasheets hold with host time? A roofline counts the device only. Where the experiment states
-//! no host time either, the candidates are simulated again with the host time of a server that was measured. An advice
-//! that turns into another one within this band is none.
+//! Checks whether advice from rooflines holds with host time. A roofline counts the device's time only. If the
+//! experiment has no host time either, the candidates are simulated a second time with the host time of a measured
+//! server. If the advice changes, no advice is given.
 
 use super::answer::{Verdict, WithHost};
 use super::at_load::AtLoad;
@@ -11,7 +11,7 @@ use foretoken_run::host_band::{SOURCE, is_left_out, measured};
 use foretoken_spec::problem::Result;
 use std::sync::atomic::AtomicBool;
 
-/// The advice with host time; `None` if the experiment has host time, or costs that were measured.
+/// The advice with host time; `None` if the experiment has host time, or measured costs.
 ///
 /// # Errors
 /// A candidate cannot be simulated, or the user interrupts.
@@ -50,7 +50,8 @@ impl WithHost {
         }
     }
 
-    /// Why there is no advice, if it turns into another one; `without` is the advice without host time.
+    /// If host time changes the advice: the verdict "unknown" with the reason. `without` and `best` are the advice and
+    /// the best candidate without host time.
     pub fn doubt(&self, without: &Verdict, best: Option<&str>) -> Option<Verdict> {
         let first = WithHost { verdict: without.clone(), best: best.map(str::to_owned), ..self.clone() };
         self.flips.then(|| {
@@ -65,7 +66,7 @@ impl WithHost {
         })
     }
 
-    /// A note for advice that stays the same.
+    /// A note for the user if host time does not change the advice.
     pub fn note(&self) -> Option<String> {
         (!self.flips).then(|| {
             format!(

@@ -1,4 +1,4 @@
-//! The gain of drafting as the load grows, and the load above which it stops to pay.
+//! The gain of drafting as the load grows, and the load above which drafting stops to pay.
 
 use super::candidates::gain;
 use super::names::name_of;
@@ -16,42 +16,42 @@ use foretoken_traces::{ArrivalSpec, Transform, WorkloadSpec};
 use serde::Serialize;
 use std::sync::atomic::AtomicBool;
 
-/// The gains of drafting and of plain decoding, load by load.
+/// The gains of drafting and of plain decoding at several loads.
 #[derive(Clone, Debug, Serialize)]
 pub struct Loads {
     /// The name of the drafting candidate.
     pub drafting: String,
     /// The name of the server's policy.
     pub now: String,
-    /// The kind of arrivals as text.
+    /// How the requests of the loads arrive, as text.
     pub requests: String,
     /// Requests per second that plain decoding sustains with a full engine.
     pub service_req_s: f64,
-    /// The loads, ascending.
+    /// The gains at each simulated load, by rising rate.
     pub points: Vec<Load>,
-    /// The load in requests per second above which drafting stops to pay against plain decoding; `None` if it was not
-    /// met.
+    /// The load in requests per second above which drafting stops to pay against plain decoding; `None` if no simulated
+    /// load shows it.
     pub stops_at: Option<f64>,
 }
 
-/// A load. Gains are 1 − mean E2E / mean E2E of the other.
+/// The gains at one load. The gain of A over B is 1 − mean E2E of A / mean E2E of B.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Load {
-    /// Requests per second.
+    /// Arrival rate in requests per second.
     pub rate: f64,
     /// Gain of drafting over plain decoding.
     pub pays: Option<Interval>,
-    /// Gain of drafting over the server's policy; `None` if the server drafts so.
+    /// Gain of drafting over the server's policy; `None` if that is the drafting policy.
     pub gain: Option<Interval>,
-    /// Gain of plain decoding over the server's policy; `None` if the server decodes plainly.
+    /// Gain of plain decoding over the server's policy; `None` if that is plain decoding.
     pub plain: Option<Interval>,
 }
 
-/// The simulated loads, as shares of the rate that plain decoding sustains.
+/// The simulated rates, as shares of the rate that plain decoding sustains with a full engine.
 const SHARES: [f64; 8] = [0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0];
 
-/// Simulates drafting, plain decoding and the server's policy at several rates. Open arrivals are made faster or
-/// slower; the requests of a closed loop come as a Poisson process.
+/// Simulates drafting, plain decoding and the server's policy at several rates. The arrival times of an open load are
+/// scaled; the requests of a closed loop arrive as a Poisson process.
 ///
 /// # Errors
 /// A load cannot be simulated, or the user interrupts.
@@ -106,7 +106,8 @@ pub fn sweep(ask: &Question, load: &AskedLoad, drafting: &PolicySpec, interrupt:
     Ok(Loads { drafting, now, requests, service_req_s, stops_at: stops_at(&points), points })
 }
 
-/// A workload at another rate. `own` is its own rate; 0 if it has none.
+/// `workload` at `rate` requests per second. `own` is the rate that it has now, or 0 for a closed loop or batch, which
+/// becomes a Poisson process of `requests` requests.
 fn at_rate(workload: &WorkloadSpec, own: f64, rate: f64, requests: u32) -> WorkloadSpec {
     let mut other = workload.clone();
     match &mut other.arrivals {
@@ -121,7 +122,7 @@ fn at_rate(workload: &WorkloadSpec, own: f64, rate: f64, requests: u32) -> Workl
     other
 }
 
-/// The load above which the gain stays below zero, interpolated between its neighbours.
+/// The load above which the gain over plain decoding is negative, interpolated between two simulated loads.
 fn stops_at(loads: &[Load]) -> Option<f64> {
     let points: Vec<(f64, f64)> = loads.iter().filter_map(|l| Some((l.rate, l.pays?.mean))).collect();
     let last = points.iter().rposition(|p| p.1 > 0.0)?;

@@ -1,9 +1,10 @@
 //! Recommends a policy for a server and its traffic: the best fixed length, the best table by batch size, the best
 //! policy of its engine, their gains at each load, and how certain they are.
 //!
-//! Candidates are simulated with the same requests and the same luck, seed by seed, at each observed load or at the
-//! load of an experiment. Among candidates within 1 % of the best the one with the shortest drafts is taken. A change
-//! is advised if its gain exceeds the interval over seeds and the calibration's own error between runs together.
+//! All candidates are simulated with the same requests and the same random draws for each seed, at each observed load
+//! or at the load of an experiment. Among candidates within 1 % of the best the one with the shortest drafts is taken.
+//! A change is advised only if its gain exceeds the root of the sum of squares of two errors: the 95 % interval over
+//! seeds, and the calibration's error between runs.
 
 mod advice;
 mod answer;
@@ -12,8 +13,8 @@ mod break_even;
 mod candidates;
 mod confirm;
 mod decide;
+mod files;
 mod host;
-mod kept;
 mod loads;
 mod names;
 mod now;
@@ -29,7 +30,7 @@ pub use answer::{Best, Verdict, WithHost};
 pub use at_load::AtLoad;
 pub use break_even::BreakEven;
 pub use candidates::Candidate;
-pub use kept::{ADVICE, PAGE, check, write};
+pub use files::{ADVICE, PAGE, check, write};
 pub use loads::{Load, Loads};
 pub use now::Now;
 pub use question::{AskedLoad, Engine, Goal, Objective, Question};
@@ -43,7 +44,7 @@ use foretoken_spec::experiment::SloSpec;
 use foretoken_spec::problem::{Problem, Result};
 use std::sync::atomic::AtomicBool;
 
-/// Answers a question.
+/// Simulates the candidates for a question and gives advice.
 ///
 /// # Errors
 /// The experiment cannot be loaded, a candidate cannot be simulated, or the user interrupts.
@@ -81,7 +82,7 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
     if let Some(best) = found.best {
         at_loads.iter_mut().for_each(|at| at.advised_gain = decide::gain_over(at, now, best));
     }
-    // What is said of drafting is said of the best that drafts: what is advised, or the best single length that does.
+    // Statements about drafting are about one candidate that drafts: the advised one, or else the best fixed length.
     let drafting = found.best.filter(|&at| at_loads[0].candidates[at].longest > 0);
     let drafting = drafting.unwrap_or_else(|| best_drafting(&at_loads[typical]));
     let advised = match found.verdict {
@@ -90,7 +91,7 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
         Verdict::DoNotSpeculate | Verdict::Unknown(_) => None,
     };
     let candidates = &at_loads[typical].candidates;
-    let single = decide::held(&decide::decisive(&at_loads), drafting)
+    let single = decide::with_loss(&decide::decisive(&at_loads), drafting)
         .filter(|_| candidates[drafting].fixed)
         .map_or_else(|| best_drafting(&at_loads[typical]), |_| drafting);
     let starts = starts::starts(&plans[typical], ask, advised.map(|at| &candidates[at]), candidates)?;
@@ -99,13 +100,13 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
         Verdict::Change | Verdict::DoNotSpeculate => found.best.filter(|&at| at != now),
         Verdict::Stay | Verdict::Unknown(_) => None,
     };
-    // Where the gain is largest it is the easiest to see.
+    // The command confirms at the load with the largest gain, where the gain is easiest to measure.
     let gain = |at: &usize| at_loads[*at].advised_gain.map_or(f64::NEG_INFINITY, |g| g.mean);
     let largest = (0..asked.len()).max_by(|a, b| gain(a).total_cmp(&gain(b))).unwrap_or(typical);
     let confirm = changed.map(|at| confirm::command(ask, &specs[at], asked[largest].runs()));
     let decisive = decide::decisive(&at_loads);
-    let held = |at: Option<usize>| at.and_then(|at| decide::held(&decisive, at));
-    let of_table = table.warnings();
+    let with_loss = |at: Option<usize>| at.and_then(|at| decide::with_loss(&decisive, at));
+    let table_warnings = table.warnings();
     let mut advice = Advice {
         source: if ask.known.is_some() { "simulated on a calibration" } else { "simulated" },
         subject: Subject::of(ask, &plans[typical]),
@@ -113,9 +114,9 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
         objective: ask.objective,
         now: ask.now.clone(),
         verdict: found.verdict,
-        best: held(found.best),
-        single: held(found.single),
-        by_table: held(found.by_table),
+        best: with_loss(found.best),
+        single: with_loss(found.single),
+        by_table: with_loss(found.by_table),
         depends_on_load: found.depends_on_load,
         calibration_error: error,
         with_host,
@@ -130,14 +131,14 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
         at_loads,
     };
     advice.warnings = plans[typical].warnings().into_iter().map(str::to_owned).collect();
-    advice.warnings.extend(of_table);
+    advice.warnings.extend(table_warnings);
     advice.warnings.extend(advice.with_host.as_ref().and_then(WithHost::note));
     let further = warnings(ask, &advice);
     advice.warnings.extend(further);
     Ok(advice)
 }
 
-/// The index of the representative load: the first with open arrivals, or the one with most requests.
+/// The index of the load that stands for all: the first with open arrivals, or else the one with most requests.
 fn typical(asked: &[AskedLoad]) -> usize {
     let seen = |load: &AskedLoad| match load {
         AskedLoad::Observed(seen) => Some((seen.is_open(), seen.requests)),
@@ -148,10 +149,10 @@ fn typical(asked: &[AskedLoad]) -> usize {
     open.or_else(most).unwrap_or(0)
 }
 
-/// The index of the best single length that drafts.
+/// The index of the best fixed length of at least one token.
 fn best_drafting(at: &AtLoad) -> usize {
     let best = candidates::best(at.candidates.iter().filter(|c| c.fixed && c.longest > 0));
-    // Where none keeps the limit, what is said of drafting is said of one token.
+    // If no length keeps the limit, one token stands for drafting.
     let longest = best.map_or(1, |c| c.longest);
     at.candidates.iter().position(|c| c.fixed && c.longest == longest).expect("every length is a candidate")
 }

@@ -2,7 +2,7 @@
 
 use foretoken_policies::{BatchRange, PolicySpec};
 
-/// The name of a policy: `plain decoding`, `K = 3`, `table by batch size`; its label for others.
+/// The name of a policy: `plain decoding`, `K = 3`, `table by batch size`; other policies have their label.
 pub fn name_of(spec: &PolicySpec) -> String {
     match spec {
         PolicySpec::Autoregressive(_) => "plain decoding".into(),

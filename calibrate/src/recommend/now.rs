@@ -1,4 +1,4 @@
-//! The server's policy now, with which advice is compared, and its source.
+//! The policy that the server runs now, with which candidates are compared, and how it is known.
 
 use super::names::name_of;
 use crate::kept::Known;
@@ -6,30 +6,30 @@ use foretoken_policies::{Fixed, PolicySpec, VllmDynamic};
 use foretoken_run::load::with_defaults;
 use serde::Serialize;
 
-/// The server's policy now.
+/// The policy that the server runs now.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Now {
-    /// The policy.
+    /// The policy with all parameters.
     #[serde(skip)]
     pub spec: PolicySpec,
-    /// Its name.
+    /// The policy's name in advice.
     pub name: String,
-    /// The source of this knowledge, as text.
+    /// How it is known that the server runs this policy, as text.
     pub why: String,
 }
 
 impl Now {
-    /// A policy.
+    /// The policy `spec`. `why` says how it is known.
     pub fn of(spec: PolicySpec, why: impl Into<String>) -> Now {
         Now { name: name_of(&spec), spec, why: why.into() }
     }
 
-    /// A fixed length; 0 is plain decoding.
+    /// A fixed draft length; 0 is plain decoding. `why` says how it is known.
     pub fn fixed(k: u32, why: impl Into<String>) -> Now {
         Now::of(fixed(k), why)
     }
 
-    /// The policy of the latest observed run, with a note if other runs had another.
+    /// The policy of the latest observed run, with a note if other runs had another policy.
     pub fn observed(known: &Known) -> Now {
         let Some(run) = known.last_run() else {
             return Now::fixed(0, "no observed run says what the server drafts, so plain decoding is taken");
@@ -59,7 +59,7 @@ impl Now {
         Now::of(spec, format!("as in {}, the run that was observed last{doubt}{others}", run.name))
     }
 
-    /// Its length; `None` if it is not one fixed length.
+    /// The policy's draft length; `None` if it is not one fixed length.
     pub fn k(&self) -> Option<u32> {
         match &self.spec {
             PolicySpec::Autoregressive(_) => Some(0),
@@ -73,7 +73,7 @@ fn was(names: &[String]) -> String {
     format!("{} {}", names.join(", "), if names.len() == 1 { "was" } else { "were" })
 }
 
-/// The policy of a fixed length.
+/// The policy with draft length `k`; plain decoding for 0.
 pub fn fixed(k: u32) -> PolicySpec {
     match k {
         0 => with_defaults("autoregressive").expect("the registry has the baseline"),

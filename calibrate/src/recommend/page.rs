@@ -1,4 +1,4 @@
-//! A recommendation as a page, with the content of the terminal's text.
+//! The HTML page of a recommendation. It says what the terminal output says.
 
 use super::advice::Advice;
 use super::answer::Verdict;
@@ -9,7 +9,7 @@ use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
 use foretoken_report::{GainAt, gain_figure};
 use foretoken_sim::metrics::Interval;
 
-/// Makes the page.
+/// Makes the page of a recommendation.
 pub fn page(a: &Advice) -> Page {
     let mut lead = vec![Part::Headline(format!("{} {}", a.headline(), a.holds()))];
     lead.extend(a.from_where().map(Part::Text));
@@ -25,7 +25,7 @@ pub fn page(a: &Advice) -> Page {
         lead,
         sections,
         foot: format!("Made by Foretoken {}.", env!("CARGO_PKG_VERSION")),
-        // Names of loads wrap, so that on a phone every column can be reached.
+        // Names of loads wrap, so that all columns can be reached on a phone.
         style: "td:first-child,th:first-child{white-space:normal;min-width:7em;max-width:40vw}\
                 td:last-child{white-space:normal;min-width:7em}\
                 @media (max-width:600px){td:first-child,th:first-child{position:static}}"
@@ -151,12 +151,12 @@ fn tried(at: &AtLoad) -> Table {
     table
 }
 
-/// The figure of the gain over load, compared with the server's policy.
+/// The figure of the gain over the server's policy by load, as SVG; `None` if there is nothing to draw.
 pub fn figure(a: &Advice) -> Option<String> {
     let loads = a.loads.as_ref()?;
-    let points = |of: fn(&super::loads::Load) -> Option<Interval>| -> Vec<GainAt> {
+    let points = |gain: fn(&super::loads::Load) -> Option<Interval>| -> Vec<GainAt> {
         let point =
-            |l: &super::loads::Load| of(l).map(|g| GainAt { rate: l.rate, gain: g.mean, half_width: g.half_width });
+            |l: &super::loads::Load| gain(l).map(|g| GainAt { rate: l.rate, gain: g.mean, half_width: g.half_width });
         loads.points.iter().filter_map(point).collect()
     };
     let (drafting, plain) = (points(|l| l.gain), points(|l| l.plain));

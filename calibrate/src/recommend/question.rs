@@ -1,4 +1,4 @@
-//! A question: the engine, the number to optimise, and the experiment.
+//! A question to `recommend`: the engine, the number to optimise, and the experiment.
 
 use super::now::Now;
 use crate::kept::Known;
@@ -12,7 +12,7 @@ use foretoken_traces::{ArrivalSpec, LengthSpec, WorkloadSpec};
 use serde::Serialize;
 use std::path::{Path as FilePath, PathBuf};
 
-/// The engine for which settings are asked.
+/// The engine that the settings are for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
@@ -23,45 +23,45 @@ pub enum Engine {
     Sglang,
 }
 
-/// A question.
+/// A question to `recommend`.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The experiment: written by `calibrate`, or any other with one setting.
+    /// The experiment's file: written by `calibrate`, or any experiment without sweeps.
     pub file: PathBuf,
     /// The text of that file, in TOML.
     pub text: String,
-    /// Replaced values of the experiment.
+    /// Replaced values of the experiment, as `key=value` (the option `--set`).
     pub sets: Vec<String>,
-    /// The engine for which settings are asked.
+    /// The engine that the settings are for.
     pub engine: Engine,
     /// The number to optimise, with its limit.
     pub objective: Objective,
-    /// Longest simulated draft.
+    /// The longest draft length that is simulated.
     pub longest: u32,
-    /// The server's policy now; `None` if it is not known.
+    /// The policy that the server runs now.
     pub now: Now,
-    /// vLLM's method for its file, such as `draft_model`.
+    /// The draft method that vLLM's file names, such as `draft_model`.
     pub method: Option<String>,
-    /// The draft model for vLLM's file.
+    /// The draft model that vLLM's file names.
     pub model: Option<String>,
-    /// The calibration's data. `None` without a calibration: the experiment is used as it stands.
+    /// The calibration's data; `None` if the question is about an experiment without a calibration.
     pub known: Option<Known>,
 }
 
-/// A load that advice is for.
+/// A load for which advice is asked.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AskedLoad {
     /// The load that the experiment states.
     Own,
-    /// An observed load.
+    /// A load under which the server was observed.
     Observed(Box<ObservedLoad>),
     /// A closed loop with as many clients as the engine runs requests.
     Full,
 }
 
 impl Question {
-    /// The loads for which advice is given: the observed ones, or the experiment's. If a key of the workload is
-    /// replaced, the experiment's load is used.
+    /// The loads for which advice is given: a full engine for throughput, else the observed loads. Without observed
+    /// loads, or if `sets` replaces a key of the workload, the experiment's load.
     pub fn loads(&self) -> Vec<AskedLoad> {
         let sets_load = self.sets.iter().any(|set| set.trim_start().starts_with("workload"));
         let observed = self.known.as_ref().map_or(&[][..], |known| &known.loads);
@@ -72,7 +72,7 @@ impl Question {
         }
     }
 
-    /// The experiment as it is given.
+    /// The plan of the experiment with the replaced values.
     ///
     /// # Errors
     /// The text is no experiment, or an override is wrong.
@@ -81,7 +81,7 @@ impl Question {
         Plan::of_text(&self.file.display().to_string(), &self.text, &self.sets, folder)
     }
 
-    /// The experiment with a load, without its own policies and without its own limit on drafts.
+    /// The plan of the experiment at a load. The baseline replaces its policies, and `longest` its limit on drafts.
     pub fn plan(&self, load: &AskedLoad) -> Result<Plan> {
         let plan = self.experiment()?;
         one_setting(&plan, &self.file)?;
@@ -100,7 +100,7 @@ impl Question {
             }
         })?;
         let variant = &mut plan.variants[0];
-        // Steps are for looking at, and the candidates' steps are not shown.
+        // The candidates' steps are not shown, so they need not be recorded.
         variant.experiment.output.steps = false;
         if *load == AskedLoad::Full {
             let requests = foretoken_run::setting::Setting::new(variant, plan.seeds[0])?.workload;
@@ -120,17 +120,17 @@ impl AskedLoad {
     }
 }
 
-/// A workload as an inline table.
+/// A workload as an inline table of TOML.
 fn inline(workload: &WorkloadSpec) -> Result<String> {
     let value = toml::Value::try_from(workload);
     value.map(|v| v.to_string()).map_err(|e| Problem::failed(format!("the workload cannot be written: {e}")))
 }
 
-/// Fewest requests of each client of a full engine, so that filling and draining are a small part.
+/// Fewest requests per client of a full engine, so that the time in which the batch fills and drains is a small part.
 const ROUNDS: usize = 8;
 
-/// Replaces a variant's arrivals with a closed loop of as many clients as the engine runs requests. `requests` is the
-/// variant's own number.
+/// Replaces a variant's arrivals with a closed loop of `max_num_seqs` clients. `requests` are the variant's requests;
+/// the loop sends at least as many.
 pub fn fill(variant: &mut Variant, requests: &Workload) {
     let clients = variant.experiment.engine.max_num_seqs;
     without_instants(&mut variant.experiment.workload);
@@ -139,8 +139,7 @@ pub fn fill(variant: &mut Variant, requests: &Workload) {
     workload.requests = Some(requests.len().max(ROUNDS * clients as usize) as u32);
 }
 
-/// Removes arrival times from a workload. A log's lengths stay; transformations that change times or cut requests are
-/// left out.
+/// Removes arrival times, transformations and duration from a workload. The lengths of a trace stay.
 pub fn without_instants(workload: &mut WorkloadSpec) {
     if let (None, ArrivalSpec::Trace(trace)) = (&workload.lengths, &workload.arrivals) {
         workload.lengths = Some(LengthSpec::Trace(trace.clone()));
@@ -174,13 +173,13 @@ fn one_setting(plan: &Plan, file: &std::path::Path) -> Result<()> {
 /// The number to optimise, with its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Objective {
-    /// The number to optimise.
+    /// Which number is optimised.
     pub of: Goal,
-    /// Largest 99th percentile of TPOT of a run that counts, in seconds; `None` without a limit.
+    /// The limit: the largest allowed 99th percentile of TPOT, in seconds; `None` without a limit.
     pub p99_tpot_s: Option<f64>,
 }
 
-/// The number to optimise.
+/// A number of a run that advice can optimise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Goal {
@@ -193,7 +192,7 @@ pub enum Goal {
 }
 
 impl Objective {
-    /// The cost of a run, to be minimised; `None` if the run does not count.
+    /// The cost of a run, which is minimised; `None` if the run breaks the limit or finished too little to have a cost.
     pub fn cost(self, s: &Summary) -> Option<f64> {
         if let Some(limit) = self.p99_tpot_s {
             s.tpot.filter(|q| q.p99 <= limit)?;
@@ -201,12 +200,12 @@ impl Objective {
         match self.of {
             Goal::MeanE2e => s.e2e.map(|q| q.mean),
             Goal::Throughput => (s.token_goodput_tok_s > 0.0).then(|| 1.0 / s.token_goodput_tok_s),
-            // So that a share of one is not a cost of nothing, which no gain could be over.
+            // The cost stays above 0, because gains are relative to costs.
             Goal::Slo => s.slo_attainment.map(|share| 1.0 - share + 1e-3),
         }
     }
 
-    /// The cost's name as text.
+    /// The name of the cost as text.
     pub fn in_words(self) -> String {
         let of = match self.of {
             Goal::MeanE2e => "mean E2E",

@@ -10,20 +10,20 @@ use foretoken_spec::problem::{Problem, Result};
 use serde::Serialize;
 use serde_json::json;
 
-/// A file for an engine.
+/// A file with which an engine is started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Start {
-    /// Its name.
+    /// The file's name.
     pub file: String,
-    /// How the engine gets it.
+    /// The command-line argument with which the engine reads the file.
     pub used: String,
-    /// Its content.
+    /// The file's content.
     #[serde(skip)]
     pub text: String,
 }
 
-/// The file for the advice. For vLLM: `speculative_config.json`, unless the advice is not to draft. For SGLang:
-/// `adaptive_spec.json`, and the step times that DSpark plans with. `method` and `model` are included if given.
+/// The files for the advice. For vLLM: `speculative_config.json` with `method` and `model` if the user gave them; no
+/// file if the advice is not to draft. For SGLang: `adaptive_spec.json`, and the step rates with which DSpark plans.
 pub fn starts(plan: &Plan, ask: &Question, advised: Option<&Candidate>, all: &[Candidate]) -> Result<Vec<Start>> {
     match ask.engine {
         Engine::Vllm => Ok(advised.map(|b| vllm(ask, b)).transpose()?.flatten().into_iter().collect()),
@@ -44,7 +44,7 @@ pub fn starts(plan: &Plan, ask: &Question, advised: Option<&Candidate>, all: &[C
     }
 }
 
-/// vLLM's `--speculative-config` of a candidate that drafts.
+/// vLLM's `--speculative-config` for a candidate; `None` if the candidate does not draft or vLLM has no such policy.
 fn vllm(ask: &Question, advised: &Candidate) -> Result<Option<Start>> {
     let (method, model) = (ask.method.as_deref(), ask.model.as_deref());
     let text = match &advised.spec {
@@ -68,10 +68,10 @@ fn vllm(ask: &Question, advised: &Candidate) -> Result<Option<Start>> {
     }))
 }
 
-/// Steps per second by verified tokens, for DSpark's plan of "expected tokens times steps a second". The format is
-/// SGLang's (0.5.23, `speculative/dspark_components/dspark_sps.py`): each entry is valid up to the next. A step of n
-/// tokens has as many requests as blocks of the longest draft and one token fit into n. It drafts for them, verifies n
-/// tokens over contexts of the mean length, and includes the host's time.
+/// Steps per second by verified tokens. DSpark maximises expected tokens times steps per second. The format is SGLang's
+/// (0.5.23, `speculative/dspark_components/dspark_sps.py`): each entry is valid up to the next. A step that verifies n
+/// tokens has n / (longest draft + 1) requests, rounded up, with contexts of the mean length. Its time includes the
+/// drafts and the host.
 fn step_times(plan: &Plan) -> Result<String> {
     let setting = Setting::new(&plan.variants[0], plan.seeds[0])?;
     let Pair { target, draft } = setting.costs();
@@ -80,7 +80,7 @@ fn step_times(plan: &Plan) -> Result<String> {
     let block = config.max_draft_len + 1;
     let most = config.max_num_seqs.saturating_mul(block);
     let mean = |lengths: &[u32]| lengths.iter().map(|&n| f64::from(n)).sum::<f64>() / lengths.len().max(1) as f64;
-    // On average half of an output is there.
+    // On average half of a request's output is in its context.
     let context = mean(&setting.workload.prompt_len) + mean(&setting.workload.output_len) / 2.0;
     let shape = |tokens: u32, requests: u32| PassShape {
         requests: requests.into(),

@@ -1,23 +1,23 @@
-//! The subject of advice: the observed server, or the models and hardware of an experiment.
+//! What advice is about: the observed server, or the models and hardware of an experiment.
 
 use super::question::Question;
 use foretoken_hardware::LatencySpec;
 use foretoken_run::plan::Plan;
 use serde::Serialize;
 
-/// The subject of advice.
+/// The server or the setting that advice is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Subject {
-    /// The server's address without secrets; `None` if no server was observed.
+    /// The server's address without passwords or keys; `None` if no server was observed.
     pub url: Option<String>,
-    /// Server or setting as text.
+    /// The server or the setting as text.
     pub name: String,
-    /// Number of seeds; 0 if nothing was simulated.
+    /// Number of simulated seeds; 0 if nothing was simulated.
     pub seeds: usize,
 }
 
 impl Subject {
-    /// The server of a calibration.
+    /// The server of the question's calibration.
     pub fn observed(ask: &Question) -> Subject {
         let server = ask.known.as_ref().and_then(|known| known.server.as_ref());
         let name = server.map_or_else(
@@ -30,7 +30,7 @@ impl Subject {
         Subject { url: server.map(|s| s.url.clone()), name, seeds: 0 }
     }
 
-    /// The subject of a plan.
+    /// The server of the question's calibration or, without one, the setting of `plan`.
     pub fn of(ask: &Question, plan: &Plan) -> Subject {
         let seeds = plan.seeds.len();
         if ask.known.is_some() {

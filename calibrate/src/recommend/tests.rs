@@ -1,4 +1,4 @@
-//! Advice on a server of a known law: what it must be follows on paper.
+//! Advice on a synthetic server with known costs. The right advice follows from a formula.
 
 use super::*;
 use crate::calibration::Calibration;
@@ -8,7 +8,7 @@ use crate::synthetic::{LAW, Law};
 use std::path::Path;
 use std::path::PathBuf;
 
-/// A calibration of the law at these lengths.
+/// The folder of a calibration on runs of the server `law` at these draft lengths.
 fn calibrated(law: &Law, lengths: &[u32], dir: &Path) -> PathBuf {
     let runs: Vec<_> = lengths.iter().flat_map(|&k| [1, 4, 8].map(|clients| law.write(dir, k, clients, 1))).collect();
     let folder = dir.join("calibrated");
@@ -35,7 +35,8 @@ fn answer(question: &Question) -> Advice {
     recommend(question, &AtomicBool::new(false)).unwrap()
 }
 
-/// Tokens a second of the law with n requests that decode, K drafted: what is accepted over what it takes.
+/// Tokens per second of the server `law` with `n` decoding requests that draft `k` tokens: expected tokens of a step
+/// over the step's time.
 fn rate(law: &Law, n: f64, k: i32) -> f64 {
     let tokens = (1.0 - law.rate.powi(k + 1)) / (1.0 - law.rate);
     let verified = n * f64::from(k + 1);
@@ -43,7 +44,7 @@ fn rate(law: &Law, n: f64, k: i32) -> f64 {
 }
 
 #[test]
-fn the_best_length_of_a_law_is_found() {
+fn the_best_length_is_found() {
     let dir = tempfile::tempdir().unwrap();
     let folder = calibrated(&LAW, &[0, 3], dir.path());
     for clients in [1, 8] {
@@ -51,7 +52,7 @@ fn the_best_length_of_a_law_is_found() {
         let n = f64::from(clients);
         let best = (0..=5).max_by(|&a, &b| rate(&LAW, n, a).total_cmp(&rate(&LAW, n, b))).unwrap();
         let fixed = advice.single.as_ref().unwrap().longest;
-        // Prompts, ends of answers and the draw of acceptance are not on paper: no more than they can do.
+        // The formula leaves out prompts, ends of answers and the random draw of acceptance: 3 % are allowed for them.
         assert!(rate(&LAW, n, fixed as i32) > 0.97 * rate(&LAW, n, best), "{clients}: K = {fixed}, {best} on paper");
         assert_eq!(advice.verdict, Verdict::Change, "{}", advice.in_words());
         let gain = advice.at_loads[0].advised_gain.unwrap().mean;
@@ -61,7 +62,7 @@ fn the_best_length_of_a_law_is_found() {
 }
 
 #[test]
-fn break_even_is_what_the_law_needs() {
+fn break_even_follows_from_the_costs() {
     let dir = tempfile::tempdir().unwrap();
     let advice = answer(&ask(&calibrated(&LAW, &[0, 3], dir.path()), 4));
     for b in &advice.break_even {
@@ -93,7 +94,7 @@ fn slow_drafts_are_advised_against_and_nothing_is_to_be_started() {
 }
 
 #[test]
-fn what_cannot_be_known_is_said_with_what_to_observe_next() {
+fn without_enough_data_the_advice_is_what_to_observe_next() {
     for (lengths, next) in [(&[3][..], "observe K = 0 next"), (&[0], "observe K = 3 next")] {
         let dir = tempfile::tempdir().unwrap();
         let folder = calibrated(&LAW, lengths, dir.path());
@@ -152,7 +153,7 @@ fn files_are_what_the_engines_read() {
     let (tokens, rates) = (column("sample_batch_tokens"), column("sample_steps_per_sec"));
     assert!(tokens.is_sorted() && tokens.len() == rates.len() && json["max_batch_tokens"] == 48);
     for (n, steps) in tokens.iter().zip(&rates) {
-        // Five draft passes are part of a step.
+        // A step includes five draft passes.
         let paper = 1.0 / (LAW.target_s + LAW.host_s + LAW.token_s * n + 5.0 * LAW.draft_s);
         assert!((steps / paper - 1.0).abs() < 0.05, "{n}: {steps} and {paper}");
     }
@@ -176,7 +177,7 @@ fn the_folder_holds_the_answer_its_figure_and_the_file_and_nothing_else_is_overw
     assert!(write(&advice, &to, true).unwrap_err().message().contains("is not empty"));
 }
 
-/// The question about every load that was observed.
+/// The question with every observed load.
 fn ask_all(folder: &Path) -> Question {
     Question { sets: vec!["engine.max_num_seqs=8".into()], ..ask(folder, 1) }
 }
@@ -205,7 +206,7 @@ fn each_observed_load_has_a_row() {
     }
 }
 
-/// Where verifying costs nothing at one request and everything at eight, no single length is right.
+/// Verification is cheap at one request and expensive at eight, so that no fixed length is right for both.
 #[test]
 fn where_the_length_depends_on_the_load_the_table_is_the_advice() {
     let dir = tempfile::tempdir().unwrap();

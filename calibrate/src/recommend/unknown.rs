@@ -1,7 +1,7 @@
-//! What a calibration does not know, drawn anew for each seed: rates by position from finitely many rounds of requests
-//! that differ, positions deeper than any that was drafted, and the costs of a table's law. Arrivals and lengths are
-//! drawn by the seed itself, so that an interval over seeds has all of it. Candidates of one seed share its draw, as
-//! they share its requests. The recordings of a truth table are not drawn: they stand for the requests that were seen.
+//! The uncertain values of a calibration, drawn for each seed: acceptance rates, which come from finitely many rounds;
+//! rates at positions deeper than any that was drafted; and the costs of a calibration from a table. A seed also draws
+//! arrivals and lengths, so an interval over seeds includes all of these. All candidates of a seed share its draw. The
+//! recordings of a truth table are not drawn, because they are the observed requests themselves.
 
 use crate::kept::Known;
 use crate::unknown_costs::normal;
@@ -12,14 +12,14 @@ use foretoken_sim::acceptance::Rates;
 use foretoken_sim::{Coefficients, Luck, Stream};
 use foretoken_spec::problem::Result;
 
-/// Correlation of two rounds of one request, assumed. Rounds of a request are alike, so that n of them tell less than
-/// n rounds of n requests.
+/// Correlation of the outcomes of two rounds of one request, assumed. Because of it n rounds of one request contain
+/// less information than n rounds of n requests.
 const ALIKE: f64 = 0.05;
-/// Standard deviation of a rate at a position that was never drafted, assumed: published rates of neighbouring
-/// positions lie up to 0.16 apart (docs/model.md 6.5).
+/// Standard deviation of the acceptance rate at a position that was never drafted, assumed: published rates of
+/// neighbouring positions lie up to 0.16 apart (docs/model.md 6.5).
 const DEEPER: f64 = 0.1;
 
-/// The setting of a variant and a seed, with the seed's draw of what `known` does not know.
+/// The setting of a variant and a seed, in which the uncertain values of the calibration `known` are drawn by the seed.
 ///
 /// # Errors
 /// The setting cannot be built.
@@ -45,9 +45,9 @@ pub fn setting(variant: &mut Variant, seed: u64, known: Option<&Known>) -> Resul
     made
 }
 
-/// Rates as they may be: each as sure as the rounds that reached its position make it.
+/// Acceptance rates with random errors. The error of a rate is smaller if more rounds reached its position.
 fn drawn_rates(rates: &[f64], known: &Known, luck: &Luck) -> Vec<f64> {
-    let of = |(at, &rate): (usize, &f64)| {
+    let drawn_rate = |(at, &rate): (usize, &f64)| {
         let deviation = match known.acceptance.get(at) {
             Some(p) if !p.extrapolated && p.reached > 0 => {
                 let of_a_request = p.reached as f64 / known.requests.max(1) as f64;
@@ -58,7 +58,7 @@ fn drawn_rates(rates: &[f64], known: &Known, luck: &Luck) -> Vec<f64> {
         };
         (rate + deviation * normal(luck, at as u64)).clamp(0.0, 1.0)
     };
-    rates.iter().enumerate().map(of).collect()
+    rates.iter().enumerate().map(drawn_rate).collect()
 }
 
 fn scale(cost: &mut LatencySpec, pass: f64, token: f64) {
@@ -97,11 +97,11 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_as_sure_as_their_rounds() {
+    fn the_spread_of_a_rate_falls_with_its_rounds() {
         // 400 rounds of 400 requests: the binomial's error, sqrt(0.6 · 0.4 / 400).
         let sure = spread(&known(400, false, 400));
         assert!((sure / 0.0245 - 1.0).abs() < 0.05, "{sure}");
-        // The same rounds of 4 requests tell less: a factor sqrt(1 + 0.05 · 99).
+        // 400 rounds of 4 requests, 100 each: larger by a factor of sqrt(1 + 0.05 · 99).
         let alike = spread(&known(400, false, 4));
         assert!((alike / sure / 2.44 - 1.0).abs() < 0.05, "{alike}");
         let deeper = spread(&known(0, true, 400));

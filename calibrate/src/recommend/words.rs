@@ -1,4 +1,4 @@
-//! The answer as text.
+//! The advice as text for the terminal and the page.
 
 use super::advice::Advice;
 use super::answer::Verdict;
@@ -9,9 +9,9 @@ use foretoken_report::{plain_table, table_lines};
 use foretoken_sim::metrics::Interval;
 use std::fmt::Write;
 
-/// What the break-even does not include.
+/// What the break-even counts, as text.
 pub const DECODE_STEPS_ALONE: &str = "decode steps alone, against plain decoding without a loaded drafter";
-/// What lengths by batch size are compared with.
+/// What the table by batch size counts, as text.
 pub const DRAFTER_LOADED: &str = "the drafter loaded, so that its passes over prompts cost at K = 0 as well";
 
 pub(super) fn percent(x: f64) -> String {
@@ -67,7 +67,7 @@ impl Advice {
         format!("{}{advice}{depends}", self.overloaded())
     }
 
-    /// In which observed loads drafting pays, if it does in some and not in others: from which load on it does not.
+    /// From which observed closed loop on drafting does not pay; `None` if there is not exactly one such turning point.
     pub fn from_where(&self) -> Option<String> {
         let drafts = |at: &AtLoad| {
             let best = |among: &dyn Fn(u32) -> bool| {
@@ -76,7 +76,7 @@ impl Advice {
             };
             Some(best(&|k| k > 0)? < best(&|k| k == 0)?)
         };
-        // Closed loops stand first, by clients.
+        // `at_loads` has the closed loops first, sorted by clients.
         let loops: Vec<&AtLoad> = self.at_loads.iter().filter(|at| !at.open).collect();
         let pays: Vec<bool> = loops.iter().map(|at| drafts(at)).collect::<Option<_>>()?;
         let first = pays.iter().position(|pays| !pays).filter(|&at| at > 0)?;
@@ -85,7 +85,7 @@ impl Advice {
         turns_once.then(|| format!("Do not speculate from the {from} on; up to the {last} it pays."))
     }
 
-    /// The beginning of sentences about loads that no candidate can serve.
+    /// The beginning of the advice that names the loads that no candidate can serve; empty without such loads.
     fn overloaded(&self) -> String {
         let beyond: Vec<&AtLoad> = self.at_loads.iter().filter(|at| at.overload.is_some()).collect();
         if beyond.is_empty() {
@@ -104,7 +104,8 @@ impl Advice {
         }
     }
 
-    /// The gain of the best candidate at the deciding loads: at one load, or from the smallest to the largest gain.
+    /// The gain of the advised candidate at the loads that count: at one load, or from the smallest to the largest
+    /// gain.
     fn gains(&self) -> String {
         let carried = |at: &&AtLoad| at.overload.is_none();
         let all = || self.at_loads.iter().filter_map(|at| Some((at.advised_gain?, at)));
@@ -134,7 +135,7 @@ impl Advice {
         }
     }
 
-    /// The range of the advice: loads, server or setting, seeds, requests.
+    /// What the advice holds for: loads, server or setting, seeds, requests.
     pub fn holds(&self) -> String {
         if self.at_loads.is_empty() {
             return format!("For {}.", self.subject.name);
@@ -161,7 +162,7 @@ impl Advice {
         )
     }
 
-    /// The server's policy now and its source.
+    /// The policy that the server runs now, and how it is known.
     pub fn now_in_words(&self) -> String {
         format!("now: {} ({})", self.now.name, self.now.why)
     }
@@ -217,7 +218,7 @@ impl Advice {
         (!best_everywhere).then_some(advised.name.as_str())
     }
 
-    /// The largest losses of the single length and of the table against the best.
+    /// The largest losses over the loads of the best fixed length and of the table by batch size; `None` with one load.
     pub fn losses(&self) -> Option<String> {
         if self.at_loads.len() < 2 {
             return None;
@@ -230,7 +231,7 @@ impl Advice {
         Some(format!("at its worst load, against the best there: {}", words.join("; ")))
     }
 
-    /// The load up to which drafting pays.
+    /// The load up to which drafting pays, as a sentence.
     pub fn stops(&self) -> Option<String> {
         let loads = self.loads.as_ref()?;
         let pays = loads.points.iter().any(|l| l.pays.is_some_and(|g| g.mean > 0.0));
@@ -243,7 +244,7 @@ impl Advice {
     }
 }
 
-/// The break-even as text, such as `at batch 8 K = 3 needs 61 % accepted, has 68 %`.
+/// A break-even as text, such as `at batch 8 K = 3 needs 61 % accepted, has 68 %`.
 pub fn pays(b: &BreakEven) -> String {
     let BreakEven { batch, k, needs, has } = *b;
     let has = has.map_or(String::new(), |has| format!(", has {:.0} %", 100.0 * has));

@@ -1,20 +1,21 @@
-//! Acceptance by position from the means of a table.
+//! Acceptance by position in a round, from the table's column `accepted`.
 
 use super::read::{Accepted, Cell};
 use crate::acceptance::Position;
 
-/// Shares of rounds in which the draft at each position was accepted, for as many positions as were drafted.
+/// Shares of rounds in which the draft at each position was accepted, up to the longest draft length of the table.
 ///
-/// Rows with shares by position give them. Means give the others: the difference between two lengths is the sum of the
-/// positions between them, which fall by one factor.
+/// Rows with shares by position give them directly. Otherwise they come from the mean number of accepted drafts: the
+/// means of two draft lengths differ by the sum of the shares at the positions between them, and these shares are
+/// assumed to fall by one factor from position to position.
 pub fn survivals(cells: &[Cell]) -> Vec<f64> {
     let mut lengths: Vec<u32> = cells.iter().filter(|c| c.k > 0 && c.accepted.is_some()).map(|c| c.k).collect();
     lengths.sort_unstable();
     lengths.dedup();
     let mut known: Vec<f64> = Vec::new();
     for &k in &lengths {
-        let of = || cells.iter().filter(move |c| c.k == k).filter_map(|c| c.accepted.as_ref());
-        let by_position: Vec<&Vec<f64>> = of()
+        let reported = || cells.iter().filter(move |c| c.k == k).filter_map(|c| c.accepted.as_ref());
+        let by_position: Vec<&Vec<f64>> = reported()
             .filter_map(|a| match a {
                 Accepted::ByPosition(shares) => Some(shares),
                 Accepted::Mean(_) => None,
@@ -26,7 +27,7 @@ pub fn survivals(cells: &[Cell]) -> Vec<f64> {
             }
             continue;
         }
-        let means = of().map(Accepted::mean);
+        let means = reported().map(Accepted::mean);
         let mean = means.clone().sum::<f64>() / means.count() as f64;
         let before = known.iter().sum::<f64>();
         let last = known.last().copied().unwrap_or(1.0);
@@ -37,7 +38,7 @@ pub fn survivals(cells: &[Cell]) -> Vec<f64> {
     known
 }
 
-/// The factor r in 0 to 1 with `last` (r + r² + … + rⁿ) = `sum`, as near as it gets.
+/// The factor r between 0 and 1 with `last` · (r + r² + … + rⁿ) = `sum`; 0 or 1 if no factor gives the sum.
 fn factor(last: f64, n: usize, sum: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..60 {
@@ -48,14 +49,14 @@ fn factor(last: f64, n: usize, sum: f64) -> f64 {
     (low + high) / 2.0
 }
 
-/// P(accepted | all before accepted) by position.
+/// P(accepted | all positions before accepted), from the shares of rounds that accepted each position.
 pub fn hazards(survivals: &[f64]) -> Vec<f64> {
     let before = [1.0].into_iter().chain(survivals.iter().copied());
     survivals.iter().zip(before).map(|(s, before)| if before > 0.0 { (s / before).min(1.0) } else { 0.0 }).collect()
 }
 
-/// The positions as a calibration keeps them. Rounds are counted from tokens: a round gives its accepted drafts and one
-/// token more.
+/// Acceptance by position for `calibration.json`. The number of rounds is estimated from the number of tokens, since a
+/// round gives its accepted drafts and one more token. `requests` is the number of requests of a cell.
 pub fn positions(survivals: &[f64], rates: &[f64], cells: &[Cell], requests: impl Fn(&Cell) -> u32) -> Vec<Position> {
     let rounds = |depth: usize| -> f64 {
         let those = cells.iter().filter(|c| c.k as usize > depth && c.accepted.is_some());
@@ -66,7 +67,7 @@ pub fn positions(survivals: &[f64], rates: &[f64], cells: &[Cell], requests: imp
             })
             .sum()
     };
-    let of = |at: usize| {
+    let position = |at: usize| {
         let before = if at == 0 { 1.0 } else { survivals.get(at - 1).copied().unwrap_or(0.0) };
         let (reached, seen) = (rounds(at) * before, at < survivals.len());
         Position {
@@ -77,7 +78,7 @@ pub fn positions(survivals: &[f64], rates: &[f64], cells: &[Cell], requests: imp
             extrapolated: !seen,
         }
     };
-    (0..rates.len()).map(of).collect()
+    (0..rates.len()).map(position).collect()
 }
 
 #[cfg(test)]
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn one_length_alone_falls_by_one_factor() {
+    fn shares_of_one_length_fall_by_one_factor() {
         let s = survivals(&cells("1,3,9,9,,5,0.875\n4,3,9,9,,5,0.875\n"));
         assert!(s.iter().zip([0.5, 0.25, 0.125]).all(|(a, b)| (a - b).abs() < 1e-9), "{s:?}");
     }
@@ -116,7 +117,7 @@ mod tests {
         let table = cells("1,2,9,11,100,5,0.6;0.4\n");
         let s = survivals(&table);
         let all = positions(&s, &[0.6, 2.0 / 3.0, 0.5], &table, |c| c.requests.unwrap());
-        // 100 requests of 10 tokens after the first, 2 tokens a round: 500 rounds.
+        // 100 requests with 10 tokens after the first, at 2 tokens per round, are 500 rounds.
         assert_eq!((all[0].reached, all[0].accepted, all[1].reached, all[1].accepted), (500, 300, 300, 200));
         assert!(all[2].extrapolated && all[2].reached == 0);
     }

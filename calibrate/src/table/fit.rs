@@ -1,8 +1,9 @@
-//! Fits a law to the cells of a table by simulating them.
+//! Fits a law (the costs of passes and of the host) to the cells of a table, by simulating the cells.
 //!
-//! In a closed loop the order of steps does not depend on what they cost, so that the time per token of a cell is a
-//! line in every number of the law. Its slopes come from simulations with one number changed, and the law is the
-//! non-negative least-squares solution in relative errors. For open loads the slopes are taken again at the solution.
+//! In a closed loop the order of steps does not depend on their costs, so the time per token of a cell is linear in
+//! each number of the law. The slope of a number comes from a simulation with this number changed. The fitted law is
+//! the non-negative least-squares solution in relative errors. Open loads are not exactly linear, so that slopes and
+//! solution are computed repeatedly, each time at the solution before.
 
 use super::law::{Law, Term};
 use super::read::{Cell, CellLoad};
@@ -12,41 +13,42 @@ use foretoken_sim::metrics::student_t_975;
 use foretoken_spec::problem::Result;
 use nalgebra::{DMatrix, DVector};
 
-/// Most rounds of slopes and solution.
+/// How often slopes and solution are computed at most.
 const ROUNDS: usize = 3;
-/// The fit is over when the simulated cells at the solution are as near as this to their lines, as a share.
+/// The fit ends when simulations at the solution differ from the linear prediction by less than this share.
 const STILL: f64 = 2e-3;
-/// By how much a step of captured graphs must lower the squares for each number that it takes (an F ratio), or it is
-/// left out. The 95th percentile of F(2, 4) is 6.9, of F(2, 10) 4.1.
+/// The F ratio that the term `WithoutGraph` must reach to be used: by how much it lowers the sum of squares for each of
+/// its two numbers, relative to the error left per degree of freedom. The 95th percentile of F(2, 4) is 6.9, of
+/// F(2, 10) 4.1.
 const WORTH: f64 = 7.0;
-/// Fewest loads with drafts for a step where captured graphs end. With fewer a line through them fits as well.
+/// Fewest loads with drafts for the term `WithoutGraph`. Fewer loads are fitted as well by a straight line.
 const LOADS_FOR_A_STEP: usize = 4;
 
 /// A measured number of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// Seconds per output token of the whole server.
+    /// Seconds per output token of the server, over all requests: 1 / throughput.
     TokenTime,
-    /// Mean seconds to the first token.
+    /// Mean time to first token, in seconds.
     Ttft,
-    /// Mean seconds per further token.
+    /// Mean time per output token after the first, in seconds.
     Tpot,
 }
 
-/// A measured number: the index of its cell, and its seconds.
+/// A measured number of a cell.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
-    /// Index of the cell.
+    /// Index of the cell in the table.
     pub cell: usize,
-    /// The quantity.
+    /// Which number of the cell was measured.
     pub quantity: Quantity,
-    /// Its measured value, seconds.
+    /// The measured value in seconds.
     pub seconds: f64,
 }
 
-/// The measured numbers of cells.
+/// All measured numbers of the cells. Throughput counts for closed loops only.
 pub fn measured(cells: &[Cell]) -> Vec<Measured> {
-    let of = |(cell, c): (usize, &Cell)| {
+    let numbers_of = |(cell, c): (usize, &Cell)| {
         let closed = matches!(c.load, CellLoad::Clients(_));
         let all = [
             (Quantity::TokenTime, c.tok_s.filter(|_| closed).map(|x| 1.0 / x)),
@@ -55,10 +57,10 @@ pub fn measured(cells: &[Cell]) -> Vec<Measured> {
         ];
         all.into_iter().filter_map(move |(quantity, s)| Some(Measured { cell, quantity, seconds: s? }))
     };
-    cells.iter().enumerate().flat_map(of).collect()
+    cells.iter().enumerate().flat_map(numbers_of).collect()
 }
 
-/// Predicted seconds of measured numbers.
+/// The values in seconds that simulations with `law` give for the measured numbers `asked`.
 fn predicted(server: &Server, cells: &[Cell], law: &Law, asked: &[Measured]) -> Result<Vec<f64>> {
     let mut last = None;
     let mut all = Vec::new();
@@ -77,7 +79,7 @@ fn predicted(server: &Server, cells: &[Cell], law: &Law, asked: &[Measured]) -> 
     Ok(all)
 }
 
-/// The terms that a table can tell apart, and where captured graphs may end.
+/// The terms whose values a table determines, and the numbers of requests above which captured graphs may end.
 pub fn terms(cells: &[Cell], draft_is_known: bool) -> (Vec<Term>, Vec<u32>) {
     let loads = |among: &dyn Fn(&Cell) -> bool| {
         let mut all: Vec<u32> = cells
@@ -127,50 +129,50 @@ pub fn terms(cells: &[Cell], draft_is_known: bool) -> (Vec<Term>, Vec<u32>) {
     (all, ends)
 }
 
-/// Slopes of the measured numbers in the terms, at a law.
+/// The measured numbers as linear functions of the law's terms, near one law.
 #[derive(Clone, Debug)]
 pub struct Slopes {
     measured: Vec<Measured>,
-    /// The terms that are always there.
+    /// The terms of every solution. A solution may also have one `Term::WithoutGraph`.
     terms: Vec<Term>,
-    /// Where captured graphs may end.
+    /// Numbers of requests above which captured graphs may end.
     ends: Vec<u32>,
-    /// What is predicted with all terms 0, from the line through the solution.
+    /// The linear prediction of each measured number with all terms 0, in seconds.
     known: Vec<f64>,
-    /// Slopes of `terms`, then of `ends`, column by column.
+    /// `[term][measured number]`: the slopes for `terms`, then for `Term::WithoutGraph` of each of `ends`.
     slopes: Vec<Vec<f64>>,
 }
 
-/// A solution of the linear problem.
+/// A solution of the linear least-squares problem.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Solution {
-    /// The terms.
+    /// The terms that were fitted.
     pub terms: Vec<Term>,
-    /// Their values.
+    /// The values of `terms`, in seconds.
     pub values: Vec<f64>,
     /// Sum of squared relative errors.
     pub squares: f64,
-    /// Numbers that were fitted; a place where graphs end counts as one.
+    /// Number of fitted numbers: the terms, and one more if the end of captured graphs was chosen.
     pub numbers: usize,
-    /// Relative errors were counted over this number of measured numbers.
+    /// Number of measured numbers to which the terms were fitted.
     pub measured: usize,
 }
 
 impl Solution {
-    /// Standard deviation of a relative error. Without more numbers than terms, nothing is known of it.
+    /// Standard deviation of the relative errors; `None` unless there are more measured than fitted numbers.
     pub fn sigma(&self) -> Option<f64> {
         let free = self.measured.checked_sub(self.numbers).filter(|&n| n > 0)?;
         Some((self.squares / free as f64).sqrt())
     }
 
-    /// The factor of a 95 % interval.
+    /// Student's t for a 95 % interval; `None` unless there are more measured than fitted numbers.
     pub fn t(&self) -> Option<f64> {
         self.measured.checked_sub(self.numbers).filter(|&n| n > 0).map(student_t_975)
     }
 }
 
 impl Slopes {
-    /// Takes the slopes at `law`, which has these values of the terms.
+    /// Computes the slopes at the law `known` in which `terms` have these `values`.
     fn at(
         server: &Server,
         cells: &[Cell],
@@ -194,7 +196,7 @@ impl Slopes {
             };
             let asked: Vec<Measured> = measured.iter().copied().filter(moves).collect();
             let value = terms.iter().position(|t| *t == term).map_or(0.0, |at| values[at]);
-            // Of several places where graphs may end, one counts at a time.
+            // A law has one end of captured graphs, so `with` may replace another end.
             let changed = law.with(&[term], &[value + term.step()]);
             let without = law.with(&[term], &[value]);
             let base = if without == law { None } else { Some(predicted(server, cells, &without, &asked)?) };
@@ -222,7 +224,8 @@ impl Slopes {
         Ok(Slopes { measured, terms: columns, ends: ends.to_vec(), known, slopes })
     }
 
-    /// The best law for the measured numbers of which `counts` says so.
+    /// The best solution for the measured numbers of the cells for which `counts` is true. It has a
+    /// `Term::WithoutGraph` only if that lowers the errors enough.
     pub fn solve(&self, counts: &dyn Fn(usize) -> bool) -> Solution {
         let plain = self.solve_with(counts, None);
         let among = (0..self.ends.len()).map(|end| self.solve_with(counts, Some(end)));
@@ -235,7 +238,7 @@ impl Slopes {
         }
     }
 
-    /// The best law with the same end of captured graphs as `like`.
+    /// The best solution for the cells for which `counts` is true, with the end of captured graphs that `like` has.
     pub fn solve_like(&self, like: &Solution, counts: &dyn Fn(usize) -> bool) -> Solution {
         let end = like.terms.iter().find_map(|t| match t {
             Term::WithoutGraph(above) => self.ends.iter().position(|end| end == above),
@@ -266,13 +269,13 @@ impl Slopes {
         }
     }
 
-    /// Seconds of a measured number by a solution.
+    /// The linear prediction of measured number `at` by a solution, in seconds.
     pub fn seconds(&self, at: usize, solution: &Solution) -> f64 {
         let by_terms = solution.terms.iter().zip(&solution.values).map(|(t, x)| self.slopes[self.column(t)][at] * x);
         self.known[at] + by_terms.sum::<f64>()
     }
 
-    /// The index of a term's slopes.
+    /// The index of a term in `slopes`.
     fn column(&self, term: &Term) -> usize {
         match term {
             Term::WithoutGraph(above) => {
@@ -282,48 +285,48 @@ impl Slopes {
         }
     }
 
-    /// Slopes of a measured number in the terms of a solution, relative to `seconds`.
+    /// Slopes of measured number `at` in the terms of a solution, divided by `seconds`.
     pub fn row(&self, at: usize, solution: &Solution, seconds: f64) -> Vec<f64> {
         solution.terms.iter().map(|term| self.slopes[self.column(term)][at] / seconds).collect()
     }
 
-    /// The measured numbers.
+    /// The measured numbers whose slopes these are.
     pub fn measured(&self) -> &[Measured] {
         &self.measured
     }
 }
 
-/// A fitted law.
+/// A law fitted to the cells of a table.
 #[derive(Clone, Debug)]
 pub struct Fit {
-    /// The law.
+    /// The law with the fitted values.
     pub law: Law,
-    /// Its terms and their values.
+    /// The fitted terms and their values.
     pub solution: Solution,
-    /// The linear problem that it solves.
+    /// The linear problem that `solution` solves.
     pub slopes: Slopes,
 }
 
 impl Fit {
-    /// Slopes at the law for other cells.
+    /// The linear problem at the fitted law for other cells, such as held-out ones.
     ///
     /// # Errors
     /// A cell cannot be simulated, or the user interrupts.
     pub fn slopes_of(&self, server: &Server, cells: &[Cell]) -> Result<Slopes> {
         let Solution { terms, values, .. } = &self.solution;
-        // Everything but the values of the terms is known.
+        // `at` sets the values of the terms; it takes everything else from the fitted law.
         Slopes::at(server, cells, (&self.law, terms, &self.slopes.ends), values)
     }
 
-    /// Fits a law to cells. `known` has the costs that are not fitted; `draft_is_known` says whether the draft's is one
-    /// of these.
+    /// Fits a law to cells. `known` has the costs that are not fitted. `draft_is_known` is true if the draft's cost is
+    /// among them.
     ///
     /// # Errors
     /// A cell cannot be simulated, or the user interrupts.
     pub fn to(server: &Server, cells: &[Cell], known: &Law, draft_is_known: bool) -> Result<Fit> {
         let (terms, ends) = terms(cells, draft_is_known);
         let mut start = vec![0.0; terms.len()];
-        // A pass takes at most the shortest time of a token.
+        // The fit starts from a pass time somewhat below the shortest measured time per token of a request.
         let shortest = measured(cells)
             .iter()
             .map(|m| match (m.quantity, cells[m.cell].load) {

@@ -1,4 +1,4 @@
-//! The law that is fitted to a table: what a pass costs, and what the host takes. None of its numbers belongs to a row.
+//! The law that is fitted to a table: a few numbers for the cost of passes and of the host, equal for all rows.
 
 use foretoken_hardware::LatencySpec;
 use foretoken_sim::host::{HostLaw, WithoutGraph};
@@ -6,28 +6,29 @@ use foretoken_sim::{Coefficients, PassShape};
 use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 
-/// A number of the law. Every cell's time per token is close to a line in each of them.
+/// A number of the law that is fitted. The time per token of a cell is close to linear in each of these numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Term {
-    /// Seconds of a target pass.
+    /// Seconds per target pass.
     Pass,
-    /// Seconds of a token in a target pass.
+    /// Seconds per token of a target pass.
     Token,
-    /// Seconds of a draft pass.
+    /// Seconds per draft pass.
     DraftPass,
-    /// Host seconds of a step that verifies drafts.
+    /// Host seconds per step that verifies drafts.
     Speculating,
-    /// Host seconds of a request in such a step.
+    /// Host seconds per request in a step that verifies drafts.
     SpeculatingRequest,
-    /// Host seconds of such a step above this number of requests, where captured graphs end.
+    /// Additional host seconds per step that verifies drafts of more than this number of requests, because no captured
+    /// graph is that large.
     WithoutGraph(u32),
-    /// Seconds between client and scheduler.
+    /// Seconds from client to scheduler and back.
     Frontend,
 }
 
 impl Term {
-    /// A change of the term that is small for servers, in its unit.
+    /// By how many seconds the term is changed to compute a slope; small compared with the values of servers.
     pub fn step(self) -> f64 {
         match self {
             Term::Pass | Term::Speculating | Term::WithoutGraph(_) | Term::Frontend => 1e-3,
@@ -36,7 +37,7 @@ impl Term {
         }
     }
 
-    /// True if the term acts in steps that verify drafts only.
+    /// True if the term counts only in steps that draft or verify drafts.
     pub fn speculates(self) -> bool {
         !matches!(self, Term::Pass | Term::Token | Term::Frontend)
     }
@@ -58,22 +59,22 @@ impl Term {
     }
 }
 
-/// A law with values.
+/// The costs of passes and of the host that a table is explained by.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Law {
-    /// The target's pass: context is known, or counts nothing.
+    /// The cost of a target pass. The cost of context comes from the experiment or is 0.
     pub target: Coefficients,
-    /// The draft's pass: stated by the experiment, or fitted.
+    /// The cost of a draft pass, stated by the experiment or fitted.
     pub draft: LatencySpec,
-    /// Host time.
+    /// The host's time per step.
     pub host: HostLaw,
-    /// Seconds between client and scheduler.
+    /// Seconds from client to scheduler and back.
     pub frontend_s: f64,
 }
 
 impl Law {
-    /// The law without any fitted number. `alpha_s` is the target's time per token of context, and `draft` the draft's
-    /// cost, as far as they are known.
+    /// The law with all fitted numbers 0. `alpha_s` is the target's time per token of context in seconds, `draft` the
+    /// draft's cost; both come from the experiment, if it states them.
     pub fn known(alpha_s: f64, draft: Option<LatencySpec>) -> Law {
         Law {
             target: Coefficients { alpha_s, gamma_s: 0.0, delta_s: 0.0 },
@@ -83,7 +84,7 @@ impl Law {
         }
     }
 
-    /// The law with these values.
+    /// The law in which `terms` have these `values`, in seconds.
     pub fn with(&self, terms: &[Term], values: &[f64]) -> Law {
         let mut law = self.clone();
         for (&term, &x) in terms.iter().zip(values) {
@@ -104,7 +105,7 @@ impl Law {
         law
     }
 
-    /// The law as replaced values of an experiment.
+    /// The law as settings of an experiment, `key=value`, which replace the experiment's own.
     ///
     /// # Errors
     /// A value cannot be written as TOML.
@@ -119,16 +120,16 @@ impl Law {
     }
 }
 
-/// A value as inline TOML.
+/// A value as an inline table of TOML.
 pub fn inline(value: &impl Serialize) -> Result<String> {
     let value = toml::Value::try_from(value);
     value.map(|v| v.to_string()).map_err(|e| Problem::failed(format!("a cost cannot be written as TOML: {e}")))
 }
 
-/// Seconds per token of context that a target reads, at a batch of decodes; 0 of a model without.
+/// Seconds per token of context that a target reads, in a batch of 64 decodes; 0 if context costs nothing.
 pub fn context_s(target: &LatencySpec) -> f64 {
     const FAR: u64 = 1 << 18;
     let model = target.build();
-    let at = |context| model.pass(PassShape { requests: 64, batched: 64, context, pairs: context + 64 }).as_s();
-    (at(2 * FAR) - at(FAR)) / FAR as f64
+    let pass_s = |context| model.pass(PassShape { requests: 64, batched: 64, context, pairs: context + 64 }).as_s();
+    (pass_s(2 * FAR) - pass_s(FAR)) / FAR as f64
 }

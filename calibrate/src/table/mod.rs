@@ -1,9 +1,9 @@
-//! A calibration from a table of measured cells, as benchmarks print them: loads, draft lengths, throughput and mean
-//! latencies. No time of a step is known, so that costs and host time are fitted to what whole runs took.
+//! A calibration from a table of benchmark results: a row has a load, a draft length, throughput and mean latencies.
+//! A table has no step times, so the costs of passes and of the host are fitted to the results of whole runs.
 
 mod accepted;
+mod files;
 mod fit;
-mod kept;
 mod law;
 mod read;
 mod simulate;
@@ -28,21 +28,21 @@ use simulate::{Server, deep, workload};
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
-/// A cell with its prediction.
+/// A measured number of a cell with its prediction.
 #[derive(Clone, Debug)]
 pub struct Judged {
-    /// The cell.
+    /// The row of the table that has the number.
     pub cell: Cell,
-    /// What is compared.
+    /// Which number of the cell was measured.
     pub quantity: Quantity,
-    /// Its measured value, seconds.
+    /// The measured value in seconds.
     pub measured_s: f64,
-    /// Its prediction, seconds.
+    /// The predicted value in seconds.
     pub predicted_s: f64,
-    /// Half of the 95 % interval of a measurement around the prediction, as a share of it; `None` if nothing is left to
-    /// judge the errors by.
+    /// Half of the 95 % interval of a measurement, as a share of the prediction; `None` if there are too few measured
+    /// numbers to estimate the errors.
     pub half_width: Option<f64>,
-    /// True if the law was fitted to it.
+    /// True if the law was fitted to this number.
     pub fitted: bool,
 }
 
@@ -58,45 +58,45 @@ impl Judged {
     }
 }
 
-/// Mean absolute errors of a load's numbers by laws that were fitted without the load.
+/// Mean absolute errors of the numbers of one load, predicted by laws that were fitted without this load.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct WithoutIt {
-    /// The load.
+pub struct ErrorsWithoutLoad {
+    /// The load that was left out.
     pub load: CellLoad,
-    /// By the law that was fitted to the other loads alone.
+    /// The error of a law fitted to the other loads alone, as a share.
     pub error: f64,
-    /// The same, if it is known where captured graphs end.
+    /// The error of such a law that may use the end of captured graphs of the fit to all loads.
     pub with_graphs: f64,
 }
 
-/// A calibration from a table.
+/// The costs and the acceptance fitted to a table, with the errors of their predictions.
 #[derive(Debug)]
 pub struct TableCalibration {
     /// The table's name in messages.
     pub name: String,
-    /// BLAKE3 of its bytes, in hexadecimal.
+    /// BLAKE3 of the table's bytes, in hexadecimal.
     pub digest: String,
     /// The experiment that describes the server.
     pub base: Base,
-    /// All cells.
+    /// All cells of the table.
     pub cells: Vec<Cell>,
     /// The fitted law.
     pub fit: Fit,
-    /// Every measured number with its prediction: those that were fitted, then those that were held out.
+    /// Every measured number with its prediction: the fitted numbers, then the held-out ones.
     pub judged: Vec<Judged>,
-    /// Errors of fitted numbers by laws that were fitted without them.
+    /// For each fitted number, the error of a law that was fitted without the number's cell. Empty with few cells.
     pub left_out: Vec<f64>,
-    /// Each load by the law that was fitted without it.
-    pub by_load: Vec<WithoutIt>,
-    /// Acceptance by position.
+    /// For each load, the errors of a law that was fitted without the load. Empty with fewer than three loads.
+    pub by_load: Vec<ErrorsWithoutLoad>,
+    /// Acceptance by position in a round.
     pub positions: Vec<Position>,
-    /// Costs as they may be: draws from the covariance of the fit.
+    /// Draws of the factors by which the true costs may differ from the fitted ones, from the covariance of the fit.
     pub costs: Vec<CostFactors>,
-    /// True if draft passes are separated from verification.
+    /// True if draft passes and target passes have separate costs.
     pub separated: bool,
-    /// The verdict.
+    /// Whether the costs may be trusted.
     pub verdict: Verdict,
-    /// What the table cannot tell.
+    /// What the table does not determine, for the user.
     pub warnings: Vec<String>,
 }
 
@@ -180,7 +180,7 @@ impl TableCalibration {
         Ok(found)
     }
 
-    /// Mean absolute error of the numbers that were held out, and the largest; `None` if none was.
+    /// Mean and largest absolute error of the held-out numbers; `None` if none was held out.
     pub fn held_out(&self) -> Option<(f64, f64)> {
         let errors: Vec<f64> = self.judged.iter().filter(|j| !j.fitted).map(|j| j.error().abs()).collect();
         let largest = errors.iter().copied().reduce(f64::max)?;
@@ -192,22 +192,22 @@ fn is_free(draft: &LatencySpec) -> bool {
     *draft == LatencySpec::Linear(Coefficients::FREE)
 }
 
-/// Tokens of the requests of the largest load.
+/// Tokens in KV that the largest load may need at once, generously estimated.
 fn most_tokens(cells: &[Cell]) -> u64 {
-    let of = |c: &Cell| {
+    let tokens_of = |c: &Cell| {
         let clients = match c.load {
             CellLoad::Clients(n) => f64::from(n),
             CellLoad::Rate(_) => 512.0,
         };
         (clients * (c.input + 2.0 * c.output)) as u64
     };
-    cells.iter().map(of).max().unwrap_or(0)
+    cells.iter().map(tokens_of).max().unwrap_or(0)
 }
 
 /// Every measured number of `slopes` with its prediction by the law of `fit`.
 fn judge(fit: &Fit, slopes: &fit::Slopes, cells: &[Cell], fitted: bool) -> Vec<Judged> {
     let spread = Spread::of(fit);
-    let of = |at: usize| {
+    let judged = |at: usize| {
         let m = slopes.measured()[at];
         let predicted_s = slopes.seconds(at, &fit.solution);
         Judged {
@@ -219,24 +219,27 @@ fn judge(fit: &Fit, slopes: &fit::Slopes, cells: &[Cell], fitted: bool) -> Vec<J
             fitted,
         }
     };
-    (0..slopes.measured().len()).map(of).collect()
+    (0..slopes.measured().len()).map(judged).collect()
 }
 
-/// Number of draws of costs.
+/// Number of draws of cost factors.
 const DRAWS: u64 = 32;
-/// The 97.5th percentile of a normal number.
+/// The 97.5th percentile of the standard normal distribution.
 const NORMAL: f64 = 1.96;
-/// Standard deviation of the factor on a draft pass that was stated and not measured (assumed).
+/// Standard deviation of the factor on the draft's cost if the experiment states that cost; assumed.
 const STATED: f64 = 0.2;
-/// Least factor on a pass: no pass is free.
+/// Least factor on the cost of a pass, so that no pass is free.
 const LEAST: f64 = 0.1;
 
-/// The spread of predictions: errors of measurements, and what the law's numbers do not know.
+/// The uncertainty of predictions: errors of measurements, and the uncertainty of the fitted numbers.
 struct Spread {
-    /// The inverse of the normal matrix of the terms that are not 0.
+    /// The inverse of the least-squares normal matrix of the `active` terms.
     inverse: DMatrix<f64>,
+    /// Indices of the terms whose fitted value is not 0.
     active: Vec<usize>,
+    /// Standard deviation of the relative errors.
     sigma: f64,
+    /// Student's t for a 95 % interval.
     t: f64,
 }
 
@@ -253,10 +256,10 @@ impl Spread {
         Some(Spread { inverse, active, sigma, t })
     }
 
-    /// Factors on the law's values as they may be. A stated draft pass was not measured.
+    /// Random factors on the fitted costs. If the experiment states the draft's cost, its factor has an assumed spread.
     fn draws(&self, solution: &Solution, draft_is_stated: bool) -> Vec<CostFactors> {
         let Some(root) = self.inverse.clone().cholesky().map(|c| c.l()) else { return vec![] };
-        // Few measurements: the tails of t in place of a normal's.
+        // With few measurements errors have the wider tails of Student's t.
         let wide = self.sigma * self.t / NORMAL;
         let draw = |n: u64| {
             let luck = Luck::new(n, Stream::Noise, u64::MAX - 1);
@@ -283,7 +286,7 @@ impl Spread {
         (0..DRAWS).map(draw).collect()
     }
 
-    /// Half of the 95 % interval of a measurement with these relative slopes.
+    /// Half of the 95 % interval of a measurement whose relative slopes in the terms are `row`.
     fn half_width(&self, row: &[f64]) -> Option<f64> {
         let g = DVector::from_fn(self.active.len(), |j, _| row[self.active[j]]);
         let variance = 1.0 + (g.transpose() * &self.inverse * &g)[(0, 0)];
@@ -291,18 +294,18 @@ impl Spread {
     }
 }
 
-/// Error of each fitted number by the law that was fitted without its cell.
+/// For each fitted number, the error of a law that was fitted without the number's cell.
 fn left_out(fit: &Fit, cells: &[Cell]) -> Vec<f64> {
-    let of = |at: usize| {
+    let error = |at: usize| {
         let m = fit.slopes.measured()[at];
         let others: Solution = fit.slopes.solve(&|cell| cell != m.cell);
         m.seconds / fit.slopes.seconds(at, &others) - 1.0
     };
-    if cells.len() < 3 { vec![] } else { (0..fit.slopes.measured().len()).map(of).collect() }
+    if cells.len() < 3 { vec![] } else { (0..fit.slopes.measured().len()).map(error).collect() }
 }
 
-/// The errors of each load's numbers, of all its draft lengths, by laws that were fitted without the load.
-fn by_load(fit: &Fit, cells: &[Cell], held: Option<(&fit::Slopes, &[Cell])>) -> Vec<WithoutIt> {
+/// For each load, the mean absolute error over all its draft lengths, of laws that were fitted without the load.
+fn by_load(fit: &Fit, cells: &[Cell], held: Option<(&fit::Slopes, &[Cell])>) -> Vec<ErrorsWithoutLoad> {
     let mut loads: Vec<CellLoad> = Vec::new();
     for cell in cells {
         if !loads.contains(&cell.load) {
@@ -313,26 +316,26 @@ fn by_load(fit: &Fit, cells: &[Cell], held: Option<(&fit::Slopes, &[Cell])>) -> 
         return vec![];
     }
     let errors = |load: CellLoad, law: &Solution| {
-        let of = |(slopes, cells): (&fit::Slopes, &[Cell])| {
+        let errors_among = |(slopes, cells): (&fit::Slopes, &[Cell])| {
             let own = |at: &usize| cells[slopes.measured()[*at].cell].load == load;
             let error = |at: usize| (slopes.measured()[at].seconds / slopes.seconds(at, law) - 1.0).abs();
             (0..slopes.measured().len()).filter(own).map(error).collect::<Vec<f64>>()
         };
-        let all: Vec<f64> = [(&fit.slopes, cells)].into_iter().chain(held).flat_map(of).collect();
+        let all: Vec<f64> = [(&fit.slopes, cells)].into_iter().chain(held).flat_map(errors_among).collect();
         all.iter().sum::<f64>() / all.len().max(1) as f64
     };
-    let of = |load: CellLoad| {
+    let without = |load: CellLoad| {
         let others = |cell: usize| cells[cell].load != load;
-        WithoutIt {
+        ErrorsWithoutLoad {
             load,
             error: errors(load, &fit.slopes.solve(&others)),
             with_graphs: errors(load, &fit.slopes.solve_like(&fit.solution, &others)),
         }
     };
-    loads.into_iter().map(of).collect()
+    loads.into_iter().map(without).collect()
 }
 
-/// The verdict: by the cells that were held out, or else by each fitted cell without itself.
+/// The verdict, by the errors on held-out cells or, if there are none, by each fitted cell's error in a fit without it.
 fn verdict(judged: &[Judged], left_out: &[f64]) -> Verdict {
     let held: Vec<f64> = judged.iter().filter(|j| !j.fitted).map(Judged::error).collect();
     let (errors, what) = match held.is_empty() {

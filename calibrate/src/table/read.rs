@@ -1,15 +1,15 @@
-//! Reads a table of measured cells: one row for each load and draft length.
+//! Reads a table of benchmark results: one row for each load and draft length.
 
 use foretoken_sim::MAX_SPEC_LEN;
 use foretoken_spec::problem::{Problem, Result};
 use std::ops::Range;
 
-/// The requests of a cell.
+/// How the requests of a cell arrive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CellLoad {
     /// A closed loop with this number of clients.
     Clients(u32),
-    /// Open arrivals, requests per second.
+    /// Open arrivals at this rate, in requests per second.
     Rate(f64),
 }
 
@@ -24,12 +24,12 @@ impl CellLoad {
     }
 }
 
-/// A row of the table.
+/// A row of the table: the results of one draft length at one load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
     /// The row's line in the file, from 1.
     pub line: usize,
-    /// How requests came.
+    /// How requests arrive.
     pub load: CellLoad,
     /// Draft length; 0 without speculation.
     pub k: u32,
@@ -39,22 +39,22 @@ pub struct Cell {
     pub output: f64,
     /// Number of requests; `None` if the table does not say.
     pub requests: Option<u32>,
-    /// Most requests that the server ran at once in this cell; `None`: as the experiment says.
+    /// The server's `max_num_seqs` in this cell; `None` if it is the experiment's.
     pub max_num_seqs: Option<u32>,
-    /// Output tokens per second.
+    /// Output tokens per second of the whole server.
     pub tok_s: Option<f64>,
     /// Mean time to the first token, seconds.
     pub ttft_s: Option<f64>,
-    /// Mean time per further token, seconds.
+    /// Mean time per output token after the first, seconds.
     pub tpot_s: Option<f64>,
-    /// Accepted drafts of a round, without the target's own token.
+    /// Accepted drafts of a round, without the bonus token.
     pub accepted: Option<Accepted>,
 }
 
-/// The accepted drafts of a round.
+/// How many drafts of a round were accepted.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Accepted {
-    /// Their mean number.
+    /// Mean number of accepted drafts.
     Mean(f64),
     /// Share of rounds in which the draft at each position was accepted.
     ByPosition(Vec<f64>),
@@ -73,7 +73,7 @@ impl Accepted {
 const COLUMNS: [&str; 11] =
     ["clients", "rate", "k", "input", "output", "requests", "max_num_seqs", "tok_s", "ttft_ms", "tpot_ms", "accepted"];
 
-/// Columns in other units or under other names, and what to write in their place.
+/// Column names that other tools use, each with the name and unit that the user should write.
 const OTHERS: [(&str, &str); 12] = [
     ("ttft_s", "ttft_ms, in milliseconds"),
     ("ttft_us", "ttft_ms, in milliseconds"),
@@ -89,10 +89,10 @@ const OTHERS: [(&str, &str); 12] = [
     ("tok_min", "tok_s, in output tokens per second"),
 ];
 
-/// A value this many times larger or smaller than another of its kind is in another unit.
+/// A value this many times larger or smaller than comparable values must be in another unit.
 const OTHER_UNIT: f64 = 100.0;
 
-/// One line of a table, for errors.
+/// One line of a table, with what error messages need.
 struct Row<'a> {
     name: &'a str,
     text: &'a str,
@@ -112,11 +112,11 @@ impl Row<'_> {
     }
 }
 
-/// Reads the table `text`, which the user knows as `name`. Lines that begin with `#` are comments.
+/// Reads the table `text`. Errors call it `name`. Lines that begin with `#` are comments.
 ///
-/// # Errors
-/// A column is missing or unknown, a value is no number of its kind, a row states no load or two, nothing was measured
-/// in it, two rows are of one cell, or a value is in another unit than its column. The error names the line.
+/// # Errors A column is missing or unknown; a value is not a number of the column's kind; a row has no load, two loads
+/// or no measured value; two rows have the same cell; or a value is in another unit than its column. The error names
+/// the line.
 pub fn read(name: &str, text: &str) -> Result<Vec<Cell>> {
     let mut at = 0;
     let mut rows = Vec::new();
@@ -153,7 +153,7 @@ fn columns() -> String {
     format!("a row is one cell; the columns are {}", COLUMNS.join(", "))
 }
 
-/// The column of each field.
+/// The column names of the header line, checked.
 fn header(row: &Row) -> Result<Vec<&'static str>> {
     let mut heads = Vec::new();
     for field in fields(row) {
@@ -268,7 +268,7 @@ fn accepted(row: &Row, field: &str, k: u32) -> Result<Accepted> {
     }
 }
 
-/// Refuses values that are in another unit than the others of their column.
+/// Refuses a value that must be in another unit than the rest of its column.
 fn units(rows: &[Row], cells: &[Cell]) -> Result<()> {
     let row = |cell: &Cell| rows.iter().find(|row| row.line == cell.line).expect("a cell has a row");
     type Of = fn(&Cell) -> Option<f64>;
@@ -279,7 +279,7 @@ fn units(rows: &[Row], cells: &[Cell]) -> Result<()> {
     ];
     for (column, of, shown) in columns {
         for cell in cells {
-            // Other draft lengths at the same load, or else at any load.
+            // The value is compared with the median of the other draft lengths at the same load.
             let Some(own) = of(cell) else { continue };
             let same = |c: &&Cell| c.load == cell.load && c.line != cell.line;
             let mut others: Vec<f64> = cells.iter().filter(same).filter_map(of).collect();
@@ -304,7 +304,8 @@ fn units(rows: &[Row], cells: &[Cell]) -> Result<()> {
             }
         }
     }
-    // Within a row of a closed loop: its clients are tokens per second times the time per token.
+    // In a closed loop tok_s × tpot_s is the number of requests in flight, which is about the number of clients
+    // (Little's law). If it is off by a factor of OTHER_UNIT or more, one column is in another unit.
     for cell in cells {
         if let (Some(clients), Some(tok_s), Some(tpot_s)) = (loop_size(cell), cell.tok_s, cell.tpot_s) {
             let times = tok_s * tpot_s / clients;

@@ -1,4 +1,4 @@
-//! Simulates the cells of a table on an experiment with a law.
+//! Simulates the cells of a table, on a server described by an experiment and by fitted costs (the law).
 
 use super::law::{Law, inline};
 use super::read::{Cell, CellLoad};
@@ -14,21 +14,21 @@ use foretoken_traces::{ArrivalSpec, LengthSpec, WorkloadSpec};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-/// The experiment that a table's server is described by, as far as it is known.
+/// The experiment that describes the server of a table.
 #[derive(Clone, Debug)]
 pub struct Base {
     /// The name of the experiment in messages.
     pub name: String,
-    /// Its text.
+    /// The experiment's text, in TOML.
     pub text: String,
-    /// The folder where its relative paths start.
+    /// The folder to which the experiment's paths are relative.
     pub folder: PathBuf,
-    /// True if the user gave it.
+    /// True if the user gave the experiment, false for the default one.
     pub given: bool,
 }
 
-/// What is taken where no experiment describes the server.
-const NOTHING: &str = "\
+/// The experiment that is used if the user gives none. The law and the table's rows replace most of its values.
+const UNDESCRIBED: &str = "\
 name = \"table\"
 seeds = [1, 2]
 policies = [{ autoregressive = {} }]
@@ -45,21 +45,23 @@ requests = 1
 constant = { rate = 0.0 }
 ";
 
-/// Requests of each client, and at least this number in all, where the table does not say how many there were.
+/// Simulated requests per client of a closed loop, if the table does not state a number of requests.
 const EACH: u32 = 12;
+/// Least number of simulated requests of a closed loop, if the table does not state one.
 const AT_LEAST: u32 = 64;
-/// Requests of an open load.
+/// Number of simulated requests of an open load, if the table does not state one.
 const OPEN: u32 = 500;
-/// More draft positions than the table shows, so that longer drafts can be asked about.
+/// Number of draft positions beyond the table's longest draft that get the last rate, so that longer drafts can be
+/// simulated.
 const DEEPER: u32 = 8;
 
 impl Base {
-    /// The experiment of a server that nothing describes.
+    /// The default experiment, for a server that no experiment describes.
     pub fn unknown() -> Base {
-        Base { name: "a table".into(), text: NOTHING.into(), folder: PathBuf::new(), given: false }
+        Base { name: "a table".into(), text: UNDESCRIBED.into(), folder: PathBuf::new(), given: false }
     }
 
-    /// The experiment as it is given.
+    /// The plan of the experiment.
     ///
     /// # Errors
     /// The text is no experiment, or it sweeps values.
@@ -73,29 +75,29 @@ impl Base {
     }
 }
 
-/// What is predicted of a cell.
+/// The predicted results of a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Predicted {
-    /// Output tokens per second.
+    /// Output tokens per second of the whole server.
     pub tok_s: f64,
     /// Mean time to the first token, seconds.
     pub ttft_s: f64,
-    /// Mean time per further token, seconds.
+    /// Mean time per output token after the first, seconds.
     pub tpot_s: f64,
 }
 
-/// Predicts cells of one server.
+/// Simulates cells of one server.
 #[derive(Debug)]
 pub struct Server<'a> {
-    /// The experiment.
+    /// The experiment that describes the server.
     pub base: &'a Base,
-    /// P(accepted | all before accepted) by position.
+    /// P(accepted | all positions before accepted) by position in a round.
     pub rates: &'a [f64],
-    /// Blocks of the engine, which the experiment may derive from a GPU that the law replaces.
+    /// Number of KV blocks. It is set here, because the experiment may derive it from a GPU, which the law replaces.
     pub num_gpu_blocks: u32,
-    /// The lengths that the experiment states.
+    /// The distribution of lengths in the experiment.
     pub lengths: Option<LengthSpec>,
-    /// The flag that ends the work.
+    /// Set by an interrupt (Ctrl-C): the simulation then ends with an error.
     pub interrupt: &'a AtomicBool,
 }
 
@@ -105,7 +107,7 @@ impl Server<'_> {
         workload(self.lengths.as_ref(), cell)
     }
 
-    /// The mean of a cell over the seeds of the experiment.
+    /// Simulates a cell with draft length `k` and the costs of `law`: the mean over the seeds of the experiment.
     ///
     /// # Errors
     /// The cell cannot be simulated, or the user interrupts.
@@ -125,7 +127,7 @@ impl Server<'_> {
             let setting = Setting::new(&plan.variants[0], seed)?;
             all.push(play(&setting, &policy, Some(setting.slo(None)), self.interrupt)?.stored.summary);
         }
-        let mean = |of: &dyn Fn(&Summary) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
+        let mean = |value: &dyn Fn(&Summary) -> f64| all.iter().map(value).sum::<f64>() / all.len() as f64;
         Ok(Predicted {
             tok_s: 1.0 / mean(&|s| 1.0 / s.token_goodput_tok_s),
             ttft_s: mean(&|s| s.ttft.map_or(0.0, |q| q.mean)),
@@ -134,7 +136,7 @@ impl Server<'_> {
     }
 }
 
-/// The policy of a draft length.
+/// The policy with draft length `k`; plain decoding for 0.
 pub fn fixed(k: u32) -> PolicySpec {
     match k {
         0 => with_defaults("autoregressive").expect("the registry has the baseline"),
@@ -142,7 +144,8 @@ pub fn fixed(k: u32) -> PolicySpec {
     }
 }
 
-/// The workload of a cell: its mean lengths, spread as the experiment's lengths are.
+/// The workload of a cell, with the cell's mean lengths. They vary if the experiment's lengths are log-normal; else all
+/// requests are equally long.
 pub fn workload(stated: Option<&LengthSpec>, cell: &Cell) -> WorkloadSpec {
     let (arrivals, requests) = match cell.load {
         CellLoad::Clients(n) => (ArrivalSpec::ClosedLoop(n), (EACH * n).max(AT_LEAST)),
@@ -173,7 +176,7 @@ pub fn workload(stated: Option<&LengthSpec>, cell: &Cell) -> WorkloadSpec {
     }
 }
 
-/// Rates by position, as many as a policy may draft.
+/// The rates by position, continued with the last rate for [`DEEPER`] more positions.
 pub fn deep(rates: &[f64]) -> Vec<f64> {
     let last = rates.last().copied().unwrap_or(0.0);
     let most = (rates.len() as u32 + DEEPER).min(foretoken_sim::MAX_SPEC_LEN) as usize;

@@ -1,4 +1,4 @@
-//! Tables: the law is found again where a law made the table, and the public grid of a GH200.
+//! Calibrations from tables: one made by simulating a known law, whose numbers are found, and a public one of a GH200.
 
 use super::*;
 use foretoken_sim::host::{HostLaw, SpeculatingSeconds};
@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 
 static NEVER: AtomicBool = AtomicBool::new(false);
 
-/// The public grid, and its server as far as it is known.
+/// The public table of a GH200: every draft length at every load.
 const GRID: &str = include_str!("../../../experiments/validation/gh200/grid.csv");
+/// The experiment that describes the server of [`GRID`].
 const SERVER: &str = include_str!("../../../experiments/validation/gh200/server.toml");
 
-/// A throughput that is replaced.
+/// A throughput in a test's table that is replaced by the simulated one.
 const UNKNOWN: &str = "98765.5";
 
 fn server(change: impl Fn(String) -> String) -> Base {
@@ -18,7 +19,7 @@ fn server(change: impl Fn(String) -> String) -> Base {
     Base { name: "server.toml".into(), text, folder: "".into(), given: true }
 }
 
-/// A table that this law makes, with these draft lengths and clients.
+/// The table of simulations with this law, at these draft lengths and numbers of clients.
 fn made(law: &Law, lengths: &[u32], clients: &[u32]) -> String {
     let base = server(|text| text);
     let accepted: BTreeMap<u32, f64> = [(1, 0.6), (2, 0.96), (3, 1.176), (5, 1.38)].into();
@@ -54,7 +55,7 @@ fn truth() -> Law {
 }
 
 #[test]
-fn a_law_is_found_again_from_what_it_made() {
+fn a_law_is_found_from_the_table_that_it_made() {
     let table = made(&truth(), &[0, 3, 5], &[1, 8, 32]);
     let found = TableCalibration::of("made.csv", &table, server(|text| text), Some(&[0, 3]), &NEVER).unwrap();
     let (law, truth) = (&found.fit.law, truth());
@@ -69,9 +70,9 @@ fn a_law_is_found_again_from_what_it_made() {
     assert!(found.separated && found.verdict.trusted == Some(true));
 }
 
-/// Where the experiment does not say what a draft pass costs, two draft lengths do.
+/// If the experiment does not state the cost of a draft pass, runs with two draft lengths determine it.
 #[test]
-fn two_lengths_tell_what_a_draft_pass_costs() {
+fn two_draft_lengths_determine_the_cost_of_a_draft_pass() {
     let table = made(&truth(), &[0, 1, 3], &[1, 8]);
     let silent = server(|text| {
         text.replace(
@@ -105,7 +106,7 @@ fn what_is_missing_is_named_by_line() {
     assert!(problem.message().starts_with("t.csv, line 3: drafts without `accepted`"), "{}", problem.message());
 }
 
-/// A calibration's folder is an experiment that runs, with its law of host time.
+/// The folder of a calibration from a table has an experiment that runs, with the fitted host time.
 #[test]
 fn the_folder_is_an_experiment_that_runs() {
     let table = made(&truth(), &[0, 3], &[1, 8]);
@@ -123,8 +124,8 @@ fn the_folder_is_an_experiment_that_runs() {
     assert_eq!((known.cannot_say(), known.lengths), (None, vec![0, 3]));
 }
 
-/// The grid (experiments/validation/gh200/README.md): one law of six numbers, none of them a row's own, fitted to K = 0
-/// and 3, predicts the other 25 cells.
+/// One law of six numbers, fitted to the rows of K = 0 and 3, predicts the other 25 cells of the table
+/// (experiments/validation/gh200/README.md).
 #[test]
 fn one_law_predicts_the_grid_of_a_gh200() {
     let found = TableCalibration::of("grid.csv", GRID, server(|text| text), Some(&[0, 3]), &NEVER).unwrap();
@@ -141,7 +142,7 @@ fn one_law_predicts_the_grid_of_a_gh200() {
         assert!(costs <= 0.01, "{clients} clients: K = {} costs {costs}", chosen.cell.k);
         assert_eq!(chosen.cell.k > 0, clients < 16, "speculation pays below 16 clients alone");
     }
-    // Widths come from the ten fitted cells; the other 25 are counted.
+    // The widths of the intervals come from the ten fitted cells.
     let covered = found.judged.iter().filter(|j| !j.fitted && j.is_covered() == Some(true)).count();
     assert!(covered >= 23, "{covered} of 25 lie within their intervals");
 }

@@ -1,13 +1,13 @@
-//! What a table's calibration found, and what it cannot tell, as text.
+//! The results of a calibration from a table, and what the table does not determine, as text.
 
 use super::fit::Quantity;
 use super::law::Term;
 use super::read::{Cell, CellLoad};
-use super::{Judged, TableCalibration, WithoutIt};
+use super::{ErrorsWithoutLoad, Judged, TableCalibration};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Fewer measured numbers than this times the fitted ones leave no error to judge by.
+/// With fewer measured numbers than this times the fitted numbers, errors cannot be judged.
 const FEW: usize = 2;
 
 fn lines(cells: &[&Cell]) -> String {
@@ -20,7 +20,7 @@ fn lines(cells: &[&Cell]) -> String {
 }
 
 impl TableCalibration {
-    /// What the table cannot tell; the most serious first.
+    /// Warnings about what the table does not determine; the most serious first.
     pub(super) fn cannot_tell(&self, fitted: &[Cell], draft_is_known: bool) -> Vec<String> {
         let mut all = Vec::new();
         let name = &self.name;
@@ -92,7 +92,7 @@ impl TableCalibration {
         all
     }
 
-    /// What was found, as text.
+    /// The results as text for the terminal.
     pub fn in_words(&self) -> String {
         let mut text = String::new();
         let mut line = |words: String| writeln!(text, "{}", words.trim_end()).expect("a string grows");
@@ -111,7 +111,7 @@ impl TableCalibration {
         }
         let root = (solution.squares / solution.measured.max(1) as f64).sqrt();
         line(format!("error of fitted cells   {:.1} % (root mean square)", 100.0 * root));
-        for WithoutIt { load, error, with_graphs } in &self.by_load {
+        for ErrorsWithoutLoad { load, error, with_graphs } in &self.by_load {
             let known = match (error - with_graphs).abs() > 1e-3 {
                 true => format!("; {:.1} % if it is known where graphs end", 100.0 * with_graphs),
                 false => String::new(),
@@ -127,7 +127,7 @@ impl TableCalibration {
         text
     }
 
-    /// Every cell with its prediction and its interval.
+    /// A text table of every measured number with its prediction and its interval.
     fn table(&self) -> String {
         let mut table = comfy_table::Table::new();
         table.load_style(comfy_table::presets::NOTHING);

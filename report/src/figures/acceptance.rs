@@ -24,8 +24,7 @@ pub struct Accepted {
     pub calibration_error: f64,
 }
 
-/// Okabe and Ito's colours, which people with any colour vision can distinguish. Families of texts are not policies, so
-/// they have looks of their own.
+/// Colours of the families of texts: Okabe and Ito's, which people with any colour vision can distinguish.
 const COLOURS: [Rgb; 7] = [
     (0x00, 0x00, 0x00),
     (0xe6, 0x9f, 0x00),

@@ -22,15 +22,15 @@ const ROW: f64 = 13.0;
 const SMALL: f64 = 10.0;
 /// Width of the column of names, px.
 const NAMES: f64 = 176.0;
-/// The look of the ring around the best.
+/// The look of the ring that marks the best policy of a scenario.
 const BEST: Look = Look { colour: INK, dash: Dash::Solid, marker: Marker::Ring };
 
-/// The losses of an arena.
+/// The loss of each policy in each scenario of the arena.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ArenaMap {
-    /// The policies, the best first. `true`: a bound, which no server can run.
+    /// The policies, the best first: (name, true for a bound, which no server can run).
     pub policies: Vec<(String, bool)>,
-    /// The scenarios by group, such as tuning and held-out.
+    /// The scenarios: (name, group, such as tuning or held-out). Scenarios of one group are neighbours.
     pub scenarios: Vec<(String, String)>,
     /// Losses in %, by policy and scenario; `None` where a policy did not run.
     pub losses: Vec<Vec<Option<f64>>>,

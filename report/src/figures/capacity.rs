@@ -55,7 +55,8 @@ pub struct CapacityWords<'a> {
 }
 
 const ROW: f64 = 24.0;
-/// The axis of rates starts at the first multiple of the least capacity and ends at the second one of the greatest.
+/// The axis of rates starts at the first number times the least capacity, and ends at the second number times the
+/// greatest capacity.
 const SHOWN: [f64; 2] = [0.5, 1.6];
 
 /// Draws `capacity.svg`, `attainment-over-rate.svg` and, if a number is swept, `capacity-over.svg`. Draws none if no
@@ -64,7 +65,7 @@ pub fn capacity_figures(all: &[Carried], words: CapacityWords<'_>) -> Vec<Figure
     [by_policy(all, words), over_swept(all, words), over_rate(all, words)].into_iter().flatten().collect()
 }
 
-/// The panels: swept values in words, each once, in order.
+/// The swept values of the panels as text, each once, in the order of `all`.
 fn panels(all: &[Carried]) -> Vec<&str> {
     let mut seen: Vec<&str> = Vec::new();
     for c in all {
@@ -261,12 +262,12 @@ mod tests {
             assert!(figures[0].svg.contains(text), "{text}");
         }
         assert!(figures[1].svg.contains("seed 1 of 2 alone, whole runs"));
-        let at = |text: &str| figures[0].svg.find(text).unwrap();
-        assert!(at(">\nbest") < at(">\nautoregressive"), "what carries most is first");
+        let position = |text: &str| figures[0].svg.find(text).unwrap();
+        assert!(position(">\nbest") < position(">\nautoregressive"), "what carries most is first");
         assert!(capacity_figures(&[], WORDS).is_empty());
     }
 
-    /// An earlier version cut labels of the right panels at the frame and ended captions in dots.
+    /// No label is cut at the figure's edge, and no caption is shortened, in grids of one to six panels.
     #[test]
     fn nothing_is_cut_in_any_grid() {
         for n in [1, 2, 4, 6] {

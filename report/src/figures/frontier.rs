@@ -6,7 +6,7 @@ use super::style::RULE;
 use super::{Figure, Kind};
 use crate::{Dash, Look};
 
-/// A fleet of one policy: what each number of replicas costs and gives.
+/// The price and the latency of a fleet of one policy, for each number of replicas.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FrontierLine {
     /// The policy's label.
@@ -19,12 +19,12 @@ pub struct FrontierLine {
     pub points: Vec<FrontierPoint>,
 }
 
-/// A number of replicas.
+/// The price and the latency of a fleet with one number of replicas.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FrontierPoint {
-    /// Price of an hour.
+    /// Price of the fleet for an hour, in the currency of `fleet.price_gpu_hour`.
     pub cost_hour: f64,
-    /// The latency's 99th percentile, seconds.
+    /// 99th percentile of the latency that is drawn, seconds.
     pub p99_s: f64,
     /// Did the fleet carry the load?
     pub carried: bool,
@@ -33,15 +33,16 @@ pub struct FrontierPoint {
 /// Texts and numbers that do not belong to one policy.
 #[derive(Clone, Copy, Debug)]
 pub struct FrontierWords<'a> {
-    /// The latency's name.
+    /// Name of the latency that is drawn, such as TTFT.
     pub latency: &'a str,
-    /// Its bound, seconds; `None` without one.
+    /// The bound on this latency, seconds; `None` without a bound.
     pub bound_s: Option<f64>,
     /// Where the numbers come from, and the bounds that were asked for.
     pub source: &'a str,
 }
 
-/// Latencies are shown up to this multiple of the bound; a fleet that falls behind has any latency.
+/// Latencies are shown up to this multiple of the bound. The latency of a fleet that falls behind depends on the length
+/// of the run and may be much higher.
 const SHOWN: f64 = 3.0;
 
 /// Draws `frontier.svg`; `None` if no run was made to its end.

@@ -26,7 +26,7 @@ const CLASSES: [(f64, &str, Rgb); 7] = [
 /// The look of the line through the best lengths.
 const BEST: Look = Look { colour: INK, dash: Dash::Solid, marker: Marker::Ring };
 
-/// Sums over the steps in one field of the map: a bucket of batch sizes and a draft length.
+/// Sums over the steps in one field of the map, that is, with one draft length and a batch size in one bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Field {
     /// Greatest batch size of the bucket.
@@ -111,7 +111,7 @@ fn goodput(field: &Field) -> f64 {
     field.emitted as f64 / (field.busy as f64 / 1e12)
 }
 
-/// The best length at a batch size, and its goodput.
+/// The draft length with the best goodput at a batch size, and this goodput.
 fn best(map: &Map, size: u32) -> (u32, f64) {
     let here = map.range((size, 0)..=(size, u32::MAX)).map(|(k, f)| (k.1, goodput(f)));
     here.fold((0, 0.0), |best, one| if one.1 > best.1 { one } else { best })

@@ -1,5 +1,7 @@
-//! Draws ladders: for each policy one bar a rung, from the loss before it to the loss behind it. Bars lead from the
-//! policy's loss (right) to the best oracle's (0, left); a negative rung leads back to the right.
+//! Draws ladders. A ladder splits a policy's loss against the best oracle into rungs: what the policy loses because it
+//! does not know the true cost, the true acceptance rates and so on. Each rung is a bar from the loss without this
+//! knowledge to the loss with it. The bars lead from the policy's loss (right) to the best oracle's (0, left); a
+//! negative rung leads back to the right.
 
 use super::axis::Axis;
 use super::canvas::{Anchor, svg};
@@ -7,7 +9,7 @@ use super::style::{GREY, GRID, INK, LINE, MARGIN, RULE, Rgb, TEXT, TITLE, WIDTH,
 use super::{Figure, Kind};
 use crate::Dash;
 
-/// A colour a rung: Okabe and Ito's.
+/// Colours of the rungs: Okabe and Ito's.
 const COLOURS: [Rgb; 7] = [
     (0x00, 0x72, 0xb2),
     (0x56, 0xb4, 0xe9),
@@ -22,7 +24,7 @@ const BAR: f64 = 5.0;
 /// Width of the column of names, px.
 const NAMES: f64 = 200.0;
 
-/// A policy's ladder.
+/// The rungs of one policy's loss.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LadderBar {
     /// The policy's label.
@@ -34,7 +36,7 @@ pub struct LadderBar {
 /// Draws `ladder.svg`; `None` without ladders. `rungs` are the names of the rungs, at most seven.
 pub fn ladder_figure(rungs: &[&str], bars: &[LadderBar], source: &str) -> Option<Figure> {
     let starts = |bar: &LadderBar| -> Vec<f64> {
-        // The loss before each rung, and 0 behind the last.
+        // The loss before each rung, and 0 after the last one.
         let mut left: f64 = bar.heights.iter().flatten().sum();
         let mut all = vec![left];
         for height in &bar.heights {

@@ -84,7 +84,7 @@ pub enum Kind {
     Capacity,
     /// The loss of policies by scenario of the arena.
     Arena,
-    /// The rungs between policies and the best oracle.
+    /// The parts of each policy's loss against the best oracle.
     Ladder,
 }
 

@@ -11,7 +11,7 @@ use crate::{Dash, Look, Marker};
 pub struct PredictedCell {
     /// The cell, such as `K = 3, closed 8`.
     pub label: String,
-    /// Distance between the cell's repeated runs, as a share; infinite with one run.
+    /// How far the cell's repeated runs differ in the number, as a share; infinite with one run.
     pub spread: f64,
     /// Error of the simulation.
     pub simulated: f64,

@@ -10,7 +10,7 @@ use crate::{Dash, Look, Marker};
 /// One timed pass of a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProfiledPass {
-    /// Which of [`Profiled::regions`] it lies in.
+    /// Index in [`Profiled::regions`] of the pass's region.
     pub region: usize,
     /// New tokens of the pass.
     pub batched: u64,
@@ -42,7 +42,7 @@ pub struct Profiled {
     pub fits: Vec<ProfiledFit>,
 }
 
-/// Okabe and Ito's colours, as the policies' (2008, "Color universal design").
+/// Colours of the regions: Okabe and Ito's (2008, "Color universal design").
 const COLOURS: [(u8, u8, u8); 4] = [(0x00, 0x72, 0xb2), (0xd5, 0x5e, 0x00), (0x00, 0x9e, 0x73), (0xcc, 0x79, 0xa7)];
 const MARKERS: [Marker; 4] = [Marker::Circle, Marker::Square, Marker::Triangle, Marker::Diamond];
 /// Residuals beyond this are drawn at the edge, %.

@@ -190,7 +190,7 @@ fn digest(f: &Figure) -> String {
     format!("{} {}", &blake3::hash(f.svg.as_bytes()).to_hex()[..16], f.file)
 }
 
-/// Digests of the kinds of figures that the sample `three` does not have, drawn from the sample `whole`.
+/// The bytes, as digests, of the kinds of figures that are in the sample `whole` and not in the sample `three`.
 #[test]
 fn bytes_of_the_other_kinds_stay() {
     let figures = figures(&whole());

@@ -37,7 +37,7 @@ impl RunKind {
         }
     }
 
-    /// Okabe and Ito's colours, as the policies'.
+    /// Colour, dash and marker of this kind of run.
     fn look(self) -> Look {
         let (colour, dash, marker) = match self {
             RunKind::Live => ((0x00, 0x72, 0xb2), Dash::Solid, Marker::Circle),

@@ -158,9 +158,9 @@ const MARKERS: [Marker; 8] = [
     Marker::Ring,
 ];
 
-/// Gives each policy a look of its own. Two settings of one policy have one look; the later one keeps the colour and
-/// gets another dash and marker. It gets a dash and a marker that no policy of this colour has; if there are none left,
-/// it gets a combination that is not taken.
+/// Makes the looks of all policies different. If a policy looks like an earlier one, it keeps its colour and gets a
+/// dash and a marker that no policy of this colour has. If none are left, it gets a combination of dash and marker that
+/// no policy of this colour has.
 fn distinct_looks(mut policies: Vec<(&str, Look)>) -> Vec<(&str, Look)> {
     for i in 1..policies.len() {
         let own = policies[i].1;

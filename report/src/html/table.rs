@@ -19,7 +19,7 @@ pub struct Table {
 pub struct Row {
     /// The values, one per column.
     pub values: Vec<Value>,
-    /// Shown in grey italics: a baseline or an oracle, not a policy that a server could choose.
+    /// Is the row shown in grey italics? A baseline or an oracle is, because no server would choose it.
     pub apart: bool,
 }
 

@@ -9,7 +9,7 @@ use foretoken_sim::metrics::Overload;
 
 /// The most settings that are listed one by one.
 const OPEN: usize = 6;
-/// The most policies that are all named.
+/// Up to this number of policies are all named; of more only a few.
 const FEW: usize = 3;
 
 /// The bounds as text for the section "What was asked"; `None` without bounds.

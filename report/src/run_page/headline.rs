@@ -22,7 +22,7 @@ pub fn headline(report: &Report) -> String {
     answer(report, &view, &ranked(report, &view))
 }
 
-/// The sentences at the top of the page.
+/// The page's headline, and the sentences on each setting below it.
 pub fn parts(report: &Report, view: &View) -> Vec<Part> {
     let ranked = ranked(report, view);
     let mut parts = vec![Part::Headline(answer(report, view, &ranked))];
@@ -55,7 +55,7 @@ fn said(report: &Report, view: &View, combination: &[Swept], ranking: Option<&Ra
     ranking.map_or_else(|| nothing(report, view), |ranking| sentence(view, combination, ranking))
 }
 
-/// What can be said where no policy is compared with plain decoding: the numbers of the one policy that ran.
+/// The text if no policy is compared with plain decoding: the numbers of the one policy that ran.
 fn nothing(report: &Report, view: &View) -> String {
     let next = match report.source {
         Source::Observed => {
@@ -110,7 +110,7 @@ fn over_settings(report: &Report, view: &View, ranked: &[Ranked]) -> String {
     format!("{start}{close} {}", fastest(&leads))
 }
 
-/// How often each policy leads, the one that leads most often first.
+/// (number of settings in which a policy is the fastest, the policy), most settings first.
 fn leads<'v>(rankings: &[&Ranking<'v>]) -> Vec<(usize, &'v str)> {
     let leaders = distinct(rankings.iter().map(|r| r.leader), |a, b| a == b);
     let leads = |name: &str| rankings.iter().filter(|r| r.leader == name).count();
@@ -124,7 +124,8 @@ fn fastest(leads: &[(usize, &str)]) -> String {
     format!("The fastest is {}.", each.join(", "))
 }
 
-/// The policy whose greatest share behind the leaders is least, with this share.
+/// The policy that is least far behind the fastest one in its worst setting, with the share by which it is behind
+/// there.
 fn least_behind<'v>(view: &View<'v>, rankings: &[&Ranking<'v>]) -> Option<(f64, &'v str)> {
     let worst = |name: &str| {
         let each: Option<Vec<f64>> = rankings.iter().map(|r| r.behind(name)).collect();
@@ -134,8 +135,9 @@ fn least_behind<'v>(view: &View<'v>, rankings: &[&Ranking<'v>]) -> Option<(f64, 
     all.min_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-/// Where one number is swept: the policy that stays close to the fastest from the least value on for as long as
-/// possible, its share behind, the last setting of this stretch, and what to run beyond.
+/// For a sweep of one number: (a policy, its largest share behind the fastest, the last setting, text on what to run
+/// beyond). From the least value up to the last setting the policy stays within [`CLOSE`] of the fastest one; of all
+/// policies it does so up to the highest value. `None` if no policy does so for at least two settings.
 fn up_to<'r, 'v>(
     view: &View<'v>,
     ranked: &'r [Ranked<'r, 'v>],

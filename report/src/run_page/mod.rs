@@ -16,7 +16,7 @@ use crate::figures::view::{View, count};
 use crate::html::{Page, Part, Section};
 use crate::{Figure, Kind, Report, Source, figures};
 
-/// The explorer that lies beside the page.
+/// The break-even explorer, an HTML file in the page's folder.
 #[derive(Clone, Debug, Default)]
 pub struct Explorer {
     /// The explorer's file name.
@@ -25,7 +25,7 @@ pub struct Explorer {
     pub state: String,
 }
 
-/// Everything the page shows beside the cells.
+/// Everything that the page shows in addition to the cells.
 #[derive(Clone, Debug, Default)]
 pub struct RunFacts {
     /// Names and values of facts on the run: version, digest, inputs.
@@ -38,21 +38,21 @@ pub struct RunFacts {
     pub warnings: Vec<String>,
     /// Why the results are incomplete; `None` if they are complete.
     pub partial: Option<String>,
-    /// A sentence beside the headline; `None` for none.
+    /// A sentence that follows the headline; `None` for none.
     pub beside: Option<String>,
     /// Other results to compare with; `None` for no comparison.
     pub compared: Option<Compared>,
-    /// The explorer beside the page; `None` if there is none.
+    /// The explorer in the page's folder; `None` if there is none.
     pub explorer: Option<Explorer>,
     /// The version of Foretoken that makes the page.
     pub version: String,
 }
 
-/// Name of the file beside the page with the simulator's speed. Only this file differs between two runs of one
-/// experiment; the page does not.
+/// Name of the file in the page's folder with the simulator's speed. Two runs of one experiment differ in this file and
+/// not in the page.
 pub const TIMING: &str = "timing.js";
 
-/// The page of a run.
+/// Makes the page of a run.
 pub fn run_page(report: &Report, run: &RunFacts) -> Page {
     let view = View::new(report);
     let figures = figures(report);
@@ -234,7 +234,7 @@ fn parts(figures: &[&Figure], caption: &str) -> Vec<Part> {
     parts
 }
 
-/// The link to the explorer beside the page. Without an explorer: how to get one for an observed server, else `None`.
+/// The section with the link to the explorer. Without an explorer: how to get one for an observed server, else `None`.
 fn explore(explorer: Option<&Explorer>, source: Source) -> Option<Section> {
     let mut section = Section::new("explore", "Break-even explorer");
     let Some(explorer) = explorer else {

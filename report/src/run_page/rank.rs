@@ -4,8 +4,8 @@ use crate::figures::view::{Mean, Scale, View};
 use crate::{Report, Role, Swept};
 use foretoken_sim::metrics::Interval;
 
-/// A policy counts as good as the best one within this share of its mean latency, if the seeds do not tell the two
-/// apart.
+/// A policy counts as as good as the best one if its mean latency is within this share of the best one's and the seeds
+/// show no clear difference.
 pub const AS_GOOD: f64 = 0.01;
 
 /// The policies of a setting that a server can run, the fastest first.
@@ -26,11 +26,11 @@ pub struct Behind<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// Within [`AS_GOOD`] of the leader, and not told apart from it.
+    /// Within [`AS_GOOD`] of the leader, and the seeds show no clear difference.
     Tied,
-    /// Slower, by the interval or in every seed.
+    /// Slower than the leader: in every seed, or because the interval of the difference does not hold 0.
     Slower,
-    /// Further behind than [`AS_GOOD`] on average, but not in every seed, and the interval holds 0.
+    /// More than [`AS_GOOD`] slower on average, but not in every seed, and the interval of the difference holds 0.
     Noisy,
 }
 
@@ -54,7 +54,7 @@ impl Ranking<'_> {
         self.others.iter().filter(|b| b.verdict == verdict).map(|b| b.policy).collect()
     }
 
-    /// How far a policy's mean latency is behind the leader's, as a share; `None` when it is not ranked.
+    /// By which share a policy's mean latency is above the leader's; `None` if the policy is not ranked.
     pub fn behind(&self, policy: &str) -> Option<f64> {
         match policy == self.leader {
             true => Some(0.0),

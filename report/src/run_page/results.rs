@@ -139,8 +139,8 @@ fn table(report: &Report, view: &View) -> Table {
     Table { caption: String::new(), columns: headings, rows }
 }
 
-/// Appends the marks that the section explains: `!` baseline overloaded, `^` drafts trees, `~` bound of another load,
-/// `*` attainment of 90 % by definition.
+/// Appends marks to the values of a row, which the section explains: `!` the baseline is overloaded, `^` the policy
+/// drafts trees, `~` its bound is scaled from another load, `*` its attainment is 90 % by definition.
 fn mark(values: &mut [Value], headings: &[(String, String)], cells: &[&Cell]) {
     for (value, (name, _)) in values.iter_mut().zip(headings) {
         if name.starts_with("speedup") && cells.iter().any(|c| c.over_overload) {

@@ -36,8 +36,8 @@ fn headline_of(latencies: &[(&str, [f64; 3])], change: impl Fn(&mut Report)) -> 
     page.split("class=\"headline\">").nth(1).unwrap().split("</p>").next().unwrap().replace("&nbsp;", "\u{a0}")
 }
 
-/// The latencies are real ones of eagle2, smartspec-medusa, adaserve-like and specinfer on three seeds. The last two
-/// are slower by a quarter or more in every seed, but three seeds make their intervals wide.
+/// Latencies of eagle2, smartspec-medusa, adaserve-like and specinfer from real runs with three seeds. The last two are
+/// slower by a quarter or more in every seed, but three seeds make their intervals wide.
 #[test]
 fn a_policy_that_loses_in_every_seed_is_no_tie_and_the_second_is_named() {
     let said = headline_of(
@@ -101,7 +101,8 @@ fn a_bound_is_named_for_what_it_bounds() {
     assert!(!said.contains("below"), "{said}");
 }
 
-/// A TPOT bound of another load makes such a policy draft less: its row has a mark, and the page explains the mark.
+/// A policy that stops speculating for a TPOT bound drafts less under the bound of another load: its row has a mark,
+/// and the page explains the mark.
 #[test]
 fn a_policy_that_stops_for_the_bound_of_another_load_is_marked() {
     let mut swept = related(report(8, &[0.5, 1.0], &[], 2, 200));

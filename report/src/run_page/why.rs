@@ -7,7 +7,7 @@ use crate::number::fixed;
 use crate::why::{WORDS, Why};
 use crate::{Report, Role};
 
-/// The section; `None` if no run knows how its time was spent, as on a device.
+/// The section; `None` if no run recorded how its requests' time was spent, as on a device.
 pub fn section(report: &Report, view: &View) -> Option<Section> {
     let baseline = report.cells.iter().find(|c| c.entry.role == Role::Baseline)?.key().policy.as_str();
     let swept = view.combinations.first().map_or(&[][..], |c| *c);

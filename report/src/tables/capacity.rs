@@ -33,7 +33,7 @@ pub struct ProbeRow {
     pub key: Key,
     /// The tried rate, requests a second.
     pub rate: f64,
-    /// Did enough requests keep their bounds?
+    /// Did enough requests keep their bounds, and did the server keep up?
     pub carried: bool,
     /// The number of counted requests, then how many of them had kept and how many had missed their bounds when the
     /// verdict was certain.

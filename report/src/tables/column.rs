@@ -34,7 +34,7 @@ pub(super) trait Value {
     /// The value as it is stored; `None` is null.
     fn stored(self) -> Option<Self::Stored>;
 
-    /// Values of this type.
+    /// Wraps stored values as the variant of [`Values`] for this type.
     fn values(values: Vec<Self::Stored>) -> Values;
 }
 
@@ -85,7 +85,7 @@ impl Column {
         field.with_repetition(Repetition::OPTIONAL).with_logical_type(logical).build().map(Arc::new)
     }
 
-    /// Adds the rows of the same column behind these.
+    /// Appends the rows of `more`, which is a part of the same column.
     pub(super) fn append(&mut self, mut more: Column) {
         match (&mut self.values, &mut more.values) {
             (Values::Flag(these), Values::Flag(more)) => these.append(more),
@@ -98,7 +98,7 @@ impl Column {
         self.present.append(&mut more.present);
     }
 
-    /// Removes all rows; the memory is used again.
+    /// Removes all rows and keeps the memory for the next ones.
     pub(super) fn clear(&mut self) {
         match &mut self.values {
             Values::Flag(values) => values.clear(),

@@ -5,22 +5,22 @@ use super::writer::Table;
 use crate::{Key, ReportError};
 use std::path::Path;
 
-/// A number of replicas that a search tried.
+/// The results of a fleet with one number of replicas, which a search tried.
 #[derive(Clone, Debug)]
 pub struct FleetProbeRow {
     /// Policy, swept values and seed.
     pub key: Key,
-    /// The router.
+    /// Name of the router.
     pub router: String,
     /// Number of replicas.
     pub replicas: u32,
-    /// Number of GPUs.
+    /// Number of GPUs of the fleet.
     pub gpus: u32,
-    /// Price of an hour.
+    /// Price of the fleet for an hour, in the currency of `fleet.price_gpu_hour`.
     pub cost_hour: f64,
-    /// Was the load carried?
+    /// Did enough requests keep their bounds, and did the fleet keep up?
     pub carried: bool,
-    /// Requests that count, that kept their bounds, and that missed one.
+    /// Numbers of requests: counted ones, those that kept their bounds, and those that missed one.
     pub counted: [u32; 3],
     /// Did the fleet keep up? `None` if the run was stopped early.
     pub steady: Option<bool>,

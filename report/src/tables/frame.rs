@@ -11,7 +11,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// A table of a results folder. A column is read when it is asked for.
+/// A table of a results folder that is open for reading. Each method reads its column from the file.
 pub(super) struct Frame {
     file: SerializedFileReader<File>,
     /// The rows that columns are read for.
@@ -122,13 +122,13 @@ impl Frame {
         ReportError::Read { path: self.path.clone(), cause: cause.to_string() }
     }
 
-    /// The place of a column.
+    /// The index of the column called `name`.
     fn find(&self, name: &str) -> Result<usize, ReportError> {
         let missing = || self.bad(format!("it has no column `{name}`: another version of Foretoken wrote it"));
         self.names().position(|column| column == name).ok_or_else(missing)
     }
 
-    /// How a column is stored.
+    /// The type as which Parquet stores the column called `name`.
     fn physical(&self, name: &str) -> Result<Physical, ReportError> {
         Ok(self.file.metadata().file_metadata().schema_descr().column(self.find(name)?).physical_type())
     }
@@ -185,7 +185,7 @@ struct KeyColumns {
 }
 
 impl KeyColumns {
-    /// Is this the row's key?
+    /// Does the row belong to the cell `key`?
     fn is(&self, row: usize, key: &Key) -> bool {
         let swept = || key.sweep.iter().zip(&self.sweep).all(|(swept, column)| column.is(row, swept));
         self.policy[row] == key.policy && self.seed[row] == key.seed && swept()

@@ -132,7 +132,7 @@ fn fill_calibration(folder: &Path, entries: &[Entry], cells: &mut [Option<Cell>]
     })
 }
 
-/// The overload of each row; `None` for a run that kept up, and for results of versions that did not write overloads.
+/// The overload of each row; `None` for a run that kept up, and for results of earlier versions without overloads.
 fn read_overload(frame: &Frame) -> Result<Vec<Option<Overload>>, ReportError> {
     let there = OVERLOAD.iter().all(|name| frame.has(name));
     let columns: Vec<Vec<Option<f64>>> = match there {
@@ -140,14 +140,14 @@ fn read_overload(frame: &Frame) -> Result<Vec<Option<Overload>>, ReportError> {
         false => vec![vec![None; frame.height()]; OVERLOAD.len()],
     };
     let overload = |i: usize| {
-        let at = |column: usize| columns[column][i];
-        let waiting = [at(2)? as u64, at(3)? as u64, at(4)? as u64];
-        Some(Overload { offered_req_s: at(0)?, completed_req_s: at(1)?, waiting })
+        let value = |column: usize| columns[column][i];
+        let waiting = [value(2)? as u64, value(3)? as u64, value(4)? as u64];
+        Some(Overload { offered_req_s: value(0)?, completed_req_s: value(1)?, waiting })
     };
     Ok((0..frame.height()).map(overload).collect())
 }
 
-/// The parts of the mean lives; none in results of a device or of an earlier version.
+/// The parts of the mean end-to-end latency of each row; `None` for runs on a device and for earlier versions.
 fn read_lived(frame: &Frame) -> Result<Vec<Option<Lived>>, ReportError> {
     let names = PARTS.map(|(part, _)| lived_column(part));
     if !names.iter().all(|name| frame.has(name)) {
@@ -155,16 +155,16 @@ fn read_lived(frame: &Frame) -> Result<Vec<Option<Lived>>, ReportError> {
     }
     let columns: Vec<Vec<Option<f64>>> = names.iter().map(|name| frame.reals(name)).collect::<Result<_, _>>()?;
     let lived = |i: usize| {
-        let at = |part: &str| columns[PARTS.iter().position(|p| p.0 == part)?][i];
+        let part_s = |part: &str| columns[PARTS.iter().position(|p| p.0 == part)?][i];
         Some(Lived {
-            waiting_s: at("waiting")?,
-            prompts_s: at("prompts")?,
-            decoding_s: at("plain")?,
-            drafting_s: at("drafts")?,
-            verifying_s: at("verify")?,
-            rejected_s: at("rejected")?,
-            host_s: at("host")?,
-            kv_lost_s: at("kv_lost")?,
+            waiting_s: part_s("waiting")?,
+            prompts_s: part_s("prompts")?,
+            decoding_s: part_s("plain")?,
+            drafting_s: part_s("drafts")?,
+            verifying_s: part_s("verify")?,
+            rejected_s: part_s("rejected")?,
+            host_s: part_s("host")?,
+            kv_lost_s: part_s("kv_lost")?,
         })
     };
     Ok((0..frame.height()).map(lived).collect())

@@ -6,7 +6,7 @@ use crate::{Key, ReportError};
 use foretoken_sim::metrics::ReplicaSummary;
 use std::path::Path;
 
-/// A replica of a cell: the cell's key, the replica's index, and what it did.
+/// A replica of a cell: the cell's key, the replica's index, and the replica's counts.
 pub type ReplicaRow<'a> = (&'a Key, u32, ReplicaSummary);
 
 /// Writes `replicas.parquet`. `keys` are the keys of all cells.

@@ -12,9 +12,9 @@ use std::path::Path;
 ///
 /// Columns after the key: `request` (index in order of arrival), `arrival_s`, `first_scheduled_s`, `first_token_s`,
 /// `finish_s` (instants on the clock), `queue_s`, `ttft_s`, `tpot_s`, `e2e_s` (spans), `emitted`, `drafted`,
-/// `verified`, `accepted`, `cached_tokens` (tokens), `rounds`, `preemptions` (counts) and `outcome`. With a fleet also
-/// `replica`, its index. An instant that
-/// never came, and a span that has no end, is null; `tpot_s` and `e2e_s` are of finished requests only.
+/// `verified`, `accepted`, `cached_tokens` (tokens), `rounds`, `preemptions` (counts) and `outcome`; with a fleet also
+/// `replica`, the index of the request's replica. An instant that never came, and a span that has no end, is null.
+/// Only finished requests have `tpot_s` and `e2e_s`.
 pub struct RequestsWriter {
     table: Table,
     /// Is there a column of replicas?

@@ -12,8 +12,8 @@ use std::path::Path;
 /// Columns after the key: `implied`, `speedup`, then the fields of [`Summary`] under their own names, with
 /// `<metric>_{mean,p50,p90,p99}_s` for queue, ttft, tpot, itl and e2e, `slo_{ttft,tpot,e2e}_s` for the bounds, and of
 /// runs that fell behind their arrivals `overload_{offered,completed}_req_s` and
-/// `overload_waiting_{half,three_quarters,end}`; `lived_<part>_s` are the
-/// parts of the mean E2E. Null is none. Positions have a table of their own.
+/// `overload_waiting_{half,three_quarters,end}`. `lived_<part>_s` are the parts of the mean E2E. A number that a run
+/// does not have is null. Positions are in `positions.parquet`.
 ///
 /// # Errors
 /// When the file cannot be written, or the cells differ in their swept paths.
@@ -45,7 +45,7 @@ pub(super) const OVERLOAD: [&str; 5] = [
     "overload_waiting_end",
 ];
 
-/// The column of a part of the mean life.
+/// The name of the column of a part of the mean E2E.
 pub(super) fn lived_column(part: &str) -> String {
     format!("lived_{part}_s")
 }

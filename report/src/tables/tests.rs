@@ -67,7 +67,7 @@ fn summary_has_every_number_of_every_cell() {
     }
     // Names must say which unit: everything in seconds, and nothing else, ends in `_s` (or a rate's `tok_s`, `req_s`).
     let seconds = names(&frame).into_iter().filter(|n| n.ends_with("_s")).count();
-    // Two of the overload's are rates; eight are the parts of a life.
+    // Two columns are rates of an overload (`req_s`), eight are parts of the mean E2E.
     assert_eq!(seconds, 2 + 5 * 4 + 4 + 3 + 2 + 8);
 }
 
@@ -123,7 +123,7 @@ fn a_huge_cell_is_cut_into_row_groups_and_small_ones_share_one() {
     let n = super::writer::ROWS + 1;
     write_requests(&path, &keys, &[RequestRecords::new(n), RequestRecords::new(0), RequestRecords::new(1)]).unwrap();
     let mut reader = ParquetReader::new(std::fs::File::open(&path).unwrap());
-    // The first rows of the huge one; its last row and the small cell's.
+    // The first group has all rows of the huge cell but the last; the second has this one and the small cell's.
     assert_eq!(reader.get_metadata().unwrap().row_groups.len(), 2);
     let frame = read(&path);
     assert_eq!(frame.height(), n + 1);
@@ -186,7 +186,7 @@ fn cells_that_sweep_something_else_are_refused() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
-/// Results of earlier versions were written by polars: with dictionaries, and in another order of pages.
+/// Earlier versions wrote results with polars, which uses dictionaries and another order of pages.
 #[test]
 fn a_table_that_polars_wrote_is_read_like_ours() {
     let dir = tempfile::tempdir().unwrap();

@@ -10,22 +10,22 @@ use parquet::schema::types::{ColumnPath, Type};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Rows in a row group at most: bounds memory when a cell has millions of requests.
+/// Most rows of a row group. It bounds the memory for a cell with millions of requests.
 pub(super) const ROWS: usize = 1 << 18;
 
-/// Rows in a row group at least, but for the last one: a group costs some 80 kB while its file is written, and a
+/// Least rows of a row group, except the last: a group takes some 80 kB of memory while its file is written, and a
 /// sweep may have 100,000 cells of a few rows.
 const GROUP: usize = 1 << 16;
 
-/// Cells whose rows are made at a time: each has some thousand at most.
+/// Number of cells whose rows are built at a time. A cell has some thousand rows at most.
 pub(super) const CELLS: usize = 128;
 
-/// zstd's own default.
+/// Compression level: zstd's own default.
 const ZSTD_LEVEL: i32 = 3;
 
-/// The swept settings as columns, the same in every row of every table of a result.
+/// The key columns (policy, swept settings, seed), which every table of a results folder has.
 pub(super) struct KeyColumns {
-    /// Path, and whether all its values are numbers.
+    /// For each swept setting its path, and whether all its values are numbers.
     paths: Vec<(String, bool)>,
 }
 
@@ -104,7 +104,7 @@ impl Table {
         if self.rows() >= GROUP { self.write_group() } else { Ok(()) }
     }
 
-    /// Rows that are pending.
+    /// Number of rows that are not in a row group yet.
     fn rows(&self) -> usize {
         self.pending.iter().map(Column::rows).max().unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! The leaves of a document with their paths, and ways to remove one.
+//! The leaves of a document with their paths, and the removal of items of a list.
 
 use super::{Document, Node, Path, Step};
 use toml::de::{DeArray, DeValue};

@@ -1,8 +1,8 @@
 //! An experiment file as a tree that remembers where each value came from.
 //!
-//! Overrides and sweeps work on this tree, before anything is deserialised, so that a typed value never needs a
-//! second "or a sweep" form and every error can point at the text it is about: the file, or a `--set` argument.
-//! Knows nothing of what an experiment means.
+//! Overrides and sweeps change this tree before it is turned into typed values. So the types need no second form "or a
+//! sweep", and every error can point at its text: the file, or a `--set` argument. This module knows nothing of what an
+//! experiment means.
 
 mod leaves;
 mod overrides;
@@ -19,7 +19,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A value with its place.
+/// A value with its place, a range of bytes in the sources.
 pub type Node = Spanned<DeValue<'static>>;
 
 /// A parsed experiment with its overrides applied.
@@ -38,12 +38,12 @@ struct Source {
 }
 
 impl Document {
-    /// Parses TOML text known to the user as `name`.
+    /// Parses TOML text, which messages call `name`.
     ///
     /// # Errors
     /// The text is not valid TOML. The error points at the place.
     pub fn parse(name: &str, text: &str) -> Result<Document> {
-        let text = keep(text);
+        let text = leak(text);
         let table = DeTable::parse(text).map_err(|e| {
             let problem = Problem::bad_input(format!("{name} is not valid TOML: {}", e.message()));
             match e.span() {
@@ -87,8 +87,8 @@ impl Document {
         })
     }
 
-    /// The message for a number, a text or a list that stands where a table of settings belongs. serde reads a list
-    /// as a table's values in order, so its own message complains about the first item.
+    /// The message for a number, a text or a list where a table of settings belongs. serde reads a list as the values
+    /// of a table in order, so its own message would be about the first item.
     fn not_a_table(
         &self,
         message: &str,
@@ -141,7 +141,7 @@ impl Document {
         }
     }
 
-    /// A problem with the value at `path`, or with the nearest enclosing value the file has.
+    /// A problem at the value at `path` or, if the file lacks it, at the nearest enclosing value.
     pub fn problem_at(&self, path: &Path, message: impl Into<String>) -> Box<Problem> {
         let span = path.ancestors().find_map(|p| self.get(&p)).map(Spanned::span);
         self.point(Problem::bad_input(message), span)
@@ -185,7 +185,7 @@ fn find_string(node: &Node, text: &str) -> Option<Range<usize>> {
 
 /// Leaks a text, so that the tree can borrow its numbers from the text for the life of the program. A program reads one
 /// experiment and a few overrides.
-fn keep(text: &str) -> &'static str {
+fn leak(text: &str) -> &'static str {
     text.to_owned().leak()
 }
 

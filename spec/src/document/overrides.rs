@@ -1,12 +1,12 @@
-//! `--set path.to.key=value`: replaces or adds one value of the tree. A wrong path is found when the tree is read;
-//! the error then points into the argument.
+//! `--set path.to.key=value`: replaces or adds one value of the tree. A key that does not exist is found when the tree
+//! is read; the error then points into the argument.
 
-use super::{Document, Node, Path, Step, keep};
+use super::{Document, Node, Path, Step, leak};
 use crate::problem::{Problem, Result};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The beginning of a source's name for values from the command line.
+/// The beginning of the name of a source that is a command-line argument.
 pub(super) const SET: &str = "--set ";
 
 impl Document {
@@ -29,9 +29,9 @@ impl Document {
             return Err(Problem::bad_input(format!("--set {argument}: no value after `=`")).help(wanted));
         }
         let text = if is_bare_word(value.trim()) {
-            keep(&format!("{}={}", path.trim(), toml::Value::String(value.trim().to_owned())))
+            leak(&format!("{}={}", path.trim(), toml::Value::String(value.trim().to_owned())))
         } else {
-            keep(argument)
+            leak(argument)
         };
         let after = text.find('=').expect("the text holds the argument's `=`") + 1;
         let offset = text.len() - text[after..].trim_start().len();
@@ -50,7 +50,7 @@ impl Document {
 }
 
 impl Document {
-    /// Puts the TOML value `text`, known to the user as `name`, at `path`, which must exist or be a missing key of a
+    /// Puts the TOML value `text`, which messages call `name`, at `path`, which must exist or be a missing key of a
     /// table.
     ///
     /// # Errors
@@ -61,7 +61,7 @@ impl Document {
         put(&mut self.root, &path.0, node, whole).map_err(|message| Problem::failed(format!("{path}: {message}")))
     }
 
-    /// Puts `settings`, known to the user as `name`, over the table at `path`. Tables are merged key by key; but a
+    /// Puts `settings`, which messages call `name`, over the table at `path`. Tables are merged key by key, but a
     /// choice, a table like `{ linear = { ... } }`, replaces another choice as a whole.
     ///
     /// # Errors
@@ -90,7 +90,7 @@ impl Document {
         }
     }
 
-    /// Appends the TOML value `text`, known to the user as `name`, to the list at `path`, if that list exists.
+    /// Appends the TOML value `text`, which messages call `name`, to the list at `path`, if that list exists.
     ///
     /// # Errors
     /// `text` is not a TOML value.
@@ -102,9 +102,9 @@ impl Document {
         Ok(())
     }
 
-    /// Parses a value from a text of its own.
+    /// Parses the TOML value `text`, which becomes a source called `name`.
     fn value_from(&mut self, name: &str, text: &str) -> Result<Node> {
-        let text = keep(text);
+        let text = leak(text);
         let parsed = DeValue::parse(text)
             .map_err(|e| Problem::failed(format!("{name} is not a TOML value: {}", e.message())))?;
         let base = self.add_source(name, text);
@@ -112,7 +112,7 @@ impl Document {
     }
 }
 
-/// The name of a choice, if the table is one: its only key, with settings behind it.
+/// The name of a choice, a table whose only key has a table of settings; `None` for other tables.
 fn choice(table: &toml::Table) -> Option<&str> {
     let mut all = table.iter();
     match (all.next(), all.next()) {
@@ -121,14 +121,14 @@ fn choice(table: &toml::Table) -> Option<&str> {
     }
 }
 
-/// Is it text without quotes that is meant as a string: `h100`, `data/trace.csv`, `${FORETOKEN_TRACES}/x.csv`?
+/// True for text without quotes that is meant as a string: `h100`, `data/trace.csv`, `${FORETOKEN_TRACES}/x.csv`.
 fn is_bare_word(text: &str) -> bool {
     let starts_like_one = text.starts_with(|c: char| c.is_alphabetic() || "./$".contains(c));
     let word = text.chars().all(|c| c.is_alphanumeric() || "-_./${}+".contains(c));
     starts_like_one && word && !["true", "false", "nan", "inf"].contains(&text)
 }
 
-/// Replaces the value at `steps`, making missing tables on the way. Keys it adds get the place `at`.
+/// Replaces the value at `steps` below `node` and adds missing tables. Added keys get the place `at`.
 fn put(node: &mut Node, steps: &[Step], value: Node, at: std::ops::Range<usize>) -> std::result::Result<(), String> {
     let Some((step, rest)) = steps.split_first() else {
         *node = value;

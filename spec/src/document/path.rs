@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// One step down the tree.
+/// One step from a value of the tree to a value inside it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Step {
     /// Into the value of a table's key.

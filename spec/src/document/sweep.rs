@@ -1,8 +1,8 @@
 //! Sweeps: `{ sweep = [a, b] }` in place of any value makes one document per combination of swept values.
 //!
-//! The first sweep in the file varies slowest, unless `sweep_order` says otherwise (a text that is written anew may
-//! have another order). A sweep inside a policy of the list makes several policies instead: `{ fixed = { k = { sweep
-//! = [1, 3, 5] } } }` is three entries of one comparison.
+//! The first sweep in the file varies slowest, unless `sweep_order` states the order (a file that a program writes may
+//! list its keys in another order). A sweep inside a policy makes several policies of one comparison and not several
+//! documents: `{ fixed = { k = { sweep = [1, 3, 5] } } }` is three entries of the list.
 
 use super::{Document, Node, Path, Step};
 use crate::problem::{Problem, Result};
@@ -17,7 +17,7 @@ const MAX_VARIANTS: usize = 10_000;
 pub struct Choice {
     /// Path of the swept setting.
     pub path: String,
-    /// Its name in tables and figures: the last key of the path.
+    /// The setting's name in tables and figures: the last key of the path.
     pub name: String,
     /// The value as TOML text; a string without its quotes.
     pub value: String,
@@ -34,8 +34,8 @@ pub struct Variant {
     pub picked: Picked,
 }
 
-/// A variant's document: the document that all variants share, and the values that its sweeps took. Thousands of
-/// whole documents would be hundreds of megabytes.
+/// A variant's document: the document that all variants share, and this variant's swept values. Thousands of whole
+/// documents would be hundreds of megabytes.
 #[derive(Clone, Debug)]
 pub struct Picked {
     shared: Arc<Document>,
@@ -58,8 +58,8 @@ impl From<Document> for Picked {
 }
 
 impl Document {
-    /// All combinations of all sweeps; the document itself when it has none. Elements of the array `list` multiply in
-    /// place. The top-level keys in `fixed` must not be swept.
+    /// One variant for each combination of the sweeps; the document itself if it has none. An element of the array
+    /// `list` with sweeps becomes several elements. The top-level keys in `fixed` must not be swept.
     ///
     /// # Errors
     /// A sweep is empty, is not a list, has a value twice, holds another sweep or has other keys beside it; a key of
@@ -125,7 +125,7 @@ impl Document {
         Ok(())
     }
 
-    /// Replaces each element of the array `list` that holds a sweep by one element a combination.
+    /// Replaces each element of the array `list` that holds sweeps by one element for each combination of them.
     fn expand_list(&mut self, list: &str) -> Result<()> {
         let path = Path::of(list);
         let Some(DeValue::Array(items)) = self.get(&path).map(|n| n.get_ref().clone()) else { return Ok(()) };
@@ -173,7 +173,7 @@ impl Document {
         Ok(order)
     }
 
-    /// The sweep that varies slowest among the remaining ones, with its values.
+    /// The path and the values of the sweep that varies slowest among those not replaced yet.
     fn next_sweep(&self, order: &[Path]) -> Result<Option<(Path, Vec<Node>)>> {
         for path in order {
             if let Some(node) = self.get(path)
@@ -186,7 +186,7 @@ impl Document {
         self.first_sweep(&self.root, &Path::default())
     }
 
-    /// The sweep that stands first in the text below `node`, with its values.
+    /// The path and the values of the first sweep in the text below `node`.
     fn first_sweep(&self, node: &Node, at: &Path) -> Result<Option<(Path, Vec<Node>)>> {
         let mut children: Vec<(Step, &Node)> = match node.get_ref() {
             DeValue::Array(items) => items.iter().enumerate().map(|(i, n)| (Step::Index(i), n)).collect(),

@@ -1,5 +1,5 @@
-//! The quantities that a claim may measure. There are a few general kinds, each over the variants that `at` picks.
-//! `foretoken-run` measures them.
+//! The quantities that a claim may be about. There are a few general kinds, each over the variants that `at` picks.
+//! The crate `foretoken-run` computes them.
 
 use super::Metric;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ pub enum Measure {
     Value(Value),
     /// How far a policy is ahead of others in a metric, relative to the best of the others.
     Gain(Gain),
-    /// How much larger a policy's metric is than another policy's, as a share of it, whichever is better.
+    /// How much larger a policy's metric is than another policy's, as a share of the other's, even if less is better.
     Increase(Increase),
     /// Which policy has the best metric.
     Best(Best),
@@ -26,16 +26,16 @@ pub enum Measure {
     Change(Change),
     /// Draft lengths in windows of time whose batch size is in a range.
     Windows(Windows),
-    /// Estimated over actual accepted tokens of a fixed length, minus 1.
+    /// Accepted tokens as confidences estimate them over the actual ones, minus 1, for a fixed draft length.
     Estimate(Estimate),
-    /// The length with the best goodput in the policies' linear belief.
+    /// The draft length with the best goodput under the linear cost model that policies assume.
     BeliefLength(BeliefLength),
     /// Tokens a round that a throughput implies under the true costs.
     ImpliedLength(ImpliedLength),
 }
 
 impl Measure {
-    /// Is it a share, to be shown in percent?
+    /// Is the quantity a share, to be shown in percent?
     pub fn is_share(&self) -> bool {
         match self {
             Measure::Gain(_) | Measure::Increase(_) | Measure::Estimate(_) => true,
@@ -44,7 +44,7 @@ impl Measure {
         }
     }
 
-    /// Does it name a policy rather than a number?
+    /// Is the value of the quantity the name of a policy and not a number?
     pub fn names_a_policy(&self) -> bool {
         matches!(self, Measure::Best(_))
     }
@@ -200,12 +200,12 @@ pub struct Windows {
     pub at: At,
 }
 
-/// The sum of cumulative confidences over the accepted drafts, minus 1, over rounds of `length` drafts on every
-/// output.
+/// The sum of cumulative confidences (the estimated number of accepted drafts) over the number of accepted drafts,
+/// minus 1, in rounds of `length` drafts on every output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Estimate {
-    /// Draft tokens a round.
+    /// Number of draft tokens of a round.
     pub length: u32,
     /// Swept values that pick variants, by path; empty: all variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -213,14 +213,15 @@ pub struct Estimate {
     pub at: At,
 }
 
-/// The length that `smartspec` chooses for `batch` requests of `context` tokens each at a known acceptance: the most
-/// expected tokens a second in the policies' linear belief (SmartSpec, Eq. 3, 7 and 8).
+/// The draft length that `smartspec` chooses for `batch` requests of `context` tokens each at a known acceptance: the
+/// one with the most expected tokens a second under the linear cost model that policies assume (SmartSpec, Eq. 3, 7
+/// and 8).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BeliefLength {
     /// Probability that a draft token is accepted when those before it were.
     pub acceptance: f64,
-    /// Decode requests.
+    /// Number of decode requests in the batch.
     pub batch: u32,
     /// Tokens of each request in KV.
     pub context: u32,
@@ -230,20 +231,20 @@ pub struct BeliefLength {
     pub at: At,
 }
 
-/// Tokens a round that the throughput `tokens_per_s` of one request implies: the rate times the time of a round under
-/// the true costs.
+/// Tokens a round that the throughput `tokens_per_s` of one request implies: the throughput times the time of a round
+/// under the true costs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImpliedLength {
     /// The published throughput, tokens a second.
     pub tokens_per_s: f64,
-    /// Draft passes a round.
+    /// Number of draft passes of a round.
     pub draft_passes: u32,
     /// Tokens in each draft pass (a tree's frontier).
     pub draft_width: u32,
     /// Tokens in the verify pass, the root included.
     pub verify_tokens: u32,
-    /// Tokens in KV.
+    /// Tokens of the request in KV.
     pub context: u32,
     /// Swept values that pick variants, by path; empty: all variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

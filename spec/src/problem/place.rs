@@ -22,7 +22,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Bytes `span` of `text`, known to the user as `name`. A span over several lines is cut at the first.
+    /// The place of bytes `span` of `text`, which messages call `name`. A span over several lines ends at the first.
     pub fn of(name: &str, text: &str, span: Range<usize>) -> Place {
         let start = floor(text, span.start);
         let end = floor(text, span.end.max(start));
@@ -72,7 +72,7 @@ fn shown(line: &str) -> String {
     clip(&escape(line), SHOWN).into_owned()
 }
 
-/// The last place at or before `at` where a character begins.
+/// The last byte position at or before `at` where a character begins.
 fn floor(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! The folder of a calibration from a table: a profile, an experiment, and what was found.
+//! Writes the folder of a calibration from a table: a profile, an experiment, and the results.
 
 use super::law::inline;
 use super::read::{Cell, CellLoad};
@@ -28,7 +28,7 @@ impl TableCalibration {
         put(folder, PROFILE, self.profile().to_toml())?;
         put(folder, EXPERIMENT, self.experiment()?)?;
         Plan::load(&folder.join(EXPERIMENT), &[])?;
-        // Last: its presence says that all is there.
+        // This file comes last: if it is there, the folder is complete.
         put(folder, FOUND, self.found()?)
     }
 
@@ -37,7 +37,7 @@ impl TableCalibration {
         all.into_iter().collect()
     }
 
-    /// The profile.
+    /// The fitted costs as a calibrated profile.
     pub fn profile(&self) -> Calibrated {
         let law = &self.fit.law;
         let most = |of: &dyn Fn(&Cell) -> f64| self.cells.iter().map(of).fold(0.0, f64::max).ceil() as u64;
@@ -78,7 +78,7 @@ impl TableCalibration {
         let mut engine = stated.engine.clone();
         engine.frontend_s = self.fit.law.frontend_s;
         engine.max_draft_len = engine.max_draft_len.max(self.positions.len() as u32);
-        // The profile has the law of host time.
+        // The profile has the host time, so the experiment must not have it too.
         engine.host = foretoken_sim::HostLaw::default();
         let largest = self.cells.iter().max_by(|a, b| requests_at_once(a).total_cmp(&requests_at_once(b)));
         let cell = largest.expect("a table has a row");
@@ -112,8 +112,8 @@ impl TableCalibration {
         let by_run = match held.is_empty() {
             false => held.iter().enumerate().map(|(at, j)| (at, errors(j))).collect(),
             true => {
-                let of = |e: f64| Error { steps: 1, mean_absolute: e.abs(), bias: e };
-                self.left_out.iter().enumerate().map(|(at, &e)| (at, of(e))).collect()
+                let error = |e: f64| Error { steps: 1, mean_absolute: e.abs(), bias: e };
+                self.left_out.iter().enumerate().map(|(at, &e)| (at, error(e))).collect()
             }
         };
         let held_out = HeldOut { by_run, ..HeldOut::default() };
@@ -141,7 +141,7 @@ impl TableCalibration {
         Ok(seal::seal(Syntax::Json, &serde_json::to_string_pretty(&found).expect("plain data always serialises")))
     }
 
-    /// The loads of the table, in its order.
+    /// The loads of the table, in the order of its rows.
     fn loads(&self) -> Result<Vec<ObservedLoad>> {
         let plan = self.base.plan()?;
         let stated = plan.variants[0].experiment.workload.lengths.as_ref();
@@ -152,7 +152,7 @@ impl TableCalibration {
                 recording: self.name.clone(),
                 k: Some(cell.k),
                 table: None,
-                // Rows have no time; later lines count as later.
+                // Rows have no time, so a later line counts as a later run.
                 started_unix_us: cell.line as u64,
             };
             match loads.iter_mut().find(|(load, _)| *load == cell.load) {
@@ -177,7 +177,7 @@ fn to_value(value: &impl serde::Serialize) -> Result<toml::Value> {
     Ok(toml::Value::try_from(value).expect("it was written just before"))
 }
 
-/// Requests that a cell keeps busy at once, by Little's law for open loads.
+/// Mean number of requests in flight in a cell: the clients or, by Little's law, rate times latency.
 fn requests_at_once(cell: &Cell) -> f64 {
     match cell.load {
         CellLoad::Clients(n) => f64::from(n),
@@ -185,14 +185,14 @@ fn requests_at_once(cell: &Cell) -> f64 {
     }
 }
 
-/// A line through a draft's cost, for beliefs.
+/// The linear cost model that policies assume for the draft (the belief), through passes of 1 and of 256 tokens.
 fn line(draft: &LatencySpec) -> Coefficients {
     if let LatencySpec::Linear(line) = draft {
         return *line;
     }
     const MANY: u64 = 256;
     let model = draft.build();
-    let at = |n: u64| model.pass(PassShape { requests: n, batched: n, context: 0, pairs: n }).as_s();
-    let gamma_s = (at(MANY) - at(1)) / (MANY - 1) as f64;
-    Coefficients { alpha_s: super::law::context_s(draft), gamma_s, delta_s: (at(1) - gamma_s).max(0.0) }
+    let pass_s = |n: u64| model.pass(PassShape { requests: n, batched: n, context: 0, pairs: n }).as_s();
+    let gamma_s = (pass_s(MANY) - pass_s(1)) / (MANY - 1) as f64;
+    Coefficients { alpha_s: super::law::context_s(draft), gamma_s, delta_s: (pass_s(1) - gamma_s).max(0.0) }
 }

@@ -1,4 +1,4 @@
-//! The folder of a recommendation: the answer as JSON, a page with its figure, and the engine's file.
+//! Writes the folder of a recommendation: the answer as JSON, a page with a figure, and the engine's files.
 
 use super::advice::Advice;
 use super::page;
@@ -6,9 +6,9 @@ use crate::folder::{check_free, make, put};
 use foretoken_spec::problem::Result;
 use std::path::Path;
 
-/// The answer.
+/// File of the answer as JSON.
 pub const ADVICE: &str = "recommendation.json";
-/// The page.
+/// File of the HTML page.
 pub const PAGE: &str = "recommendation.html";
 const FIGURE: &str = "gain-over-load.svg";
 const OURS: [&str; 6] = [ADVICE, PAGE, FIGURE, "speculative_config.json", "adaptive_spec.json", "dspark-sps.json"];
@@ -21,7 +21,7 @@ pub fn check(folder: &Path, overwrite: bool) -> Result<()> {
     check_free(folder, ADVICE, "a recommendation", overwrite)
 }
 
-/// Writes the folder, which must be new or empty, or hold a recommendation, which `overwrite` replaces.
+/// Writes the folder, which must be new or empty or, with `overwrite`, hold a recommendation.
 ///
 /// # Errors
 /// The folder holds something else, or cannot be written.
@@ -36,6 +36,6 @@ pub fn write(advice: &Advice, folder: &Path, overwrite: bool) -> Result<()> {
         put(folder, FIGURE, svg)?;
     }
     put(folder, PAGE, page::page(advice).html())?;
-    // Last: its presence says that all is there.
+    // This file comes last: if it is there, the folder is complete.
     put(folder, ADVICE, serde_json::to_string_pretty(advice).expect("plain data always serialises") + "\n")
 }
