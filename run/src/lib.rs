@@ -18,6 +18,7 @@ pub mod complete;
 mod content;
 pub mod decide;
 pub mod explorer;
+pub mod flat_table;
 pub mod fleet;
 pub mod guard;
 pub mod host_band;

@@ -16,7 +16,7 @@ use foretoken_run::papers::{self, PaperReport};
 use foretoken_run::plan::Plan;
 use foretoken_run::questions::{self, Answer};
 use foretoken_run::table::Width;
-use foretoken_run::{machine, table, why};
+use foretoken_run::{flat_table, machine, table, why};
 use foretoken_spec::problem::{Problem, Result};
 use rayon::ThreadPool;
 use serde::Deserialize;
@@ -29,6 +29,7 @@ pub const EXAMPLES: &str = "Examples:
   foretoken run experiments/quickstart.toml --resume
   foretoken run experiments/quickstart.toml --resume --why
   foretoken run experiments/quickstart.toml --overwrite --format json
+  foretoken run experiments/quickstart.toml --resume --format csv
   foretoken run experiments/papers/ --resume
   foretoken run experiments/questions/ --resume
   foretoken run experiments/arena/ --quick
@@ -95,10 +96,12 @@ pub enum RunFormat {
     Table,
     /// One JSON document
     Json,
-    /// A page about the questions of a folder, or the arena's table
+    /// One table with all numbers of an experiment, a page about the questions of a folder, or the arena's table
     Markdown,
-    /// The arena's numbers: a line for each policy in each scenario
+    /// The numbers of an experiment, a row for each setting and policy; the arena's, for each scenario and policy
     Csv,
+    /// The table of an experiment for a paper, with the rules of booktabs
+    Latex,
 }
 
 /// Runs the command with its arguments.
@@ -117,14 +120,14 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let plan = load(args, &args.file, &args.sets)?;
     let refused = |what: &str, give: &str| Problem::bad_input(format!("{what}, and this is one experiment")).help(give);
     let an_arena = "give a folder with scenarios of the arena, such as experiments/arena/";
-    match args.format {
-        RunFormat::Markdown => {
-            let give = "give a folder, such as experiments/questions/ or experiments/arena/";
-            return Err(refused("only questions and the arena are printed as Markdown", give));
-        }
-        RunFormat::Csv => return Err(refused("only the arena is printed as CSV", an_arena)),
-        _ if args.quick => return Err(refused("--quick chooses among the scenarios of the arena", an_arena)),
-        _ => {}
+    if args.quick {
+        return Err(refused("--quick chooses among the scenarios of the arena", an_arena));
+    }
+    if args.why && !matches!(args.format, RunFormat::Table | RunFormat::Json) {
+        let help = "leave out --format, or give --format json, which has the parts";
+        return Err(
+            Problem::bad_input("--why is for the printed table, and this format has one row a policy").help(help)
+        );
     }
     let path = args.output.clone().unwrap_or_else(|| plan.usual_folder(""));
     if let Some(of) = args.shard {
@@ -185,6 +188,8 @@ fn check_format(args: &RunArgs, plans: &[Plan]) -> Result<()> {
         RunFormat::Markdown if !asked && !arena => {
             lacks("a [question] or an [arena]", "only questions and the arena are printed as Markdown")
         }
+        RunFormat::Latex => Err(Problem::bad_input("only one experiment is printed as LaTeX, and this is a folder")
+            .help("give one experiment of the folder")),
         RunFormat::Csv if !arena => lacks("an [arena]", "only the arena is printed as CSV"),
         _ if args.quick && !arena => lacks("an [arena]", "leave out --quick"),
         _ => Ok(()),
@@ -219,7 +224,8 @@ fn folder_text(
             let answers = (!answers.is_empty()).then(|| questions::render_markdown(asked()));
             answers.into_iter().chain(standings.map(render_markdown)).collect()
         }
-        RunFormat::Csv => standings.map(render_csv).into_iter().collect(),
+        // A folder as LaTeX was refused.
+        RunFormat::Csv | RunFormat::Latex => standings.map(render_csv).into_iter().collect(),
     };
     parts.join("\n")
 }
@@ -328,11 +334,19 @@ fn say_what_is_missing(args: &RunArgs, plan: &Plan, folder: &Folder) {
 fn print_report(args: &RunArgs, folder: &Folder) -> Result<()> {
     let name = match args.format {
         RunFormat::Table if args.wide => REPORT_WIDE,
-        RunFormat::Table | RunFormat::Markdown | RunFormat::Csv => REPORT_TEXT,
+        RunFormat::Table => REPORT_TEXT,
         RunFormat::Json => REPORT_JSON,
+        RunFormat::Markdown => return flat(args, folder, flat_table::Format::Markdown),
+        RunFormat::Csv => return flat(args, folder, flat_table::Format::Csv),
+        RunFormat::Latex => return flat(args, folder, flat_table::Format::Latex),
     };
     let text = fs_err::read_to_string(folder.path().join(name)).map_err(|e| Problem::failed(e.to_string()))?;
     print(&text)
+}
+
+/// Prints the comparison that the folder keeps as one table.
+fn flat(args: &RunArgs, folder: &Folder, format: flat_table::Format) -> Result<()> {
+    print(&flat_table::of_folder(folder.path(), format, args.show_implied)?)
 }
 
 /// Runs one shard of a plan into the folder that all shards share.

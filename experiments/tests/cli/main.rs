@@ -16,6 +16,7 @@ mod doctor;
 mod engine;
 mod explore;
 mod fleet;
+mod formats;
 mod habits;
 mod hostile;
 mod inert;

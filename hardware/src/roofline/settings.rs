@@ -161,7 +161,10 @@ impl RooflineSpec {
         }
         experts_read::check(&self.experts_read, &shape)?;
         if !self.experts_read.is_empty() && self.expert_reuse != 0.0 {
-            return Err(bad("expert_reuse", "the counts of experts_read have the reuse already: leave one of them out"));
+            return Err(bad(
+                "expert_reuse",
+                "the counts of experts_read have the reuse already: leave one of them out",
+            ));
         }
         if let Some(bits) = self.kv_bits.filter(|bits| !(1.0..=32.0).contains(bits)) {
             return Err(bad("kv_bits", format!("{bits} is not a number of bits from 1 to 32")));

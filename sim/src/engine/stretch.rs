@@ -18,7 +18,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         if !E::SKIPS || !self.scheduler.rules().skip_stretches || self.out.wants_every_step() {
             return false;
         }
-        let Some(Stretch { steps, requests, context }) = self.scheduler.stretch() else { return false };
+        let Some(Stretch { steps, requests, mut context }) = self.scheduler.stretch() else { return false };
         let until = self.arrivals.next_at();
         let begun = self.executor.now();
         let mut now = begun;
@@ -29,7 +29,6 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         let mut first_end = begun;
         while done < steps && now < until {
             let start = now;
-            let context = context + u64::from(done) * u64::from(requests);
             let pairs = context + u64::from(requests);
             self.executor.plain_step(PassShape { requests: requests.into(), batched: requests.into(), context, pairs });
             now = self.executor.now();
@@ -47,6 +46,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
                 self.out.next_of_stretch(now);
             }
             done += 1;
+            context += u64::from(requests);
         }
         if done > 1 {
             self.out.end_of_stretch(first_end);

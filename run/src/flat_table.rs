@@ -1,0 +1,303 @@
+//! An experiment's results as one table with a row for each setting and policy: CSV for programs, Markdown and LaTeX for
+//! papers. It is made of the report that the results folder keeps.
+
+use crate::complete::kept_report;
+use foretoken_spec::problem::{Problem, Result};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::path::Path;
+
+/// Who reads the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Programs: all digits, in seconds and shares, with both ends of each 95 % interval.
+    Csv,
+    /// Readers of Markdown.
+    Markdown,
+    /// Readers of a paper: a `tabular` with the rules of `booktabs`.
+    Latex,
+}
+
+/// A number of a policy: its key in the report, its heading, the factor to the heading's unit, and digits behind the point.
+struct Number {
+    key: &'static str,
+    heading: &'static str,
+    factor: f64,
+    digits: usize,
+}
+
+const fn number(key: &'static str, heading: &'static str, factor: f64, digits: usize) -> Number {
+    Number { key, heading, factor, digits }
+}
+
+const NUMBERS: [Number; 17] = [
+    number("e2e_mean_s", "E2E, mean (s)", 1.0, 3),
+    number("speedup", "speedup", 1.0, 2),
+    number("regret_to_oracle_goodput", "regret (%)", 100.0, 1),
+    number("ttft_mean_s", "TTFT, mean (ms)", 1e3, 1),
+    number("tpot_p50_s", "TPOT, p50 (ms)", 1e3, 2),
+    number("tpot_p90_s", "TPOT, p90 (ms)", 1e3, 2),
+    number("tpot_p99_s", "TPOT, p99 (ms)", 1e3, 2),
+    number("slo_attainment", "SLO met (%)", 100.0, 1),
+    number("slo_goodput_req_s", "SLO goodput (req/s)", 1.0, 2),
+    number("token_goodput_tok_s", "goodput (tok/s)", 1.0, 0),
+    number("acceptance_rate", "accepted (%)", 100.0, 1),
+    number("mean_acceptance_length", "acceptance length", 1.0, 2),
+    number("draft_len", "drafted", 1.0, 2),
+    number("verify_len", "verified", 1.0, 2),
+    number("batch_size", "batch size", 1.0, 1),
+    number("preempted", "preempted", 1.0, 0),
+    number("rejected", "rejected", 1.0, 0),
+];
+
+/// What the report says.
+#[derive(Deserialize)]
+struct Report {
+    name: String,
+    version: String,
+    seeds: Vec<u64>,
+    scope: String,
+    variants: Vec<Setting>,
+}
+
+#[derive(Deserialize)]
+struct Setting {
+    sweep: Vec<Swept>,
+    policies: Vec<Map<String, Value>>,
+}
+
+#[derive(Deserialize)]
+struct Swept {
+    path: String,
+    name: String,
+    value: String,
+}
+
+/// A number with the ends of its 95 % interval, where there are several seeds.
+#[derive(Clone, Copy)]
+struct Measured {
+    mean: f64,
+    ends: Option<(f64, f64)>,
+}
+
+/// The table of a results folder, with a line break at its end. `show_implied`: show a baseline that was added without being
+/// asked for?
+///
+/// # Errors
+/// The folder has no report, or the report cannot be read.
+pub fn of_folder(folder: &Path, format: Format, show_implied: bool) -> Result<String> {
+    let report: Report = kept_report(folder)?;
+    let rows: Vec<(&Setting, &Map<String, Value>)> = report
+        .variants
+        .iter()
+        .flat_map(|setting| setting.policies.iter().map(move |policy| (setting, policy)))
+        .filter(|(_, policy)| show_implied || policy.get("implied") != Some(&Value::Bool(true)))
+        .collect();
+    let swept = report.variants.first().map_or(&[][..], |setting| &setting.sweep);
+    let (paths, names): (Vec<_>, Vec<_>) = swept.iter().map(|s| (s.path.as_str(), s.name.as_str())).unzip();
+    // A column without a single number is left out, and so is one that counts nothing but zeros.
+    let says = |n: &Number| rows.iter().any(|(_, p)| measured(p, n).is_some_and(|m| m.mean != 0.0 || n.digits > 0));
+    let numbers: Vec<&Number> = NUMBERS.iter().filter(|n| says(n)).collect();
+    match format {
+        Format::Csv => csv(&paths, &numbers, &rows),
+        Format::Markdown => Ok(markdown(&report, &names, &numbers, &rows)),
+        Format::Latex => Ok(latex(&report, &names, &numbers, &rows)),
+    }
+}
+
+/// A policy's number as the report has it: a count, a mean with half a width, or a mean with two ends.
+fn measured(policy: &Map<String, Value>, number: &Number) -> Option<Measured> {
+    let value = policy.get(number.key)?;
+    if let Some(count) = value.as_f64() {
+        return Some(Measured { mean: count, ends: None });
+    }
+    let mean = value.get("mean")?.as_f64()?;
+    let field = |key: &str| value.get(key).and_then(Value::as_f64);
+    let half = field("half_width").map(|half| (mean - half, mean + half));
+    Some(Measured { mean, ends: half.or(field("low").zip(field("high"))) })
+}
+
+fn name_of(policy: &Map<String, Value>) -> &str {
+    policy.get("policy").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn csv(swept: &[&str], numbers: &[&Number], rows: &[(&Setting, &Map<String, Value>)]) -> Result<String> {
+    let failed = |e: csv::Error| Problem::failed(format!("the table cannot be written as CSV: {e}"));
+    let mut table = csv::Writer::from_writer(Vec::new());
+    let mut head: Vec<String> = swept.iter().map(ToString::to_string).collect();
+    head.extend(["policy".to_owned(), "source".to_owned()]);
+    for n in numbers {
+        head.push(n.key.to_owned());
+        // Counts have no interval.
+        if rows.iter().any(|(_, p)| measured(p, n).is_some_and(|m| m.ends.is_some())) {
+            head.extend([format!("{}_low", n.key), format!("{}_high", n.key)]);
+        }
+    }
+    table.write_record(&head).map_err(failed)?;
+    for (setting, policy) in rows {
+        let mut row: Vec<String> = setting.sweep.iter().map(|s| s.value.clone()).collect();
+        row.extend([name_of(policy).to_owned(), "simulated".to_owned()]);
+        for n in numbers {
+            let m = measured(policy, n);
+            row.push(m.map(|m| m.mean.to_string()).unwrap_or_default());
+            if head.contains(&format!("{}_low", n.key)) {
+                let ends = m.and_then(|m| m.ends);
+                let [low, high] = [ends.map(|e| e.0), ends.map(|e| e.1)];
+                row.extend([low, high].map(|end| end.map(|x| x.to_string()).unwrap_or_default()));
+            }
+        }
+        table.write_record(&row).map_err(failed)?;
+    }
+    let bytes = table.into_inner().map_err(|e| Problem::failed(e.to_string()))?;
+    String::from_utf8(bytes).map_err(|e| Problem::failed(e.to_string()))
+}
+
+/// A number in the heading's unit. `between` stands in front of half the width of its interval.
+fn shown(m: Measured, n: &Number, between: &str) -> String {
+    let digits = n.digits;
+    let mean = format!("{:.digits$}", m.mean * n.factor);
+    match m.ends {
+        Some((low, high)) => format!("{mean}{between}{:.digits$}", 0.5 * (high - low) * n.factor),
+        None => mean,
+    }
+}
+
+/// Where the numbers come from, and what stands behind a sign of plus and minus.
+fn note(report: &Report) -> String {
+    let seeds = match report.seeds.len() {
+        1 => "one seed".to_owned(),
+        n => format!("means of {n} seeds with half the width of their 95 % interval"),
+    };
+    format!("{}: simulated by Foretoken {}, {seeds}. {}", report.name, report.version, report.scope)
+}
+
+fn markdown(report: &Report, swept: &[&str], numbers: &[&Number], rows: &[(&Setting, &Map<String, Value>)]) -> String {
+    let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let escaped = |text: &str| text.replace('|', "\\|");
+    let mut head: Vec<String> = swept.iter().map(|s| escaped(s)).collect();
+    head.push("policy".to_owned());
+    head.extend(numbers.iter().map(|n| n.heading.to_owned()));
+    let rule = "---|".repeat(swept.len() + 1) + &"--:|".repeat(numbers.len());
+    let mut text = row(head) + &format!("|{rule}\n");
+    for (setting, policy) in rows {
+        let mut cells: Vec<String> = setting.sweep.iter().map(|s| escaped(&s.value)).collect();
+        cells.push(escaped(name_of(policy)));
+        cells.extend(numbers.iter().map(|n| measured(policy, n).map_or("-".into(), |m| shown(m, n, " ± "))));
+        text += &row(cells);
+    }
+    text + &format!("\n{}\n", note(report))
+}
+
+fn latex(report: &Report, swept: &[&str], numbers: &[&Number], rows: &[(&Setting, &Map<String, Value>)]) -> String {
+    let row = |cells: Vec<String>| format!("{} \\\\\n", cells.join(" & "));
+    let columns = "l".repeat(swept.len() + 1) + &"r".repeat(numbers.len());
+    let mut head: Vec<String> = swept.iter().map(|s| for_latex(s)).collect();
+    head.push("policy".to_owned());
+    head.extend(numbers.iter().map(|n| for_latex(n.heading)));
+    let mut text = format!("% {}\n\\begin{{tabular}}{{{columns}}}\n\\toprule\n", note(report).replace('\n', " "));
+    text += &(row(head) + "\\midrule\n");
+    for (setting, policy) in rows {
+        let mut cells: Vec<String> = setting.sweep.iter().map(|s| for_latex(&s.value)).collect();
+        cells.push(for_latex(name_of(policy)));
+        cells.extend(numbers.iter().map(|n| measured(policy, n).map_or("--".into(), |m| shown(m, n, " $\\pm$ "))));
+        text += &row(cells);
+    }
+    text + "\\bottomrule\n\\end{tabular}\n"
+}
+
+/// A text with LaTeX's own characters escaped.
+fn for_latex(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in text.chars() {
+        match c {
+            '&' | '%' | '$' | '#' | '_' | '{' | '}' => escaped.extend(['\\', c]),
+            '\\' => escaped += "\\textbackslash{}",
+            '~' => escaped += "\\textasciitilde{}",
+            '^' => escaped += "\\textasciicircum{}",
+            _ => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Two loads, an implied baseline, and a policy without a single number.
+    fn folder(at: &Path) {
+        let policies = |e2e: f64| {
+            json!([
+                { "policy": "autoregressive", "implied": true, "e2e_mean_s": { "mean": 2.0, "half_width": 0.1, "n": 3 } },
+                {
+                    "policy": "a|b_50%", "implied": false,
+                    "e2e_mean_s": { "mean": e2e, "half_width": 0.05, "n": 3 },
+                    "speedup": { "mean": 2.0 / e2e, "low": 1.2, "high": 1.4, "n": 3 },
+                    "ttft_mean_s": { "mean": 0.1234, "half_width": null, "n": 1 },
+                    "preempted": 0, "rejected": 7
+                },
+                { "policy": "none", "implied": false, "preempted": 0, "rejected": 0 }
+            ])
+        };
+        let variant = |rate: &str, e2e: f64| {
+            json!({ "sweep": [{ "name": "rate", "path": "workload.arrivals.poisson.rate", "value": rate }],
+                    "policies": policies(e2e) })
+        };
+        let report = json!({
+            "name": "x", "version": "0.1.0", "seeds": [1, 2, 3], "scope": "For a test.",
+            "variants": [variant("1.0", 1.5), variant("2.0", 1.6)]
+        });
+        fs_err::write(at.join(crate::complete::REPORT_JSON), report.to_string()).unwrap();
+    }
+
+    fn made(format: Format, show_implied: bool) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        folder(dir.path());
+        of_folder(dir.path(), format, show_implied).unwrap()
+    }
+
+    #[test]
+    fn csv_has_a_row_for_each_setting_and_policy_with_all_digits() {
+        let text = made(Format::Csv, false);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[0],
+            "workload.arrivals.poisson.rate,policy,source,e2e_mean_s,e2e_mean_s_low,e2e_mean_s_high,speedup,speedup_low,speedup_high,ttft_mean_s,\
+             rejected"
+        );
+        assert_eq!(lines.len(), 5);
+        assert_eq!(lines[1], "1.0,a|b_50%,simulated,1.5,1.45,1.55,1.3333333333333333,1.2,1.4,0.1234,7");
+        assert_eq!(lines[2], "1.0,none,simulated,,,,,,,,0");
+        assert!(lines[3].starts_with("2.0,a|b_50%,simulated,1.6,"));
+        assert_eq!(made(Format::Csv, true).lines().count(), 7);
+    }
+
+    #[test]
+    fn markdown_has_units_intervals_and_the_source() {
+        let text = made(Format::Markdown, false);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "| rate | policy | E2E, mean (s) | speedup | TTFT, mean (ms) | rejected |");
+        assert_eq!(lines[1], "|---|---|--:|--:|--:|--:|");
+        assert_eq!(lines[2], "| 1.0 | a\\|b_50% | 1.500 ± 0.050 | 1.33 ± 0.10 | 123.4 | 7 |");
+        assert_eq!(lines[3], "| 1.0 | none | - | - | - | 0 |");
+        assert!(lines.last().unwrap().starts_with("x: simulated by Foretoken 0.1.0, means of 3 seeds"));
+    }
+
+    #[test]
+    fn latex_is_escaped() {
+        let text = made(Format::Latex, false);
+        assert!(text.starts_with("% x: simulated by Foretoken 0.1.0"));
+        assert!(text.contains("\\begin{tabular}{llrrrr}\n\\toprule\nrate & policy & E2E, mean (s) &"));
+        assert!(text.contains("1.0 & a|b\\_50\\% & 1.500 $\\pm$ 0.050 & 1.33 $\\pm$ 0.10 & 123.4 & 7 \\\\\n"));
+        assert!(text.ends_with("\\bottomrule\n\\end{tabular}\n"));
+        assert_eq!(for_latex("a\\b~^"), "a\\textbackslash{}b\\textasciitilde{}\\textasciicircum{}");
+    }
+
+    #[test]
+    fn a_folder_without_a_report_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = of_folder(dir.path(), Format::Csv, false).unwrap_err();
+        assert!(error.to_string().contains("report.json"), "{error}");
+    }
+}
