@@ -142,7 +142,7 @@ pub enum Moment {
     Select,
 }
 
-/// Host time of each decision. A draft loop that reads confidences waits for the device once a token.
+/// Host time of each kind of decision. A draft loop that reads confidences waits for the device after each token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecisionTime {
     /// Time of each scheduler call.

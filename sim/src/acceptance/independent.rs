@@ -1,4 +1,5 @@
-//! `constant`, `by-position` and `by-context`: the rate of an independent draft depends on where it stands alone.
+//! `constant`, `by-position` and `by-context`: bits are independent, and a bit's rate depends on nothing but where the
+//! token is in the request.
 
 use super::TruthRow;
 use super::source::{Bits, below, fill_constant, within};
@@ -66,11 +67,11 @@ pub(super) struct ByContext {
     pub seed: u64,
 }
 
-/// Output tokens for which one rate holds: the bits of a word.
+/// Number of output tokens that share one rate: the bits of a word.
 const HOLDS: u32 = 64;
 
 impl ByContext {
-    /// The rate at an output position, with the context at the beginning of its word.
+    /// The rate at an output position. It is the rate of the context at the first position of the same 64-bit word.
     fn at(&self, request: RequestTruth, position: u32) -> f64 {
         let context = f64::from(request.prompt_len) + f64::from(position / HOLDS * HOLDS);
         let behind = self.points.partition_point(|&(tokens, _)| f64::from(tokens) <= context);
