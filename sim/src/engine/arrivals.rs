@@ -1,18 +1,18 @@
 //! Arrivals: requests are sent at the workload's times, or when a client's last request has ended, or when a router
-//! gives them. The scheduler sees them some time later.
+//! gives them. The scheduler sees a request after the frontend's delay.
 
 use crate::time::Time;
 use crate::workload::{Arrivals, RequestId};
 use std::collections::VecDeque;
 
-/// Who sends the next request.
+/// What decides when the next request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// The workload's times do.
+    /// The workload's arrival times.
     Open,
-    /// A client whose last request has ended does.
+    /// A closed loop: the end of a client's last request.
     Closed,
-    /// A router does.
+    /// A router, which gives requests while the engine runs.
     Fed,
 }
 
@@ -24,13 +24,13 @@ pub struct ArrivalStream<'a> {
     /// Time from sending a request until the scheduler has it.
     way: Time,
     next: usize,
-    /// Closed loop: for each client that may send, the time since when; ascending.
+    /// Closed loop: for each client without a request in the system, since when it may send; ascending.
     ready: VecDeque<Time>,
-    /// From a router: the requests on their way, and when each was sent; ascending.
+    /// From a router: the requests that the scheduler has not seen yet, and when each was sent; ascending.
     given: VecDeque<(RequestId, Time)>,
     /// From a router: the requests that have ended, and when; the router takes them out.
     ended: Vec<(RequestId, Time)>,
-    /// No request that is not known yet comes before this time.
+    /// Before this time the scheduler sees no request that has not been given yet.
     known_until: Time,
 }
 
@@ -57,13 +57,13 @@ impl<'a> ArrivalStream<'a> {
         self.given.push_back((id, sent));
     }
 
-    /// Takes back a request that is on its way. Returns whether it was.
+    /// Removes a request that the scheduler has not seen yet. Returns whether there was one.
     pub fn withdraw(&mut self, id: RequestId) -> bool {
         let at = self.given.iter().position(|given| given.0 == id);
         at.is_some_and(|at| self.given.remove(at).is_some())
     }
 
-    /// Sets the time before which no request comes that was not given yet.
+    /// Sets the time before which the scheduler sees no request that has not been given yet.
     pub fn know_until(&mut self, until: Time) {
         self.known_until = until;
     }

@@ -57,7 +57,7 @@ pub enum Ending {
     Done,
     /// The caller asked to stop.
     Interrupted,
-    /// The verdict of the run's [`Patience`](crate::Patience) is certain.
+    /// Whether enough requests meet their bounds became certain ([`Patience`](crate::Patience)).
     Certain,
     /// The clock ran past its maximum of 213 days: some given time is absurd.
     OutOfTime,

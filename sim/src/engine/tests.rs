@@ -1,4 +1,4 @@
-//! The invariants of INVARIANTS.md on random small worlds, and golden cases of the engine.
+//! The invariants of INVARIANTS.md on small random simulations, and golden cases of the engine.
 
 mod ends;
 mod golden;
