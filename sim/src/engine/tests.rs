@@ -1,6 +1,7 @@
 //! The invariants of INVARIANTS.md on small random simulations, and golden cases of the engine.
 
 mod ends;
+mod fixture;
 mod golden;
 mod hosts;
 mod invariants;
@@ -8,4 +9,3 @@ mod lives;
 mod online;
 mod order;
 mod speculation;
-mod world;

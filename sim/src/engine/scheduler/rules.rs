@@ -90,7 +90,7 @@ pub struct Rules {
     pub watermark_blocks: u32,
     /// N: while requests decode, prompts are scheduled in every N-th step only.
     pub prefill_schedule_interval: u32,
-    /// Under priority scheduling: whether requests after one that was preempted for its own tokens are still scheduled.
+    /// Under priority scheduling: whether later requests are still scheduled after a request had to preempt itself.
     pub goes_on_after_self_preemption: bool,
     /// Whether drafting is skipped in a step in which no request can use drafts.
     pub can_skip_drafts: bool,
