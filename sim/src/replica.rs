@@ -26,7 +26,7 @@ pub trait Replica {
     /// Appends to `into` each request that ended since the last call, with the time of its end.
     fn take_ended(&mut self, into: &mut Vec<(RequestId, Time)>);
 
-    /// The records of all requests of the workload so far; those of other replicas' requests are empty. Times may be
+    /// The records of all requests of the workload so far. Records of other replicas' requests are empty. Times may be
     /// later than the time up to which the replica was asked to run.
     fn records(&self) -> &RequestRecords;
 

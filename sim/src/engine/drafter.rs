@@ -1,6 +1,6 @@
 //! The engine's interface to what decides the draft lengths: no drafter, a policy on any executor, or an oracle on the
 //! event clock. The types rule out an oracle on other executors (invariant 8). The engine's loop calls the same
-//! functions with and without a drafter: those of [`NoDraft`] do nothing.
+//! functions with and without a drafter; without one, the functions of [`NoDraft`] do nothing.
 
 use super::ahead::{Ahead, Verifies};
 use super::draft_loop;

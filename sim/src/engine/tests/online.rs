@@ -1,4 +1,4 @@
-//! Tests the engine as a server, whose requests come while it runs: results equal those of a run that knows all
+//! Tests the engine as a server, whose requests come while it runs: results equal the results of a run that knows all
 //! requests, and aborts leave nothing behind.
 
 use super::fixture::{Erratic, Fixture};
