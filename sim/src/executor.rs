@@ -179,7 +179,7 @@ pub trait Executor {
     /// Whether the engine may skip stretches with [`plain_step`](Executor::plain_step).
     const SKIPS: bool;
 
-    /// The time. It changes only in the calls that move the clock.
+    /// The time on the executor's clock. It changes only in the calls that move the clock.
     fn now(&self) -> Time;
 
     /// Begins another iteration of the engine's loop. A clock that runs by itself is read here, and before and after

@@ -108,7 +108,7 @@ pub struct HostTime {
 }
 
 impl HostTime {
-    /// Both parts, where nothing overlaps.
+    /// The sum of both parts, for a step that overlaps with no other.
     pub fn whole(self) -> Time {
         self.launch + self.work
     }
@@ -127,7 +127,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// No time beside the constant.
+    /// A law that adds nothing to the constant `engine.step_overhead_s`.
     pub const NONE: Host = Host {
         request: Time::ZERO,
         token: Time::ZERO,

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 /// The device's time by part.
 #[derive(Debug)]
 pub struct Ledger {
-    /// All passes that are over.
+    /// Sums over the passes that have ended.
     done: Spent,
     /// The passes that may not have ended yet, in order.
     ahead: VecDeque<Pass>,
@@ -114,7 +114,7 @@ impl Ledger {
         }
     }
 
-    /// What the device did until `at`, which never goes back.
+    /// The device's time by part until `at`. A later call may not give an earlier time.
     pub fn until(&mut self, at: Time) -> Spent {
         self.close(at);
         match self.ahead.front() {

@@ -165,9 +165,9 @@ impl ConfidenceModel {
         let table = &self.table.get_or_init(|| self.tabulate())[usize::from(right)];
         let (i, along_rate) = cell(logit(rate) / (2.0 * RATE_REACH) + 0.5, RATES);
         let (j, along_u) = cell(logit(u) / (2.0 * REACH) + 0.5, QUANTILES);
-        let at = |i: usize, j: usize| f64::from(table[i * QUANTILES + j]);
-        let low = at(i, j) + (at(i, j + 1) - at(i, j)) * along_u;
-        let high = at(i + 1, j) + (at(i + 1, j + 1) - at(i + 1, j)) * along_u;
+        let entry = |i: usize, j: usize| f64::from(table[i * QUANTILES + j]);
+        let low = entry(i, j) + (entry(i, j + 1) - entry(i, j)) * along_u;
+        let high = entry(i + 1, j) + (entry(i + 1, j + 1) - entry(i + 1, j)) * along_u;
         low + (high - low) * along_rate
     }
 }

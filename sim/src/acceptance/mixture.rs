@@ -90,7 +90,7 @@ pub(super) struct MixtureBits {
 }
 
 impl MixtureBits {
-    /// Builds the laws by category index; a category without a law takes the common one. `mixture` must have passed the
+    /// Builds the laws by category index; a category without a law takes `mixture.all`. `mixture` must have passed the
     /// check.
     pub fn new(mixture: &Mixture, categories: &[String], seed: u64) -> MixtureBits {
         let beta_of = |name: &String| mixture.categories.get(name).copied().unwrap_or(mixture.all);

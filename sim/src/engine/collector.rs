@@ -24,7 +24,7 @@ pub struct Collector {
     pub rejected: Vec<(RequestId, RejectReason)>,
     keep_steps: bool,
     emissions: Emissions,
-    /// Counts of speculation of each request.
+    /// Numbers of rounds and of drafted, verified and accepted tokens of each request.
     rounds: Vec<Rounds>,
     /// Where the time of each request went so far; empty if the executor does not know what its device did.
     lives: Vec<Life>,
@@ -32,7 +32,7 @@ pub struct Collector {
     patience: Option<Patience>,
 }
 
-/// Counts of speculation of a request.
+/// Numbers of rounds and of drafted, verified and accepted tokens of a request.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rounds {
     /// Number of steps with at least one verified draft.
@@ -236,7 +236,7 @@ impl Collector {
         self.records.emitted[r.id as usize] = r.num_output_tokens;
     }
 
-    /// Ends the run: writes the counts of speculation into the records.
+    /// Ends the run: writes the numbers of rounds and drafts into the records.
     pub(super) fn close(&mut self) {
         for (i, counts) in self.rounds.iter().enumerate() {
             self.records.rounds[i] = counts.rounds;

@@ -40,8 +40,8 @@ pub struct DraftPasses {
     context_alone: bool,
     /// Whether the first pass runs only over accepted tokens, because it knows what was accepted.
     pub unseen: bool,
-    /// `Some(n)`: no request gets drafts when one request comes within the draft length + n tokens of the end of its
-    /// context.
+    /// `Some(n)`: no request of a step gets drafts if one of them is less than the draft length + n tokens away from
+    /// `max_model_len`.
     pub ends_early: Option<u32>,
 }
 

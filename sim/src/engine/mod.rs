@@ -57,7 +57,8 @@ pub enum Ending {
     Done,
     /// The caller asked to stop.
     Interrupted,
-    /// Whether enough requests meet their bounds became certain ([`Patience`](crate::Patience)).
+    /// The run ended early, because it is certain whether enough requests meet their bounds
+    /// ([`Patience`](crate::Patience)).
     Certain,
     /// The clock ran past its maximum of 213 days: some given time is absurd.
     OutOfTime,

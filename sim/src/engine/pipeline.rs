@@ -17,7 +17,7 @@ pub(super) struct InFlight {
     pub(super) record: StepRecord,
     /// When the step's tokens are ready for the host.
     pub(super) ready: Time,
-    /// The drafts that this step verifies.
+    /// How the drafts that this step verifies were made.
     pub(super) verifies: Verifies,
     /// Whether the step runs any tokens.
     pub(super) runs: bool,

@@ -12,7 +12,7 @@ use crate::time::Time;
 use crate::workload::{Arrivals, RequestId, Workload};
 use std::borrow::Cow;
 
-/// Observes each call of the scheduler, for tests. Ordinary runs use `()`.
+/// Observes each call of the scheduler, for servers and tests. Ordinary runs use `()`.
 pub trait Watch {
     /// Called when a step was decided. The scheduler call began at `start` and ended at `end`.
     fn scheduled(&mut self, _scheduler: &Scheduler, _start: Time, _end: Time) {}

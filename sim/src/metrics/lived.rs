@@ -55,7 +55,7 @@ impl Spent {
 }
 
 /// Where the time of a request went so far. The clocks are subtracted when the request enters the running list and
-/// added when it leaves the list, so that it costs nothing in between.
+/// added when it leaves the list, so that no step has to update it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Life {
     /// What the device did while the request was in the running list.

@@ -44,8 +44,8 @@ pub fn overload_among(records: &RequestRecords, ids: Range<usize>) -> Option<Ove
         return None;
     }
     let span = (last - first).as_s();
-    let at = |share: f64| first + Time::from_s(share * span);
-    let waiting = [0.5, 0.75, 1.0].map(|share| waiting(records, ids.clone(), at(share)));
+    let time_of = |share: f64| first + Time::from_s(share * span);
+    let waiting = [0.5, 0.75, 1.0].map(|share| waiting(records, ids.clone(), time_of(share)));
     let completed = ids.clone().filter(|&i| records.finished(i) && records.finish[i] <= last).count();
     let found =
         Overload { offered_req_s: (ids.len() - 1) as f64 / span, completed_req_s: completed as f64 / span, waiting };

@@ -21,8 +21,8 @@ impl Quantiles {
     pub fn of(samples: &mut [f64]) -> Option<Quantiles> {
         samples.sort_unstable_by(f64::total_cmp);
         let mean = samples.iter().sum::<f64>() / samples.len() as f64;
-        let at = |q| quantile_sorted(samples, q);
-        (!samples.is_empty()).then(|| Quantiles { mean, p50: at(0.5), p90: at(0.9), p99: at(0.99) })
+        let quantile = |q| quantile_sorted(samples, q);
+        (!samples.is_empty()).then(|| Quantiles { mean, p50: quantile(0.5), p90: quantile(0.9), p99: quantile(0.99) })
     }
 }
 

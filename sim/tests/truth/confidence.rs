@@ -13,7 +13,8 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// Recordings as a fixed-length draft leaves them: 3 drafts a round, and unknown bits behind the first wrong one.
+/// Recordings as a fixed-length draft leaves them: 3 drafts a round, and an unknown bit behind each round that accepts
+/// all of them.
 fn workload() -> Workload {
     let truth = AcceptanceSpec { source: Rates::Mixture(Mixture::default()), ..AcceptanceSpec::default() }
         .build(99, &Workload::default())

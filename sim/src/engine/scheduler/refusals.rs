@@ -84,7 +84,7 @@ fn check_order(derived: &Derived) -> Result<(), BadConfig> {
 }
 
 fn check_mtp_blocks(c: &EngineConfig, k: u32) -> Result<(), BadConfig> {
-    // 0.33 hashes ahead instead of dropping a block, so it does not need this.
+    // 0.33 hashes tokens after a block and drops no block of a hit, so it allows any block size.
     let drops = c.version == Version::V0_32;
     if drops && c.mtp_modules > 1 && k > 1 && c.prefix_caching && c.block_size < k {
         let why =

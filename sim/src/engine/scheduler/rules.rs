@@ -75,7 +75,7 @@ pub struct Rules {
     pub num_lookahead_tokens: u32,
     /// Extra tokens that each request takes from the token budget (`max_num_new_slots_for_drafting`).
     pub draft_slots: u32,
-    /// A prefill chunk that does not end at the end of its prompt leaves at least this many tokens of it.
+    /// A prefill chunk that does not end its prompt leaves at least this many prompt tokens for later chunks.
     pub num_prefill_lookahead_tokens: u32,
     /// Number of tokens after a block that the block's hash also covers.
     pub num_hash_lookahead_tokens: u32,

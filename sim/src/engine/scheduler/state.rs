@@ -129,7 +129,7 @@ impl<'a> Scheduler<'a> {
         self.output.batch.keep_first(n, &mut self.running);
     }
 
-    /// The requests, those included that have not arrived.
+    /// All requests, including requests that have not arrived yet.
     #[inline]
     pub fn workload(&self) -> &Workload {
         self.asked.workload()
