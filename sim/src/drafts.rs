@@ -203,7 +203,7 @@ impl Drafts {
 
     /// The confidence in the (j+1)-th draft token of the request at batch index `i`.
     ///
-    /// Only filled if the policy [wants](SpecPolicy::wants) it.
+    /// Only filled if the policy [wants](crate::SpecPolicy::wants) it.
     #[inline]
     pub fn confidence(&self, i: usize, j: usize) -> f64 {
         self.confidence[i * self.stride + j]

@@ -171,7 +171,7 @@ impl DecisionTime {
 }
 
 /// Runs the scheduled passes, on its own clock. No hook has a default, so that a wrapper of an executor
-/// ([`AroundExecutor`]) cannot forget one.
+/// ([`AroundExecutor`](crate::AroundExecutor)) cannot forget one.
 pub trait Executor {
     /// The error of a pass (none on the event clock).
     type Error;

@@ -45,7 +45,7 @@ impl WaitingRequest {
 ///
 /// One record a request: the update after a step touches nearly every field, so a list of records is faster here than a
 /// column a field. Policies and executors scan columns
-/// ([`InputBatch`](super::input_batch::InputBatch)).
+/// (`InputBatch`).
 #[derive(Clone, Debug)]
 pub struct RunningRequest {
     /// Id of the request.
