@@ -44,8 +44,7 @@ impl WaitingRequest {
 /// A request in the running list.
 ///
 /// One record a request: the update after a step touches nearly every field, so a list of records is faster here than a
-/// column a field. Policies and executors scan columns
-/// (`InputBatch`).
+/// column a field. Policies and executors scan columns (`InputBatch`).
 #[derive(Clone, Debug)]
 pub struct RunningRequest {
     /// Id of the request.
