@@ -27,14 +27,14 @@ struct Decoding {
     truth: TruthRow,
 }
 
-/// Serves the yardstick's requests and returns the end of the last one. `k` is the draft length; `skip` runs stretches
-/// on sums.
+/// Serves the yardstick's requests and returns the end of the last one. `k` is the draft length; with `skip` the steps
+/// between two arrivals or completions run in a short loop.
 fn bare(y: &Yardstick, k: u32, skip: bool) -> Time {
     let (w, target, coin) = (y.workload(), target(), y.coin());
     let (mut now, mut next, mut context) = (Time::ZERO, 0, 0u64);
     let mut running: Vec<Decoding> = Vec::new();
     let mut spare: Vec<TruthRow> = Vec::new();
-    // The prompt at the head of the queue: its request and its tokens that are left.
+    // The prompt at the head of the queue: the index of its request, and its tokens that are not computed yet.
     let mut prompt = (0, w.prompt_len[0]);
     loop {
         while next < w.len() && w.arrival[next] <= now {
@@ -118,7 +118,7 @@ fn main() {
         let run = y.run(k, skip);
         let end = run.records.finish.iter().max().copied().unwrap_or_default();
         let ours = bare(y, k, skip);
-        // Both simulate the same world, so both must end at nearly the same time.
+        // Both simulate the same requests with the same draws, so both must end at nearly the same time.
         let off = (ours.as_s() / end.as_s() - 1.0).abs();
         assert!(off < 1e-3, "{name}: the bare loop ends at {} s, the engine at {} s", ours.as_s(), end.as_s());
         let (mut engine, mut least) = (Vec::new(), Vec::new());

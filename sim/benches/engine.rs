@@ -1,10 +1,10 @@
 //! Speed of the engine core: `cargo bench -p foretoken-sim --bench engine`.
 //!
-//! The yardstick has 10,000 requests, 512 in / 256 out, Poisson arrivals; T = 0.3 µs·context + 55 µs·batched + 11 ms.
-//! It runs autoregressive at 4/s (2.55 M request-steps), stepping and skipping, and fixed-4 at acceptance 0.8 and 12/s
-//! (0.76 M); "full" runs under all rules of vLLM 0.33.
-//! Two more groups: request-steps a second at constant batch sizes, and a trace of BurstGPT's size and mean lengths
-//! (1.43 M requests, 374 in / 122 out, 0.27/s).
+//! The yardstick has 10,000 requests of 512 prompt and 256 output tokens with Poisson arrivals. A target pass takes
+//! 0.3 µs·context + 55 µs·batched + 11 ms. It runs without drafts at 4 requests/s (2.55 M request-steps), step by step
+//! and skipping through stretches, and with 4 drafts a round (acceptance 0.8) at 12/s (0.76 M request-steps). "full"
+//! means all rules of vLLM 0.33. Two more groups: constant batch sizes, and a trace of BurstGPT's size and mean lengths
+//! (1.43 M requests, 374 prompt and 122 output tokens, 0.27 requests/s).
 
 #![allow(missing_docs)]
 
@@ -22,36 +22,36 @@ fn engine(c: &mut Criterion) {
     let faster = Yardstick::new(10_000, 12.0);
     let (full, full_faster) = (Yardstick::full(10_000, 4.0), Yardstick::full(10_000, 12.0));
     let mut group = c.benchmark_group("yardstick");
-    for (name, world, k, skip) in [
+    for (name, yardstick, k, skip) in [
         ("autoregressive-stepping", &poisson, 0, false),
         ("autoregressive-skipping", &poisson, 0, true),
         ("fixed-4", &faster, 4, true),
         ("full-autoregressive-stepping", &full, 0, false),
         ("full-fixed-4", &full_faster, 4, true),
     ] {
-        let steps = world.run(k, skip).totals.request_steps;
+        let steps = yardstick.run(k, skip).totals.request_steps;
         group.throughput(Throughput::Elements(steps));
-        group.bench_function(name, |b| b.iter(|| world.run(k, skip)));
+        group.bench_function(name, |b| b.iter(|| yardstick.run(k, skip)));
     }
     group.finish();
 
     let mut group = c.benchmark_group("constant-batch");
     for batch in [32, 128] {
-        let world = Yardstick::burst(batch, 4096);
+        let yardstick = Yardstick::burst(batch, 4096);
         for (name, skip) in [("stepping", false), ("skipping", true)] {
-            group.throughput(Throughput::Elements(world.run(0, skip).totals.request_steps));
-            group.bench_function(format!("{batch}-{name}"), |b| b.iter(|| world.run(0, skip)));
+            group.throughput(Throughput::Elements(yardstick.run(0, skip).totals.request_steps));
+            group.bench_function(format!("{batch}-{name}"), |b| b.iter(|| yardstick.run(0, skip)));
         }
     }
     group.finish();
 }
 
 fn long_trace(c: &mut Criterion) {
-    let world = Yardstick::poisson(1_430_000, 0.27, 374, 122);
+    let yardstick = Yardstick::poisson(1_430_000, 0.27, 374, 122);
     let mut group = c.benchmark_group("long-trace");
     group.sample_size(10);
     for (name, k) in [("autoregressive-skipping", 0), ("fixed-4", 4)] {
-        group.bench_function(name, |b| b.iter(|| world.run(k, true)));
+        group.bench_function(name, |b| b.iter(|| yardstick.run(k, true)));
     }
     group.finish();
 }

@@ -1,8 +1,8 @@
 //! Instruction counts of the engine core with limits: `cargo bench -p foretoken-sim --bench instructions` (needs
 //! valgrind and `cargo install gungraun-runner`; x86-64 only).
 //!
-//! Times on shared machines vary by 40 %, instruction counts do not. A yardstick fails when it takes over 5 % more than
-//! the count committed here. When a change makes the engine cheaper, lower the number.
+//! Times on shared machines vary by 40 %, instruction counts do not. A benchmark fails when it takes over 5 % more
+//! instructions than the count committed here. When a change makes the engine cheaper, lower the count.
 
 #![allow(missing_docs)]
 
@@ -25,19 +25,19 @@ struct Count {
     instructions: u64,
 }
 
-/// 98 instructions a request-step.
+/// Without drafts, step by step: 98 instructions a request-step.
 const STEPPING: Count = Count { request_steps: 2_550_000, instructions: 250_000_000 };
-/// 26 instructions a request-step.
+/// Without drafts, skipping through stretches: 26 instructions a request-step.
 const SKIPPING: Count = Count { request_steps: 2_550_000, instructions: 65_900_000 };
-/// 201 instructions a request-step.
+/// Four drafts a round: 201 instructions a request-step.
 const FIXED_4: Count = Count { request_steps: 762_786, instructions: 153_600_000 };
-/// The same under all rules of vLLM 0.33 with async scheduling: 225 instructions a request-step.
+/// Without drafts under all rules of vLLM 0.33 with async scheduling: 225 instructions a request-step.
 const FULL_STEPPING: Count = Count { request_steps: 2_550_000, instructions: 574_400_000 };
-/// The same: 790 instructions a request-step.
+/// Four drafts a round under these rules: 790 instructions a request-step.
 const FULL_FIXED_4: Count = Count { request_steps: 769_798, instructions: 608_000_000 };
 
 impl Count {
-    /// Fails a benchmark at over 5 % more than the committed count.
+    /// The settings with which a benchmark fails at over 5 % more instructions than the committed count.
     fn gate(&self) -> LibraryBenchmarkConfig {
         let mut callgrind = Callgrind::default();
         callgrind.hard_limits([(EventKind::Ir, self.instructions + self.instructions / 20)]);

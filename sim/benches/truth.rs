@@ -1,4 +1,4 @@
-//! Time to draw the truth of a request and to draw a confidence.
+//! Times how long it takes to draw which drafts of a request are right (its truth), and to draw a confidence.
 //!
 //! `fill` reports the time for 4,096 positions; `confidence` the time for one draw.
 

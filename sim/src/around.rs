@@ -4,7 +4,7 @@ use crate::drafts::{Drafts, Wants};
 use crate::policy::{BatchView, Continue, DraftLimits, DraftPlan, Explanation, SpecPolicy, StepOutcome};
 use crate::workload::RequestId;
 
-/// A [`SpecPolicy`] that passes every call to another policy, and may do something of its own in some hooks.
+/// A [`SpecPolicy`] that passes every call to another policy. An implementor may add work in the `around_` hooks.
 pub trait Around: Send {
     /// The wrapped policy.
     fn inner(&self) -> &dyn SpecPolicy;

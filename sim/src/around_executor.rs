@@ -7,7 +7,7 @@ use crate::metrics::Spent;
 use crate::time::Time;
 use crate::workload::RequestId;
 
-/// An [`Executor`] that passes every call to another executor, and may do something of its own in some hooks.
+/// An [`Executor`] that passes every call to another executor. An implementor may add work in the `around_` hooks.
 pub trait AroundExecutor {
     /// The type of the wrapped executor.
     type Inner: Executor;

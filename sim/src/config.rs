@@ -119,7 +119,7 @@ settings! {
 
 /// Defaults of the release for settings that are left out.
 impl EngineConfig {
-    /// When drafts are made; unless it is set, as in the release.
+    /// When drafts are made: the setting `draft_at`, or else what the release does.
     pub fn drafts_at(&self) -> DraftAt {
         self.draft_at.unwrap_or(if self.version == Version::V0 { DraftAt::StepStart } else { DraftAt::StepEnd })
     }
@@ -139,8 +139,8 @@ impl EngineConfig {
         self.watermark.unwrap_or(if self.version == Version::V0 { 0.01 } else { 0.0 })
     }
 
-    /// Sets what a device does, where the settings are silent: drafts at the start of the step that verifies them, one
-    /// step at a time. Returns whether a setting was silent.
+    /// Sets what live runs on a device do, where the user has set nothing: drafts at the start of the step that
+    /// verifies them, one step at a time. Returns whether it set anything.
     pub fn as_on_a_device(&mut self) -> bool {
         let silent = self.version != Version::V0 && (self.draft_at.is_none() || self.async_scheduling.is_none());
         if silent {

@@ -12,11 +12,12 @@ pub struct Wants {
     pub entropy: bool,
     /// KL(target ‖ draft) in nats at each verified position up to the first rejected one, known after verification.
     pub divergence: bool,
-    /// What stands in the place of confidences.
+    /// Which probability of a token the policy gets as its confidence.
     pub shown: Shown,
 }
 
-/// What a policy is shown as a confidence. All but the first need the law of acceptance, which only simulations have.
+/// Which probability of a token a policy gets as its confidence. All but the first need the acceptance source's
+/// [law](crate::acceptance::Law), which only simulations have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shown {
     /// The draft's own probability of its token, as a server has it.
@@ -63,7 +64,7 @@ pub struct Drafts {
     stride: usize,
     in_trees: bool,
     undecided: bool,
-    /// The lengths that all requests have, as [`note_common`](Drafts::note_common) found them.
+    /// Drafted and verified tokens of a request, if [`note_common`](Drafts::note_common) found them equal for all.
     common: Option<(u32, u32)>,
     /// Tokens drafted and tokens kept, for each tree.
     tree_tokens: Vec<(u32, u32)>,
@@ -135,13 +136,13 @@ impl Drafts {
         self.draft_len[i] = from.draft_len[row];
         self.verify_len[i] = from.verify_len[row];
         self.common = None;
-        let (to, of) = (i * self.stride, row * self.stride);
+        let (to, at) = (i * self.stride, row * self.stride);
         let n = self.draft_len[i] as usize;
         if self.wants.confidence || self.wants.divergence {
-            self.confidence[to..to + n].copy_from_slice(&from.confidence[of..of + n]);
+            self.confidence[to..to + n].copy_from_slice(&from.confidence[at..at + n]);
         }
         if self.wants.entropy && from.wants.entropy {
-            self.entropy[to..to + n].copy_from_slice(&from.entropy[of..of + n]);
+            self.entropy[to..to + n].copy_from_slice(&from.entropy[at..at + n]);
         }
         if from.in_trees {
             std::mem::swap(&mut self.trees[i], &mut from.trees[row]);
@@ -202,7 +203,7 @@ impl Drafts {
 
     /// The confidence in the (j+1)-th draft token of the request at batch index `i`.
     ///
-    /// Only filled if the policy [wants](SpecPolicy::wants) it.
+    /// Only filled if the policy [wants](crate::SpecPolicy::wants) it.
     #[inline]
     pub fn confidence(&self, i: usize, j: usize) -> f64 {
         self.confidence[i * self.stride + j]
@@ -252,7 +253,7 @@ impl Drafts {
         self.undecided = true;
     }
 
-    /// Whether something was decided since the last call.
+    /// False if [`nothing_to_decide`](Drafts::nothing_to_decide) was called since the last call of this method.
     pub(crate) fn was_decided(&mut self) -> bool {
         !std::mem::take(&mut self.undecided)
     }
@@ -308,14 +309,14 @@ impl Drafts {
         true
     }
 
-    /// Notes the lengths that all requests have, if they have the same ones, so that they are looked for once. Call it
-    /// when the lengths are final; the methods that change them forget the note. Returns false if a request has more to
-    /// verify than it drafted.
+    /// Stores the drafted and the verified length if they are equal for all requests, so that requests are compared
+    /// only once. Call it when the lengths are final; methods that change a length forget what was stored. Returns
+    /// false if a request has more to verify than it drafted.
     pub(crate) fn note_common(&mut self) -> bool {
         self.common = common(&self.draft_len).zip(common(&self.verify_len));
         match self.common {
             Some((drafted, verified)) => verified <= drafted,
-            // A fold over all of them is faster than a search.
+            // A fold over all requests is faster than a search.
             None => self.verify_len.iter().zip(&self.draft_len).fold(true, |kept, (&v, &d)| kept & (v <= d)),
         }
     }

@@ -16,7 +16,7 @@ use crate::workload::RequestId;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 
-/// The true world of a simulation.
+/// What is true in a simulation: how long passes and host work take, and which drafts are right.
 #[derive(Clone, Copy)]
 pub struct World<'a> {
     /// True time of a draft pass.
@@ -51,24 +51,24 @@ pub struct EventClock<'a> {
     now: Time,
     /// When the device will have run all queued passes; a time before `now` means that it is idle.
     device: Time,
-    /// Whether passes are noted: there is noise, a ledger, a law of host time, a draft on its own device, or piecewise
-    /// graphs.
+    /// Whether passes go through [`note`](EventClock::note): there is noise, a ledger, a law of host time, a draft on
+    /// its own device, or a longer pass with piecewise graphs.
     noted: bool,
     /// The host's work for each queued step, by the law of host time; `None` without a law.
     host_work: Option<VecDeque<Time>>,
     /// The draft's own device, if it has one.
     draft_device: Option<DraftBeside>,
-    /// The most passes of a draft model that drafts beside a lookup; `None` without a lookup beside it.
+    /// With a prompt lookup beside a draft model: the most passes of the model in a round. `None` otherwise.
     model_passes: Option<u32>,
-    /// Time that every target pass takes longer than the model says.
+    /// Time added to every target pass, because it runs in piecewise and not in full CUDA graphs.
     piecewise: Time,
     /// Number of target passes so far, if passes are noted.
     step: u64,
     noise: Option<Noise>,
     truths: Truths<'a>,
-    /// What the device did; `None` if it is not kept.
+    /// The device's time by part; `None` if no ledger is wanted.
     ledger: Option<Box<Ledger>>,
-    /// Buffer for oracles.
+    /// Buffer of [`truth`](EventClock::truth): how many drafts of each request are right in a row.
     runs: Vec<u32>,
 }
 
@@ -93,14 +93,14 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// Keeps a ledger of the device's time, for `requests` requests. Call it before the run.
+    /// Keeps a ledger of how the device spends its time, for `requests` requests. Call it before the run.
     pub fn keep_ledger(&mut self, requests: usize) {
         self.ledger = Some(Box::new(Ledger::new(requests)));
         self.noted = true;
     }
 
-    /// Runs draft passes beside target passes, on a device of their own. The draft guesses the outcome of a share
-    /// `guessed` of all rounds. Call it before the run.
+    /// Runs draft passes at the same time as target passes, on a device of their own. For a share `guessed` of the
+    /// rounds the draft guesses the outcome of the round before correctly. Call it before the run.
     pub fn draft_on_own_device(&mut self, guessed: f64) {
         self.draft_device = Some(DraftBeside { covered: Time::ZERO, guessed, seed: self.world.seed });
         self.noted = true;
@@ -139,7 +139,8 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// The time of a pass with noise, if there is any. `which` is 0 for target passes.
+    /// The time of a pass with noise, if there is any. `which` is 0 for target passes, else the number of the draft
+    /// pass plus 1.
     #[inline]
     fn with_noise(&mut self, pass: Time, which: u64) -> Time {
         match self.noted {
@@ -148,8 +149,8 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// The time of a pass with noise, and without what another device covers. Notes the pass in the ledger: `which` is
-    /// 0 for target passes, which the steps count.
+    /// The time of a pass with noise, without the part during which the other device is busy. Notes the pass in the
+    /// ledger. `which` is as in [`with_noise`](EventClock::with_noise).
     #[cold]
     #[inline(never)]
     fn note(&mut self, pass: Time, which: u64) -> Time {
@@ -179,8 +180,8 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// The same, with a ledger, a law of host time or a draft on a device of its own. A function of its own, so that it
-    /// costs runs without them one branch.
+    /// [`run`](EventClock::run) with a ledger, a law of host time or a draft on a device of its own. A separate
+    /// function, so that runs without these pay for one branch only.
     #[cold]
     #[inline(never)]
     fn run_and_note(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) {
@@ -208,7 +209,7 @@ impl<'a> EventClock<'a> {
         self.world.host.time(HostStep { decodes, requests: shape.requests, tokens: shape.batched, drafts })
     }
 
-    /// The device waits for the launches of a pass.
+    /// Makes the device wait until the host has launched a pass.
     fn wait_for_launches(&mut self, launch: Time) {
         match self.world.queues {
             true => self.device = self.queued_until() + launch,
@@ -226,7 +227,7 @@ impl<'a> EventClock<'a> {
         self.now = self.queued_until() + self.world.overhead + host.work;
     }
 
-    /// Keeps the queue of host work in step with the engine's queue.
+    /// Adds a step to the queue of host work when it is scheduled, and charges its work when its output is taken.
     #[cold]
     #[inline(never)]
     fn queue_host_work(&mut self, moment: Moment) {
@@ -310,8 +311,8 @@ impl Executor for EventClock<'_> {
             PassCost::Given(shape) => Some(shape),
             PassCost::Free => None,
         };
-        // Tokens that a lookup copies need no pass: passes are made up to the model's length, if a request has no
-        // match.
+        // Tokens that a lookup copies need no pass. The draft model runs up to its own length, and only if a request of
+        // the batch has no match.
         let copied = self
             .model_passes
             .is_some_and(|passes| pass.pass > passes || pass.pass > 0 && self.truths.all_matched(batch));
@@ -347,18 +348,18 @@ impl Executor for EventClock<'_> {
     }
 }
 
-/// A draft on a device of its own, whose passes run beside the target's.
+/// A draft on a device of its own, whose passes run at the same time as the target's.
 struct DraftBeside {
-    /// How long the last target pass still covers draft passes.
+    /// The part of the last target pass with which no draft pass has overlapped yet.
     covered: Time,
-    /// Share of rounds whose outcome the draft guesses.
+    /// Share of rounds of which the draft guesses the outcome correctly.
     guessed: f64,
     seed: u64,
 }
 
 impl DraftBeside {
-    /// The part of a pass during which the other device does nothing: all of a target pass, and of a draft pass what no
-    /// target pass covers.
+    /// The time by which a pass delays the step: all of a target pass, and of a draft pass the part that does not
+    /// overlap with the last target pass.
     fn beside(&mut self, pass: Time, target: bool) -> Time {
         if target {
             self.covered = pass;
@@ -369,8 +370,8 @@ impl DraftBeside {
         pass - hidden
     }
 
-    /// Accepts nothing of rounds that continue a wrong guess, keyed by request and position. Before its first round
-    /// nothing had to be guessed of a request.
+    /// Sets the accepted tokens to 0 in rounds whose drafts continue a wrong guess of the round before. The draw
+    /// depends on the request and its position. A request's first round continues no guess.
     fn lose(&self, batch: &BatchView, accepted: &mut [u32]) {
         for ((&id, &emitted), accepted) in batch.ids.iter().zip(batch.emitted).zip(accepted) {
             let luck = Luck::new(self.seed, Stream::Guess, id.into());
@@ -395,7 +396,7 @@ impl Noise {
 
     fn apply(&self, pass: Time, step: u64, which: u64) -> Time {
         let key = self.luck.narrow(step);
-        // Box-Muller; the first uniform draw is kept above zero.
+        // Box-Muller; 1 − the first draw is above zero, so that its logarithm is finite.
         let (u, v) = (1.0 - key.unit(2 * which), key.unit(2 * which + 1));
         let z = (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos();
         Time((pass.0 as f64 * (self.sigma * z - self.sigma * self.sigma / 2.0).exp()).round() as u64)

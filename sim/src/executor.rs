@@ -142,7 +142,7 @@ pub enum Moment {
     Select,
 }
 
-/// Host time of each decision. A draft loop that reads confidences waits for the device once a token.
+/// Host time of each kind of decision. A draft loop that reads confidences waits for the device after each token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecisionTime {
     /// Time of each scheduler call.
@@ -171,7 +171,7 @@ impl DecisionTime {
 }
 
 /// Runs the scheduled passes, on its own clock. No hook has a default, so that a wrapper of an executor
-/// ([`AroundExecutor`]) cannot forget one.
+/// ([`AroundExecutor`](crate::AroundExecutor)) cannot forget one.
 pub trait Executor {
     /// The error of a pass (none on the event clock).
     type Error;
@@ -179,7 +179,7 @@ pub trait Executor {
     /// Whether the engine may skip stretches with [`plain_step`](Executor::plain_step).
     const SKIPS: bool;
 
-    /// The time. It changes only in the calls that move the clock.
+    /// The time on the executor's clock. It changes only in the calls that move the clock.
     fn now(&self) -> Time;
 
     /// Begins another iteration of the engine's loop. A clock that runs by itself is read here, and before and after

@@ -1,9 +1,9 @@
-//! Host time of a step as a law: by requests and tokens of the step, more where the step verifies drafts, and more
-//! where no captured graph fits (`[engine.host]`). `engine.step_overhead_s` is the constant beside it.
+//! The law of host time (`[engine.host]`): how long the host works for a step, by its requests and tokens, with more
+//! time where the step verifies drafts and where no captured graph fits. `engine.step_overhead_s` is added to it.
 //!
 //! The law has two parts, which overlap with the device in different ways when steps are asynchronous. The host's own
 //! work (requests, tokens, speculation) follows the output of a step, and the device runs the next step meanwhile.
-//! Launches without a captured graph stand on the device's queue, because the device waits for each of them.
+//! Launches without a captured graph delay the device, because it waits for each of them.
 
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
@@ -85,7 +85,7 @@ impl HostLaw {
     }
 }
 
-/// A step as the law sees it.
+/// The numbers of a step from which its host time follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostStep {
     /// Requests that decode.
@@ -94,7 +94,7 @@ pub struct HostStep {
     pub requests: u64,
     /// Tokens of the target pass.
     pub tokens: u64,
-    /// Draft tokens among them, padding included.
+    /// Draft tokens among `tokens`, padding included.
     pub drafts: u64,
 }
 
@@ -108,7 +108,7 @@ pub struct HostTime {
 }
 
 impl HostTime {
-    /// Both parts, where nothing overlaps.
+    /// The sum of both parts, for a step that overlaps with no other.
     pub fn whole(self) -> Time {
         self.launch + self.work
     }
@@ -119,15 +119,15 @@ impl HostTime {
 pub struct Host {
     request: Time,
     token: Time,
-    /// More where drafts are verified: step, decode request, draft token.
+    /// Added where drafts are verified: once a step, for each decode request, for each draft token.
     speculating: [Time; 3],
     above: u64,
-    /// Launches without a graph: plain, speculating.
+    /// Launch time of a step without a captured graph: if it verifies no drafts, and if it does.
     launch: [Time; 2],
 }
 
 impl Host {
-    /// No time beside the constant.
+    /// A law that adds nothing to the constant `engine.step_overhead_s`.
     pub const NONE: Host = Host {
         request: Time::ZERO,
         token: Time::ZERO,
@@ -193,13 +193,13 @@ mod tests {
     }
 
     #[test]
-    fn a_size_of_graphs_alone_is_no_law() {
+    fn a_largest_graph_without_times_adds_nothing() {
         let law = HostLaw { without_graph: WithoutGraph { above: 8, ..Default::default() }, ..HostLaw::default() };
         assert!(law.is_zero() && Host::of(&law).is_none());
     }
 
     #[test]
-    fn a_time_that_is_none_is_named() {
+    fn a_negative_or_infinite_time_is_refused_with_its_key() {
         let bad = SpeculatingSeconds { request_s: -1.0, ..Default::default() };
         let negative = HostLaw { speculating: bad, ..law() };
         assert_eq!(negative.check(), Err(("host.speculating.request_s", "-1 is not a time ≥ 0 s".into())));

@@ -15,14 +15,14 @@ use std::collections::VecDeque;
 /// The device's time by part.
 #[derive(Debug)]
 pub struct Ledger {
-    /// All passes that are over.
+    /// Sums over the passes that have ended.
     done: Spent,
-    /// The passes that are not certainly over, in order.
+    /// The passes that may not have ended yet, in order.
     ahead: VecDeque<Pass>,
     prompts: Vec<Prompt>,
 }
 
-/// How far the KV of a request's text got.
+/// How many tokens of a request have been computed, to tell first computation from recomputation.
 #[derive(Clone, Copy, Debug, Default)]
 struct Prompt {
     /// Number of leading tokens that were computed as prompt tokens; all, once the prompt ended.
@@ -45,8 +45,8 @@ impl Ledger {
         Ledger { done: Spent::default(), ahead: VecDeque::new(), prompts: vec![Prompt::default(); requests] }
     }
 
-    /// A pass from `start` to `end`: a target pass over one token of each decode request if `target`, else a draft
-    /// pass. The ledger is not read for times before `now` any more.
+    /// Adds a pass from `start` to `end`: a target pass over one token of each decode request if `target`, else a draft
+    /// pass. From then on the ledger may only be read for times from `now`.
     pub fn pass(&mut self, now: Time, start: Time, end: Time, target: bool) {
         self.close(now);
         let time = (end - start).0;
@@ -57,8 +57,8 @@ impl Ledger {
         self.ahead.push_back(Pass { start, end, spent });
     }
 
-    /// Splits the last pass, a target pass of `shape`. `model` gives its time without noise. `accepted` drafts of the
-    /// pass were right.
+    /// Splits the time of the last pass, a target pass of `shape`, into its parts. `model` gives its time without
+    /// noise. `accepted` drafts of the pass were right.
     pub fn split(&mut self, model: &dyn LatencyModel, shape: PassShape, step: &StepPlan, accepted: u64) {
         if shape.batched == step.batch.len() as u64 && step.chunks.is_empty() {
             return;
@@ -73,7 +73,7 @@ impl Ledger {
         };
         let (prompts, extra) = (without_drafts - decoding, whole - without_drafts);
         let recomputing = share(prompts, self.recomputed(step.chunks), step.batch.prefill.tokens);
-        // Drafts and padding beside each request's newest token.
+        // Drafts and padding: the tokens beyond each request's newest one.
         let drafts = shape.batched.saturating_sub(plain.batched);
         let verifying = if drafts == 0 { extra } else { share(extra, accepted.min(drafts), drafts) };
         let parts = Spent {
@@ -88,7 +88,7 @@ impl Ledger {
         pass.spent = fitted(parts, (pass.end - pass.start).0);
     }
 
-    /// A request lost its KV.
+    /// Notes that a request lost its KV, so that its tokens count as recomputed when they run again.
     pub fn lost(&mut self, id: RequestId) {
         let prompt = &mut self.prompts[id as usize];
         prompt.lost = prompt.computed;
@@ -114,7 +114,7 @@ impl Ledger {
         }
     }
 
-    /// What the device did until `at`, which never goes back.
+    /// The device's time by part until `at`. A later call may not give an earlier time.
     pub fn until(&mut self, at: Time) -> Spent {
         self.close(at);
         match self.ahead.front() {
@@ -126,13 +126,13 @@ impl Ledger {
     }
 }
 
-/// The part `of` / `all` of `time`, rounded down; 0 of nothing.
-fn share(time: u64, of: u64, all: u64) -> u64 {
-    if all == 0 { 0 } else { (u128::from(time) * u128::from(of) / u128::from(all)) as u64 }
+/// `time` · `part` / `all`, rounded down; 0 if `all` is 0.
+fn share(time: u64, part: u64, all: u64) -> u64 {
+    if all == 0 { 0 } else { (u128::from(time) * u128::from(part) / u128::from(all)) as u64 }
 }
 
-/// The parts in the same proportions, with the sum `time`: noise changes the time of a pass. What rounding leaves goes
-/// to the first part that exists.
+/// Scales the parts so that their sum is `time`, because noise changes the time of a pass. What rounding leaves goes to
+/// the decoding, or to the prompts if nothing decodes.
 fn fitted(parts: Spent, time: u64) -> Spent {
     let sum = parts.sum();
     if sum == time {
@@ -180,11 +180,11 @@ mod tests {
         let mut ledger = Ledger::new(1);
         let chunk = |computed, tokens, last| Chunk { request: 0, computed, tokens, last, draft_tokens: 0 };
         assert_eq!(ledger.recomputed(&[chunk(0, 60, false)]), 0);
-        // Lost its KV in the middle of the prompt: 60 of 100 tokens again.
+        // The request lost its KV in the middle of the prompt: 60 of 100 tokens are computed again.
         ledger.lost(0);
         assert_eq!(ledger.recomputed(&[chunk(0, 100, true)]), 60);
         ledger.lost(0);
-        // And while it decoded; 16 tokens were found in the prefix cache.
+        // It lost its KV again while it decoded; 16 tokens were found in the prefix cache.
         assert_eq!(ledger.recomputed(&[chunk(16, 94, true)]), 94);
     }
 

@@ -30,7 +30,7 @@ pub enum Stream {
     Lengths = 9,
     /// Thinning of a trace.
     Thinning = 10,
-    /// Whether this position repeats its neighbour's bit (autocorrelation).
+    /// Whether this position repeats the bit of the position before it (autocorrelation).
     Repeat = 11,
     /// Prompt lookup: which positions have a match whose first token is wrong.
     Lookup = 12,
@@ -38,7 +38,7 @@ pub enum Stream {
     MatchLength = 27,
     /// The rank of the target's token among the draft's further guesses.
     Rank = 13,
-    /// Errors of a profile that a policy believes.
+    /// Random errors in the profile that a policy believes.
     Belief = 14,
     /// Random weights of a model of which only the shape matters.
     Weights = 15,
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_do_not_collide_and_values_are_pinned() {
+    fn equal_keys_give_equal_draws_and_other_keys_give_others() {
         let a = Luck::new(1, Stream::Right, 7);
         assert_eq!(a.bits(3), Luck::new(1, Stream::Right, 7).bits(3));
         for other in

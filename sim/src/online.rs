@@ -1,5 +1,5 @@
-//! A server: an engine on the event clock whose requests come while it runs, unknown before. Its caller decides when a
-//! step is due, and so how the engine's time relates to a clock on the wall.
+//! An engine on the event clock that works as a server: requests come while it runs and are not known before. The
+//! caller decides how far steps are run, and so how the engine's clock relates to the wall clock.
 
 use crate::engine::{Drafter, Engine, Load, RejectReason, Scheduler, SpecDecode, Watch};
 use crate::event_clock::EventClock;
@@ -12,13 +12,13 @@ use crate::workload::{Request, RequestId};
 pub struct Emitted {
     /// Id of the request.
     pub id: RequestId,
-    /// When the tokens are out.
+    /// When the tokens leave the engine.
     pub at: Time,
     /// Number of tokens. Those behind the request's end do not count.
     pub tokens: u32,
     /// Draft tokens that the step verified for the request, padding included.
     pub drafted: u32,
-    /// Draft tokens accepted, also those behind the request's end.
+    /// Draft tokens accepted, including those behind the request's end.
     pub accepted: u32,
     /// Whether the request has ended.
     pub ended: bool,
@@ -31,11 +31,11 @@ pub struct StepLine {
     pub written: Time,
     /// Number of requests without output that have prompt tokens in the step.
     pub context_requests: u32,
-    /// Number of their tokens.
+    /// Number of these requests' tokens.
     pub context_tokens: u64,
-    /// Number of requests with output.
+    /// Number of requests in the step that already have output.
     pub generation_requests: u32,
-    /// Number of their tokens, drafts to verify included.
+    /// Number of these requests' tokens, drafts to verify included.
     pub generation_tokens: u64,
     /// How long the host waited for the output.
     pub elapsed: Time,
@@ -43,7 +43,7 @@ pub struct StepLine {
     pub used_blocks: u32,
 }
 
-/// What a server's engine gave out since it was last asked.
+/// What an engine has produced since it was last asked: tokens, steps and rejected requests.
 #[derive(Clone, Debug, Default)]
 pub struct GivenOut {
     /// Tokens, in order of time.
@@ -59,7 +59,7 @@ pub trait Online {
     /// Gives the engine a request, sent at its time of arrival. Returns its id. Requests are given in order of time.
     fn give_new(&mut self, request: Request) -> RequestId;
 
-    /// Ends a request before its end; does nothing if it has ended. What was given out of it stays given out.
+    /// Ends a request before its end; does nothing if it has ended. Tokens that it emitted before stay counted.
     fn abort(&mut self, id: RequestId);
 
     /// When the next step begins, as far as the given requests say; `Time::MAX` if there is none.
@@ -78,23 +78,23 @@ pub trait Online {
     fn records(&self) -> &RequestRecords;
 }
 
-/// Notes what each step gives out.
+/// Collects what each step produces, until the caller takes it.
 #[derive(Debug, Default)]
-pub(crate) struct Noting {
+pub(crate) struct OutputLog {
     out: GivenOut,
-    /// Number of tokens that each request was given.
+    /// Number of tokens that each request has emitted.
     given: Vec<u32>,
     step: StepLine,
-    /// When the host last did something before it waited.
+    /// When the host's last work ended; from then on it waits for a step's output.
     host: Time,
 }
 
-impl Noting {
-    fn give(&mut self, scheduler: &Scheduler, at: Time, id: RequestId, of: (u32, u32)) {
+impl OutputLog {
+    fn give(&mut self, scheduler: &Scheduler, at: Time, id: RequestId, (drafted, accepted): (u32, u32)) {
         if self.given.len() <= id as usize {
             self.given.resize(id as usize + 1, 0);
         }
-        let ((drafted, accepted), given) = (of, &mut self.given[id as usize]);
+        let given = &mut self.given[id as usize];
         let max_tokens = scheduler.max_tokens(id);
         let tokens = (1 + accepted).min(max_tokens - *given);
         *given += tokens;
@@ -102,7 +102,7 @@ impl Noting {
     }
 }
 
-impl Watch for Noting {
+impl Watch for OutputLog {
     fn scheduled(&mut self, _: &Scheduler, _: Time, end: Time) {
         self.host = end;
     }
@@ -143,22 +143,22 @@ impl Watch for Noting {
     }
 }
 
-/// An engine that serves clients.
-pub(crate) struct Serves<'a, D> {
-    engine: Engine<'a, EventClock<'a>, D, Noting>,
-    /// Number of rejected requests that were given out.
+/// An engine with the log of its output.
+pub(crate) struct OnlineEngine<'a, D> {
+    engine: Engine<'a, EventClock<'a>, D, OutputLog>,
+    /// Number of rejected requests that the caller has been given.
     rejected: usize,
 }
 
-impl<'a, D: Drafter<EventClock<'a>>> Serves<'a, D> {
+impl<'a, D: Drafter<EventClock<'a>>> OnlineEngine<'a, D> {
     /// `engine` must keep its steps, so that none is skipped.
-    pub(crate) fn new(mut engine: Engine<'a, EventClock<'a>, D, Noting>) -> Serves<'a, D> {
+    pub(crate) fn new(mut engine: Engine<'a, EventClock<'a>, D, OutputLog>) -> OnlineEngine<'a, D> {
         engine.be_fed();
-        Serves { engine, rejected: 0 }
+        OnlineEngine { engine, rejected: 0 }
     }
 }
 
-impl<'a, D: Drafter<EventClock<'a>>> Online for Serves<'a, D> {
+impl<'a, D: Drafter<EventClock<'a>>> Online for OnlineEngine<'a, D> {
     fn give_new(&mut self, request: Request) -> RequestId {
         self.engine.give_new(request)
     }

@@ -42,16 +42,16 @@ pub struct Truth<'a> {
     pub drafting: Drafting,
     /// The true host time of a step, with or without drafting.
     pub overhead: Time,
-    /// The requests as their acceptance source knows them, for bounds that know less than `run`. `None` in a state
-    /// that was made up.
+    /// The requests as their acceptance source knows them, for bounds that know less than `run`. `None` in a state that
+    /// was written by hand.
     pub hidden: Option<Hidden<'a>>,
-    /// The true host time that depends on the step.
+    /// The true law of the host time that depends on the step.
     pub host: Host,
 }
 
 /// A bound: it chooses draft lengths with the hidden truth.
 pub trait OraclePolicy: Send {
-    /// The most tokens that it may draft now for a request.
+    /// The most tokens that the oracle may draft now for a request.
     fn limit(&self) -> u32;
 
     /// Chooses the draft length of each decode request; all drafts are verified.

@@ -17,12 +17,12 @@ impl<T> Pair<T> {
         Pair { target: &self.target, draft: &self.draft }
     }
 
-    /// `f` of both values, the target's first.
+    /// Applies `f` to both values, the target's first.
     pub fn map<U>(self, mut f: impl FnMut(T) -> U) -> Pair<U> {
         Pair { target: f(self.target), draft: f(self.draft) }
     }
 
-    /// `f` of both values, the target's first. Stops at the first error.
+    /// Applies `f` to both values, the target's first. Stops at the first error.
     ///
     /// # Errors
     /// `f` returns an error for a value.

@@ -44,8 +44,8 @@ impl Patience {
         }
     }
 
-    /// Whether later requests can no longer change the verdict. It takes all counted requests to say that they met
-    /// their bounds: whether the queue grew while they came is known only then.
+    /// Whether later requests can no longer change the verdict. That enough requests met their bounds is certain only
+    /// when all counted requests have ended, because only then it is known whether the queue grew while they came.
     pub fn certain(&self) -> bool {
         self.complete() || (self.missed > self.may_miss && !self.to_the_end)
     }
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn only_those_that_count_do_and_too_many_misses_are_certain() {
+    fn only_counted_requests_count_and_too_many_misses_are_certain() {
         let (mut p, records) = patience(1);
         for (id, certain) in [(0, false), (1, false), (5, false), (2, false), (3, true)] {
             p.ended(&records, id);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn enough_that_kept_theirs_are_certain_once_the_last_has_ended() {
+    fn success_is_certain_once_the_last_counted_request_has_ended() {
         let (mut p, records) = patience(2);
         for (id, certain) in [(2, false), (4, false), (1, false), (3, true)] {
             p.ended(&records, id);

@@ -148,12 +148,12 @@ impl<'a> DraftLimits<'a> {
         DraftLimits { depth, tree_tokens: tokens, max_depth: depth, max_tree_tokens: tokens, vllm: None }
     }
 
-    /// Sets the largest depth of other steps.
+    /// Sets the largest depth in any step of the run.
     pub const fn up_to(self, max_depth: u32) -> Self {
         DraftLimits { max_depth, ..self }
     }
 
-    /// Sets the most tokens of a tree in other steps.
+    /// Sets the most tokens of a tree in any step of the run.
     pub const fn with_trees_up_to(self, max_tree_tokens: u32) -> Self {
         DraftLimits { max_tree_tokens, ..self }
     }
@@ -214,7 +214,8 @@ pub struct StepOutcome<'a> {
 
 /// A speculation policy: a pure state machine that sees only what a server sees.
 pub trait SpecPolicy: Send {
-    /// The most that it may draft for any request, now and in the whole run. Called before every step is scheduled.
+    /// The most that the policy may draft for any request, now and in the whole run. Called before every step is
+    /// scheduled.
     fn limits(&self) -> DraftLimits<'_>;
 
     /// The values of drafts that the policy reads.

@@ -7,7 +7,8 @@ use crate::serving::Run;
 use crate::time::Time;
 use crate::workload::RequestId;
 
-/// An engine that is run piece by piece. The ids are the workload's, so a request has the same luck on every replica.
+/// An engine that its caller runs from one point in time to the next. The ids are the workload's, so a request has the
+/// same random draws on every replica.
 pub trait Replica {
     /// Gives the replica a request that is sent at `sent`. Requests are given in order of time.
     fn give(&mut self, id: RequestId, sent: Time);
@@ -22,11 +23,11 @@ pub trait Replica {
     /// When the next step begins, as far as the given requests say; `Time::MAX` if there is none.
     fn next_step(&self) -> Time;
 
-    /// Moves the requests that ended since the last call, and when, to the end of `into`.
+    /// Appends to `into` each request that ended since the last call, with the time of its end.
     fn take_ended(&mut self, into: &mut Vec<(RequestId, Time)>);
 
-    /// The records so far, of all requests of the workload: others' are empty. Times may lie behind the time up to
-    /// which the replica was asked to run.
+    /// The records of all requests of the workload so far. Records of other replicas' requests are empty. Times may be
+    /// later than the time up to which the replica was asked to run.
     fn records(&self) -> &RequestRecords;
 
     /// The load at [`now`](Replica::now).
@@ -36,21 +37,21 @@ pub trait Replica {
     fn finish(self: Box<Self>, ending: Ending) -> Run;
 }
 
-/// An engine that is fed by a router.
-pub(crate) struct Fed<'a, D> {
+/// An engine that gets its requests from a router.
+pub(crate) struct RoutedEngine<'a, D> {
     engine: Engine<'a, EventClock<'a>, D>,
     /// Warnings that follow from the settings.
     notes: Vec<String>,
 }
 
-impl<'a, D: Drafter<EventClock<'a>>> Fed<'a, D> {
-    pub(crate) fn new(mut engine: Engine<'a, EventClock<'a>, D>, notes: Vec<String>) -> Fed<'a, D> {
+impl<'a, D: Drafter<EventClock<'a>>> RoutedEngine<'a, D> {
+    pub(crate) fn new(mut engine: Engine<'a, EventClock<'a>, D>, notes: Vec<String>) -> RoutedEngine<'a, D> {
         engine.be_fed();
-        Fed { engine, notes }
+        RoutedEngine { engine, notes }
     }
 }
 
-impl<'a, D: Drafter<EventClock<'a>>> Replica for Fed<'a, D> {
+impl<'a, D: Drafter<EventClock<'a>>> Replica for RoutedEngine<'a, D> {
     fn give(&mut self, id: RequestId, sent: Time) {
         self.engine.give(id, sent);
     }

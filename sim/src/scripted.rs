@@ -20,12 +20,12 @@ pub struct Scripted {
     pub confidence: Vec<Vec<f64>>,
     /// For each request, how many drafts in a row would be accepted; all are first guesses.
     pub run: Vec<u32>,
-    /// The law of the draft's further guesses.
+    /// The probabilities of the ranks of the draft's second and later guesses.
     pub ranks: RankLaw,
 }
 
 impl Scripted {
-    fn at(&self, i: usize, depth: u32) -> f64 {
+    fn confidence_at(&self, i: usize, depth: u32) -> f64 {
         let row = &self.confidence[i];
         row[(depth as usize).min(row.len() - 1)]
     }
@@ -41,7 +41,7 @@ impl Scripted {
     ) -> Drafts {
         let mut spec = SpecDecode::default();
         let step = StepPlan { batch: *batch, padded: false, chunks: &[], block_tables: TablesOf::default() };
-        let mut drafter = ByPolicy(std::mem::replace(policy, Box::new(Nobody)));
+        let mut drafter = ByPolicy(std::mem::replace(policy, Box::new(Placeholder)));
         let Ok(()) = draft_at_start(&mut drafter, self, &step, max_draft_len, false, &mut spec);
         *policy = drafter.0;
         accepted.clear();
@@ -51,10 +51,10 @@ impl Scripted {
     }
 }
 
-/// A placeholder while the policy is moved into a drafter.
-struct Nobody;
+/// Takes the policy's place while the policy is moved into a drafter.
+struct Placeholder;
 
-impl SpecPolicy for Nobody {
+impl SpecPolicy for Placeholder {
     fn limits(&self) -> DraftLimits<'_> {
         DraftLimits::chain(0)
     }
@@ -106,12 +106,12 @@ impl Executor for Scripted {
         }
         let depth = pass.pass - 1;
         for i in (0..step.batch.len()).filter(|&i| pass.draft_len[i] >= pass.pass) {
-            let first = self.at(i, depth);
+            let first = self.confidence_at(i, depth);
             if let Some(growth) = pass.growth {
                 out.trees[i].grow(growth, |_, rank| (self.ranks.guess(first, rank), 0));
                 continue;
             }
-            // Only wanted values are set, as on hardware. NaN shows a policy that reads values it did not want.
+            // Only wanted values are set, as on hardware. NaN exposes a policy that reads a value it did not ask for.
             let look = out.wants.confidence || out.wants.divergence;
             out.set_confidence(i, depth as usize, if look { first } else { f64::NAN });
             if out.wants.entropy {
@@ -132,7 +132,7 @@ impl Executor for Scripted {
             if drafts.wants.divergence {
                 for j in 0..drafts.verify_len[i].min(*a + 1) {
                     let rank = if j < run { 1 } else { 2 };
-                    drafts.set_divergence(i, j as usize, self.ranks.divergence(self.at(i, j), rank));
+                    drafts.set_divergence(i, j as usize, self.ranks.divergence(self.confidence_at(i, j), rank));
                 }
             }
         }

@@ -16,13 +16,20 @@ pub fn draft_pass(batch: &BatchView, draft_len: &[u32], pass: u32) -> PassShape 
         n += u64::from(d >= pass);
         context += u64::from(if d >= pass { c } else { 0 });
     }
-    with_riders(batch, n, context, pass, |i| batch.always_extend || draft_len[i] > 0, |i| draft_len[i] > 0)
+    with_prefill_and_catch_up(
+        batch,
+        n,
+        context,
+        pass,
+        |i| batch.always_extend || draft_len[i] > 0,
+        |i| draft_len[i] > 0,
+    )
 }
 
 /// [`draft_pass`] if every decode request drafts at least `pass` tokens, without a walk over the lengths.
 #[inline]
 pub fn draft_pass_all(batch: &BatchView, pass: u32) -> PassShape {
-    with_riders(batch, batch.len() as u64, batch.context_sum, pass, |_| true, |_| true)
+    with_prefill_and_catch_up(batch, batch.len() as u64, batch.context_sum, pass, |_| true, |_| true)
 }
 
 /// The shape of the only draft pass of a step with [`Drafting::Parallel`](crate::Drafting): request i gets its
@@ -81,7 +88,7 @@ pub fn verify_tree_pass(batch: &BatchView, trees: &[DraftTree], reads: ContextRe
 /// The shape of draft pass `pass` over `n` requests with `context` tokens together; pass 1 adds prefill chunks and
 /// catch-up.
 #[inline]
-fn with_riders(
+fn with_prefill_and_catch_up(
     batch: &BatchView,
     n: u64,
     context: u64,
@@ -141,8 +148,8 @@ pub fn verify_pass_all(batch: &BatchView, verify_len: u32, reads: ContextReads) 
     target_pass(batch, n * v, (v + 1) * batch.context_sum + n * (v * (v + 1) / 2), reads)
 }
 
-/// The target pass with `drafts` tokens beside each request's newest one; all decode tokens together attend to
-/// `positions` tokens of KV before them.
+/// The target pass over each request's newest token and `drafts` draft tokens in all. All decode tokens together attend
+/// to `positions` tokens of KV before them.
 fn target_pass(batch: &BatchView, drafts: u64, positions: u64, reads: ContextReads) -> PassShape {
     let decodes = drafts + batch.len() as u64;
     PassShape {
@@ -164,8 +171,9 @@ fn add_draft_prefill(batch: &BatchView, shape: &mut PassShape) {
     shape.pairs += batch.draft_prefill.pairs;
 }
 
-/// Adds catch-up tokens. They count as batched tokens only (docs/model.md 12): their context is the request's own,
-/// which is already read once. `counted` says which requests the shape has already.
+/// Adds the catch-up tokens of the requests for which `runs` is true. They count as batched tokens only (docs/model.md
+/// 12): their context is the request's own, which is already read once. `counted` says which requests the shape already
+/// contains.
 fn add_catch_up(
     batch: &BatchView,
     runs: impl Fn(usize) -> bool,
@@ -214,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn section_12_by_hand() {
+    fn shapes_equal_a_count_by_hand() {
         let b = batch(&[100, 200, 300], &[0, 1, 7]);
         let d = [3, 1, 0];
         // Pass 1: requests 0 and 1, the prefill chunk, and the catch-up of request 1, since request 2 does not draft.

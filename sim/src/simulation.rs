@@ -7,11 +7,11 @@ use crate::event_clock::{EventClock, World};
 use crate::executor::DecisionTime;
 use crate::host::Host;
 use crate::latency::{ContextReads, DraftDevice, Drafting, LatencyModel};
-use crate::online::{Noting, Online, Serves};
+use crate::online::{Online, OnlineEngine, OutputLog};
 use crate::oracle::OraclePolicy;
 use crate::patience::Patience;
 use crate::policy::SpecPolicy;
-use crate::replica::{Fed, Replica};
+use crate::replica::{Replica, RoutedEngine};
 use crate::serving::{Run, Serving};
 use crate::time::Time;
 use crate::workload::{Arrivals, Workload};
@@ -89,8 +89,8 @@ impl<'a> Simulation<'a> {
         self.serve(speculation, None).0
     }
 
-    /// Runs until the verdict is certain. Returns the run so far and the verdict. Panics as [`run`](Simulation::run)
-    /// does.
+    /// Runs until it is certain whether enough requests meet their bounds. Returns the run so far and this verdict.
+    /// Panics as [`run`](Simulation::run) does.
     pub fn find_out(&self, speculation: Speculation, patience: Patience) -> (Run, Patience) {
         let (run, patience) = self.serve(speculation, Some(patience));
         (run, patience.expect("it was given one"))
@@ -129,24 +129,24 @@ impl<'a> Simulation<'a> {
     }
 
     fn serves<D: Drafter<EventClock<'a>> + 'a>(&self, drafter: D, max_draft_len: u32) -> Box<dyn Online + 'a> {
-        // The ledger is for a workload that is known.
-        let (rules, clock) = Simulation { keep_lives: false, ..*self }.world(&drafter, max_draft_len);
+        // A ledger needs the number of requests, which a server does not know.
+        let (rules, clock) = Simulation { keep_lives: false, ..*self }.rules_and_clock(&drafter, max_draft_len);
         let workload = Workload {
             categories: self.workload.categories.clone(),
             prefix_block: self.workload.prefix_block,
             ..Workload::default()
         };
-        let (workload, watch) = (Cow::Owned(workload), Noting::default());
-        // A server shows every step, so none is skipped.
+        let (workload, watch) = (Cow::Owned(workload), OutputLog::default());
+        // A server reports every step, so no step may be skipped.
         let keep_steps = true;
         let Simulation { config, slo_tpot_s, .. } = *self;
         let engine =
             Engine::new(config, workload, Arrivals::Open, slo_tpot_s, rules, clock, drafter, keep_steps, watch);
-        Box::new(Serves::new(engine))
+        Box::new(OnlineEngine::new(engine))
     }
 
     fn fed<D: Drafter<EventClock<'a>> + 'a>(&self, drafter: D, max_draft_len: u32) -> Box<dyn Replica + 'a> {
-        let (rules, clock) = self.world(&drafter, max_draft_len);
+        let (rules, clock) = self.rules_and_clock(&drafter, max_draft_len);
         let notes = self.notes(rules.drafter);
         let Simulation { workload, config, slo_tpot_s, .. } = *self;
         let engine = Engine::new(
@@ -160,7 +160,7 @@ impl<'a> Simulation<'a> {
             self.keep_steps,
             (),
         );
-        Box::new(Fed::new(engine, notes))
+        Box::new(RoutedEngine::new(engine, notes))
     }
 
     fn with<D: Drafter<EventClock<'a>>>(
@@ -169,7 +169,7 @@ impl<'a> Simulation<'a> {
         max_draft_len: u32,
         patience: Option<Patience>,
     ) -> (Run, Option<Patience>) {
-        let (rules, clock) = self.world(&drafter, max_draft_len);
+        let (rules, clock) = self.rules_and_clock(&drafter, max_draft_len);
         let serving = Serving {
             workload: self.workload,
             arrivals: self.arrivals,
@@ -185,7 +185,7 @@ impl<'a> Simulation<'a> {
     }
 
     /// The rules that follow from the settings and the drafter, and a clock at zero.
-    fn world<D: Drafter<EventClock<'a>>>(&self, drafter: &D, max_draft_len: u32) -> (Rules, EventClock<'a>) {
+    fn rules_and_clock<D: Drafter<EventClock<'a>>>(&self, drafter: &D, max_draft_len: u32) -> (Rules, EventClock<'a>) {
         let parallel = self.drafting == Drafting::Parallel;
         let speculation = drafter.speculative_config(self.config.max_draft_len, parallel);
         let rules = Rules::of(self.config, &speculation).expect("the configuration was checked before");
@@ -222,7 +222,7 @@ impl<'a> Simulation<'a> {
         (rules, clock)
     }
 
-    /// Warnings that follow from the settings alone. `drafts`: is there a drafter?
+    /// Warnings that follow from the settings alone. `drafts` says whether there is a drafter.
     fn notes(&self, drafts: bool) -> Vec<String> {
         let mut notes = Vec::new();
         if drafts

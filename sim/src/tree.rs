@@ -48,7 +48,7 @@ pub struct Node {
     pub score: f64,
     /// Key of the path: 0 along first guesses, else a hash of the ranks.
     pub path: u64,
-    /// Whether it will be verified.
+    /// Whether the node will be verified.
     pub kept: bool,
 }
 
@@ -63,7 +63,7 @@ pub struct DraftTree {
     ran: u32,
     /// The nodes accepted last, from the root downwards.
     accepted: Vec<u32>,
-    /// Number of these nodes that the draft has run over.
+    /// Number of nodes in `accepted` that the draft has run over.
     fed: u32,
 }
 
@@ -139,7 +139,7 @@ impl DraftTree {
         self.depth += 1;
     }
 
-    /// Keeps exactly the nodes for which `keep` is true. Panics if a kept node's parent is not kept.
+    /// Marks exactly the nodes for which `keep` is true for verification. Panics if a kept node's parent is not kept.
     pub fn keep(&mut self, mut keep: impl FnMut(usize, &Node) -> bool) {
         for at in 0..self.nodes.len() {
             let kept = keep(at, &self.nodes[at]);
@@ -175,7 +175,7 @@ impl DraftTree {
         self.nodes.iter_mut().filter(|n| n.kept).skip(most as usize).for_each(|n| n.kept = false);
     }
 
-    /// Number of kept nodes: the tokens to verify beside the root.
+    /// Number of kept nodes: the tokens to verify, without the root.
     pub fn kept(&self) -> u32 {
         self.nodes.iter().filter(|n| n.kept).count() as u32
     }
@@ -239,7 +239,7 @@ impl DraftTree {
 mod tests {
     use super::*;
 
-    /// At every node the first guess has .6, the second .3, the third .1.
+    /// At every node the first guess has the probability 0.6, the second 0.3, the third 0.1.
     fn guess(_: Option<&Node>, rank: u32) -> (f64, u64) {
         ([0.6, 0.3, 0.1][rank as usize - 1], 0)
     }
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expansion_vector_has_the_sum_of_its_products() {
+    fn an_expansion_vector_gives_as_many_nodes_as_the_sum_of_its_products() {
         // SpecInfer's ⟨1,1,3,1,1,1,1,1⟩: 2 + 6·3 = 20 nodes (docs/model.md 5.3); Medusa's (3,2,3): 3 + 6 + 18 = 27.
         assert_eq!(grown(&Growth::Expansion([1, 1, 3, 1, 1, 1, 1, 1].into()), 8).nodes().len(), 20);
         let tree = grown(&Growth::Expansion([3, 2, 3].into()), 3);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beam_pools_topk_and_then_topk_squared_a_level() {
+    fn a_beam_drafts_topk_nodes_and_then_topk_squared_a_level() {
         let mut tree = DraftTree::default();
         let growth = Growth::Beam { topk: 3 };
         let mut widths = Vec::new();

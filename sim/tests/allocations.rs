@@ -61,7 +61,7 @@ fn further_steps_allocate_nothing() {
             let (few, some_steps) = allocations_and_steps(&config, draft_len, 4000);
             let (more, many_steps) = allocations_and_steps(&config, draft_len, 8000);
             let (further, steps) = (more.saturating_sub(few), many_steps - some_steps);
-            // Lists by length, such as a request's blocks, double a few times.
+            // A few allocations are right: lists that grow with the output, such as a request's blocks, double.
             assert!(few > 8, "a run allocates at its start: the count sees nothing");
             assert!(steps > 1000 && further < 64, "{draft_at:?}, {draft_len} drafts: {further} in {steps} steps");
         }

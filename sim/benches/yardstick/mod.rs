@@ -1,4 +1,4 @@
-//! The simulated worlds of the benchmarks; the criterion and the instruction-count benches share them.
+//! The workloads and settings that the criterion and the instruction-count benches simulate.
 
 use super::*;
 
@@ -69,7 +69,7 @@ impl SpecPolicy for Fixed {
     }
 }
 
-/// A workload and its settings.
+/// What a benchmark simulates: requests, the engine's settings, and which drafts are right.
 pub struct Yardstick {
     workload: Workload,
     config: EngineConfig,
@@ -121,14 +121,14 @@ impl Yardstick {
         Yardstick { coin: Coin::of(&workload, config.max_draft_len), workload, config }
     }
 
-    /// The same requests under all rules of vLLM 0.33.
+    /// The requests of [`new`](Yardstick::new) under all rules of vLLM 0.33.
     #[allow(dead_code, reason = "some of the benches that share this file use it")]
     pub fn full(n: u64, rate: f64) -> Yardstick {
         let config = EngineConfig { max_draft_len: 4, ..EngineConfig::default() };
         Yardstick { config, ..Yardstick::new(n, rate) }
     }
 
-    /// The requests.
+    /// The requests of the benchmark.
     #[allow(dead_code, reason = "some of the benches that share this file use it")]
     pub fn workload(&self) -> &Workload {
         &self.workload

@@ -1,8 +1,8 @@
 //! `lookup-beside-model`: two drafters in one run. A round that starts at a match takes the tokens that a prompt lookup
 //! copies, any other round the tokens of a draft model.
 //!
-//! Both are drawn as they would be alone. Which one drafts depends on the position where a round starts, so the truth
-//! of a token depends on its position and on its depth in the round.
+//! The bits of each drafter are drawn as if it drafted alone. Which one drafts depends on the position where a round
+//! starts, so whether a token is right depends on its position and on its depth in the round.
 
 use super::TruthRow;
 use super::by_depth::ByDepth;
@@ -40,7 +40,7 @@ impl LookupBesideModel {
     }
 }
 
-/// The acceptance source of two drafters.
+/// Draws which drafts are right, for a prompt lookup with a draft model.
 pub(super) struct Beside {
     model: ByDepth,
     lookups: Lookups,
@@ -59,7 +59,7 @@ impl Bits for Beside {
         let (mut model, mut copied) = (TruthRow::default(), TruthRow::default());
         self.model.fill(request, positions, &mut model);
         self.lookups.fill(request, positions, &mut copied);
-        // Truth is filled in up to the longest draft behind the output's end.
+        // `positions` is the output length plus the longest draft, so the difference is the number of depths.
         let depths = positions.saturating_sub(request.output_len as usize).max(1);
         out.reset(positions, depths);
         for depth in 0..depths as u32 {
@@ -86,7 +86,7 @@ impl Bits for Beside {
         self.model_len
     }
 
-    /// Who drafts a token depends on where its round starts, which no [law](super::Law) states.
+    /// Which drafter makes a token depends on where its round starts, which a [law](super::Law) cannot express.
     fn has_law(&self) -> bool {
         false
     }
@@ -104,7 +104,7 @@ mod tests {
         row
     }
 
-    /// A second way: each round is as long as with the drafter alone that the round's start decides on.
+    /// Each round has as many right tokens as in a run of only the drafter that the round's start selects.
     #[test]
     fn the_start_of_a_round_decides_who_drafts_it() {
         let lookup = PromptLookup { match_rate: 0.5, precision: 0.8, mean_run: 6.0 };

@@ -67,7 +67,7 @@ impl CategoryRates {
 }
 
 impl ByCategory {
-    /// The most draft depths that a law tells apart.
+    /// The largest number of draft depths that have their own rate in a law.
     pub fn depths(&self) -> usize {
         let depths = |law: &CategoryRates| if let CategoryRates::ByDepth { rates } = law { rates.len() } else { 1 };
         self.categories.values().chain(&self.otherwise).map(depths).max().unwrap_or(1)
@@ -85,10 +85,10 @@ impl ByCategory {
         self.otherwise.as_ref().map_or(Ok(()), |law| law.check(&format!("{key}.otherwise")))
     }
 
-    /// The laws of a workload's requests.
+    /// Builds the laws for the requests of a workload.
     ///
     /// # Errors
-    /// A request has no law: its category is not named, and there is no law for the others.
+    /// A request has no law: `categories` does not name its category, and `otherwise` is not set.
     pub(super) fn build(&self, seed: u64, workload: &Workload) -> Result<Laws, BadAcceptance> {
         let laws: Vec<_> = self.categories.values().chain(&self.otherwise).map(|law| law.bits(seed)).collect();
         let otherwise = self.otherwise.as_ref().map(|_| laws.len() - 1);
@@ -112,12 +112,12 @@ impl ByCategory {
     }
 }
 
-/// The laws with the categories of a workload.
+/// The laws, and which of them each category of a workload has.
 pub(super) struct Laws {
     laws: Vec<Box<dyn Bits>>,
-    /// Index of each category's law.
+    /// Index in `laws` of each category's law.
     of: Vec<usize>,
-    /// Index of the law of requests without a category.
+    /// Index in `laws` of the law for requests without a category.
     fallback: usize,
 }
 
@@ -140,7 +140,7 @@ impl Bits for Laws {
         self.laws.iter().any(|law| law.may_lack_proposals())
     }
 
-    /// With lookups for some categories, what a match tells would differ by category.
+    /// False if a category uses lookups: a match would change the odds in some categories only.
     fn has_law(&self) -> bool {
         self.laws.iter().all(|law| law.has_law() && !law.may_lack_proposals())
     }
@@ -182,7 +182,7 @@ mod tests {
         ByCategory { categories, otherwise }
     }
 
-    /// Requests of the categories 0, 1, 2, 0, 1, …
+    /// 60 requests of the categories 0, 1, 2, 0, 1, …
     fn workload(names: &[&str]) -> Workload {
         let request = |i: u16| Request { category: i % 3, ..Request::new(Time::ZERO, 1000, 500) };
         let mut workload: Workload = (0..60).map(request).collect();
@@ -194,7 +194,7 @@ mod tests {
         AcceptanceSpec { source: Rates::ByCategory(of), ..AcceptanceSpec::default() }
     }
 
-    /// The rows of a source for all requests of a workload.
+    /// The rows of bits that a source draws for all requests of a workload.
     fn rows(spec: &AcceptanceSpec, workload: &Workload) -> Vec<TruthRow> {
         let source = spec.build(7, workload).expect("good");
         let request = |id: u32| RequestTruth {
@@ -212,7 +212,7 @@ mod tests {
         (0..workload.len() as u32).map(row).collect()
     }
 
-    /// A second way: the rows of a category are the rows of its law, were it the law of all.
+    /// A category's requests get the rows that they would get if its law were the law of all requests.
     #[test]
     fn a_category_has_the_truth_of_its_own_law() {
         let workload = workload(&["code", "chat", "documents"]);

@@ -1,6 +1,6 @@
-//! `by-depth` acceptance: heads that feed on their own hidden states (EAGLE family) become worse with the depth since
-//! the last verification. Each position has one keyed uniform draw u_n, each depth a rate a: the draft is right iff u_n
-//! < a(depth) (docs/model.md 13).
+//! `by-depth` acceptance: draft heads that feed on their own hidden states (EAGLE family) become worse with each token
+//! drafted since the last verification. Each position n has one keyed uniform draw u_n, each depth a rate a: the draft
+//! is right iff u_n < a(depth) (docs/model.md 13).
 
 use super::TruthRow;
 use super::source::{Bits, fill_constant};

@@ -1,10 +1,10 @@
-//! The confidence that a draft reports: drawn after the bit, from its law given the bit, so that P(right | confidence)
-//! is the declared curve (docs/model.md 6.3 and 13).
+//! The confidence that a draft reports for a token. First the bit (right or wrong) is drawn, then the confidence from
+//! its distribution given the bit, so that P(right | confidence) is the declared curve (docs/model.md 6.3 and 13).
 //!
 //! Let q be the draft's probability of its own token and x = logit q. The curve says P(right | x) = σ(w·x + b_j) at
-//! depth j. Let z = w·x + b_j have a normal prior. Its mean is solved so that the marginal P(right) is the position's
-//! own rate. Then z given right (wrong) has density ∝ φ·σ(z) (φ·σ(−z)). Both quantile functions are tabulated once over
-//! a grid of rates. Bits never depend on confidences.
+//! depth j. Let z = w·x + b_j have a normal prior with density φ. Its mean is solved so that the marginal P(right) is
+//! the position's rate. Then z given right has a density ∝ φ·σ(z), z given wrong one ∝ φ·σ(−z). The quantile functions
+//! of both are tabulated once over a grid of rates. Bits never depend on confidences.
 
 use crate::luck::{Luck, Stream};
 use crate::workload::RequestId;
@@ -93,7 +93,7 @@ const REACH: f64 = 12.0;
 /// Number of points of the numeric integrals over z.
 const POINTS: usize = 512;
 
-/// The tabulated laws of confidences.
+/// Draws confidences from tabulated distributions.
 pub(super) struct ConfidenceModel {
     spec: Confidence,
     seed: u64,
@@ -110,7 +110,7 @@ impl ConfidenceModel {
         ConfidenceModel { spec: spec.clone(), seed, table: OnceLock::new(), means: OnceLock::new() }
     }
 
-    /// z of a confidence that policies see; `None` if their confidences do not depend on the true one.
+    /// The z that belongs to a confidence which policies see; `None` if a misfit with scale 0 hides z from them.
     pub fn evidence(&self, seen: f64, depth: u32) -> Option<f64> {
         let Misfit { scale, shift } = self.spec.misfit;
         let x = (logit(seen.min(1.0 - 1e-7)) - shift) / scale;
@@ -130,7 +130,7 @@ impl ConfidenceModel {
         intercepts[(depth as usize).min(intercepts.len() - 1)]
     }
 
-    /// Tabulates the conditional laws (takes some forty milliseconds).
+    /// Tabulates the distributions of z given the bit (takes some forty milliseconds).
     #[cold]
     fn tabulate(&self) -> [Vec<f32>; 2] {
         let sd = self.spec.curve.slope * self.spec.prior_sd;
@@ -165,9 +165,9 @@ impl ConfidenceModel {
         let table = &self.table.get_or_init(|| self.tabulate())[usize::from(right)];
         let (i, along_rate) = cell(logit(rate) / (2.0 * RATE_REACH) + 0.5, RATES);
         let (j, along_u) = cell(logit(u) / (2.0 * REACH) + 0.5, QUANTILES);
-        let at = |i: usize, j: usize| f64::from(table[i * QUANTILES + j]);
-        let low = at(i, j) + (at(i, j + 1) - at(i, j)) * along_u;
-        let high = at(i + 1, j) + (at(i + 1, j + 1) - at(i + 1, j)) * along_u;
+        let entry = |i: usize, j: usize| f64::from(table[i * QUANTILES + j]);
+        let low = entry(i, j) + (entry(i, j + 1) - entry(i, j)) * along_u;
+        let high = entry(i + 1, j) + (entry(i + 1, j + 1) - entry(i + 1, j)) * along_u;
         low + (high - low) * along_rate
     }
 }

@@ -1,12 +1,12 @@
-//! What only bounds see of the requests in the system: the law of their acceptance, and confidences of tokens that are
-//! not drafted yet.
+//! What bounds, and no other policies, see of unfinished requests: the probabilities of their acceptance, and the
+//! confidences of tokens that are not drafted yet.
 
 use super::law::Law;
 use super::{AcceptanceSource, Truths};
 use crate::executor::RequestTruth;
 use crate::workload::RequestId;
 
-/// The requests in the system as their acceptance source knows them. For bounds only.
+/// The unfinished requests as their acceptance source knows them. For bounds only.
 #[derive(Clone, Copy)]
 pub struct Hidden<'a> {
     acceptance: &'a dyn AcceptanceSource,

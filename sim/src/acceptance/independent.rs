@@ -1,4 +1,5 @@
-//! `constant`, `by-position` and `by-context`: the rate of an independent draft depends on where it stands alone.
+//! `constant`, `by-position` and `by-context`: bits are independent, and a bit's rate depends on nothing but where the
+//! token is in the request.
 
 use super::TruthRow;
 use super::source::{Bits, below, fill_constant, within};
@@ -31,7 +32,7 @@ pub(super) struct ByPosition {
 }
 
 impl ByPosition {
-    fn at(&self, position: u32) -> f64 {
+    fn rate_at(&self, position: u32) -> f64 {
         self.rates[((position / self.span) as usize).min(self.rates.len() - 1)]
     }
 }
@@ -48,14 +49,14 @@ impl Bits for ByPosition {
                 // The last rate holds to the end.
                 let stretch = from / span;
                 let to = if stretch + 1 < self.rates.len() { end.min((stretch + 1) * span) } else { end };
-                *word |= below(luck, self.at(from as u32), w) & within(w, from, to);
+                *word |= below(luck, self.rate_at(from as u32), w) & within(w, from, to);
                 from = to;
             }
         }
     }
 
     fn rate(&self, _: RequestTruth, position: u32, _: u32) -> f64 {
-        self.at(position)
+        self.rate_at(position)
     }
 }
 
@@ -66,12 +67,12 @@ pub(super) struct ByContext {
     pub seed: u64,
 }
 
-/// Output tokens for which one rate holds: the bits of a word.
+/// Number of output tokens that share one rate: the bits of a word.
 const HOLDS: u32 = 64;
 
 impl ByContext {
-    /// The rate at an output position, with the context at the beginning of its word.
-    fn at(&self, request: RequestTruth, position: u32) -> f64 {
+    /// The rate at an output position. It is the rate of the context at the first position of the same 64-bit word.
+    fn rate_at(&self, request: RequestTruth, position: u32) -> f64 {
         let context = f64::from(request.prompt_len) + f64::from(position / HOLDS * HOLDS);
         let behind = self.points.partition_point(|&(tokens, _)| f64::from(tokens) <= context);
         match (behind.checked_sub(1).map(|i| self.points[i]), self.points.get(behind)) {
@@ -90,11 +91,11 @@ impl Bits for ByContext {
         let luck = Luck::new(self.seed, Stream::Right, request.id.into());
         for (w, word) in out.depth_mut(0).iter_mut().enumerate().take(positions.div_ceil(64)) {
             let (from, to) = (w * 64, (w * 64 + 64).min(positions));
-            *word = below(luck, self.at(request, from as u32), w) & within(w, from, to);
+            *word = below(luck, self.rate_at(request, from as u32), w) & within(w, from, to);
         }
     }
 
     fn rate(&self, request: RequestTruth, position: u32, _: u32) -> f64 {
-        self.at(request, position)
+        self.rate_at(request, position)
     }
 }

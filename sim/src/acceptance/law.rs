@@ -1,14 +1,14 @@
-//! The law of a source: what is known of a request's bits to one who knows the source and has not seen its draws. The
-//! bounds between a server's policies and the oracle reason with it (docs/model.md 13).
+//! The law of a source: the probabilities of a request's bits, given the source's settings but not its draws. Bounds
+//! that know more than a server's policies and less than the oracle compute with it (docs/model.md 13).
 
 use crate::drafts::Shown;
 use crate::executor::RequestTruth;
 
 /// The probabilities from which a source draws bits and confidences.
 ///
-/// A request has one of several hypotheses, for example its own acceptance rate. Given the hypothesis, the bits are a
-/// Markov chain over output positions: a bit depends on the bit before and on nothing earlier. If there are several
-/// hypotheses, the probabilities of each depend on neither position nor depth.
+/// One of several hypotheses holds for a request, for example one of 16 acceptance rates. Given the hypothesis, the
+/// bits are a Markov chain over output positions: a bit depends on the bit before and on nothing earlier. If there are
+/// several hypotheses, the probabilities of each depend on neither position nor depth.
 pub trait Law: Send + Sync {
     /// Replaces `weights` by the probability of each hypothesis about the request. They sum to 1.
     fn prior(&self, request: RequestTruth, weights: &mut Vec<f64>);
@@ -17,26 +17,28 @@ pub trait Law: Send + Sync {
     /// bit at the position before was `before`.
     fn right_after(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32, before: bool) -> f64;
 
-    /// The probability that a lookup proposes a token that is wrong; 1 for drafts that always propose.
+    /// The probability that a lookup finds a match at a position where its first token is wrong; 1 for drafts that
+    /// always have a proposal.
     fn proposes_if_wrong(&self) -> f64;
 
     /// The log-odds that a token with this confidence is right, by the curve from which confidences are drawn. `None`
     /// if what policies see carries no information.
     fn evidence(&self, confidence: f64, depth: u32) -> Option<f64>;
 
-    /// Mean and standard deviation of [`evidence`](Law::evidence) before the bit is known.
+    /// Mean and standard deviation of [`evidence`](Law::evidence) over the draws of a token whose bit is not known.
     fn evidence_spread(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32) -> (f64, f64);
 
-    /// The rate with which confidences are drawn there: the probability that the token is right, pooled over rounds.
+    /// The rate for which confidences at this position and depth are drawn: the probability that the token is right,
+    /// pooled over rounds.
     fn confidence_rate(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32) -> f64;
 
     /// The request's own rate, which no server knows: the probability that the draft is right at output position
     /// `position` and `depth` (from 0) of its round, if all tokens before it in the round are right.
     fn own_rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64;
 
-    /// The probability that a token with this confidence is right: what a policy that is [shown](Shown) the truth gets
-    /// in the confidence's place. A confidence without information is worth the mean rate of all requests, or the
-    /// request's own one.
+    /// The probability that a token with this confidence is right. Policies see it in the confidence's place if `shown`
+    /// says so. If the confidence carries no information, it is the mean rate of all requests
+    /// ([`Calibrated`](Shown::Calibrated)) or the request's own rate ([`OwnRate`](Shown::OwnRate)).
     fn chance(&self, request: RequestTruth, position: u32, depth: u32, confidence: f64, shown: Shown) -> f64;
 }
 
@@ -48,11 +50,11 @@ pub fn constant_rate(len: u32, rate: impl Fn(u32) -> f64) -> f64 {
         Some(*reached)
     };
     let accepted: f64 = (0..len).scan(1.0, survive).sum();
-    let of = |a: f64| (1..=len).map(|depth| a.powi(depth as i32)).sum::<f64>();
+    let accepted_at = |a: f64| (1..=len).map(|depth| a.powi(depth as i32)).sum::<f64>();
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..50 {
         let middle = 0.5 * (low + high);
-        if of(middle) < accepted { low = middle } else { high = middle }
+        if accepted_at(middle) < accepted { low = middle } else { high = middle }
     }
     0.5 * (low + high)
 }

@@ -21,13 +21,13 @@ pub struct Beta {
     pub b: f64,
 }
 
-/// Number of hypotheses about a request's rate, and of points in each.
+/// Number of hypotheses about a request's rate, and number of grid points in each.
 const HYPOTHESES: usize = 16;
 const POINTS: usize = 16;
 
 impl Beta {
-    /// The law as rates with probabilities: the mean and the mass of 16 equal stretches that reach 4.5 standard
-    /// deviations to both sides of the mean. The mean of the whole is within 0.001 of a / (a + b) for shapes from 1.
+    /// The law as 16 rates with probabilities: the mean and the mass of 16 equal intervals that reach 4.5 standard
+    /// deviations to both sides of the mean. The mean of all is within 0.001 of a / (a + b) for shapes from 1.
     fn hypotheses(&self) -> Vec<(f64, f64)> {
         let (a, b, sum) = (self.a, self.b, self.a + self.b);
         let (mean, sd) = (a / sum, (a * b / (sum * sum * (sum + 1.0))).sqrt());
@@ -79,22 +79,22 @@ impl Default for Mixture {
     }
 }
 
-/// The mixture with the categories of a workload.
+/// Draws bits from a mixture, for requests with the categories of a workload.
 pub(super) struct MixtureBits {
     /// The Beta distribution of each category's acceptance rates, by the index of the category.
     laws: Vec<rand_distr::Beta<f64>>,
-    /// The same, as hypotheses: rates with their probabilities.
+    /// The hypotheses about the rate of each category's requests: rates with their probabilities.
     hypotheses: Vec<Vec<(f64, f64)>>,
     autocorrelation: f64,
     seed: u64,
 }
 
 impl MixtureBits {
-    /// Builds the laws by category index; a category without a law takes the common one. `mixture` must have passed the
+    /// Builds the laws by category index; a category without a law takes `mixture.all`. `mixture` must have passed the
     /// check.
     pub fn new(mixture: &Mixture, categories: &[String], seed: u64) -> MixtureBits {
-        let of = |name: &String| mixture.categories.get(name).copied().unwrap_or(mixture.all);
-        let mut betas: Vec<Beta> = categories.iter().map(of).collect();
+        let beta_of = |name: &String| mixture.categories.get(name).copied().unwrap_or(mixture.all);
+        let mut betas: Vec<Beta> = categories.iter().map(beta_of).collect();
         if betas.is_empty() {
             betas.push(mixture.all);
         }
@@ -112,7 +112,7 @@ impl MixtureBits {
     }
 
     /// The probability that a draft at `depth` of its round is right if all before it in the round are, for a request
-    /// with this rate. What precedes the first draft is not known, so the first draft has the rate itself.
+    /// with this rate. The bit before the first draft is not known, so the first draft has the rate itself.
     fn on_path(&self, rate: f64, depth: u32) -> f64 {
         if depth == 0 { rate } else { self.autocorrelation + (1.0 - self.autocorrelation) * rate }
     }
@@ -123,7 +123,7 @@ impl MixtureBits {
     }
 }
 
-/// Sets every bit of `bits` where `repeats` is set to the value of the bit below it; the bit below the lowest one is
+/// Where a bit of `repeats` is set, the bit of `bits` takes the value of the next lower bit; below the lowest bit is
 /// `before`. A value is copied along a whole run of repeats, in six doubling strides (as carries run in a Kogge-Stone
 /// adder).
 fn copy_along(bits: u64, repeats: u64, before: u64) -> u64 {
@@ -145,12 +145,12 @@ impl Bits for MixtureBits {
         if self.autocorrelation == 0.0 {
             return;
         }
-        // Each bit copies its neighbour with probability `autocorrelation`. The rate stays, and the correlation of bits
-        // k apart is this probability to the power of k.
+        // Each bit copies the bit before it with probability `autocorrelation`. The rate does not change, and the
+        // correlation of bits k apart is this probability to the power of k.
         let luck = Luck::new(self.seed, Stream::Repeat, key);
         let mut before = 0;
         for (w, word) in out.depth_mut(0).iter_mut().enumerate().take(positions.div_ceil(64)) {
-            // The first position has no neighbour to copy.
+            // The first position has no bit before it to copy.
             let repeats = below(luck, self.autocorrelation, w) & if w == 0 { !1 } else { u64::MAX };
             *word = copy_along(*word, repeats, before);
             before = *word >> 63;
@@ -182,7 +182,7 @@ impl Bits for MixtureBits {
         self.autocorrelation * f64::from(u8::from(before)) + (1.0 - self.autocorrelation) * rate
     }
 
-    /// Deep positions are mostly reached by requests with high rates.
+    /// Weights each rate by the probability that a round reaches `depth`: mostly requests with high rates do.
     fn mean_rate(&self, request: RequestTruth, _: u32, depth: u32) -> f64 {
         let (mut reach, mut right) = (0.0, 0.0);
         for &(rate, weight) in self.hypotheses_of(request.category) {

@@ -33,7 +33,8 @@ pub use spec::{AcceptanceSpec, Beyond, Rates, TableSource};
 pub use suffix::Suffix;
 pub use truths::Truths;
 
-/// The hidden truth of a running request: one bitmap over output positions for each draft depth that differs.
+/// Which drafts of a running request are right, hidden from policies: one bitmap over output positions for each draft
+/// depth that differs.
 ///
 /// Bit n of depth row j says whether the draft's first choice at output position n is right when n is the
 /// (j+1)-th position drafted since the last verification. An independent draft has one row for all depths.
@@ -119,7 +120,7 @@ impl TruthRow {
         if self.matched(n) { limit } else { 0 }
     }
 
-    /// The bitmap of a word's positions that have a match; empty beyond the end.
+    /// The bitmap of the positions of `word` that have a match; 0 beyond the end.
     fn matches(&self, word: usize) -> u64 {
         self.matched.get(word).copied().unwrap_or(0)
     }
@@ -160,12 +161,13 @@ impl TruthRow {
         if word + 1 >= self.words.len() {
             return 0;
         }
-        // Two shifts, because a shift by 64 is none.
+        // Two shifts, because a shift by 64 bits at once overflows.
         let next = self.words[word] >> shift | self.words[word + 1] << 1 << (63 - shift);
         next.trailing_ones().min(len)
     }
 
-    /// A separate function keeps the usual case of [`run`](TruthRow::run) small enough to be inlined.
+    /// [`run`](TruthRow::run) if the truth depends on the depth. Apart, so that the usual case is small enough to
+    /// inline.
     fn run_by_depth(&self, n: u32, len: u32) -> u32 {
         (0..len).take_while(|&j| self.right(n + j, j)).count() as u32
     }
@@ -187,7 +189,7 @@ pub trait AcceptanceSource: Send + Sync {
     /// wrong.
     fn rank_if_wrong(&self, request: RequestTruth, position: u32) -> u32;
 
-    /// The law of the ranks of the draft's further guesses.
+    /// The probabilities of the ranks of the draft's second and later guesses.
     fn ranks(&self) -> &RankLaw;
 
     /// The draft's probability of its `rank`-th guess below the node at `path`, at `depth` of the round. `first` is the

@@ -1,4 +1,5 @@
-//! Bitmaps of known bits that hold for all depths, side by side in one list: the usual case, kept fast.
+//! The bitmaps of requests whose bits are all known and equal at all depths, side by side in one list. This is the
+//! usual case, and the layout makes it fast.
 
 use crate::drafts::Drafts;
 use crate::policy::BatchView;
@@ -13,14 +14,14 @@ pub struct PlainRows {
     stride: usize,
     /// The bitmaps, row after row. The words behind a bitmap's end are zero.
     words: Vec<u64>,
-    /// The request of each row, the last one where it is free.
+    /// The request of each row; of a free row, the last request that had it.
     request_in: Vec<RequestId>,
-    /// Index of the first word of each request.
+    /// Index in `words` of the first word of each request.
     first_word: Vec<u32>,
 }
 
 impl PlainRows {
-    /// No rows, for a workload with `requests` requests.
+    /// A table without rows, for a workload with `requests` requests.
     pub fn new(requests: usize) -> PlainRows {
         PlainRows { stride: 0, words: Vec::new(), request_in: Vec::new(), first_word: vec![NONE; requests] }
     }
@@ -77,13 +78,13 @@ impl PlainRows {
         debug_assert!((emitted as usize / 64) + 1 < self.stride, "a round starts behind the request's positions");
         let at = (self.first_word[id as usize] + emitted / 64) as usize;
         let (next, word) = (self.words[at + 1], self.words[at]);
-        // One shift of both words.
+        // Shifts both words at once.
         let bits = ((u128::from(next) << 64 | u128::from(word)) >> (emitted % 64)) as u64;
         (end | !bits).trailing_zeros()
     }
 }
 
-/// The bit behind the last of `len` (under 64) drafts.
+/// A word with only the bit behind the last of `len` (under 64) drafts set.
 fn end_of(len: u32) -> NonZeroU64 {
     NonZeroU64::new(1 << len).expect("a chain has fewer than 64 drafts")
 }
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_those_of_each_bitmap_as_rows_widen_and_are_used_again() {
+    fn runs_equal_those_of_the_bitmap_while_rows_widen_and_are_reused() {
         let mut rows = PlainRows::new(12);
         let mut in_row: Vec<Option<(RequestId, TruthRow, usize)>> = vec![None; 4];
         for id in 0..12u32 {

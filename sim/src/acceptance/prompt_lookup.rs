@@ -1,10 +1,10 @@
 //! `prompt-lookup`: the draft copies text from the context. The position where a lookup starts decides whether there is
 //! a match and how long it stays right (docs/model.md 13).
 //!
-//! The output alternates between stretches that repeat earlier text and stretches that do not: a two-state chain by
-//! position. Inside a repeating stretch a lookup matches and is right to the end of the stretch. Outside, a lookup
-//! sometimes matches, but its first token is wrong. Matches and runs are therefore autocorrelated, as in real text: one
-//! position after a right match there is a right match again, shorter by one token.
+//! The output alternates between stretches that repeat earlier text and stretches that do not: a Markov chain with two
+//! states over positions. Inside a repeating stretch a lookup matches and is right to the end of the stretch. Outside,
+//! a lookup sometimes matches, but its first token is wrong. Matches and runs are therefore autocorrelated, as in real
+//! text: one position after the start of a right match there is another right match, shorter by one token.
 
 use super::TruthRow;
 use super::fault::{BadAcceptance, bad};
@@ -44,13 +44,13 @@ impl PromptLookup {
         1.0 - 1.0 / self.mean_run
     }
 
-    /// P(the next position repeats | this one does not), from the stationary share.
+    /// P(the next position repeats | this one does not), so that the share of repeating positions is `repeating`.
     fn enters(&self) -> f64 {
         self.repeating() * (1.0 - self.stays()) / (1.0 - self.repeating())
     }
 
-    /// P(a match | the position does not repeat). Such a stray match, whose first token is wrong, takes the rest of the
-    /// match rate.
+    /// P(a match | the position does not repeat). The first token of such a stray match is wrong. Stray and right
+    /// matches together have the rate `match_rate`.
     fn strays(&self) -> f64 {
         self.match_rate * (1.0 - self.precision) / (1.0 - self.repeating())
     }
@@ -81,7 +81,7 @@ impl PromptLookup {
     }
 }
 
-/// The acceptance source of prompt lookup.
+/// Draws matches and right tokens of prompt lookups.
 pub(super) struct Lookups {
     pub spec: PromptLookup,
     pub seed: u64,

@@ -1,4 +1,4 @@
-//! The ranks of the draft's further guesses: if its first guess is wrong, which of the others is right, and the
+//! The ranks of the draft's second and later guesses: which of them is right if the first guess is wrong, and the
 //! probabilities that the draft gives them. Trees need this (docs/model.md 5.3, 13).
 
 use serde::{Deserialize, Serialize};
@@ -51,14 +51,14 @@ impl RankLaw {
                 mass
             })
             .collect();
-        // All ranks beyond the last count as one more token.
+        // In the entropy all ranks beyond the last count as one more token.
         let all = share.iter().copied().chain([left]);
         let entropy = all.filter(|&p| p > 0.0).map(|p| -p * p.ln()).sum();
         Ok(RankLaw { hazards, share, entropy })
     }
 
-    /// The rank, from 2, for a uniform draw `u`. If the draft has no such guess, the rank is higher than any rank that
-    /// can be drafted.
+    /// The rank (from 2) of the target's token for a uniform draw `u`. If the token is none of the draft's guesses, the
+    /// rank is higher than any that can be drafted.
     pub fn at(&self, u: f64) -> u32 {
         let mut below = 0.0;
         for (r, share) in self.share.iter().enumerate() {
@@ -80,8 +80,8 @@ impl RankLaw {
 
     /// Entropy, in nats, of the draft's distribution when its first guess has probability `first`.
     pub fn entropy(&self, first: f64) -> f64 {
-        let of = |p: f64| if p > 0.0 { -p * p.ln() } else { 0.0 };
-        of(first) + of(1.0 - first) + (1.0 - first) * self.entropy
+        let term = |p: f64| if p > 0.0 { -p * p.ln() } else { 0.0 };
+        term(first) + term(1.0 - first) + (1.0 - first) * self.entropy
     }
 
     /// KL(target ‖ draft), in nats, at a position where a greedy target (all its mass on one token) picks the draft's

@@ -1,6 +1,6 @@
 //! `recorded` and `table`: bits of a real run. Tokens that were not drafted in the run have unknown bits, which are
-//! drawn once from the hazards of the recording. Behind the end of a recording every draft is wrong (docs/model.md 13);
-//! a table may begin again instead.
+//! drawn once from the hazards of the recording. Behind the end of a recording every draft is wrong (docs/model.md 13),
+//! or, for a table that wraps, the recording starts over.
 
 use super::TruthRow;
 use super::source::Bits;
@@ -14,7 +14,7 @@ pub(super) const POOLED_HAZARDS: [f64; 8] = [0.572, 0.641, 0.705, 0.753, 0.802, 
 
 /// The recordings of a workload.
 pub(super) struct Recorded {
-    /// Whether a recording begins again behind its end.
+    /// Whether a recording starts over for a request that is longer.
     wraps: bool,
     recordings: Vec<Recording>,
     hazards: Vec<f64>,
@@ -31,13 +31,13 @@ impl Recorded {
         Recorded { wraps, recordings: workload.recordings.clone(), hazards, rates, seed }
     }
 
-    fn of(&self, request: RequestTruth) -> &Recording {
+    fn recording_of(&self, request: RequestTruth) -> &Recording {
         &self.recordings[request.recording.expect("building the source checked that every request has one") as usize]
     }
 
     /// The index into the recording for an output position; `None` behind its end. Position 0 comes from the prefill
     /// and is never drafted, so a recording that wraps begins again at 1.
-    fn at(&self, recording: &Recording, position: usize) -> Option<usize> {
+    fn index_at(&self, recording: &Recording, position: usize) -> Option<usize> {
         match recording.bits.len() {
             len if position < len => Some(position),
             len if self.wraps && len > 1 => Some(1 + (position - 1) % (len - 1)),
@@ -64,10 +64,10 @@ fn expected_rate(r: &Recording, hazards: &[f64]) -> f64 {
 impl Bits for Recorded {
     fn fill(&self, request: RequestTruth, positions: usize, out: &mut TruthRow) {
         out.reset(positions, 1);
-        let recording = self.of(request);
+        let recording = self.recording_of(request);
         let luck = Luck::new(self.seed, Stream::Unknown, request.id.into());
         for n in 0..positions {
-            let Some(at) = self.at(recording, n) else { break };
+            let Some(at) = self.index_at(recording, n) else { break };
             if recording.bits[at].unwrap_or_else(|| luck.unit(n as u64) < hazard(recording, &self.hazards, at)) {
                 out.set(0, n);
             }
@@ -83,12 +83,13 @@ impl Bits for Recorded {
     }
 
     fn recorded_confidence(&self, request: RequestTruth, position: u32) -> Option<f32> {
-        let recording = self.of(request);
-        recording.confidences.get(self.at(recording, position as usize)?).copied()
+        let recording = self.recording_of(request);
+        recording.confidences.get(self.index_at(recording, position as usize)?).copied()
     }
 
     fn recorded_rank(&self, request: RequestTruth, position: u32) -> Option<u32> {
-        let recording = self.of(request);
-        recording.ranks.get(self.at(recording, position as usize)?).map(|&rank| rank.into()).filter(|&rank| rank > 1)
+        let recording = self.recording_of(request);
+        let rank = recording.ranks.get(self.index_at(recording, position as usize)?);
+        rank.map(|&rank| rank.into()).filter(|&rank| rank > 1)
     }
 }

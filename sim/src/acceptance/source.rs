@@ -1,5 +1,5 @@
-//! The common part of all sources: bits come from the source, confidences from one model. First the bit is drawn, then
-//! the confidence from its law given the bit (docs/model.md 13).
+//! The common part of all acceptance sources. Each source draws the bits (right or wrong) in its own way; one model
+//! then draws the confidences given the bits (docs/model.md 13).
 
 use super::confidence::{ConfidenceModel, logit, sigmoid};
 use super::{AcceptanceSource, Law, RankLaw, TruthRow};
@@ -7,9 +7,9 @@ use crate::drafts::Shown;
 use crate::executor::RequestTruth;
 use crate::luck::{Luck, Stream, threshold};
 
-/// A source of truth bits.
+/// Draws the bits that say which drafts are right.
 pub(super) trait Bits: Send + Sync {
-    /// Fills in the truth of the first `positions` output positions.
+    /// Fills in the bits of the first `positions` output positions.
     fn fill(&self, request: RequestTruth, positions: usize, out: &mut TruthRow);
 
     /// The probability that a draft at `position` and `depth` is right, pooled over the rounds that reach this depth.
@@ -42,7 +42,7 @@ pub(super) trait Bits: Send + Sync {
         weights.push(1.0);
     }
 
-    /// [`rate`](Bits::rate) if the request has this hypothesis.
+    /// [`rate`](Bits::rate) if this hypothesis holds for the request.
     fn rate_of_hypothesis(&self, request: RequestTruth, _hypothesis: usize, position: u32, depth: u32) -> f64 {
         self.rate(request, position, depth)
     }
@@ -52,7 +52,7 @@ pub(super) trait Bits: Send + Sync {
         self.rate_of_hypothesis(request, hypothesis, position, depth)
     }
 
-    /// [`rate`](Bits::rate) over all requests of the request's kind whose rounds reach this depth.
+    /// The mean of [`rate`](Bits::rate) over all requests of the same category whose rounds reach this depth.
     fn mean_rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64 {
         self.rate(request, position, depth)
     }
@@ -73,7 +73,7 @@ pub(super) trait Bits: Send + Sync {
     }
 }
 
-/// A source of bits together with its confidences and ranks.
+/// An acceptance source: its bits with the models of its confidences and ranks.
 pub(super) struct Source<B> {
     pub bits: B,
     pub confidence: ConfidenceModel,
@@ -154,7 +154,8 @@ impl<B: Bits> Law for Source<B> {
             (Shown::Confidence, _) => confidence,
             (Shown::Calibrated, Some(z)) => sigmoid(z),
             (Shown::Calibrated, None) => self.bits.mean_rate(request, position, depth),
-            // The curve holds for the rate that confidences are drawn with. On the path of a round it is another one.
+            // The curve holds for the rate that confidences are drawn with, so the log-odds move by the difference to
+            // the request's own rate on the path of a round.
             (Shown::OwnRate, Some(z)) => sigmoid(z + logit(own()) - logit(self.bits.rate(request, position, depth))),
             (Shown::OwnRate, None) => own(),
         }
@@ -163,8 +164,8 @@ impl<B: Bits> Law for Source<B> {
 
 /// A bitmap of the 64 positions of `word` whose uniform draw is below `rate` (to 32 bits; exact at 0 and 1).
 ///
-/// The uniform draw of position n has bit n % 64 of one hash after another, from the highest bit. All 64 positions are
-/// compared with the rate at once. The first bit that differs decides a comparison, so a word needs eight hashes on
+/// The uniform draw of position n consists of bit n % 64 of each of 32 hashes, its highest bit first. All 64 positions
+/// are compared with the rate at once. The first bit that differs decides a comparison, so a word needs eight hashes on
 /// average, where two positions a hash would need 32. The draws do not depend on the rate: all rates share them.
 pub(super) fn below(luck: Luck, rate: f64, word: usize) -> u64 {
     let rate = threshold(rate);
@@ -178,9 +179,9 @@ pub(super) fn below(luck: Luck, rate: f64, word: usize) -> u64 {
             break;
         }
         let random = luck.bits(word as u64 * 32 + bit);
-        let of_rate = 0u64.wrapping_sub(rate >> (31 - bit) & 1);
-        less |= equal & of_rate & !random;
-        equal &= !(random ^ of_rate);
+        let rate_bit = 0u64.wrapping_sub(rate >> (31 - bit) & 1);
+        less |= equal & rate_bit & !random;
+        equal &= !(random ^ rate_bit);
     }
     less
 }
@@ -205,7 +206,7 @@ pub(super) fn fill_constant(luck: Luck, rate: f64, positions: usize, words: &mut
 mod tests {
     use super::*;
 
-    /// A second way: builds each position's uniform draw and compares it as a number.
+    /// Compares with simple code that builds each position's uniform draw as a number.
     #[test]
     fn words_are_comparisons_of_one_uniform_a_position() {
         let luck = Luck::new(9, Stream::Right, 4);

@@ -1,5 +1,5 @@
-//! Tests the sources against theory: rates, correlation, hazards, purity. Calibration and recordings are tested in
-//! `tests/truth`.
+//! Compares the acceptance sources with theory: rates, correlation, hazards, and that equal arguments give equal draws.
+//! Calibration and recordings are tested in `tests/truth`.
 
 use super::*;
 use crate::drafts::Shown;
@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 const POSITIONS: u32 = 300;
 
 fn source(rates: Rates) -> Box<dyn AcceptanceSource> {
-    with(AcceptanceSpec { source: rates, ..AcceptanceSpec::default() })
+    build(AcceptanceSpec { source: rates, ..AcceptanceSpec::default() })
 }
 
-fn with(spec: AcceptanceSpec) -> Box<dyn AcceptanceSource> {
+fn build(spec: AcceptanceSpec) -> Box<dyn AcceptanceSource> {
     spec.build(5, &Workload::default()).unwrap()
 }
 
@@ -39,8 +39,8 @@ fn one_law(a: f64, b: f64, autocorrelation: f64) -> Rates {
     Rates::Mixture(Mixture { all: Beta { a, b }, categories: BTreeMap::new(), autocorrelation })
 }
 
-/// What a policy is shown in a confidence's place is the share of right tokens: in every tenth, at the depths that a
-/// round reaches, for confidences that are right, over-confident and without information.
+/// The chance that a policy sees in a confidence's place is the share of right tokens: in every tenth of [0, 1], at the
+/// depths that a round reaches, for confidences that are right, over-confident and without information.
 #[test]
 fn chances_are_the_shares_of_right_tokens() {
     for misfit in [Misfit::default(), Misfit { scale: 2.0, shift: 1.0 }, Misfit { scale: 0.0, shift: 0.3 }] {
@@ -49,7 +49,7 @@ fn chances_are_the_shares_of_right_tokens() {
             let autocorrelation = if shown == Shown::OwnRate { 0.4 } else { 0.0 };
             let confidence = Confidence { misfit, ..Confidence::default() };
             let source =
-                with(AcceptanceSpec { source: one_law(8.0, 5.7, autocorrelation), confidence, ..Default::default() });
+                build(AcceptanceSpec { source: one_law(8.0, 5.7, autocorrelation), confidence, ..Default::default() });
             let law = source.law().unwrap();
             // By depth (the first, all deeper ones) and tenth: tokens, sum of chances, right tokens.
             let mut tenths = [[(0u32, 0.0, 0u32); 10]; 2];
@@ -78,7 +78,7 @@ fn chances_are_the_shares_of_right_tokens() {
 }
 
 #[test]
-fn rates_are_what_was_asked() {
+fn bits_have_the_rates_of_the_settings() {
     for rate in [0.0, 0.1, 0.7, 1.0] {
         let x = bits(&*source(Rates::Constant { rate }), 1000);
         let got = share(x.iter().flatten().copied());
@@ -116,7 +116,7 @@ fn a_rate_by_context_follows_prompt_and_output() {
 /// All depths share one uniform draw: a draft that is right at a depth is right at smaller depths, and E[run] = Σ Π
 /// a(depth).
 #[test]
-fn depths_share_their_luck() {
+fn depths_share_their_draws() {
     let source = source(Rates::ByDepth { rates: vec![0.9, 0.6, 0.3] });
     let mut row = TruthRow::default();
     let (mut runs, mut n) = (0, 0);
@@ -177,8 +177,8 @@ fn hazards_rise_with_depth() {
 fn bits_do_not_depend_on_confidences_and_confidences_are_pure() {
     let rates = one_law(8.0, 5.7, 0.078);
     let plain =
-        with(AcceptanceSpec { source: rates.clone(), confidence: Confidence::default(), ..AcceptanceSpec::default() });
-    let other = with(AcceptanceSpec {
+        build(AcceptanceSpec { source: rates.clone(), confidence: Confidence::default(), ..AcceptanceSpec::default() });
+    let other = build(AcceptanceSpec {
         source: rates,
         confidence: Confidence {
             curve: Curve { slope: 2.0, intercepts: vec![1.0] },

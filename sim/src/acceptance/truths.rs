@@ -1,5 +1,5 @@
-//! The acceptance bits of the requests in the system, for executors that look acceptance up: the event clock, replay,
-//! and devices with a declared source.
+//! The bits that say which drafts of the unfinished requests are right, for executors that look acceptance up:
+//! simulated time, replay, and devices whose experiment names an acceptance source.
 
 use super::plain_rows::PlainRows;
 use super::{AcceptanceSource, TruthRow};
@@ -11,7 +11,7 @@ use crate::workload::RequestId;
 
 const NO_ROW: u32 = u32::MAX;
 
-/// The truth of the requests in the system. Rows are reused.
+/// Which drafts of the unfinished requests are right. Rows of requests that ended are reused.
 pub struct Truths<'a> {
     acceptance: &'a dyn AcceptanceSource,
     max_draft_len: u32,
@@ -24,7 +24,8 @@ pub struct Truths<'a> {
 }
 
 impl<'a> Truths<'a> {
-    /// For a workload with `requests` requests. With `max_draft_len` 0 there are no drafts, and no truth is filled in.
+    /// Makes a table for a workload with `requests` requests. If `max_draft_len` is 0 there are no drafts, and no bits
+    /// are filled in.
     pub fn new(acceptance: &'a dyn AcceptanceSource, max_draft_len: u32, requests: usize) -> Truths<'a> {
         Truths {
             acceptance,
@@ -37,7 +38,7 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// Fills in the truth of a request that starts. Without drafts only the request is kept: bounds ask for it.
+    /// Fills in the bits of a request that starts. Without drafts only the request itself is stored, for bounds.
     pub fn start(&mut self, request: RequestTruth) {
         let row = self.free_rows.pop().unwrap_or_else(|| {
             self.rows.push(TruthRow::default());
@@ -45,7 +46,7 @@ impl<'a> Truths<'a> {
             self.rows.len() as u32 - 1
         });
         self.requests[row as usize] = request;
-        // A server's workload grows.
+        // In a server requests come while the engine runs, so there may be more than at the start.
         if self.row_of.len() <= request.id as usize {
             self.row_of.resize(request.id as usize + 1, NO_ROW);
         }
@@ -70,7 +71,7 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// The truth of a request that has started.
+    /// The bits of a request that has started.
     #[inline]
     pub(crate) fn row(&self, id: RequestId) -> &TruthRow {
         &self.rows[self.row_of[id as usize] as usize]
@@ -231,8 +232,8 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// Fills in KL(target ‖ draft) at the verified positions up to the first rejected one. Behind that the target's
-    /// distribution is not on its own path, and there is no value.
+    /// Fills in KL(target ‖ draft) at the verified positions up to the first rejected one. Later drafts follow a wrong
+    /// token, so there is no value for them.
     fn reveal_divergences(&self, batch: &BatchView, accepted: &[u32], out: &mut Drafts) {
         for (i, &accepted) in accepted.iter().enumerate().take(batch.len()) {
             let row = self.row_of[batch.ids[i] as usize] as usize;

@@ -1,4 +1,4 @@
-//! What single settings of the engine may be. A check takes the key and the value; its error names the key.
+//! Checks of single settings of the engine. A check takes the key and the value; its error names the key.
 
 use super::bad::BadConfig;
 use super::choices::{DecisionSeconds, DraftKv};
@@ -44,7 +44,7 @@ pub(super) fn optional<T>(check: impl Fn(&'static str, &T) -> Checked) -> impl F
     move |key, value| value.as_ref().map_or(Ok(()), |value| check(key, value))
 }
 
-/// Three times.
+/// Three times of at least 0 seconds.
 pub(super) fn decision_times(_: &'static str, value: &DecisionSeconds) -> Checked {
     time("decision_s.propose", &value.propose)?;
     time("decision_s.keep_drafting", &value.keep_drafting)?;

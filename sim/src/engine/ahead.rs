@@ -1,5 +1,5 @@
-//! What lasts between the end of a step, where drafts are made, and the step that verifies them: the drafts that wait,
-//! and how far the device is ahead of the host.
+//! The state between the end of a step, where drafts are made, and the step that verifies them: the drafts that wait,
+//! and the tokens that the device has sampled and the host has not seen yet.
 
 use super::held::HeldDrafts;
 use super::next_batch::{DeviceBatch, NextBatch};
@@ -12,9 +12,11 @@ use crate::workload::{RequestId, Workload};
 /// The drafts between two steps, and the tokens that the device has sampled.
 #[derive(Debug, Default)]
 pub struct Ahead {
-    /// The drafts to verify next, and buffers for the drafts after them.
+    /// The drafts to verify next.
     pub(super) held: Box<HeldDrafts>,
+    /// Buffer for the drafts that are being made.
     pub(super) fresh: Box<HeldDrafts>,
+    /// The requests to draft for.
     pub(super) next: NextBatch,
     /// The state on the device of the requests that run or are drafted for.
     pub(super) device: DeviceBatch,
@@ -22,12 +24,12 @@ pub struct Ahead {
     pub(super) sampled: Vec<u32>,
 }
 
-/// The drafts that a step verifies.
+/// How the drafts that a step verifies were made.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Verifies {
-    /// How long the device took to make them.
+    /// How long the device took to make the drafts.
     pub drafting: Time,
-    /// Whether the drafter selected which of them are verified.
+    /// Whether the drafter selected which drafts are verified.
     pub trimmed: bool,
     /// Whether the pass runs over all scheduled tokens of each request, drafts or padding.
     pub padded: bool,
@@ -43,12 +45,12 @@ impl Ahead {
         self.sampled.resize(requests, 0);
     }
 
-    /// Moves the drafts of a batch's requests to `drafts`, and notes where the requests stand on the device.
+    /// Moves the drafts of a batch's requests to `drafts`, and notes the requests' token counts on the device.
     pub(super) fn take(&mut self, batch: &BatchView, workload: &Workload, drafts: &mut Drafts) -> Verifies {
         self.held.take(batch, drafts);
         self.device.fill(batch.ids, &workload.prompt_len, &self.sampled);
         let (drafting, trimmed) = (self.held.time, self.held.trimmed);
-        // A drafter that selects gives back the slots of drafts that are not verified.
+        // A drafter that selects gives back the slots of drafts that are not verified, so nothing is padded.
         Verifies { drafting, trimmed, padded: !trimmed }
     }
 

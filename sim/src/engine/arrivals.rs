@@ -1,21 +1,21 @@
-//! Arrivals: requests are sent at the workload's times, or when a client's last request has ended, or a gap after the turn
-//! before has ended, or when a router gives them. The scheduler sees them some time later.
+//! Arrivals: requests are sent at the workload's times, or when a client's last request has ended, or a gap after the
+//! session's last turn has ended, or when a router gives them. The scheduler sees a request after the frontend's delay.
 
 use crate::time::Time;
 use crate::workload::{Arrivals, RequestId, Workload};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Who sends the next request.
+/// What decides when the next request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// The workload's times do.
+    /// The workload's arrival times.
     Open,
-    /// A client whose last request has ended does.
+    /// A closed loop: the end of a client's last request.
     Closed,
-    /// The workload's times do, and sessions whose last turn has ended.
+    /// The workload's times for first turns, and the ends of earlier turns for the others.
     Sessions,
-    /// A router does.
+    /// A router, which gives requests while the engine runs.
     Fed,
 }
 
@@ -29,15 +29,15 @@ pub struct ArrivalStream<'a> {
     /// Time from sending a request until the scheduler has it.
     way: Time,
     next: usize,
-    /// Closed loop: for each client that may send, the time since when; ascending.
+    /// Closed loop: for each client without a request in the system, since when it may send; ascending.
     ready: VecDeque<Time>,
     /// Sessions: the turns that are known, and when each is sent.
     turns: BinaryHeap<Reverse<(Time, RequestId)>>,
-    /// From a router: the requests on their way, and when each was sent; ascending.
+    /// From a router: the requests that the scheduler has not seen yet, and when each was sent; ascending.
     given: VecDeque<(RequestId, Time)>,
     /// From a router: the requests that have ended, and when; the router takes them out.
     ended: Vec<(RequestId, Time)>,
-    /// No request that is not known yet comes before this time.
+    /// Before this time the scheduler sees no request that has not been given yet.
     known_until: Time,
 }
 
@@ -74,13 +74,13 @@ impl<'a> ArrivalStream<'a> {
         self.given.push_back((id, sent));
     }
 
-    /// Takes back a request that is on its way. Returns whether it was.
+    /// Removes a request that the scheduler has not seen yet. Returns whether there was one.
     pub fn withdraw(&mut self, id: RequestId) -> bool {
         let at = self.given.iter().position(|given| given.0 == id);
         at.is_some_and(|at| self.given.remove(at).is_some())
     }
 
-    /// Sets the time before which no request comes that was not given yet.
+    /// Sets the time before which the scheduler sees no request that has not been given yet.
     pub fn know_until(&mut self, until: Time) {
         self.known_until = until;
     }

@@ -24,15 +24,15 @@ pub struct Collector {
     pub rejected: Vec<(RequestId, RejectReason)>,
     keep_steps: bool,
     emissions: Emissions,
-    /// Counts of speculation of each request.
+    /// Numbers of rounds and of drafted, verified and accepted tokens of each request.
     rounds: Vec<Rounds>,
-    /// The life of each request; empty until the executor says what its device did.
+    /// Where the time of each request went so far; empty if the executor does not know what its device did.
     lives: Vec<Life>,
     /// Decides when the run may end early; `None` if it runs to its end.
     patience: Option<Patience>,
 }
 
-/// Counts of speculation of a request.
+/// Numbers of rounds and of drafted, verified and accepted tokens of a request.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rounds {
     /// Number of steps with at least one verified draft.
@@ -114,7 +114,8 @@ impl Collector {
         }
     }
 
-    /// Records the step whose output the scheduler has just applied. `record` has its times. It is completed here.
+    /// Records the step whose output the scheduler has just applied. `record` has the step's times; its counts are
+    /// filled in here.
     #[inline]
     pub(super) fn step(&mut self, record: &mut StepRecord, scheduler: &Scheduler, spec: &SpecDecode) {
         let (output, result) = (scheduler.output(), scheduler.result());
@@ -150,7 +151,7 @@ impl Collector {
         }
     }
 
-    /// The common case, kept fast: chains, and no request had ended before.
+    /// The common case, kept fast: chains, and no request of the step had ended before its output came.
     #[inline]
     fn count_chains(&mut self, record: &mut StepRecord, ids: &[RequestId], spec: &SpecDecode) {
         let n = ids.len();
@@ -212,8 +213,8 @@ impl Collector {
         self.totals.peak_blocks = self.totals.peak_blocks.max(scheduler.kv_cache_manager().used());
     }
 
-    /// Records that a request was admitted. `spent` is what the device did until now. Returns whether it is the first
-    /// time.
+    /// Records that a request was admitted. `spent` is the device's time by part until now. Returns whether it is the
+    /// request's first admission.
     pub(super) fn admit(&mut self, admission: Admission, now: Time, spent: Option<Spent>) -> bool {
         let i = admission.id as usize;
         let first = self.records.first_scheduled[i] == Time::MAX;
@@ -230,12 +231,12 @@ impl Collector {
         first
     }
 
-    /// Records how much a request has emitted that leaves the running list.
+    /// Records the number of tokens that a request has emitted when it leaves the running list.
     pub(super) fn left(&mut self, r: &RunningRequest) {
         self.records.emitted[r.id as usize] = r.num_output_tokens;
     }
 
-    /// Ends the run: writes the counts of speculation into the records.
+    /// Ends the run: writes the numbers of rounds and drafts into the records.
     pub(super) fn close(&mut self) {
         for (i, counts) in self.rounds.iter().enumerate() {
             self.records.rounds[i] = counts.rounds;

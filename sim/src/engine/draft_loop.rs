@@ -69,11 +69,11 @@ pub(super) fn draft_at_end<E: Executor, D: Hooks<E> + ?Sized>(
     };
     let (made, stopped) = run.passes(drafter, executor, depth, cost)?;
     let made = silent + if in_parallel { made.min(1) } else { made };
-    let all = if stopped && !passes.always_all { made } else { passes.number(k) };
-    for pass in made + 1..=all {
+    let number = if stopped && !passes.always_all { made } else { passes.number(k) };
+    for pass in made + 1..=number {
         run.idle(executor, PassCost::Given(passes.shape(ran, k, pass)))?;
     }
-    Ok(all)
+    Ok(number)
 }
 
 /// Lets the drafter select what is verified, and charges the decision time. Returns whether something was decided.
@@ -105,7 +105,7 @@ pub(super) fn clamp(limit: &[u32], plan: &mut DraftPlan, drafts: &mut Drafts) ->
     if plan.shape == DraftShape::Chain
         && let Some(len) = common(&plan.draft_len)
         && len <= drafts.max_draft_len()
-        // All at once: a difference is below zero where a limit is lower.
+        // Compares all limits at once: a difference is below zero where a limit is lower than the length.
         && limit.iter().fold(0, |sign, &limit| sign | limit.wrapping_sub(len) as i32) >= 0
     {
         return (len, len);
@@ -148,7 +148,7 @@ impl Run<'_> {
         for pass in 1..=depth {
             self.pass(executor, pass, cost(pass))?;
             let go_on = drafter.keep_drafting(self.batch, self.drafts);
-            // The host waits once for what one pass gives.
+            // If one pass gives all drafts, the host waits for the device only once.
             if self.drafts.was_decided() && (pass == 1 || !self.in_parallel) {
                 executor.charge_decision(Moment::KeepDrafting);
             }

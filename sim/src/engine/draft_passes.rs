@@ -28,11 +28,11 @@ enum Kind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DraftPasses {
     kind: Kind,
-    /// Extra tokens of each request in the first pass, beside the step's tokens.
+    /// Extra tokens of each request in the first pass, in addition to the step's tokens.
     slots: u32,
-    /// Extra tokens of each request in the second pass of a block, beside its drafts.
+    /// Extra tokens of each request in the second pass of a block drafter, in addition to its drafts.
     anchors: u32,
-    /// Most drafts of a request.
+    /// The most drafts of a request in a step.
     most: u32,
     /// Whether all passes are made even if fewer drafts are wanted.
     pub always_all: bool,
@@ -40,27 +40,27 @@ pub struct DraftPasses {
     context_alone: bool,
     /// Whether the first pass runs only over accepted tokens, because it knows what was accepted.
     pub unseen: bool,
-    /// `Some(n)`: no request gets drafts when one request comes within the draft length + n tokens of the end of its
-    /// context.
+    /// `Some(n)`: no request of a step gets drafts if one of them is less than the draft length + n tokens away from
+    /// `max_model_len`.
     pub ends_early: Option<u32>,
 }
 
-/// The draft passes behind a step after which a server drafts `k` tokens for each request, when a table by batch size
-/// gives the length and the longest length of that table is `most`.
+/// Number of draft passes that a server makes behind a step to draft `k` tokens for each request, if a table by batch
+/// size sets the length and `most` is the longest length of the table.
 pub fn passes_by_table(c: &EngineConfig, most: u32, k: u32) -> u32 {
     let spec = SpeculativeConfig { drafter: true, num_speculative_tokens: most, ..SpeculativeConfig::default() };
     let passes = DraftPasses::of(&Derived::of(c, &spec));
     if passes.in_parallel() { k } else { passes.number(k) }
 }
 
-/// What a step ran over, as far as draft passes depend on it.
+/// The tokens of a step from which the shapes of its draft passes follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ran {
     /// The step's tokens.
     pub tokens: PassShape,
     /// Number of requests in the step.
     pub requests: u64,
-    /// Tokens of these requests in KV after the step, summed.
+    /// Sum over these requests of their tokens in KV after the step.
     pub context: u64,
 }
 

@@ -1,6 +1,6 @@
 //! The engine's interface to what decides the draft lengths: no drafter, a policy on any executor, or an oracle on the
 //! event clock. The types rule out an oracle on other executors (invariant 8). The engine's loop calls the same
-//! functions with and without a drafter: what [`NoDraft`] overrides does nothing.
+//! functions with and without a drafter; without one, the functions of [`NoDraft`] do nothing.
 
 use super::ahead::{Ahead, Verifies};
 use super::draft_loop;
@@ -17,7 +17,7 @@ use crate::workload::{RequestId, Workload};
 
 /// What the engine needs of a drafter.
 pub trait Drafter<E: Executor>: Hooks<E> {
-    /// The most tokens that any request may have drafted now; of a chain at most `max_draft_len`.
+    /// The most tokens that may be drafted now for any request; for chains at most `max_draft_len`.
     fn num_spec_tokens(&self, max_draft_len: u32) -> u32;
 
     /// What the scheduler must know about the drafter, with chains of at most `max_draft_len` tokens.
@@ -33,14 +33,14 @@ pub trait Drafter<E: Executor>: Hooks<E> {
         None
     }
 
-    /// Drafts at the start of a step: lowers the draft limits to what can be proposed, before any decision.
+    /// With drafts at the start of a step: lowers the draft limits to what can be proposed, before any decision.
     fn cap_draft_limits(&mut self, executor: &mut E, scheduler: &mut Scheduler) {
         let (ids, emitted, limit) = scheduler.draft_limits();
         executor.cap_draft_limits(ids, emitted, limit);
     }
 
     /// Drafts at the start of a step, at most `max_draft_len` tokens a request. `in_parallel` says whether one pass
-    /// gives them all. Afterwards the lengths in `spec.drafts` are final.
+    /// gives all drafts. Afterwards the lengths in `spec.drafts` are final.
     ///
     /// # Errors
     /// A draft pass failed.
@@ -55,7 +55,7 @@ pub trait Drafter<E: Executor>: Hooks<E> {
         draft_loop::draft_at_start(self, executor, step, max_draft_len, in_parallel, spec)
     }
 
-    /// Drafts at the end of a step: takes the drafts that the batch's requests hold, for the step to verify.
+    /// With drafts at the end of a step: takes the drafts that the batch's requests hold, for the step to verify.
     fn take_held(
         &mut self,
         ahead: &mut Ahead,

@@ -88,7 +88,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.arrivals.take_ended()
     }
 
-    /// The records so far. Times may lie behind the time up to which the engine was asked to run.
+    /// The records so far. Times may be later than the time up to which the engine was asked to run.
     pub fn records(&self) -> &RequestRecords {
         &self.out.records
     }

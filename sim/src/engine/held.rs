@@ -1,4 +1,4 @@
-//! Drafts that wait for the step that verifies them. There, requests may be in another order or absent.
+//! Drafts that wait for the step that verifies them. In that step requests may be in another order or absent.
 
 use super::next_batch::NextBatch;
 use crate::drafts::Drafts;
@@ -14,7 +14,7 @@ const GONE: RequestId = RequestId::MAX;
 pub struct HeldDrafts {
     /// The request of each row.
     ids: Vec<RequestId>,
-    /// The planned drafts.
+    /// The shape and the lengths of the drafts as planned.
     pub plan: DraftPlan,
     /// The drafts.
     pub drafts: Drafts,
@@ -22,7 +22,7 @@ pub struct HeldDrafts {
     pub trimmed: bool,
     /// How long the device took to make the drafts.
     pub time: Time,
-    /// The row of each request; valid only if `ids` agrees.
+    /// The row of each request, by id; valid only if `ids` has the request in that row.
     row: Vec<u32>,
 }
 

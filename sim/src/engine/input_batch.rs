@@ -1,14 +1,15 @@
-//! The decode requests of a step in columns, as policies and executors see them. Columns never shrink.
+//! The decode requests of a step in columns, as policies and executors see them. Columns keep their memory from step to
+//! step; their first `n` entries are valid.
 
 use super::request::RunningRequest;
 use crate::workload::RequestId;
 
-/// The columns that are filled in a run. Where `limit` or `gap` is false, the column stays 0.
+/// Which columns are filled in a run. Where `limit` or `gap` is false, that column stays 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Columns {
     /// Whether requests may have drafts.
     pub limit: bool,
-    /// Whether the draft may be behind.
+    /// Whether there may be tokens of a request that the draft has not run over.
     pub gap: bool,
     /// Whether requests have TPOT limits of their own.
     pub own_slos: bool,
@@ -26,7 +27,7 @@ pub struct InputBatch {
     limit: Vec<u32>,
     gap: Vec<u32>,
     slo_tpot_s: Vec<f64>,
-    /// Number of leading entries of `at` that are their own index.
+    /// Number of leading entries for which `at[i]` is `i`.
     in_place: usize,
     /// Whether the decode requests are the first of the running list.
     leads: bool,
@@ -103,7 +104,7 @@ impl InputBatch {
     pub fn keep_first(&mut self, n: usize, running: &mut [RunningRequest]) {
         for i in n..self.n {
             let r = &mut running[self.at[i] as usize];
-            // The request keeps its drafts.
+            // The request keeps its drafts for a later step.
             r.num_spec_tokens = std::mem::take(&mut r.num_scheduled_tokens) - 1;
             self.context_sum -= u64::from(self.context[i]);
         }

@@ -1,6 +1,6 @@
 //! The engine loop: schedule, draft, verify, update, observe. It is the same for every clock.
 //!
-//! [`step_start`] and [`step_end`] each have the phases of a step in one of the orders that ARCHITECTURE.md describes.
+//! `step_start.rs` and `step_end.rs` have the phases of a step in the two orders that ARCHITECTURE.md describes.
 //! The loop is generic over executor and drafter, and allocates nothing once its buffers have grown.
 
 mod ahead;
@@ -57,7 +57,8 @@ pub enum Ending {
     Done,
     /// The caller asked to stop.
     Interrupted,
-    /// The verdict of the run's [`Patience`](crate::Patience) is certain.
+    /// The run ended early, because it is certain whether enough requests meet their bounds
+    /// ([`Patience`]).
     Certain,
     /// The clock ran past its maximum of 213 days: some given time is absurd.
     OutOfTime,

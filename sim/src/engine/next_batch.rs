@@ -19,20 +19,20 @@ pub struct NextBatch {
 }
 
 impl NextBatch {
-    /// Begins anew with the running requests for which `joins` is true, at most `k` drafts each. Keeps the buffers.
-    /// Each column is filled separately, because its length is known then.
+    /// Begins anew with the running requests for which `joins` is true, at most `k` drafts each. Keeps the buffers. One
+    /// column is filled after the other: for a single column the length is known in advance, which is faster.
     pub fn fill(&mut self, running: &[RunningRequest], k: u32, joins: impl Fn(&RunningRequest) -> bool) {
         self.at.clear();
         self.at.extend((0..running.len() as u32).filter(|&at| joins(&running[at as usize])));
-        let each = || self.at.iter().map(|&at| &running[at as usize]);
-        refill(&mut self.ids, each().map(|r| r.id));
+        let requests = || self.at.iter().map(|&at| &running[at as usize]);
+        refill(&mut self.ids, requests().map(|r| r.id));
         // The output tokens that each request certainly has once this step and the one in flight have sampled.
         let outputs = |r: &RunningRequest| r.num_output_tokens + 1 + u32::from(r.num_output_placeholders > 0);
-        refill(&mut self.emitted, each().map(outputs));
+        refill(&mut self.emitted, requests().map(outputs));
         // The newest token of a request is not in KV.
-        refill(&mut self.context, each().map(|r| r.num_tokens - r.num_output_tokens + outputs(r) - 1));
-        refill(&mut self.limit, each().map(|r| if r.may_draft { k } else { 0 }));
-        refill(&mut self.slo_tpot_s, each().map(|r| r.slo_tpot_s));
+        refill(&mut self.context, requests().map(|r| r.num_tokens - r.num_output_tokens + outputs(r) - 1));
+        refill(&mut self.limit, requests().map(|r| if r.may_draft { k } else { 0 }));
+        refill(&mut self.slo_tpot_s, requests().map(|r| r.slo_tpot_s));
         self.context_sum = self.context.iter().map(|&context| u64::from(context)).sum();
         if self.gap.len() < self.at.len() {
             self.gap.resize(self.at.len(), 0);

@@ -1,4 +1,4 @@
-//! Requests that come while the engine runs, unknown before, and may be aborted before their end.
+//! Requests that come while the engine runs and are not known before. They may be aborted before their end.
 
 use super::collector::Collector;
 use super::drafter::Drafter;
@@ -20,7 +20,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         id
     }
 
-    /// The watcher and what was collected so far.
+    /// The watcher and the results collected so far.
     pub fn parts(&mut self) -> (&mut W, &mut Collector) {
         (&mut self.watch, &mut self.out)
     }

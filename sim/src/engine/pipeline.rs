@@ -15,9 +15,9 @@ pub(super) struct InFlight {
     pub(super) output: Box<SchedulerOutput>,
     pub(super) spec: SpecDecode,
     pub(super) record: StepRecord,
-    /// When its tokens are ready.
+    /// When the step's tokens are ready for the host.
     pub(super) ready: Time,
-    /// The drafts that this step verifies.
+    /// How the drafts that this step verifies were made.
     pub(super) verifies: Verifies,
     /// Whether the step runs any tokens.
     pub(super) runs: bool,
@@ -28,7 +28,7 @@ pub(super) struct InFlight {
 pub(super) struct Pipeline {
     /// Steps in flight, oldest first.
     pub(super) queue: VecDeque<Box<InFlight>>,
-    /// Buffers for reuse.
+    /// Steps whose output was taken, reused as buffers.
     #[allow(clippy::vec_box, reason = "boxes go to the queue and come back")]
     pub(super) spare: Vec<Box<InFlight>>,
     /// How many steps may be queued.

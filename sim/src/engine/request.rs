@@ -8,20 +8,20 @@ use crate::workload::RequestId;
 pub struct WaitingRequest {
     /// Id of the request.
     pub id: RequestId,
-    /// Output tokens at its preemption; 0 for a new request.
+    /// Output tokens when the request was preempted; 0 for a new request.
     pub num_output_tokens: u32,
     /// Tokens that the draft had run over.
     pub num_draft_computed_tokens: u32,
-    /// Whether it may still draft.
+    /// Whether the request may still draft.
     pub may_draft: bool,
     /// Under priority scheduling the lowest number is served first.
     pub priority: i32,
-    /// When it arrived.
+    /// When the request arrived.
     pub arrival: Time,
-    /// Whether the scheduler passed it over since it last ran. vLLM then does not count it among the waiting requests
-    /// for which there was no room.
+    /// Whether the scheduler skipped the request since the request last ran. vLLM then does not count it among the
+    /// waiting requests for which there was no room.
     pub passed_over: bool,
-    /// Whether a step that began before its preemption still has output for it.
+    /// Whether a step that began before the preemption still has output for the request.
     pub stale: bool,
 }
 
@@ -44,52 +44,51 @@ impl WaitingRequest {
 /// A request in the running list.
 ///
 /// One record a request: the update after a step touches nearly every field, so a list of records is faster here than a
-/// column a field. Policies and executors scan columns
-/// ([`InputBatch`](super::input_batch::InputBatch)).
+/// column a field. Policies and executors scan columns (`InputBatch`).
 #[derive(Clone, Debug)]
 pub struct RunningRequest {
     /// Id of the request.
     pub id: RequestId,
-    /// Tokens in the target's KV. With a step in flight, all its drafts are assumed to hold.
+    /// Tokens in the target's KV. Drafts of a step in flight count as accepted.
     pub num_computed_tokens: u32,
     /// Number of prompt and output tokens.
     pub num_tokens: u32,
     /// Number of output tokens.
     pub num_output_tokens: u32,
-    /// Output tokens at which it ends: the requested number, or what the model's length allows.
+    /// Output tokens at which the request ends: the requested number, or what the model's length allows.
     pub max_tokens: u32,
     /// Requested number of output tokens.
     pub max_tokens_asked: u32,
     /// Tokens that the draft has run over.
     pub num_draft_computed_tokens: u32,
-    /// Tokens scheduled in this step, drafts included; 0 if left out.
+    /// Tokens scheduled in this step, drafts included; 0 if the step leaves the request out.
     pub num_scheduled_tokens: u32,
-    /// Drafts that wait to be scheduled with its next token.
+    /// Drafts that wait to be scheduled with the request's next token.
     pub num_spec_tokens: u32,
     /// Output tokens that steps in flight may give.
     pub num_output_placeholders: u32,
-    /// Its tokens in steps in flight.
+    /// The request's tokens in steps in flight.
     pub num_in_flight_tokens: u32,
-    /// Confirmed tokens: their full blocks may be hit by others.
+    /// Tokens that are certain: other requests may find their full blocks in the prefix cache.
     pub num_cacheable_tokens: u32,
-    /// Tokens for which its blocks have slots: a multiple of the block size.
+    /// Tokens for which the request's blocks have slots: a multiple of the block size.
     pub num_slots: u32,
-    /// The slot of its block tables in the KV cache manager.
+    /// The index of the request's block tables in the KV cache manager.
     pub table: u32,
-    /// Whether its prompt is being prefilled, or tokens are being recomputed.
+    /// Whether the prompt is being prefilled, or tokens are being recomputed.
     pub prefilling: bool,
-    /// Whether it may draft. False for good after a permanent gap.
+    /// Whether the request may draft. Once false it stays false (with `DraftGap::Permanent`).
     pub may_draft: bool,
     /// Under priority scheduling the lowest number is served first.
     pub priority: i32,
-    /// When it arrived.
+    /// When the request arrived.
     pub arrival: Time,
-    /// Its TPOT limit, seconds; infinity for none.
+    /// The request's TPOT limit, seconds; infinity for none.
     pub slo_tpot_s: f64,
 }
 
 impl RunningRequest {
-    /// Whether it samples in this step and does not end with it.
+    /// Whether the request samples in this step and goes on after the step.
     pub fn can_use_drafts(&self) -> bool {
         let end = self.num_computed_tokens + self.num_scheduled_tokens;
         // A step in flight that samples adds one token for sure.

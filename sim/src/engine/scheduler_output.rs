@@ -29,7 +29,7 @@ pub struct SchedulerOutput {
     pub skip_drafts: bool,
     /// Admitted requests, in order; they are the last of the running list.
     pub admitted: Vec<Admission>,
-    /// Requests that lost their KV and wait again, in order, in their state before.
+    /// Requests that lost their KV and wait again, in order, in their state before the preemption.
     pub preempted: Vec<RunningRequest>,
     /// Requests that can never run, in order.
     pub rejected: Vec<Rejection>,
@@ -40,7 +40,7 @@ pub struct SchedulerOutput {
 pub struct Admission {
     /// Id of the request.
     pub id: RequestId,
-    /// Number of its tokens found in the prefix cache.
+    /// Number of the request's tokens found in the prefix cache.
     pub num_cached_tokens: u32,
 }
 
@@ -51,7 +51,7 @@ pub struct Rejection {
     pub id: RequestId,
     /// Why it can never run.
     pub reason: RejectReason,
-    /// Its state, if it was running.
+    /// The request's state, if it was running.
     pub ran: Option<RunningRequest>,
 }
 

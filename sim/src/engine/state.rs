@@ -12,7 +12,7 @@ use crate::time::Time;
 use crate::workload::{Arrivals, RequestId, Workload};
 use std::borrow::Cow;
 
-/// Observes each call of the scheduler, for tests. Ordinary runs use `()`.
+/// Observes each call of the scheduler, for servers and tests. Ordinary runs use `()`.
 pub trait Watch {
     /// Called when a step was decided. The scheduler call began at `start` and ended at `end`.
     fn scheduled(&mut self, _scheduler: &Scheduler, _start: Time, _end: Time) {}
@@ -42,9 +42,10 @@ pub struct Engine<'a, E, D, W = ()> {
 }
 
 impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
-    /// An engine without requests. Requests of an owned workload are [given](Engine::give). `rules` follow from `config`
-    /// and `drafter`. `slo_tpot_s` is the run's TPOT limit that policies see, seconds, infinity for none. `keep_steps`
-    /// says whether to keep a record of every step. `watch` observes the scheduler; `()` for none.
+    /// An engine before the first arrival. Requests of an owned workload do not arrive by themselves; they are
+    /// [given](Engine::give). `rules` follow from `config` and `drafter`. `slo_tpot_s` is the run's TPOT limit that
+    /// policies see, seconds, infinity for none. `keep_steps` says whether to keep a record of every step. `watch`
+    /// observes the scheduler; `()` for none.
     #[allow(clippy::too_many_arguments, reason = "every part of an engine, once")]
     pub fn new(
         config: &'a EngineConfig,
@@ -103,7 +104,8 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
         }
     }
 
-    /// When a request is scheduled for the first time: ends its queueing and draws its truth.
+    /// For each request that is scheduled for the first time: ends its queueing, and draws which of its drafts are
+    /// right.
     fn start_admitted(&mut self, now: Time) {
         for index in 0..self.scheduler.output().admitted.len() {
             let admission = self.scheduler.output().admitted[index];
@@ -118,12 +120,12 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
     }
 
     fn truth_of(&self, id: RequestId) -> RequestTruth {
-        // Behind the model's length nothing is emitted, so no truth is needed.
+        // Beyond the model's length nothing is emitted, so it need not be drawn there which drafts are right.
         RequestTruth { output_len: self.scheduler.max_tokens(id), ..RequestTruth::of(self.scheduler.workload(), id) }
     }
 
-    /// Reports the requests that finished in a step to executor and collector. The drafter learns of them by
-    /// [`tell_ended`](Engine::tell_ended), once it has observed the step.
+    /// Reports the requests that finished in a step to executor and collector. [`tell_ended`](Engine::tell_ended)
+    /// reports them to the drafter, once the drafter has observed the step.
     #[inline]
     pub(super) fn act_on_output(&mut self, end: Time) {
         for r in &self.scheduler.result().finished {

@@ -155,7 +155,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         Ok(())
     }
 
-    /// The tokens of a step that the drafter runs over too.
+    /// The tokens of a step, over which the first draft pass behind the step runs.
     fn ran(&self, step: &InFlight) -> Ran {
         let plan = self.scheduler.step_plan();
         let mut batch = self.pipeline.ahead.device.view(&plan.batch);
@@ -190,8 +190,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         let ended_before = self.pipeline.untold_ends.len();
         if step.runs {
             let InFlight { spec, record, verifies, .. } = &mut *step;
-            // Of two queued steps the second begins to count when the output of the first was taken, so that no time
-            // counts twice.
+            // If this step was queued behind another one, its time counts from when the other's output was taken, so
+            // that no time counts twice.
             record.start = record.start.max(self.pipeline.last_end);
             record.verify_time += end - start;
             (record.end, record.draft_passes) = (end, spec.passes);
@@ -203,9 +203,9 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             self.drafter.observe(&spec.outcome(&batch, verifies.drafting, record.verify_time));
             self.pipeline.last_end = end;
         }
-        // The step that is still queued may have the requests that ended in this one.
-        let all = self.pipeline.queue.is_empty();
-        self.tell_ended(if all { self.pipeline.untold_ends.len() } else { ended_before });
+        // A step that is still queued may have the requests that ended in this one, so their ends are reported later.
+        let none_queued = self.pipeline.queue.is_empty();
+        self.tell_ended(if none_queued { self.pipeline.untold_ends.len() } else { ended_before });
         self.watch.updated(&self.scheduler, start, end);
         self.scheduler.swap_output(&mut step.output);
         self.pipeline.spare.push(step);

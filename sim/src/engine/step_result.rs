@@ -3,8 +3,8 @@
 use super::request::RunningRequest;
 use crate::workload::RequestId;
 
-/// What became of a step's requests. Every other request of the step emitted: a decode request its accepted drafts and
-/// one token more, a prompt that ended its next output token. Buffers are reused from step to step.
+/// What became of a step's requests. A decode request that is not in `dropped` emitted its accepted drafts and one
+/// token more; a prompt that ended emitted one token. Buffers are reused from step to step.
 #[derive(Debug, Default)]
 pub struct StepResult {
     /// Output tokens emitted. Tokens behind the end of a request do not count.

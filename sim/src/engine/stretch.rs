@@ -1,9 +1,9 @@
-//! Skips stretches: plain decode steps without decisions run on sums alone.
+//! Skips stretches: consecutive decode steps without drafts and without decisions, which need only sums over the batch.
 //!
 //! Between arrivals and completions the plain engine repeats one step with a growing context. Each such step still asks
-//! the true latency model and adds to the same totals, in the same order, as single steps do; only the walk over the
-//! requests is postponed to the end of the stretch. Results are therefore the same bytes with and without skipping (a
-//! property test checks this).
+//! the true latency model and adds to the totals in the same order as a single step; only the walk over the requests is
+//! postponed to the end of the stretch. Results are therefore equal byte for byte with and without skipping (a property
+//! test checks this).
 
 use super::drafter::Drafter;
 use super::scheduler::Stretch;

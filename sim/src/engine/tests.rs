@@ -1,6 +1,7 @@
-//! The invariants of INVARIANTS.md on random small worlds, and golden cases of the engine.
+//! The invariants of INVARIANTS.md on small random simulations, and golden cases of the engine.
 
 mod ends;
+mod fixture;
 mod golden;
 mod hosts;
 mod invariants;
@@ -9,4 +10,3 @@ mod online;
 mod order;
 mod sessions;
 mod speculation;
-mod world;

@@ -96,7 +96,7 @@ impl Executor for ReplayClock<'_> {
 
     fn wait_until(&mut self, _: Time) {
         self.pass(MarkKind::Wait);
-        // This ends the engine's loop, which would otherwise wait for ever.
+        // A clock at its end stops the engine's loop, which would otherwise wait for ever.
         if self.diverged.is_some() {
             self.now = Time::MAX;
         }

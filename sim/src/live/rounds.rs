@@ -28,7 +28,7 @@ impl Misses {
     }
 }
 
-/// A recorded round, with the indices of its first entries in the columns.
+/// A recorded round, with the indices of its first entries in the columns of [`RecordedRounds`].
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     round: Round,
@@ -91,9 +91,9 @@ impl<'a> RecordedRounds<'a> {
                 self.entropy.extend_from_slice(&step.entropy[confidence..confidence + drafted]);
             }
             if entry.divergence.is_some() {
-                let said = round.verified.min(round.accepted + 1) as usize;
-                self.divergence.extend_from_slice(&step.divergence[looks..looks + said]);
-                looks += said;
+                let revealed = round.verified.min(round.accepted + 1) as usize;
+                self.divergence.extend_from_slice(&step.divergence[looks..looks + revealed]);
+                looks += revealed;
             }
             confidence += drafted;
             for &node in &step.nodes[nodes..nodes + round.nodes as usize] {
@@ -148,7 +148,7 @@ impl<'a> RecordedRounds<'a> {
     /// guess of a tree was right, the rank is `u32::MAX`.
     fn revealed(&self, entry: &Entry) -> impl Iterator<Item = u32> {
         let Round { accepted, verified, nodes, .. } = entry.round;
-        let of_tree = |depth: u32| match nodes {
+        let accepted_rank = |depth: u32| match nodes {
             0 => 1,
             _ => self
                 .tree(entry)
@@ -157,8 +157,8 @@ impl<'a> RecordedRounds<'a> {
                 .nth(depth as usize)
                 .map_or(u32::MAX, |(n, _)| n.rank),
         };
-        let path = (0..accepted).map(of_tree).collect::<Vec<_>>();
-        // If the accepted path ends at a node without kept children, nothing was revealed below.
+        let path = (0..accepted).map(accepted_rank).collect::<Vec<_>>();
+        // If the accepted path ends at a node without kept children, nothing was revealed below that node.
         let stopped = match nodes {
             0 => accepted < verified,
             _ => {
@@ -225,7 +225,7 @@ impl AcceptanceSource for RecordedRounds<'_> {
             let e = &entries[at];
             self.revealed(e).nth((position - e.round.start) as usize)
         });
-        // A value that was never revealed is counted where it decides something.
+        // A value that was never revealed is counted in `unknown_used`, if it decides something.
         revealed.unwrap_or_else(|| self.fallback.rank_if_wrong(request, position))
     }
 
@@ -246,11 +246,11 @@ impl AcceptanceSource for RecordedRounds<'_> {
     }
 
     fn divergence(&self, request: RequestTruth, round_start: u32, depth: u32, rank: u32, first: f64) -> f64 {
-        let said = |e: &Entry| {
-            let said = e.round.verified.min(e.round.accepted + 1);
-            (depth < said).then_some(e.divergence? + depth as usize)
+        let index = |e: &Entry| {
+            let revealed = e.round.verified.min(e.round.accepted + 1);
+            (depth < revealed).then_some(e.divergence? + depth as usize)
         };
-        let found = self.round(request, round_start).and_then(said).map(|at| self.divergence[at]);
+        let found = self.round(request, round_start).and_then(index).map(|at| self.divergence[at]);
         self.look(found, || self.fallback.divergence(request, round_start, depth, rank, first))
     }
 

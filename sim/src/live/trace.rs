@@ -56,7 +56,7 @@ pub struct Round {
     pub verified: u32,
     /// Number of draft tokens accepted.
     pub accepted: u32,
-    /// Number of nodes of its tree; 0 for a chain.
+    /// Number of nodes of the round's tree; 0 for a chain.
     pub nodes: u32,
 }
 
@@ -92,7 +92,8 @@ pub struct StepTrace {
     pub rounds: Vec<Round>,
     /// The draft's probability of each token of each chain.
     pub confidence: Vec<f32>,
-    /// The entropy, nats, behind each token of each chain, if a policy reads entropies.
+    /// The entropy, nats, of the distribution that each token of each chain was drafted from, if a policy reads
+    /// entropies.
     pub entropy: Vec<f64>,
     /// KL(target ‖ draft), nats, if a policy reads divergences: of each chain the first min(verified, accepted + 1)
     /// positions.

@@ -12,16 +12,16 @@ use crate::workload::RequestId;
 pub struct Emissions {
     /// The requests that emitted in the last step, in order.
     members: Vec<RequestId>,
-    /// When they did.
+    /// When these requests emitted.
     end: Time,
     /// When each other request last emitted; `Time::MAX` for never.
     at: Vec<Time>,
-    /// Buffer for reuse.
+    /// Buffer for the members before the last change.
     before: Vec<RequestId>,
 }
 
 impl Emissions {
-    /// For a workload with `requests` requests, none of which has emitted.
+    /// Starts without emissions, for a workload with `requests` requests.
     pub fn new(requests: usize) -> Emissions {
         Emissions { members: Vec::new(), end: Time::ZERO, at: vec![Time::MAX; requests], before: Vec::new() }
     }
@@ -40,25 +40,25 @@ impl Emissions {
             }
             self.end = end;
         } else {
-            self.all(ids.iter().copied().filter(|id| !dropped.contains(id)), end, gaps);
+            self.record_all(ids.iter().copied().filter(|id| !dropped.contains(id)), end, gaps);
         }
     }
 
     /// Records that the running requests `ids` emitted at `end`.
     #[inline]
     pub fn running(&mut self, ids: impl ExactSizeIterator<Item = RequestId> + Clone, end: Time, gaps: &mut Gaps) {
-        // A fold over all of them is faster than a search for the first that differs.
+        // A fold over all requests is faster than a search for the first that differs.
         let differs = self.members.iter().zip(ids.clone()).fold(0, |differs, (member, id)| differs | (member ^ id));
         if differs == 0 && ids.len() == self.members.len() {
             gaps.record(end - self.end, self.members.len() as u32);
             self.end = end;
         } else {
-            self.all(ids, end, gaps);
+            self.record_all(ids, end, gaps);
         }
     }
 
     /// Records that the requests `ids` of a step emitted at `end`.
-    fn all(&mut self, ids: impl Iterator<Item = RequestId> + Clone, end: Time, gaps: &mut Gaps) {
+    fn record_all(&mut self, ids: impl Iterator<Item = RequestId> + Clone, end: Time, gaps: &mut Gaps) {
         let since_last =
             if ids.clone().eq(self.members.iter().copied()) { self.members.len() } else { self.change(ids, end, gaps) };
         if since_last > 0 {
@@ -67,7 +67,7 @@ impl Emissions {
         self.end = end;
     }
 
-    /// Takes the list of the requests that emit at `end`. Returns how many of them emitted in the last step too.
+    /// Replaces the members by the requests that emit at `end`. Returns how many of them emitted in the last step too.
     fn change(&mut self, ids: impl Iterator<Item = RequestId>, end: Time, gaps: &mut Gaps) -> usize {
         std::mem::swap(&mut self.members, &mut self.before);
         self.members.clear();
@@ -101,7 +101,7 @@ impl Emissions {
         first
     }
 
-    /// Takes out a request that has ended.
+    /// Removes a request that has ended.
     pub fn ended(&mut self, id: RequestId) {
         if let Some(at) = self.members.iter().position(|&member| member == id) {
             self.members.remove(at);

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_are_the_histograms() {
+    fn buckets_equal_those_of_a_histogram_with_three_digits() {
         let histogram = Histogram::<u64>::new_with_bounds(1, u64::MAX / 2, 3).expect("these bounds are valid");
         let gaps = (0..62)
             .flat_map(|bit| [-1i64, 0, 1, 77].map(|more| (1u64 << bit).wrapping_add_signed(more) & (u64::MAX >> 2)));

@@ -27,17 +27,17 @@ impl Interval {
     }
 }
 
-/// A mean of ratios over replications with its 95 % interval. The interval is that of the mean logarithm, as ratios
-/// again: a ratio is never negative, and neither are the ends.
+/// A mean of ratios over replications with its 95 % interval. The interval is computed for the mean logarithm and
+/// converted back to ratios, so that its ends are never negative.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct RatioInterval {
     /// The mean of the per-seed ratios.
     pub mean: f64,
     /// The lower end of the 95 % interval, at most the mean; `None` with one seed.
     pub low: Option<f64>,
-    /// The upper end, at least the mean.
+    /// The upper end of the 95 % interval, at least the mean; `None` with one seed.
     pub high: Option<f64>,
-    /// Replications.
+    /// Number of replications.
     pub n: usize,
 }
 
@@ -52,7 +52,7 @@ impl RatioInterval {
         Some(RatioInterval { mean, low, high, n: ratios.len() })
     }
 
-    /// The same less 1: how much more than once, as a share.
+    /// Mean and interval minus 1: the gain as a fraction, 0.2 for a ratio of 1.2.
     pub fn excess(self) -> RatioInterval {
         let less = |x: f64| x - 1.0;
         RatioInterval { mean: less(self.mean), low: self.low.map(less), high: self.high.map(less), n: self.n }
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_seeds() {
+    fn the_interval_over_three_seeds_is_students() {
         let i = Interval::of(&[1.0, 2.0, 3.0]).unwrap();
         assert_eq!(i.mean, 2.0);
         // t(2) · s / sqrt 3 with s = 1.

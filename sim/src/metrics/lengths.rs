@@ -1,7 +1,7 @@
 //! The chosen draft lengths by batch size, with their results: sums over steps in constant memory.
 //!
-//! A step is counted by its decode batch size (exact up to 32, then in eight buckets an octave), its mean draft length
-//! rounded to a whole token, and whether it prefilled prompts, which takes time that no draft length explains.
+//! A step is counted by its decode batch size (exact up to 32, then in eight buckets for each doubling), its mean draft
+//! length rounded to a whole token, and whether it prefilled prompts, which takes time that no draft length explains.
 
 use crate::config::MAX_SPEC_LEN;
 use crate::metrics::StepRecord;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// Batch sizes up to this have a bucket of their own.
 const EXACT: u32 = 32;
-/// Number of buckets in each octave above [`EXACT`].
+/// Number of buckets for each doubling of the batch size above [`EXACT`].
 const AN_OCTAVE: u32 = 8;
 /// Number of different lengths; trees with more tokens count as the longest.
 const LENGTHS: usize = MAX_SPEC_LEN as usize + 1;
@@ -62,7 +62,7 @@ impl Lengths {
             return;
         }
         let length = if s.drafted == 0 { 0 } else { (s.drafted + s.batch_size / 2) / s.batch_size };
-        let sums = self.at(s.batch_size, length, s.chunks > 0);
+        let sums = self.sums_at(s.batch_size, length, s.chunks > 0);
         sums.steps += 1;
         sums.request_steps += u64::from(s.batch_size);
         sums.busy += (s.end - s.start).0;
@@ -74,7 +74,7 @@ impl Lengths {
     /// Adds `steps` plain decode steps with the same batch size, which took `busy` together.
     pub fn plain_steps(&mut self, batch_size: u32, steps: u64, busy: Time) {
         let n = u64::from(batch_size) * steps;
-        let sums = self.at(batch_size, 0, false);
+        let sums = self.sums_at(batch_size, 0, false);
         sums.steps += steps;
         sums.request_steps += n;
         sums.busy += busy.0;
@@ -82,7 +82,7 @@ impl Lengths {
     }
 
     #[inline]
-    fn at(&mut self, batch_size: u32, length: u32, prefilling: bool) -> &mut LengthSums {
+    fn sums_at(&mut self, batch_size: u32, length: u32, prefilling: bool) -> &mut LengthSums {
         let bucket = bucket(batch_size) as usize;
         if bucket >= self.sums.len() {
             self.grow(bucket);

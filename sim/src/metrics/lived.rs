@@ -1,10 +1,10 @@
-//! How the finished requests of a run spent their lives: the parts of docs/model.md 14.1, which sum to the end-to-end
+//! The parts of the end-to-end latency of a run's finished requests, defined in docs/model.md 14.1. They sum to the
 //! latency.
 
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
 
-/// The device's time by part, picoseconds. Whatever no pass covers is the host's.
+/// The device's time by part, picoseconds. Time in which no pass runs is the host's and is in no part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// Target passes, as long as they would take with one token for each decode request and no prompts.
@@ -31,15 +31,15 @@ impl Spent {
         [self.decoding, self.prompts, self.recomputing, self.drafting, self.verifying, self.rejected]
     }
 
-    /// Applies `of` to each pair of parts.
-    fn zip(&self, other: &Spent, of: impl Fn(u64, u64) -> u64) -> Spent {
+    /// Applies `f` to each pair of parts.
+    fn zip(&self, other: &Spent, f: impl Fn(u64, u64) -> u64) -> Spent {
         Spent {
-            decoding: of(self.decoding, other.decoding),
-            prompts: of(self.prompts, other.prompts),
-            recomputing: of(self.recomputing, other.recomputing),
-            drafting: of(self.drafting, other.drafting),
-            verifying: of(self.verifying, other.verifying),
-            rejected: of(self.rejected, other.rejected),
+            decoding: f(self.decoding, other.decoding),
+            prompts: f(self.prompts, other.prompts),
+            recomputing: f(self.recomputing, other.recomputing),
+            drafting: f(self.drafting, other.drafting),
+            verifying: f(self.verifying, other.verifying),
+            rejected: f(self.rejected, other.rejected),
         }
     }
 
@@ -54,20 +54,21 @@ impl Spent {
     }
 }
 
-/// The life of a request so far. Clocks are subtracted when it enters and added when it leaves, so that a request
-/// costs nothing in between.
+/// Where the time of a request went so far. The clocks are subtracted when the request enters the running list and
+/// added when it leaves the list, so that no step has to update it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Life {
     /// What the device did while the request was in the running list.
     spent: Spent,
     /// Time in the waiting list after a preemption.
     away: u64,
-    /// Whether it is in the running list.
+    /// Whether the request is in the running list.
     runs: bool,
 }
 
 impl Life {
-    /// The request joins the running list at `now`, for the `first` time or again. `spent` is the device's clock then.
+    /// Notes that the request joins the running list at `now`, for the `first` time or after a preemption. `spent` is
+    /// the device's time by part up to `now`.
     pub(crate) fn enter(&mut self, spent: &Spent, now: Time, first: bool) {
         self.spent = self.spent.zip(spent, u64::wrapping_sub);
         if !first {
@@ -76,7 +77,7 @@ impl Life {
         self.runs = true;
     }
 
-    /// The request lost its KV at `now`.
+    /// Notes that the request lost its KV at `now` and waits from then on.
     pub(crate) fn lose(&mut self, spent: &Spent, now: Time) {
         self.spent = self.spent.zip(spent, u64::wrapping_add);
         self.away = self.away.wrapping_sub(now.0);
@@ -84,7 +85,7 @@ impl Life {
     }
 }
 
-/// Sums over the lives of finished requests, picoseconds.
+/// The parts of the latency, summed over finished requests, picoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lives {
     /// Number of finished requests.
@@ -108,13 +109,14 @@ pub struct Lives {
 }
 
 impl Lives {
-    /// Adds a request that finished at `now`, when the device's clock is `spent`. `whole` and `waiting` are as in the
-    /// fields.
+    /// Adds a request that finished at `now`, when the device's time by part was `spent`. `whole` and `waiting` are as
+    /// in the fields.
     pub(crate) fn add(&mut self, mut life: Life, spent: &Spent, now: Time, whole: Time, waiting: Time) {
         if life.runs {
             life.lose(spent, now);
         }
-        // A step in flight may end a request that has lost its KV. Otherwise the two cancel.
+        // A step in flight may end a request that has lost its KV: this ends its time in the waiting list. For other
+        // requests it cancels the subtraction in `lose`.
         life.away = life.away.wrapping_add(now.0);
         let s = life.spent;
         self.requests += 1;
@@ -128,7 +130,7 @@ impl Lives {
         self.rejected += u128::from(s.rejected);
     }
 
-    /// Adds the lives of another run.
+    /// Adds the sums of another run.
     pub fn merge(&mut self, other: &Lives) {
         self.requests += other.requests;
         self.whole += other.whole;
@@ -141,8 +143,9 @@ impl Lives {
         self.rejected += other.rejected;
     }
 
-    /// The time in the running list during which no pass ran: the device waited for the host. It is the rest, and may
-    /// be a few picoseconds below zero: a request that joins in the middle of a pass gets rounded parts of it.
+    /// The time in the running list during which no pass ran: the device waited for the host. It is what the other
+    /// parts leave of the latency. It may be a few picoseconds below zero, because a request that joins in the middle
+    /// of a pass gets rounded parts of the pass.
     pub fn host(&self) -> i128 {
         let passes = self.decoding + self.prompts + self.drafting + self.verifying + self.rejected;
         let others = self.waiting + self.kv_lost + passes;
@@ -150,7 +153,7 @@ impl Lives {
     }
 }
 
-/// The mean life of the finished requests, seconds. The parts sum to the mean end-to-end latency.
+/// The parts of the finished requests' mean end-to-end latency, seconds. They sum to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lived {
     /// From arrival until a step took the request in.
@@ -165,16 +168,16 @@ pub struct Lived {
     pub verifying_s: f64,
     /// What rejected drafts and padding added to target passes.
     pub rejected_s: f64,
-    /// The device waited for the host.
+    /// In the running list, while the device waited for the host.
     pub host_s: f64,
     /// In the waiting list after a preemption, and in passes that computed lost tokens again.
     pub kv_lost_s: f64,
 }
 
-/// A part's name, and the part.
+/// A part's name, and the function that reads the part.
 type Named = (&'static str, fn(&Lived) -> f64);
 
-/// The parts with their names, in the order of a table.
+/// The parts with their names, in the order in which tables show them.
 pub const PARTS: [Named; 8] = [
     ("plain", |l| l.decoding_s),
     ("drafts", |l| l.drafting_s),

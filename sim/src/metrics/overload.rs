@@ -44,8 +44,8 @@ pub fn overload_among(records: &RequestRecords, ids: Range<usize>) -> Option<Ove
         return None;
     }
     let span = (last - first).as_s();
-    let at = |share: f64| first + Time::from_s(share * span);
-    let waiting = [0.5, 0.75, 1.0].map(|share| waiting(records, ids.clone(), at(share)));
+    let time_of = |share: f64| first + Time::from_s(share * span);
+    let waiting = [0.5, 0.75, 1.0].map(|share| waiting(records, ids.clone(), time_of(share)));
     let completed = ids.clone().filter(|&i| records.finished(i) && records.finish[i] <= last).count();
     let found =
         Overload { offered_req_s: (ids.len() - 1) as f64 / span, completed_req_s: completed as f64 / span, waiting };
@@ -101,10 +101,10 @@ mod tests {
         assert!(words.starts_with("overloaded: 1.00 requests/s came and 0.8"), "{words}");
     }
 
-    /// A queue that varies between 0 and 2, with a burst in the last tenth: it is longer at each of the three looks,
-    /// but still a burst.
+    /// A queue that varies between 0 and 2, with a burst in the last tenth: at each of the three times the queue is
+    /// longer than before, but it is still a burst.
     #[test]
-    fn a_burst_at_the_end_is_not() {
+    fn a_burst_at_the_end_is_not_overload() {
         let mut r = queue(200, 0.8);
         let wait = |r: &mut RequestRecords, i: usize, s: f64| {
             r.first_scheduled[i] = r.arrival[i] + Time::from_s(s);
@@ -120,7 +120,7 @@ mod tests {
 
     /// A rate that rises and falls so that the queue never empties: it is shorter at the end than at three quarters.
     #[test]
-    fn a_queue_that_is_never_worked_off_is() {
+    fn a_queue_that_is_never_worked_off_is_overload() {
         let mut r = queue(200, 0.5);
         let wait = |i: usize| if i < 140 { i as f64 * 0.3 } else { 42.0 - (i - 140) as f64 * 0.4 };
         (0..200).for_each(|i| r.first_scheduled[i] = r.arrival[i] + Time::from_s(wait(i)));
@@ -131,7 +131,7 @@ mod tests {
 
     /// A busy first half whose queue is worked off in the second.
     #[test]
-    fn a_peak_that_is_worked_off_is_not() {
+    fn a_peak_that_is_worked_off_is_not_overload() {
         let mut r = queue(200, 0.5);
         (0..100).for_each(|i| r.first_scheduled[i] = r.arrival[i] + Time::from_s(0.4 * i as f64));
         assert_eq!(overload(&r), None);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_run_is_not() {
+    fn a_short_run_or_a_single_burst_is_not_overload() {
         assert_eq!(overload(&queue(4, 9.0)), None);
         let (slow, last) = (queue(200, 1.25), Time::from_s(199.0));
         assert!(

@@ -112,7 +112,7 @@ impl RequestRecords {
         self.outcome.resize(n, Outcome::InFlight);
     }
 
-    /// Takes over the record of request `i` from the replica that served it.
+    /// Copies the record of request `i` from the records of the replica that served it.
     pub fn take(&mut self, i: usize, from: &RequestRecords) {
         self.arrival[i] = from.arrival[i];
         self.first_scheduled[i] = from.first_scheduled[i];

@@ -17,15 +17,15 @@ pub struct Replicas {
 /// What a replica did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReplicaSummary {
-    /// Number of requests that it was sent.
+    /// Number of requests sent to the replica.
     pub requests: u64,
-    /// Number of these that emitted their whole output.
+    /// Number of these requests that emitted their whole output.
     pub finished: u64,
-    /// Number of these that could never fit.
+    /// Number of these requests that could never fit.
     pub rejected: u64,
-    /// Prompt tokens of these.
+    /// Prompt tokens of these requests.
     pub prompt_tokens: u64,
-    /// Prompt tokens of these that were found in the prefix cache at the first admission.
+    /// Prompt tokens of these requests that were found in the prefix cache at the first admission.
     pub cached_tokens: u64,
     /// Output tokens emitted.
     pub emitted: u64,
@@ -41,13 +41,13 @@ pub struct ReplicaSummary {
     pub accepted: u64,
     /// Number of preemptions.
     pub preemptions: u64,
-    /// Most of its KV blocks that were held at once, as a share.
+    /// The largest share of the replica's KV blocks that were held at once, [0, 1].
     pub kv_use_peak: f64,
 }
 
 impl ReplicaSummary {
     /// The summary of a replica from its own records and totals. `prompt_len` are the lengths of all requests' prompts,
-    /// tokens; `ids` are the requests that it was sent.
+    /// tokens; `ids` are the requests sent to the replica.
     pub fn of(
         records: &RequestRecords,
         totals: &Totals,
@@ -56,7 +56,7 @@ impl ReplicaSummary {
         ids: impl Iterator<Item = usize> + Clone,
     ) -> ReplicaSummary {
         let count = |outcome| ids.clone().filter(|&i| records.outcome[i] == outcome).count() as u64;
-        let sum = |of: &[u32]| ids.clone().map(|i| u64::from(of[i])).sum();
+        let sum = |column: &[u32]| ids.clone().map(|i| u64::from(column[i])).sum();
         let busy_s = totals.busy.as_s();
         let mean = |time: u128| if busy_s > 0.0 { time as f64 / crate::time::PS_PER_S / busy_s } else { 0.0 };
         ReplicaSummary {

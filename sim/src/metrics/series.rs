@@ -1,5 +1,5 @@
-//! Load and draft length over time, in a limited number of bins: when they run out, neighbours merge and the bin width
-//! doubles. Memory stays constant for any length of the run, and the result depends only on the steps.
+//! Load and draft length over time, in a limited number of bins. When the bins run out, neighbouring bins merge and the
+//! bin width doubles. Memory stays constant for any length of the run, and the result depends only on the steps.
 
 use crate::metrics::StepRecord;
 use crate::time::Time;
@@ -104,7 +104,7 @@ impl Series {
         self.bins.last_mut().expect("reach opened a bin")
     }
 
-    /// Where the last bin ends. Steps that end before may be added together with [`lump`](Series::lump).
+    /// Where the last bin ends. Steps that end before this time may be added together with [`lump`](Series::lump).
     #[inline]
     pub fn last_end(&self) -> Time {
         self.last_end

@@ -1,4 +1,4 @@
-//! The numbers of a run, defined in docs/model.md 4.8 and 14. "Goodput" is always qualified.
+//! The numbers of a run, defined in docs/model.md 4.8 and 14. Each goodput says of what: tokens or requests.
 
 use super::{Lived, Outcome, Overload, RequestRecords, Totals, overload};
 use serde::{Deserialize, Serialize};
@@ -21,8 +21,8 @@ impl Quantiles {
     pub fn of(samples: &mut [f64]) -> Option<Quantiles> {
         samples.sort_unstable_by(f64::total_cmp);
         let mean = samples.iter().sum::<f64>() / samples.len() as f64;
-        let at = |q| quantile_sorted(samples, q);
-        (!samples.is_empty()).then(|| Quantiles { mean, p50: at(0.5), p90: at(0.9), p99: at(0.99) })
+        let quantile = |q| quantile_sorted(samples, q);
+        (!samples.is_empty()).then(|| Quantiles { mean, p50: quantile(0.5), p90: quantile(0.9), p99: quantile(0.99) })
     }
 }
 
@@ -61,7 +61,7 @@ impl Slo {
 pub struct PositionCounts {
     /// Request-steps that verified a draft at this position.
     pub attempts: u64,
-    /// Request-steps of these in which every earlier draft was accepted.
+    /// Request-steps among `attempts` in which every earlier draft was accepted.
     pub reached: u64,
     /// Request-steps in which the draft at this position was accepted.
     pub accepted: u64,
@@ -161,7 +161,7 @@ impl Summary {
         let count = |o| records.outcome.iter().filter(|&&x| x == o).count() as u64;
         let (finished, rejected) = (count(Outcome::Finished), count(Outcome::Rejected));
         let done: Vec<usize> = (0..records.len()).filter(|&i| records.finished(i)).collect();
-        let of = |f: &dyn Fn(usize) -> Option<f64>| {
+        let quantiles = |f: &dyn Fn(usize) -> Option<f64>| {
             Quantiles::of(&mut done.iter().filter_map(|&i| f(i)).collect::<Vec<f64>>())
         };
         let tokens_of = |keep: &dyn Fn(usize) -> bool| {
@@ -192,11 +192,11 @@ impl Summary {
             duration_s,
             busy_s: busy,
             draft_time_share: per(totals.draft_time.as_s(), busy),
-            queue: of(&|i| Some(records.queue_s(i))),
-            ttft: of(&|i| Some(records.ttft_s(i))),
-            tpot: of(&|i| records.tpot_s(i)),
+            queue: quantiles(&|i| Some(records.queue_s(i))),
+            ttft: quantiles(&|i| Some(records.ttft_s(i))),
+            tpot: quantiles(&|i| records.tpot_s(i)),
             itl: itl(totals),
-            e2e: of(&|i| Some(records.e2e_s(i))),
+            e2e: quantiles(&|i| Some(records.e2e_s(i))),
             output_tokens,
             token_goodput_tok_s: per(output_tokens as f64, duration_s),
             busy_token_goodput_tok_s: per(output_tokens as f64, busy),

@@ -47,7 +47,7 @@ pub struct Totals {
     pub lengths: Lengths,
     /// Confidences compared with acceptance, for policies that read confidences.
     pub calibration: Calibration,
-    /// How finished requests spent their lives; `None` if the executor does not know what its device did.
+    /// The parts of the finished requests' latency; `None` if the executor does not know what its device did.
     pub lives: Option<Lives>,
 }
 

@@ -1,4 +1,4 @@
-//! Tests how trees grow, which nodes are kept and which are accepted, against second versions that enumerate paths.
+//! Tests how trees grow, which nodes are kept and which are accepted, against simple code that enumerates paths.
 
 use foretoken_sim::tree::{Node, ROOT};
 use foretoken_sim::{DraftTree, Growth};
@@ -30,7 +30,7 @@ fn paths(tree: &DraftTree) -> Vec<Path> {
 fn grown(growth: &Growth, depth: u32) -> DraftTree {
     let mut tree = DraftTree::default();
     for _ in 0..depth {
-        // `grow` passes nodes, so each parent's path is looked up again.
+        // `grow` passes the parent as a node, so its path is found by comparing nodes.
         let known = (paths(&tree), tree.nodes().to_vec());
         tree.grow(growth, |parent, rank| {
             let at = parent.map(|p| known.1.iter().position(|n: &Node| n == p).expect("a node of the tree"));
@@ -47,7 +47,8 @@ fn score(path: &[u32]) -> f64 {
     (1..=path.len()).map(|n| opinion(&path[..n])).product()
 }
 
-/// The levels of a tree by enumeration: all children of the expanded nodes; a beam expands the best of each level.
+/// The paths of each level of a tree, by enumeration: all children of the expanded nodes. A beam expands the nodes with
+/// the best scores of a level.
 fn by_enumeration(growth: &Growth, depth: u32) -> Vec<Vec<Path>> {
     let mut expanded = vec![Path::new()];
     let mut levels = Vec::new();
@@ -62,7 +63,7 @@ fn by_enumeration(growth: &Growth, depth: u32) -> Vec<Vec<Path>> {
         if let Growth::Beam { topk } = growth {
             expanded.sort_by(|a, b| score(b).total_cmp(&score(a)));
             expanded.truncate(*topk as usize);
-            // The next pass takes them in the order in which they were drafted.
+            // The next pass takes the expanded nodes in the order in which they were drafted.
             expanded.sort_by_key(|p| all.iter().position(|q| q == p));
         }
         levels.push(all);
@@ -79,9 +80,10 @@ fn any_growth() -> impl Strategy<Value = (Growth, u32)> {
 }
 
 proptest! {
-    /// Compares nodes, order, scores, the frontier's width, and the number of tokens that the draft ran over.
+    /// Grown and enumerated trees agree in nodes, order, scores, the next pass's width, and the tokens that the draft
+    /// ran over.
     #[test]
-    fn growth_is_enumeration((growth, depth) in any_growth()) {
+    fn grown_trees_are_the_enumerated_ones((growth, depth) in any_growth()) {
         let tree = grown(&growth, depth);
         let levels = by_enumeration(&growth, depth);
         prop_assert_eq!(paths(&tree), levels.concat());
@@ -126,7 +128,7 @@ proptest! {
         prop_assert_eq!(tree.kept_depth() as usize, deepest);
     }
 
-    /// The kept nodes have the highest scores of all, in any order of the tree, and include their parents.
+    /// `keep_best` keeps the nodes with the highest scores wherever they are in the tree, and with each its parent.
     #[test]
     fn the_best_nodes_are_a_prefix_of_the_sorted_pool((growth, depth) in any_growth(), most in 0u32..60) {
         let mut tree = grown(&growth, depth);
@@ -137,7 +139,7 @@ proptest! {
             prop_assert_eq!(tree.nodes()[at].kept, place < most as usize);
         }
         let kept: Vec<bool> = tree.nodes().iter().map(|n| n.kept).collect();
-        // Panics if a parent is missing.
+        // `keep` panics if the parent of a kept node is not kept.
         tree.keep(|at, _| kept[at]);
     }
 }

@@ -1,6 +1,6 @@
-//! Trees against brute force and theory, through the public interface. One test binary.
+//! Compares draft trees with brute force and theory, through the public interface. One test binary.
 
 mod growth;
 mod revealed;
 mod shapes;
-mod worlds;
+mod simulations;

@@ -1,6 +1,6 @@
 //! Compares the trees that the event clock reveals and accepts with the acceptance source itself.
 
-use crate::worlds::{SEED, run_with};
+use crate::simulations::{SEED, run_with};
 use foretoken_sim::acceptance::{AcceptanceSpec, RankLaw, Rates};
 use foretoken_sim::tree::ROOT;
 use foretoken_sim::*;
@@ -48,7 +48,7 @@ impl SpecPolicy for Spy {
 }
 
 #[test]
-fn what_is_shown_and_accepted_is_the_sources() {
+fn confidences_and_accepted_tokens_are_those_of_the_source() {
     const OUTPUT: u32 = 60;
     let spec = AcceptanceSpec {
         source: Rates::ByDepth { rates: vec![0.7, 0.6, 0.5, 0.4] },
@@ -62,8 +62,8 @@ fn what_is_shown_and_accepted_is_the_sources() {
         let config = EngineConfig { draft_at: Some(DraftAt::StepStart), ..EngineConfig::default() };
         run_with(&spec, 40, OUTPUT, config, Speculation::Policy(Box::new(spy)));
         let source = spec.build(SEED, &Workload::default()).expect("a good source");
-        // Counts (nodes below the target's path, first guesses off it, accepted nodes that are no first guess); all
-        // must occur.
+        // Counts of nodes whose parent is on the target's path, of first guesses off the path, and of accepted nodes
+        // that are no first guess. All must occur.
         let mut met = (0, 0, 0);
         for step in seen.lock().expect("one thread").iter() {
             for (i, tree) in step.trees.iter().enumerate() {
@@ -93,7 +93,7 @@ fn what_is_shown_and_accepted_is_the_sources() {
                             met.0 += 1;
                             source.confidence(request, start, depth, Some(row.right(start + depth, depth)), 0).into()
                         }
-                        // Off the path each parent has its own draw, which its first child shows.
+                        // Off the path each parent has its own draw, which is its first child's confidence.
                         (false, 1) => {
                             met.1 += 1;
                             node.confidence

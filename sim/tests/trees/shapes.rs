@@ -1,4 +1,4 @@
-//! The costs of passes over trees, counted token by token.
+//! Compares the shapes (tokens, context, pairs) of passes over trees with a count token by token.
 
 use foretoken_sim::tree::ROOT;
 use foretoken_sim::{BatchView, Categories, ChunkTotals, ContextReads, DraftTree, Growth, PassShape, Time, shape};
@@ -51,7 +51,7 @@ fn with_chunks(prefill: ChunkTotals) -> PassShape {
 }
 
 proptest! {
-    /// Every draft pass and the target pass of a step, counted node by node.
+    /// Every draft pass and the target pass of a step has the shape that counting node by node gives.
     #[test]
     fn passes_over_trees_are_counted_token_by_token(
         requests in prop::collection::vec((1u32..3000, 0u32..3, 0u32..=4), 1..6),

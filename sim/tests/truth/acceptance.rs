@@ -1,5 +1,5 @@
-//! The truth of a request against theory, through the public interface (docs/model.md 13). Each source is tested beside
-//! its code.
+//! Compares the bits that say which drafts of a request are right with theory, through the public interface
+//! (docs/model.md 13). Tests of single sources are in the sources' own files.
 
 use foretoken_sim::acceptance::{AcceptanceSpec, Beta, Mixture, Rates};
 use foretoken_sim::{AcceptanceSource, Recording, Request, RequestTruth, Time, TruthRow, Workload};
@@ -70,8 +70,8 @@ fn requests_differ_as_their_beta_law_says() {
     let variance = shares.iter().map(|s| (s - mean).powi(2)).sum::<f64>() / f64::from(n - 1);
     let expected = a / (a + b);
     // Var(share) = Var(rate) + E[rate (1 - rate)] / positions.
-    let of_rates = a * b / ((a + b) * (a + b) * (a + b + 1.0));
-    let expected_variance = of_rates + (expected * (1.0 - expected) - of_rates) / 2000.0;
+    let rate_variance = a * b / ((a + b) * (a + b) * (a + b + 1.0));
+    let expected_variance = rate_variance + (expected * (1.0 - expected) - rate_variance) / 2000.0;
     assert!((mean - expected).abs() < 4.0 * (variance / f64::from(n)).sqrt(), "{mean} against {expected}");
     // The relative error of a variance is about sqrt(2/n); the law is nearly normal.
     assert!((variance / expected_variance - 1.0).abs() < 4.0 * (2.0 / f64::from(n)).sqrt(), "{variance}");
@@ -112,7 +112,7 @@ fn recordings_are_replayed_and_end_wrong() {
     assert_eq!(got, [true, false, true, true, false, false, false, false]);
 }
 
-/// Right at positions 0 and 2; with a rank and a confidence at each of five positions.
+/// A recording that is right at positions 0 and 2, with a rank and a confidence at each of five positions.
 fn with_ranks() -> Recording {
     let ranks = vec![1, 4, 1, 255, 2];
     Recording {
@@ -142,14 +142,14 @@ fn recorded_ranks_and_confidences_come_out_where_they_were_put_in() {
     let plain = recorded(vec![Recording { ranks: vec![], confidences: vec![], ..with_ranks() }]);
     let modelled = spec.build(SEED, &plain).unwrap();
     for (depth, right, path) in [(0, None, 7), (2, None, 0), (5, Some(false), 0)] {
-        let of = |source: &dyn AcceptanceSource| source.confidence(r, 0, depth, right, path);
-        assert_eq!(of(&*built), of(&*modelled));
+        let confidence = |source: &dyn AcceptanceSource| source.confidence(r, 0, depth, right, path);
+        assert_eq!(confidence(&*built), confidence(&*modelled));
     }
     assert_eq!(built.rank_if_wrong(r, 5), modelled.rank_if_wrong(r, 5));
 }
 
 #[test]
-fn a_table_begins_again_at_output_position_1_where_it_is_told_to() {
+fn a_table_that_wraps_begins_again_at_output_position_1() {
     let workload = recorded(vec![with_ranks()]);
     let build = |beyond: &str| {
         let source = format!(r#"{{"table": {{"path": "t", "beyond": "{beyond}"}}}}"#);
@@ -169,17 +169,17 @@ fn a_table_begins_again_at_output_position_1_where_it_is_told_to() {
 fn unknown_bits_are_drawn_once_with_the_hazard_of_what_was_accepted_before() {
     let pooled = [0.572, 0.641, 0.705, 0.753, 0.802, 0.833, 0.851, 0.878];
     let n = 40_000;
-    // The last hazard (8 drafts) also holds after twelve accepted drafts.
+    // The eighth and last hazard holds after 7 accepted drafts of the round and after more, here 12.
     for accepted in [0u8, 3, 7, 12] {
         let unknown = Recording { bits: vec![None; n], accepted_before: vec![accepted; n], ..Recording::default() };
         let workload = recorded(vec![unknown.clone(), unknown]);
         let spec = AcceptanceSpec { source: RECORDED(), ..AcceptanceSpec::default() };
         let built = spec.build(SEED, &workload).unwrap();
-        let of = |id| RequestTruth { recording: Some(id), ..request(id, n as u32) };
-        let (first, second) = (bits(&*built, of(0), 0), bits(&*built, of(1), 0));
+        let recorded_request = |id| RequestTruth { recording: Some(id), ..request(id, n as u32) };
+        let (first, second) = (bits(&*built, recorded_request(0), 0), bits(&*built, recorded_request(1), 0));
         let expected = pooled[usize::from(accepted).min(7)];
         assert!((share(&first) - expected).abs() < four_errors(expected, n), "{accepted}: {}", share(&first));
-        assert_eq!(first, bits(&*built, of(0), 0), "drawn once");
+        assert_eq!(first, bits(&*built, recorded_request(0), 0), "drawn once");
         assert_ne!(first, second, "every request has draws of its own");
     }
 }

@@ -1,5 +1,5 @@
-//! Confidences against their definition: P(right | confidence) is the declared curve for every source, and bits never
-//! depend on confidences (docs/model.md 13).
+//! Tests that P(right | confidence) is the declared curve for every acceptance source, and that which drafts are right
+//! never depends on confidences (docs/model.md 13).
 
 use foretoken_sim::acceptance::{AcceptanceSpec, Beta, Confidence, Curve, Misfit, Mixture, Rates};
 use foretoken_sim::{AcceptanceSource, Recording, Request, RequestTruth, Time, TruthRow, Workload};
@@ -13,7 +13,8 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// Recordings as a fixed-length draft leaves them: 3 drafts a round, and unknown bits behind the first wrong one.
+/// Recordings as a fixed-length draft leaves them: 3 drafts a round, and an unknown bit behind each round that accepts
+/// all of them.
 fn workload() -> Workload {
     let truth = AcceptanceSpec { source: Rates::Mixture(Mixture::default()), ..AcceptanceSpec::default() }
         .build(99, &Workload::default())
@@ -98,7 +99,7 @@ fn sources() -> Vec<(&'static str, Rates)> {
 }
 
 #[test]
-fn what_is_declared_is_what_happens() {
+fn drafts_are_right_as_often_as_the_curve_declares() {
     let workload = workload();
     let steep = Curve { slope: 0.83, intercepts: vec![-0.2, -0.5, -0.9] };
     for curve in [Curve::default(), steep] {
@@ -152,10 +153,10 @@ fn misfit_moves_what_is_seen_by_exactly_its_logit() {
     let request = RequestTruth { id: 7, prompt_len: 0, output_len: OUTPUT_LEN, category: 0, recording: None };
     let logit = |c: f32| (f64::from(c) / (1.0 - f64::from(c))).ln();
     for n in 0..200 {
-        let of = |source: &dyn AcceptanceSource| logit(source.confidence(request, n, 0, Some(n % 2 == 0), 0));
+        let seen_logit = |source: &dyn AcceptanceSource| logit(source.confidence(request, n, 0, Some(n % 2 == 0), 0));
         // Beyond ±4 an f32 close to 1 has too few digits to compare.
-        if of(&*honest).abs() < 4.0 {
-            assert!((of(&*bold) - (1.5 * of(&*honest) + 0.25)).abs() < 2e-3, "{n}");
+        if seen_logit(&*honest).abs() < 4.0 {
+            assert!((seen_logit(&*bold) - (1.5 * seen_logit(&*honest) + 0.25)).abs() < 2e-3, "{n}");
         }
     }
 }

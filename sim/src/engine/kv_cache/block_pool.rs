@@ -27,8 +27,8 @@ pub struct BlockTable {
     chain: u64,
 }
 
-/// A pool of equal blocks. Free blocks queue to be handed out: first blocks without a hash, the last freed in front,
-/// then blocks with a hash, the first freed in front. A cached block can be hit until it is handed out.
+/// A pool of equal blocks. The free queue has first the blocks without a hash, the last freed in front, then the blocks
+/// with a hash, the first freed in front. A cached block can be hit until it is handed out.
 pub struct BlockPool {
     /// Whether blocks are only counted and have no ids.
     counts: bool,
@@ -129,7 +129,7 @@ impl BlockPool {
             self.free += std::mem::take(&mut table.counted);
             return;
         }
-        // Blocks without a hash go to the front of the queue as one piece, in the order in which they are given back.
+        // Blocks without a hash go to the front of the queue together, in the order in which they are given back.
         let mut after = NONE;
         while let Some(block) = table.blocks.pop() {
             let refs = &mut self.refs[block as usize];
@@ -240,7 +240,7 @@ impl BlockPool {
         self.free += 1;
     }
 
-    /// Length of the free queue by walking it: a second way of counting, for tests.
+    /// Length of the free queue, counted by walking along it. Tests compare it with `free`.
     #[cfg(test)]
     fn walk(&self) -> u32 {
         std::iter::successors((self.head != NONE).then_some(self.head), |&b| {
@@ -311,9 +311,9 @@ pub struct Content<'a> {
     pub prefix_block: u32,
     /// Tokens in a KV block.
     pub block_size: u32,
-    /// Number of tokens behind a block that its hash covers too.
+    /// Number of tokens after a block that the block's hash also covers.
     pub hash_lookahead: u32,
-    /// The request to which the other tokens belong.
+    /// The request to which the tokens behind the shared prefix belong.
     pub request: u32,
 }
 

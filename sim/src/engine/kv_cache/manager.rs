@@ -13,7 +13,7 @@ pub struct KvCacheManager {
     pool: BlockPool,
     /// The draft's pool, if it has its own.
     draft_pool: Option<BlockPool>,
-    /// Whether there is no such pool, and the target's only counts its blocks.
+    /// Whether the draft has no pool of its own, and the target's pool only counts its blocks.
     counts_alone: bool,
     tables: BlockTables,
     block_size: u32,
@@ -22,11 +22,11 @@ pub struct KvCacheManager {
     watermark: u32,
     /// Whether the watermark applies in an idle engine too (v0).
     watermark_always: bool,
-    /// Number of tokens behind a block that its hash covers too.
+    /// Number of tokens after a block that the block's hash also covers.
     hash_lookahead: u32,
     /// Number of last computed tokens that may be computed again and are not cached.
     recomputed: u32,
-    /// Whether the last block of a hit is left out.
+    /// Whether the last block of a prefix-cache hit is computed again and not used.
     drop_last_hit: bool,
 }
 
@@ -148,7 +148,7 @@ impl KvCacheManager {
         tokens <= r.num_slots || self.grow(r, tokens)
     }
 
-    /// The common case, kept fast: one more block of the target's pool alone.
+    /// The common case, kept fast: one more block, and only of the target's pool.
     #[inline]
     fn grow(&mut self, r: &mut RunningRequest, tokens: u32) -> bool {
         let one = self.counts_alone && tokens - r.num_slots <= self.block_size;

@@ -1,4 +1,4 @@
-//! What was asked of each request: its prompt, its output, its priority and its TPOT limit.
+//! What the clients asked for in each request: prompt, output length, priority and TPOT limit.
 
 use super::rules::Rules;
 use crate::categories::Categories;
@@ -7,7 +7,7 @@ use crate::engine::request::{RunningRequest, WaitingRequest};
 use crate::workload::{Request, RequestId, Workload};
 use std::borrow::Cow;
 
-/// What was asked of each request, and the longest request that the engine serves.
+/// What the clients asked for in each request, and the longest request that the engine serves.
 pub(super) struct Asked<'a> {
     /// Owned if requests come that were not known before.
     workload: Cow<'a, Workload>,

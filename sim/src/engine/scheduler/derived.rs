@@ -1,5 +1,5 @@
-//! What the settings and a drafter's properties mean in a release: the values that several rules share. Settings that
-//! are left out take the release's values. Taken from the vLLM files that [`rules`](super::rules) names.
+//! Values that several rules share, derived from the settings and the drafter's properties as a release of vLLM does.
+//! Settings that are left out take the release's values. Taken from the vLLM files that [`rules`](super::rules) names.
 
 use super::speculative_config::SpeculativeConfig;
 use crate::config::{DraftAt, DraftMethod, EngineConfig, FirstDraftPass, Runner, Version};
@@ -30,7 +30,8 @@ pub(in crate::engine) struct Derived<'a> {
     /// vLLM's `max_num_new_slots_for_drafting` for the drafter, whatever the settings say: extra tokens that each
     /// request takes from the token budget.
     pub draft_slots: u32,
-    /// vLLM's `num_prefill_lookahead_tokens`: how many tokens behind a chunk the drafter needs.
+    /// vLLM's `num_prefill_lookahead_tokens`: how many prompt tokens after the end of a prefill chunk the drafter
+    /// needs.
     pub prefill_lookahead: u32,
 }
 
@@ -69,7 +70,7 @@ impl<'a> Derived<'a> {
     }
 
     /// Draft length by number of scheduled requests, from 0; `None` without a table, or where the release ignores it.
-    /// Numbers between and behind the ranges take the length of the range before.
+    /// Batch sizes between the ranges and beyond the last one take the length of the range before.
     pub fn per_batch_size(&self) -> Option<Vec<u32>> {
         // Runner V1 of 0.33 uses the fixed length if the drafter cannot change its length.
         let dspark = matches!(self.config.method, DraftMethod::Dspark | DraftMethod::DsparkFillIn);
@@ -80,9 +81,9 @@ impl<'a> Derived<'a> {
         let most = i64::from(self.k);
         let mut ranges = self.spec.per_batch_size.clone();
         ranges.sort_unstable();
-        let at =
+        let length =
             |n: i64| ranges.iter().rev().find(|&&(first, _, _)| first <= n).map_or(0, |&(_, _, k)| k.min(most) as u32);
-        Some((0..=i64::from(self.config.max_num_seqs)).map(at).collect())
+        Some((0..=i64::from(self.config.max_num_seqs)).map(length).collect())
     }
 }
 
@@ -90,7 +91,7 @@ fn is_block(method: DraftMethod) -> bool {
     matches!(method, DraftMethod::Dflash | DraftMethod::Dspark | DraftMethod::DsparkFillIn)
 }
 
-/// The model runner; default: the one that the release takes for this drafter.
+/// The model runner: the one that is set, or the one that the release takes for this drafter.
 fn runner(c: &EngineConfig, spec: &SpeculativeConfig) -> Runner {
     let old = c.method == DraftMethod::Suffix || (spec.parallel_drafting && !is_block(c.method));
     let needs_v1 = spec.num_speculative_tokens > 0 && old;

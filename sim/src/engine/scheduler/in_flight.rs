@@ -9,7 +9,7 @@ use crate::engine::spec_decode::SpecDecode;
 use crate::workload::RequestId;
 
 impl Scheduler<'_> {
-    /// vLLM's `_update_after_schedule`: advances the requests of the step as if all its drafts hold.
+    /// vLLM's `_update_after_schedule`: advances the requests of the step as if all their drafts were accepted.
     pub fn advance(&mut self) {
         for r in self.running.iter_mut().filter(|r| r.num_scheduled_tokens > 0) {
             let tokens = std::mem::take(&mut r.num_scheduled_tokens);
@@ -51,7 +51,7 @@ impl Scheduler<'_> {
         as_before
     }
 
-    /// The running request with this id; `None` if it does not run.
+    /// The running request with this id, found by the noted indices; `None` if it does not run.
     fn placed(&mut self, id: RequestId) -> Option<&mut RunningRequest> {
         let at = *self.scratch.place.get(id as usize)? as usize;
         self.running.get_mut(at).filter(|r| r.id == id)

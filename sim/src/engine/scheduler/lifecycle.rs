@@ -99,7 +99,7 @@ impl Scheduler<'_> {
             let tokens = self.asked.prompt(head.id) + head.num_output_tokens;
             let (pool, draft_pool) = self.kv_cache_manager.could_hold(tokens + self.rules.num_lookahead_tokens);
             let reason = if pool && draft_pool { RejectReason::NoStepFits } else { self.outgrown() };
-            // Tokens that it got while it waited are not recorded yet.
+            // Tokens that the request got while it waited are not recorded yet.
             let ran = (head.num_output_tokens > 0).then(|| self.asked.activate(head));
             self.output.rejected.push(Rejection { id: head.id, reason, ran });
         }

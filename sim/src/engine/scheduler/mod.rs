@@ -35,8 +35,8 @@ use crate::config::{DraftAt, Version};
 use crate::time::Time;
 
 impl Scheduler<'_> {
-    /// Decides on a step that begins at `now`. If drafts are made at the start of a step, a request gets at most
-    /// `num_spec_tokens`.
+    /// Decides on a step that begins at `now`. A request gets at most `num_spec_tokens` drafts: in this step if drafts
+    /// are made at the start of a step, else at its end for the next step.
     pub fn schedule(&mut self, now: Time, num_spec_tokens: u32) -> &SchedulerOutput {
         debug_assert!(num_spec_tokens <= self.rules.num_speculative_tokens);
         self.scratch.begin(&self.rules, num_spec_tokens);
@@ -54,8 +54,8 @@ impl Scheduler<'_> {
     }
 
     /// vLLM V1 has no decoding phase and no prefill phase. Every request has computed tokens, and wants its remaining
-    /// tokens and drafts computed. Running requests come first, in order, then waiting ones. A step that preempted
-    /// admits no request.
+    /// tokens and drafts computed. Running requests come first, in order, then waiting ones. A step that preempted a
+    /// request admits none.
     fn schedule_v1(&mut self) {
         self.scratch.threshold = self.rules.threshold(self.running.len() + self.waiting.len());
         self.pace.begin(&self.rules, &self.running);

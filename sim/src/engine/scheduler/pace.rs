@@ -3,7 +3,7 @@
 use super::rules::Rules;
 use crate::engine::request::RunningRequest;
 
-/// The state of this rule, from step to step and in this step.
+/// The state of the rule `prefill_schedule_interval`, from step to step and in the current step.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
     /// Whether the last step with prefills left requests waiting. Then prefills are not deferred.
@@ -43,7 +43,7 @@ impl Pace {
         }
     }
 
-    /// Notes the end of admission. `left` says whether requests still wait that were never passed over.
+    /// Notes the end of admission. `left` says whether requests still wait that the scheduler has not passed over.
     pub(super) fn admitted(&mut self, left: bool) {
         if !self.defer_prefills {
             self.prefill_capacity_bound = left;

@@ -11,7 +11,7 @@ use std::collections::{BinaryHeap, VecDeque};
 #[derive(Clone, Debug)]
 pub struct RequestQueue {
     requests: Ordered,
-    /// Number of requests that were passed over since they last ran.
+    /// Number of requests that the scheduler passed over (skipped in a step) since they last ran.
     num_passed_over: u32,
     /// Number of requests for which a step in flight still has output.
     num_stale: u32,
@@ -66,7 +66,7 @@ impl RequestQueue {
         RequestQueue { requests, num_passed_over: 0, num_stale: 0 }
     }
 
-    /// Sorts a list that is first come, first served by rank, once.
+    /// Sorts a first-come, first-served list by priority and arrival, once.
     pub fn sort(&mut self) {
         if let Ordered::Fcfs(queue) = &mut self.requests {
             queue.make_contiguous().sort_by_key(|r| (r.priority, r.arrival));
@@ -82,7 +82,7 @@ impl RequestQueue {
         }
     }
 
-    /// Puts a request in front that was preempted, or put aside for this step.
+    /// Puts a request to the front of the list that was preempted, or was put aside for this step.
     pub fn prepend(&mut self, r: WaitingRequest) {
         self.count(&r);
         match &mut self.requests {

@@ -8,7 +8,7 @@ fn refuse<T>(key: &'static str, why: String) -> Result<T, BadConfig> {
     Err(BadConfig { key, why })
 }
 
-/// The settings that all releases refuse.
+/// Refuses the token budgets that all releases refuse.
 fn check_budget(c: &EngineConfig) -> Result<(), BadConfig> {
     let budget = c.max_num_batched_tokens;
     if !c.chunked_prefill() && budget < c.max_model_len {
@@ -25,7 +25,7 @@ fn check_budget(c: &EngineConfig) -> Result<(), BadConfig> {
     Ok(())
 }
 
-/// The settings that vLLM 0.32 and 0.33 refuse.
+/// Refuses the settings that vLLM 0.32 and 0.33 refuse.
 pub(super) fn check_v1(derived: &Derived) -> Result<(), BadConfig> {
     let (c, k) = (derived.config, derived.k);
     check_budget(c)?;
@@ -84,7 +84,7 @@ fn check_order(derived: &Derived) -> Result<(), BadConfig> {
 }
 
 fn check_mtp_blocks(c: &EngineConfig, k: u32) -> Result<(), BadConfig> {
-    // 0.33 hashes ahead instead of dropping a block, so it does not need this.
+    // 0.33 hashes tokens after a block and drops no block of a hit, so it allows any block size.
     let drops = c.version == Version::V0_32;
     if drops && c.mtp_modules > 1 && k > 1 && c.prefix_caching && c.block_size < k {
         let why =

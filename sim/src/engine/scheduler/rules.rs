@@ -16,7 +16,7 @@ use crate::engine::draft_passes::DraftPasses;
 pub enum Order {
     /// Schedule, draft, verify, update.
     StepStart,
-    /// Schedule, verify, draft, update; the device works on as long as it can.
+    /// Schedule, verify, draft, update; the device works through its queue without waiting for the host.
     StepEnd,
     /// As `StepEnd`, and the next step is scheduled before the update.
     Async,
@@ -46,7 +46,7 @@ pub struct Rules {
     pub draft_gaps: bool,
     /// Whether token budget that selection freed goes to prompts in prefill.
     pub tops_up_chunks: bool,
-    /// Whether steps in which nothing is decided are skipped.
+    /// Whether stretches of steps in which nothing is decided are computed in one go.
     pub skip_stretches: bool,
     /// Whether all requests are scheduled with the same number of drafts (that of the request with the most); missing
     /// drafts are padding. Runner V2 and async scheduling know one length for all requests.
@@ -75,11 +75,11 @@ pub struct Rules {
     pub num_lookahead_tokens: u32,
     /// Extra tokens that each request takes from the token budget (`max_num_new_slots_for_drafting`).
     pub draft_slots: u32,
-    /// A prefill chunk that does not end at the end of its prompt leaves at least this many tokens of it.
+    /// A prefill chunk that does not end its prompt leaves at least this many prompt tokens for later chunks.
     pub num_prefill_lookahead_tokens: u32,
-    /// Number of tokens behind a block that its hash covers too.
+    /// Number of tokens after a block that the block's hash also covers.
     pub num_hash_lookahead_tokens: u32,
-    /// Whether the last block of a hit is left out.
+    /// Whether the last block of a prefix-cache hit is computed again and not used.
     pub drop_last_hit: bool,
     /// Whether a request that is left out of a step loses its drafts. The next step then verifies padding in their
     /// place, and accepts none.
@@ -90,7 +90,7 @@ pub struct Rules {
     pub watermark_blocks: u32,
     /// N: while requests decode, prompts are scheduled in every N-th step only.
     pub prefill_schedule_interval: u32,
-    /// Under priority scheduling: whether requests behind one that preempted itself are still scheduled.
+    /// Under priority scheduling: whether later requests are still scheduled after a request had to preempt itself.
     pub goes_on_after_self_preemption: bool,
     /// Whether drafting is skipped in a step in which no request can use drafts.
     pub can_skip_drafts: bool,
@@ -106,7 +106,8 @@ pub struct Rules {
     pub cache_when_verified: bool,
     /// Whether endless loops of vLLM are avoided. A request that the pool can never hold is rejected (vLLM does not
     /// start with such a pool). Of two requests with equal priority and arrival time, the later one is preempted. (vLLM
-    /// takes the earlier one, so that two such requests could take turns without end; its clock tells them apart.)
+    /// takes the earlier one, so that two such requests could preempt each other without end; on its clock no two
+    /// arrival times are equal.)
     pub guarded: bool,
 }
 
@@ -133,7 +134,7 @@ impl Rules {
     }
 }
 
-/// Rules with the engine's sizes and without any rule of a release.
+/// Rules with the sizes that the settings give, and without any rule of a release.
 fn none(Derived { config: c, spec, k, draft_at, .. }: &Derived) -> Rules {
     Rules {
         version: c.version,

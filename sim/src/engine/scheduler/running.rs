@@ -10,7 +10,7 @@ use crate::engine::request::RunningRequest;
 enum Room {
     /// There are slots; the request is now at this index of the running list.
     Found(usize),
-    /// There are slots for its next token alone.
+    /// There are slots for the request's next token but not for its drafts. It is the only running request.
     ForOne,
     /// The request itself was preempted; the next request is now at this index.
     GoneItself(usize),
@@ -48,7 +48,7 @@ impl Scheduler<'_> {
             }
             match self.make_room(at, new, &mut scheduled) {
                 Some(Room::Found(place)) => at = place,
-                // It is alone by now, so it is the first.
+                // The request is the only running one by now, so its index is 0.
                 Some(Room::ForOne) => (at, new) = (0, 1),
                 Some(Room::GoneItself(place)) if self.rules.goes_on_after_self_preemption => {
                     at = place;
@@ -93,7 +93,8 @@ impl Scheduler<'_> {
         (done, done)
     }
 
-    /// The same with a step in flight, which certainly ends some requests.
+    /// [`schedule_plain_decodes`](Self::schedule_plain_decodes) with a step in flight: leaves out the requests that
+    /// this step certainly ends.
     #[inline]
     fn schedule_plain_decodes_ahead(&mut self) -> (usize, usize) {
         let (mut looked, mut done) = (0, 0);
@@ -123,11 +124,11 @@ impl Scheduler<'_> {
         if self.scratch.threshold > 0 || self.rules.decodes_finish_prompts() {
             return (0, 0);
         }
-        let of_all = self.scratch.num_spec_tokens;
+        let num_spec_tokens = self.scratch.num_spec_tokens;
         match self.rules.order {
             Order::StepStart => {
                 let equal = self.schedule_equal_decodes();
-                let spec_of = |r: &RunningRequest| of_all & u32::from(r.may_draft).wrapping_neg();
+                let spec_of = |r: &RunningRequest| num_spec_tokens & u32::from(r.may_draft).wrapping_neg();
                 self.schedule_decodes_while(equal, spec_of, |_| false, |_| {})
             }
             Order::StepEnd => self.schedule_decodes_while(0, |r| r.num_spec_tokens, |_| false, lose_drafts),
@@ -137,7 +138,7 @@ impl Scheduler<'_> {
                 surely_ends,
                 |r| {
                     lose_drafts(r);
-                    // In flight, all drafts count as computed.
+                    // Drafts of a step in flight count as computed, but may be rejected.
                     r.num_cacheable_tokens = r.num_cacheable_tokens.min(r.num_tokens);
                 },
             ),
@@ -156,7 +157,7 @@ impl Scheduler<'_> {
         for r in &mut self.running[..most] {
             let computed = r.num_computed_tokens;
             let end = computed + slots;
-            // Near the end of the context there may be no room if all drafts hold.
+            // Near `max_model_len` there may be no room if all drafts are accepted.
             if r.prefilling | !r.may_draft || end >= max_model_len || !self.kv_cache_manager.allocate_slots(r, end) {
                 break;
             }
@@ -168,9 +169,9 @@ impl Scheduler<'_> {
         done
     }
 
-    /// Kept fast: [`schedule_leading_decodes`](Self::schedule_leading_decodes) for one order of steps, behind the first
-    /// `from` requests, which are scheduled. `spec_of` gives the drafts of a request. `ends` says whether the step in
-    /// flight ends a request. `scheduled` is called for each request that is scheduled.
+    /// Kept fast: [`schedule_leading_decodes`](Self::schedule_leading_decodes) for one order of steps, after the first
+    /// `from` requests, which are scheduled already. `spec_of` gives the drafts of a request. `ends` says whether the
+    /// step in flight ends a request. `scheduled` is called for each request that is scheduled.
     #[inline(always)]
     fn schedule_decodes_while(
         &mut self,
@@ -193,7 +194,7 @@ impl Scheduler<'_> {
             let mut new = 1 + spec_of(r);
             let mut slots = computed + new + num_lookahead_tokens;
             if slots >= max_model_len {
-                // Near the end of the context there may be no room if all drafts in flight hold.
+                // Near `max_model_len` there may be no room if all drafts in flight are accepted.
                 new = new.min((max_model_len - 1).saturating_sub(computed));
                 slots = (computed + new + num_lookahead_tokens).min(max_model_len);
                 if new == 0 {
@@ -241,7 +242,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// For a request that is alone with the whole pool: tries without drafts and lookahead, else rejects it.
+    /// For a request that is alone with the whole pool: tries to find a slot for one token without drafts and
+    /// lookahead, else rejects the request.
     fn last_resort(&mut self) -> Option<Room> {
         let r = &mut self.running[0];
         if !r.prefilling && self.kv_cache_manager.allocate_slots(r, r.num_computed_tokens + 1) {
@@ -272,7 +274,7 @@ fn lose_drafts(r: &mut RunningRequest) {
     r.num_spec_tokens = 0;
 }
 
-/// Whether the step in flight gives the last requested token even if none of its drafts holds.
+/// Whether the step in flight gives the request's last token even if all its drafts are rejected.
 fn surely_ends(r: &RunningRequest) -> bool {
     let prompt = r.num_tokens - r.num_output_tokens;
     r.num_output_placeholders > 0

@@ -19,8 +19,8 @@ pub(super) struct StepScratch {
     pub(super) drafts_needed: bool,
     /// Waiting requests that were passed over in this step; empty between steps.
     pub(super) aside: Vec<WaitingRequest>,
-    /// Index of each request in the running list. Valid only if that list agrees, because requests move while a step is
-    /// in flight.
+    /// Index of each request in the running list, by id. Valid only if the list has the request there, because requests
+    /// move while a step is in flight.
     pub(super) place: Vec<u32>,
 }
 

@@ -81,7 +81,7 @@ impl<'a> Scheduler<'a> {
         self.current_step += u64::from(!self.output.is_empty());
     }
 
-    /// The columns of the batch that something reads.
+    /// Which columns of the batch must be filled, because policies or the engine read them.
     #[inline]
     pub(super) fn columns(&self) -> Columns {
         let (own_slos, slo_tpot_s) = self.asked.slos();
@@ -99,8 +99,8 @@ impl<'a> Scheduler<'a> {
         next.fill(&self.running, k, RunningRequest::can_use_drafts);
     }
 
-    /// Sets how many drafts each request that samples in the step holds from now on: requests of `next` the number to
-    /// verify of `drafts`; other requests `others`. Without `drafts` all get `others`.
+    /// Sets how many drafts each request that samples in the step holds from now on: a request of `next` the number
+    /// that `drafts` has to verify for it, any other request `others`. Without `drafts` all hold `others`.
     pub fn hold_drafts(&mut self, next: &NextBatch, drafts: Option<&Drafts>, others: u32) {
         for r in self.running.iter_mut().filter(|r| r.num_scheduled_tokens > 0) {
             let samples = r.num_computed_tokens + r.num_scheduled_tokens >= r.num_tokens;
@@ -113,7 +113,7 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// The longest context of the step's requests if all their drafts hold.
+    /// The longest context of the step's requests if all their drafts are accepted.
     pub fn longest(&self) -> u32 {
         let scheduled = self.running.iter().filter(|r| r.num_scheduled_tokens > 0);
         scheduled.map(|r| r.num_computed_tokens + r.num_scheduled_tokens).max().unwrap_or(0)
@@ -129,7 +129,7 @@ impl<'a> Scheduler<'a> {
         self.output.batch.keep_first(n, &mut self.running);
     }
 
-    /// The requests, those included that have not arrived.
+    /// All requests, including requests that have not arrived yet.
     #[inline]
     pub fn workload(&self) -> &Workload {
         self.asked.workload()

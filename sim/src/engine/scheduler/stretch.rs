@@ -10,7 +10,7 @@ pub struct Stretch {
     pub steps: u32,
     /// Number of running requests.
     pub requests: u32,
-    /// Sum of their contexts in the first step.
+    /// Sum of the requests' contexts in the first step.
     pub context: u64,
 }
 

@@ -55,7 +55,7 @@ impl Scheduler<'_> {
     /// Gives every decode request its accepted drafts and one more token.
     fn update_drafted(&mut self, spec: &SpecDecode, tally: &mut Tally) {
         let n = self.output.batch.len();
-        // With drafts at the end of a step the draft runs over all tokens of the step.
+        // With drafts at the end of a step the draft runs over all tokens of the step, so its KV has no gaps.
         let keeps_kv = self.rules.draft_prefill && self.rules.draft_at == DraftAt::StepStart;
         if self.output.batch.leads() && !keeps_kv {
             let gaps = self.rules.draft_gaps;
@@ -87,7 +87,7 @@ impl Scheduler<'_> {
             let computed = r.num_computed_tokens + std::mem::take(&mut r.num_scheduled_tokens);
             r.num_computed_tokens = computed.min(r.num_tokens);
             if draft_keeps_up {
-                // A draft without KV has no gaps.
+                // A draft without KV, or with drafts at the end of a step, has no gaps.
                 r.num_draft_computed_tokens = r.num_computed_tokens;
             }
             if r.num_computed_tokens == r.num_tokens {
@@ -100,8 +100,8 @@ impl Scheduler<'_> {
 
 /// Updates how many tokens of the `i`-th decode request are in the draft's own KV after a step; `r` is still in the
 /// state before the step. The KV has the new token and the drafts that the draft ran over: all but the last in a chain,
-/// and none if one pass gave all. Rejected tokens are overwritten. A draft without KV (`gap` is `None`) never falls
-/// behind.
+/// and none if one pass gave all. Rejected tokens are overwritten. If `gap` is `None` the draft has no KV or drafts at
+/// the end of a step, and never falls behind.
 #[inline]
 fn draft_ran(r: &mut RunningRequest, spec: &SpecDecode, i: usize, gap: Option<DraftGap>) {
     let (computed, drafted, accepted) = (r.num_computed_tokens, spec.drafts.draft_len[i], spec.accepted[i]);

@@ -1,6 +1,6 @@
 //! The scheduler of vLLM v0, which the papers used (docs/model.md 14; vLLM 0.6.3, `core/scheduler.py`). A step is a
-//! prefill step (whole waiting prompts, without speculation) or, if none can start, a decode step of all running
-//! requests. Drafts do not charge the budget.
+//! prefill step (whole waiting prompts, without speculation) or, if no prompt can start, a decode step of all running
+//! requests. Drafts are not charged to the token budget.
 
 use super::state::Scheduler;
 use crate::config::SchedulingPolicy;
@@ -75,14 +75,14 @@ impl Scheduler<'_> {
             && self.running.len() < self.rules.max_num_active_seqs as usize
     }
 
-    /// Gives every running request its next token, drafts and lookahead slots. Preempts from the back, last the request
-    /// itself.
+    /// Gives every running request its next token, drafts and lookahead slots. If blocks are lacking it preempts from
+    /// the back of the running list, at last the request itself.
     fn schedule_decodes(&mut self) {
         let mut at = 0;
         while at < self.running.len() {
             let r = &mut self.running[at];
             let tokens = r.num_tokens + self.rules.num_lookahead_tokens;
-            // The blocks of the tokens that it had when it was last scheduled are not new.
+            // The blocks of the tokens that the request had when it was last scheduled are not new.
             if self.kv_cache_manager.can_append(r.num_cacheable_tokens, tokens) {
                 let fits = self.kv_cache_manager.allocate_slots(r, tokens);
                 debug_assert!(fits, "no more blocks are new than are touched");

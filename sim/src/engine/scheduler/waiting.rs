@@ -1,5 +1,5 @@
-//! After the running requests, the waiting ones in order: each is admitted while token budget, sequences and blocks
-//! last.
+//! Admits waiting requests in order, after the running requests were scheduled, while token budget, sequences and
+//! blocks last.
 
 use super::state::Scheduler;
 use crate::config::Version;
@@ -9,7 +9,7 @@ use crate::engine::scheduler_output::Admission;
 
 /// The decision about the head of the waiting list.
 enum Admit {
-    /// This many of its tokens are scheduled.
+    /// The head is admitted with this many tokens.
     Tokens(u32),
     /// The head waits, and so do all requests behind it.
     Stop,

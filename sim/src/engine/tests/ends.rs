@@ -1,20 +1,20 @@
-//! When a policy learns that a request has ended.
+//! Tests when a policy learns that a request has ended.
 
+use super::fixture::{Erratic, Fixture};
 use super::invariants::{arrivals, cases, configs, workloads};
-use super::world::{Erratic, Fixture};
 use crate::*;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-/// The requests that a policy was called with, and those whose end it learnt.
+/// The requests that calls to a policy named, and the requests whose end it learnt.
 #[derive(Default)]
-struct Known {
+struct Calls {
     seen: BTreeSet<RequestId>,
     ended: BTreeSet<RequestId>,
 }
 
-impl Known {
+impl Calls {
     fn see(&mut self, hook: &str, ids: &[RequestId]) {
         for &id in ids {
             assert!(!self.ended.contains(&id), "{hook} names request {id}, which had ended");
@@ -26,7 +26,7 @@ impl Known {
 /// Checks that no call names a request whose end the wrapped policy learnt.
 struct Checked {
     policy: Erratic,
-    known: Arc<Mutex<Known>>,
+    calls: Arc<Mutex<Calls>>,
 }
 
 impl Around for Checked {
@@ -39,17 +39,17 @@ impl Around for Checked {
     }
 
     fn around_propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
-        self.known.lock().unwrap().see("propose", batch.ids);
+        self.calls.lock().unwrap().see("propose", batch.ids);
         self.policy.propose(batch, plan);
     }
 
     fn around_observe(&mut self, outcome: &StepOutcome) {
-        self.known.lock().unwrap().see("observe", outcome.ids);
+        self.calls.lock().unwrap().see("observe", outcome.ids);
         self.policy.observe(outcome);
     }
 
     fn around_request_finished(&mut self, id: RequestId) {
-        assert!(self.known.lock().unwrap().ended.insert(id), "request {id} ended twice");
+        assert!(self.calls.lock().unwrap().ended.insert(id), "request {id} ended twice");
     }
 }
 
@@ -60,14 +60,14 @@ fn a_request_ends_behind_its_last_outcome() {
         let mut f = Fixture::new(w);
         f.config = config;
         f.arrivals = arrivals;
-        let known = Arc::new(Mutex::new(Known::default()));
-        let policy = Checked { policy: Erratic::new(limit, true), known: known.clone() };
+        let calls = Arc::new(Mutex::new(Calls::default()));
+        let policy = Checked { policy: Erratic::new(limit, true), calls: calls.clone() };
         let run = f.with(|s| s.run(Speculation::Policy(Box::new(policy))));
-        let known = known.lock().unwrap();
-        prop_assert!(known.seen.is_subset(&known.ended), "{:?} of {:?} ended", known.ended, known.seen);
+        let calls = calls.lock().unwrap();
+        prop_assert!(calls.seen.is_subset(&calls.ended), "{:?} of {:?} ended", calls.ended, calls.seen);
         let finished = (0..run.records.len()).filter(|&i| run.records.finished(i));
         for i in finished {
-            prop_assert!(known.ended.contains(&(i as RequestId)), "request {i} finished");
+            prop_assert!(calls.ended.contains(&(i as RequestId)), "request {i} finished");
         }
     });
 }

@@ -1,6 +1,6 @@
 //! Small cases computed by hand, to the picosecond.
 
-use super::world::{Erratic, Fixture, Steady, YARDSTICK};
+use super::fixture::{Erratic, Fixture, Steady, YARDSTICK};
 use crate::*;
 
 fn requests(list: &[(f64, u32, u32)]) -> Workload {
@@ -117,11 +117,11 @@ fn the_pool_preempts_from_the_back_and_recomputes() {
     assert_eq!(run.records.preemptions, [0, 1]);
     assert_eq!(run.records.emitted, [20, 20]);
     assert!(run.records.finish[0] < run.records.finish[1]);
-    // Recomputed: its 32-token prompt and the tokens that it had, once more.
+    // The second request's 32-token prompt and the tokens that it had are computed a second time.
     assert!(run.totals.prefill_tokens > 64);
     let preempting = run.steps.iter().find(|s| s.preempted > 0).unwrap();
     assert_eq!((preempting.chunks, preempting.batch_size), (0, 1));
-    // With the cache on, its first block is hit; the first request was given the other one.
+    // With the prefix cache the second request hits its first block; the other block was given to the first request.
     f.config.prefix_caching = true;
     assert_eq!(f.plain().totals.prefill_tokens, run.totals.prefill_tokens - 16);
 }
@@ -253,7 +253,7 @@ fn a_v0_request_ends_one_token_beyond_the_models_length() {
 }
 
 #[test]
-fn a_v0_request_that_outgrew_the_pool_takes_nobody_with_it() {
+fn a_v0_request_that_outgrew_the_pool_is_rejected_alone() {
     let mut f = Fixture::new(requests(&[(0.0, 100, 200), (0.0, 100, 5)]));
     f.config.version = Version::V0;
     f.config.max_model_len = 2048;

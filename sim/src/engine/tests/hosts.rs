@@ -1,11 +1,11 @@
-//! The law of host time, computed by hand to the picosecond. One request: 10 tokens in, 8 out, 3 drafts that always
-//! hold, so that a prompt and two steps of 4 tokens give the answer.
+//! The law of host time, computed by hand to the picosecond. One request: 10 tokens in, 8 out, 3 drafts a round that
+//! are always accepted, so that a prompt and two steps of 4 tokens give the answer.
 
-use super::world::{Fixture, Steady};
+use super::fixture::{Fixture, Steady};
 use crate::host::{SpeculatingSeconds, WithoutGraph};
 use crate::*;
 
-/// Work of a step beside its launches.
+/// Host time of a step, seconds: for each request, for each token, more if drafts are verified, and for launches.
 const REQUEST: f64 = 1e-5;
 const TOKEN: f64 = 2e-6;
 const MORE: SpeculatingSeconds = SpeculatingSeconds { step_s: 1e-4, request_s: 3e-5, token_s: 5e-6 };
@@ -52,7 +52,7 @@ fn nothing_overlaps_where_steps_follow_each_other() {
     let f = || alone((Some(DraftAt::StepStart), Some(false)));
     let (work, steps) = (prompt() + verifying() * 2, prompt() + plain() * 7);
     assert_eq!(later(f(), law(1)), (work, steps));
-    // The prompt has no decode request: it is never above the captured sizes.
+    // The prompt's step has no decode request, so it is never above the largest captured graph.
     assert_eq!(later(f(), law(0)), (work + Time::from_s(LAUNCH) * 2, steps + Time::from_s(1e-3) * 7));
 }
 
@@ -64,7 +64,7 @@ fn a_step_in_flight_hides_the_work_and_not_the_launches() {
     assert_eq!(later(f(), law(0)), (verifying() + Time::from_s(LAUNCH) * 2, plain() + Time::from_s(1e-3) * 7));
 }
 
-/// Host time is no device time: the parts of a request's life call it the host's.
+/// Host time is not device time: it is the host's part of a request's latency.
 #[test]
 fn the_whole_law_is_the_hosts_time() {
     let mut f = alone((Some(DraftAt::StepStart), Some(false)));

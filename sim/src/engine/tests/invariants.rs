@@ -1,6 +1,6 @@
-//! The invariants of INVARIANTS.md as properties of random worlds. The types guarantee invariant 8.
+//! The invariants of INVARIANTS.md as properties of small random simulations. The types guarantee invariant 8.
 
-use super::world::{Erratic, Fixture, WILD_TREE, host_law, lookups};
+use super::fixture::{Erratic, Fixture, WILD_TREE, host_law, lookups};
 use crate::engine::Order;
 use crate::*;
 use proptest::prelude::*;
@@ -129,8 +129,8 @@ fn held_blocks(f: &Fixture, run: &Run, s: &StepRecord, lookahead: u32, ahead: bo
     let null = u32::from(f.config.version != Version::V0);
     prop_assert!(s.used_blocks + null <= f.config.num_gpu_blocks, "one is the null block, but for v0");
     let r = &run.records;
-    // With async scheduling a request stays until the output of the step before is taken, and counts as if all drafts
-    // hold.
+    // With async scheduling a request stays until the output of the step before is taken, and counts as if all its
+    // drafts were accepted.
     let there = |i: usize| r.finish[i] > s.start || (ahead && r.finish[i] == s.start);
     let in_flight = (0..r.len()).filter(|&i| r.first_scheduled[i] <= s.start && there(i));
     let beyond = 2 * lookahead + if ahead { 1 + lookahead } else { 0 };
@@ -146,7 +146,7 @@ fn held_blocks(f: &Fixture, run: &Run, s: &StepRecord, lookahead: u32, ahead: bo
     Ok(())
 }
 
-/// Number of preempting steps that the rule below was checked on.
+/// Number of steps with a preemption for which [`no_admission_beside_a_preemption`] was checked.
 static PREEMPTING: AtomicU64 = AtomicU64::new(0);
 
 /// V1 admits no request in a step that preempted: the requests that run after scheduling are those that ran before,
@@ -347,7 +347,7 @@ proptest! {
         }
     }
 
-    /// The same world gives the same run.
+    /// 6: equal inputs give equal runs.
     #[test]
     fn invariant_6_in_one_thread(w in workloads(), config in configs()) {
         let mut f = Fixture::new(w);

@@ -1,7 +1,7 @@
-//! The parts of requests' lives (docs/model.md 14.1) sum to their end-to-end latencies.
+//! The parts of a request's latency (docs/model.md 14.1) sum to the end-to-end latency.
 
+use super::fixture::{Fixture, Steady, YARDSTICK, host_law};
 use super::invariants::{arrivals, configs, workloads};
-use super::world::{Fixture, Steady, YARDSTICK, host_law};
 use crate::metrics::Lives;
 use crate::*;
 use proptest::prelude::*;
@@ -25,7 +25,7 @@ fn check(run: &Run, drafts: bool) -> Result<(), TestCaseError> {
     let whole: u128 = done.iter().map(|&i| u128::from((r.finish[i] - r.arrival[i]).0)).sum();
     let waiting: u128 = done.iter().map(|&i| u128::from((r.first_scheduled[i] - r.arrival[i]).0)).sum();
     prop_assert_eq!((lives.requests, lives.whole, lives.waiting), (done.len() as u64, whole, waiting));
-    // The host's part is the rest. Six parts of two passes are rounded for each request and preemption.
+    // The host's part is what the others leave. Six parts of two passes are rounded for each request and preemption.
     let readings = 2 * (done.len() as i128 + r.preemptions.iter().map(|&n| i128::from(n)).sum::<i128>());
     prop_assert!(lives.host() >= -6 * readings, "{} ps", lives.host());
     if r.preemptions.iter().all(|&n| n == 0) {
@@ -62,7 +62,7 @@ proptest! {
         check(&noisy(&f, Speculation::Off), false)?;
         check(&noisy(&f, Speculation::Policy(Box::new(Steady(limit)))), true)?;
         check(&f.wild(limit), true)?;
-        // The random workload as it is, without noise.
+        // Without noise, and with a policy whose proposals take time.
         f.config.decision_s.propose = 1e-4;
         check(&f.erratic(limit), true)?;
     }

@@ -1,8 +1,8 @@
-//! A server whose requests come while it runs: the same results as a run that knows them, and aborts that leave nothing
-//! behind.
+//! Tests the engine as a server, whose requests come while it runs: results equal the results of a run that knows all
+//! requests, and aborts leave nothing behind.
 
+use super::fixture::{Erratic, Fixture};
 use super::invariants::{configs, workloads};
-use super::world::{Erratic, Fixture};
 use crate::online::{GivenOut, Online};
 use crate::*;
 use proptest::prelude::*;
@@ -26,8 +26,8 @@ fn serve(engine: &mut dyn Online, workload: &Workload) -> GivenOut {
 }
 
 proptest! {
-    /// Requests that come while the engine runs fare as requests of a known workload, for every policy, order of steps
-    /// and release. The records have the same tokens that were given out.
+    /// Requests that come while the engine runs get the times and tokens that they get in a run of the whole workload,
+    /// for every policy, order of steps and release. The records have the same tokens that were given out.
     #[test]
     fn unknown_requests_fare_as_known_ones(
         w in workloads(),

@@ -1,7 +1,7 @@
-//! The orders of a step, computed by hand to the picosecond. One request: 10 tokens in, 8 out, 3 drafts that always
-//! hold.
+//! The orders of a step, computed by hand to the picosecond. One request: 10 tokens in, 8 out, 3 drafts a round that
+//! are always accepted.
 
-use super::world::{Fixture, Steady, YARDSTICK};
+use super::fixture::{Fixture, Steady, YARDSTICK};
 use crate::acceptance::{AcceptanceSpec, LookupBesideModel, PromptLookup, Rates};
 use crate::*;
 
@@ -189,7 +189,7 @@ fn a_lookup_beside_a_model_spares_its_passes() {
     assert!(drawn.iter().all(|s| s.drafted <= 2) && copied.iter().filter(|s| s.drafted > 2).count() > 20);
 }
 
-/// After a wrong guess nothing is accepted; the share of right guesses is what was asked.
+/// After a wrong guess nothing is accepted. The share of right guesses is the setting `outcomes_guessed`.
 #[test]
 fn a_wrong_guess_of_the_outcome_loses_the_drafts() {
     let accepted = |outcomes_guessed: f64| {

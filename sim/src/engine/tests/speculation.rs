@@ -1,6 +1,6 @@
 //! The costs and effects of drafts, computed by hand: token budgets, parallel drafting, trees, and decisions.
 
-use super::world::{Fixture, lookups};
+use super::fixture::{Fixture, lookups};
 use crate::config::DecisionSeconds;
 use crate::tree::Node;
 use crate::*;
@@ -97,8 +97,8 @@ fn parallel_drafting_is_one_pass_and_leaves_the_accepted_tokens_to_catch_up() {
     assert_eq!(run(&f, two).steps[2].draft_time, shape(13, 2));
 }
 
-/// A beam of two never expands the second guess below a second guess. If the target goes there, the draft has not run
-/// over the last accepted token.
+/// A beam of two does not expand every node. If the target's path ends at a node that was not expanded, the draft has
+/// not run over the last accepted token.
 #[test]
 fn an_accepted_node_that_was_not_expanded_is_caught_up() {
     let mut tree = DraftTree::default();
@@ -176,7 +176,7 @@ fn only_decisions_that_are_made_cost_time() {
     let (prompt, us) = (run(&f, Looks).steps[0].draft_time, |us: u64| Time(us * 1_000_000));
     assert_eq!(cost(run(&f, Looks)), (us(1 + 30 + 100), prompt));
     assert_eq!(cost(run(&f, Same::chain(3))), (us(1), prompt));
-    // A block comes as a whole, and the host waits for it once.
+    // One pass gives all drafts of a round, and the host waits for it once.
     f.drafting = Drafting::Parallel;
     let looks = run(&f, Looks).steps[1].draft_time;
     f.config.decision_s = DecisionSeconds::default();
@@ -185,14 +185,14 @@ fn only_decisions_that_are_made_cost_time() {
 
 /// Lookups have no KV. An engine that prefills a draft for them charges costs that do not exist, and must warn.
 #[test]
-fn a_lookup_with_a_draft_prefill_is_told() {
+fn a_lookup_with_a_draft_prefill_gives_a_warning() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 9)]));
-    let told = |f: &Fixture| run(f, Same::chain(3)).warnings.iter().any(|w| w.contains("draft_prefill"));
-    assert!(!told(&f));
+    let warns = |f: &Fixture| run(f, Same::chain(3)).warnings.iter().any(|w| w.contains("draft_prefill"));
+    assert!(!warns(&f));
     f.lookup = Some(lookups(0.4));
-    assert!(told(&f) && f.plain().warnings.is_empty());
+    assert!(warns(&f) && f.plain().warnings.is_empty());
     f.config.draft_prefill = false;
-    assert!(!told(&f));
+    assert!(!warns(&f));
 }
 
 /// A draft that runs over no prompts has no prefill to skip: `drafts_for_next` is not called, and every request may
@@ -217,8 +217,8 @@ fn draft_prefill_can_only_be_skipped_where_there_is_some() {
     assert!(run(&f, Never).totals.drafted > 0);
 }
 
-/// The truth reaches `max_draft_len` beyond an output's end and no further. A tree's limit is in tokens, so the engine
-/// must cut its depth.
+/// Which drafts are right is known up to `max_draft_len` tokens beyond an output's end and no further. A tree's limit
+/// is in tokens, so the engine must cut its depth.
 #[test]
 fn no_tree_is_deeper_than_the_longest_draft() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 100)]));

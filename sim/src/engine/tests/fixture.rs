@@ -1,4 +1,4 @@
-//! Small random simulations for tests: independent acceptance, linear costs, and policies with random lengths.
+//! Small simulations for tests: independent acceptance, linear costs, and policies with fixed or random lengths.
 
 use crate::acceptance::{AcceptanceSpec, PromptLookup, RankLaw, Rates};
 use crate::engine::{ByPolicy, Drafter, Engine, NoDraft, Order, Rules, SpeculativeConfig};
@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// An executor on which the engine cannot skip stretches.
+/// An event clock for which the engine skips no stretch and gives blocks ids, as for an executor with real memory.
 struct Addressed<'a>(EventClock<'a>);
 
 impl<'a> AroundExecutor for Addressed<'a> {
@@ -176,7 +176,7 @@ pub fn lookups(match_rate: f64) -> Arc<dyn AcceptanceSource> {
     spec.build(3, &Workload::default()).expect("good settings").into()
 }
 
-/// A simulated world with the yardstick's latency.
+/// The inputs of a small simulation, with the target's latency from the benchmarks.
 pub struct Fixture {
     pub workload: Workload,
     pub config: EngineConfig,
@@ -244,7 +244,7 @@ impl Fixture {
         self.with(|s| s.run(Speculation::Policy(Box::new(Erratic::new(limit, true)))))
     }
 
-    /// The rules with an erratic policy with this limit, or without one.
+    /// The rules for an erratic policy with this limit; without a drafter if `limit` is `None`.
     fn rules(&self, limit: Option<u32>, wild: bool) -> Rules {
         let (parallel, most) = (self.drafting == Drafting::Parallel, self.config.max_draft_len);
         let speculation = limit.map_or_else(SpeculativeConfig::default, |limit| {
@@ -253,7 +253,7 @@ impl Fixture {
         Rules::of(&self.config, &speculation).unwrap()
     }
 
-    /// The order of steps with an erratic policy with this limit, or without one.
+    /// The order of steps for an erratic policy with this limit; without a drafter if `limit` is `None`.
     pub fn order(&self, limit: Option<u32>, wild: bool) -> Order {
         self.rules(limit, wild).order
     }

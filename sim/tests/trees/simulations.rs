@@ -1,5 +1,4 @@
-//! Whole simulations with trees: against theory, against the chain as the narrowest tree, and truth against revealed
-//! values.
+//! Whole simulations with draft trees, compared with theory and with chains, which are trees of width 1.
 
 use foretoken_sim::acceptance::{AcceptanceSpec, RankLaw, Rates};
 use foretoken_sim::*;
@@ -44,7 +43,7 @@ impl SpecPolicy for Static {
     }
 }
 
-/// The seed of the truth.
+/// The seed of the draws that decide which drafts are right.
 pub const SEED: u64 = 5;
 
 /// A run with `requests` requests that arrive 3 ms apart, with noise in every pass.
@@ -110,10 +109,10 @@ fn a_tree_of_width_one_runs_as_the_chain() {
         };
         for depth in [1, 3, 8] {
             let source = || Rates::ByDepth { rates: vec![0.8, 0.7, 0.6] };
-            let of = |policy| run(source(), RankLaw::default(), 60, 70, config.clone(), policy);
-            let chain = of(Static::chain(depth));
+            let run_of = |policy| run(source(), RankLaw::default(), 60, 70, config.clone(), policy);
+            let chain = run_of(Static::chain(depth));
             for growth in [Growth::Expansion([1].into()), Growth::Beam { topk: 1 }] {
-                let tree = of(Static::tree(growth, depth, depth));
+                let tree = run_of(Static::tree(growth, depth, depth));
                 assert_eq!((&tree.records, &tree.steps), (&chain.records, &chain.steps));
                 assert_eq!(tree.totals.verified_accepted, chain.totals.verified_accepted);
             }
@@ -122,9 +121,9 @@ fn a_tree_of_width_one_runs_as_the_chain() {
     }
 }
 
-/// P(a level of width w passes) = a + (1 − a)·P(rank ≤ w | first guess wrong), independently at each depth. The
-/// expected accepted length of a static tree is the sum of the running products (docs/model.md 5.3, "rank-acceptance
-/// table").
+/// P(a level of width w has the target's token) = a + (1 − a)·P(rank ≤ w | first guess wrong), independently at each
+/// depth. The expected accepted length of a static tree is the sum of the running products of these probabilities
+/// (docs/model.md 5.3, "rank-acceptance table").
 #[test]
 fn a_static_tree_accepts_what_the_rank_law_says() {
     let hazards = [0.4, 0.25, 0.1];
@@ -154,7 +153,7 @@ fn a_static_tree_accepts_what_the_rank_law_says() {
     }
 }
 
-/// The counts that a run reports: all nodes count as drafted and verified, one path as accepted.
+/// A run reports all nodes of a tree as drafted and verified, and one path as accepted.
 #[test]
 fn records_count_nodes_and_depths_apart() {
     let policy = Static::tree(Growth::Expansion([2, 2].into()), 2, 6);
@@ -173,15 +172,15 @@ fn records_count_nodes_and_depths_apart() {
 #[test]
 fn a_wider_tree_of_the_same_depth_accepts_at_least_as_much() {
     let source = || Rates::Constant { rate: 0.6 };
-    let of = |policy| {
+    let accepted_and_rounds = |policy| {
         let r = run(source(), RankLaw::default(), 100, 200, EngineConfig::default(), policy);
         (r.totals.accepted() as f64 / r.totals.rounds() as f64, r.records.rounds.iter().sum::<u32>())
     };
-    let chain = of(Static::chain(5));
+    let chain = accepted_and_rounds(Static::chain(5));
     let mut last = chain;
     for width in [2, 3] {
         let nodes = (1..=5).map(|d| u32::pow(width, d)).sum::<u32>().min(256);
-        let beam = of(Static::tree(Growth::Beam { topk: width }, 5, nodes));
+        let beam = accepted_and_rounds(Static::tree(Growth::Beam { topk: width }, 5, nodes));
         assert!(beam.0 > last.0 && beam.1 < last.1, "{width}: {beam:?} after {last:?}");
         last = beam;
     }
