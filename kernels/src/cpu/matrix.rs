@@ -26,8 +26,7 @@ pub(super) enum Panels {
 }
 
 impl Matrix {
-    /// Packs `parts` into one matrix: (tensor, its number of outputs). The outputs of a part follow those of the part
-    /// before.
+    /// Packs `parts`, each (tensor, its number of outputs), into one matrix, in which their outputs follow each other.
     pub(super) fn new(team: &mut Team, parts: &[(TensorData<'_>, usize)], inputs: usize, dtype: Dtype) -> Matrix {
         let outputs = parts.iter().map(|p| p.1).sum();
         let panels = match dtype {

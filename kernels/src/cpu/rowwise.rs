@@ -98,7 +98,7 @@ impl Kernel for Turn<'_> {
     }
 }
 
-/// `out = silu(gate) · up`, for one row. `gate_up` has the gate's numbers, then those of `up`.
+/// `out = silu(gate) · up`, for one row. The first half of `gate_up` is the gate, the second half is `up`.
 pub(super) struct SwiGlu<'a> {
     pub(super) gate_up: &'a [f32],
     pub(super) out: &'a mut [f32],

@@ -27,8 +27,8 @@ pub(super) fn part_numbers(dim: usize) -> usize {
     FEW * (dim + 2)
 }
 
-/// The device addresses of a batch's arrays. All addresses, except those of tiles and words, depend only on the number
-/// of rows and of rows with logits.
+/// The device addresses of a batch's arrays. All addresses, except the addresses of tiles and words, depend only on the
+/// number of rows and of rows with logits.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     /// The host's batch; a later operation of the pass compares its batch with this pointer.

@@ -24,7 +24,7 @@ use std::fmt;
 pub struct Speed {
     /// The vector instructions of the measurement: one of [`Level::KEYS`].
     pub instructions: String,
-    /// Clock frequency in cycles per second; absent where [`clock`] cannot measure it.
+    /// Clock frequency in cycles per second; absent where [`clock()`] cannot measure it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_hz: Option<f64>,
     /// f32 floating-point operations per second; a multiply-add counts as two.
