@@ -1,6 +1,6 @@
 //! Weight matrices, packed when they are loaded.
 //!
-//! Sixteen outputs form a panel. A panel stores the sixteen weights of one input, then those of the next input. A
+//! Sixteen outputs form a panel. A panel stores the sixteen weights of one input, then the sixteen of the next input. A
 //! kernel reads a panel from one end to the other and makes sixteen sums at a time, one per output, so that no sum over
 //! lanes is needed at the end. The last panel and an odd number of inputs are padded with zeros.
 

@@ -12,7 +12,7 @@ use itertools::Itertools;
 pub fn probabilities_and_the_likeliest(cuda: &mut Cuda, scale: Scale) {
     let cpu = &mut Cpu::new(1).unwrap();
     for (rows, vocab) in scale.sizes(&[(1, 97), (4, 1500), (3, 7)], &[(64, 32_000), (5, 128_256)]) {
-        // `numbers` gives numbers that bf16 can represent, so many logits of a large vocabulary are equal.
+        // `numbers` gives numbers that bf16 can represent, so some logits of a large vocabulary are equal.
         let logits: Vec<f32> = numbers(rows * vocab).into_iter().map(|x| 8.0 * x).collect();
         let (logits, cuda_logits) = both(cpu, cuda, &logits, vocab, true);
         let (mut out, mut cuda_out) = empty(cpu, cuda, rows, vocab, true);
