@@ -1,4 +1,4 @@
-//! A device that runs out of memory in the middle of a run: the steps before are kept, and the failure is reported.
+//! A device runs out of memory in the middle of a run: the steps before are recorded, and the failure is reported.
 
 use super::machine::{Job, Machine, Models, Served, acceptance};
 use super::refuse;
@@ -34,7 +34,7 @@ impl From<LiveError<Infallible>> for OutOfMemory {
     }
 }
 
-/// An executor that fails after `left` target passes.
+/// An executor that fails with [`OutOfMemory`] after `left` target passes.
 struct Ends<E> {
     inner: E,
     left: u64,
@@ -61,7 +61,7 @@ where
     }
 }
 
-/// A CPU machine that fails in a policy's run after some target passes.
+/// A CPU device that fails in a policy's run after `passes` target passes.
 struct Small {
     cpu: Cpu,
     pair: Pair<Cpu>,
@@ -84,7 +84,7 @@ impl Machine for Small {
             waiting: Waiting::default(),
             interrupt: serving.interrupt,
         };
-        // Warming up and the plain engine do not fail.
+        // Warm-up runs (which have no TPOT bound) and runs without speculation do not fail.
         let enough = policy.is_none() || serving.slo_tpot_s.is_infinite();
         let left = if enough { u64::MAX } else { self.passes };
         let inner = DeviceExecutor::new(&mut self.cpu, &mut self.pair, policy.as_deref(), live)?;

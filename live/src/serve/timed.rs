@@ -1,5 +1,5 @@
-//! A device that serves and times passes in between, with the same models in the same memory. A change of the machine's
-//! speed then affects both, and the place of the weights in memory makes neither faster.
+//! A device that serves, and times passes between runs with the same loaded models. A change of the machine's speed
+//! then affects runs and timed passes equally, and so does the place of the weights in memory.
 
 use super::machine::{Job, Loaded, Machine, Models, Served, cpu, cuda, waiting};
 use crate::pair::{self, PairPasses, Timer};
@@ -13,22 +13,22 @@ use std::time::Duration;
 
 /// A machine that also times passes.
 pub trait Timed: Machine {
-    /// Returns the setup of its profile.
+    /// Returns the settings with which the machine's profile is measured.
     fn setup(&self) -> &Setup;
 
-    /// Calls `work` with the machine's passes, within one session of the device.
+    /// Calls `work` with an object that times the machine's passes, within one session of the device.
     fn time(&mut self, work: &mut Work);
 }
 
-/// A function that times passes.
+/// A function that times passes with the given object.
 pub type Work<'a> = dyn FnMut(&mut dyn Passes<Error = Failed>) + Send + 'a;
 
-/// A pass failed; the text is the device's error.
+/// The error of a pass that failed; the text is the device's error.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Failed(pub String);
 
-/// Loads the models once, with memory for serving and for timing as a profile does.
+/// Loads the models once, with enough memory to serve runs of `capacity` and to time all passes of a profile.
 ///
 /// # Errors
 /// There is no such device, or the models do not fit into its memory.
@@ -95,7 +95,7 @@ impl<D: Device + Send> Timed for Both<D> {
     }
 }
 
-/// Passes whose errors are text, for any device.
+/// Times passes of any device, and returns the device's errors as text.
 struct InWords<'a, D: Device>(PairPasses<'a, D>);
 
 impl<D: Device> Passes for InWords<'_, D> {
