@@ -16,7 +16,7 @@ pub struct Verdicts {
     pub confidences: Vec<f32>,
 }
 
-/// The limits with which a model must be loaded for [`write`] and [`judge`]: `requests` contexts of up to `context`
+/// The limits with which a model must be loaded for [`write()`] and [`judge()`]: `requests` contexts of up to `context`
 /// tokens each, in passes of up to `rows` tokens (at least one per request).
 pub fn limits(requests: usize, context: usize, rows: usize) -> Limits {
     let rows = rows.max(requests);

@@ -1,7 +1,7 @@
 //! Measures forward passes, fits `T = α·context + γ·batched + δ` and a table to them, and reports how far both can be
 //! trusted.
 //!
-//! [`grid`] lists the shapes to measure, [`measure`] times them, [`Timed`] holds the times of one shape, [`assess`]
+//! [`grid`] lists the shapes to measure, [`measure()`] times them, [`Timed`] holds the times of one shape, [`assess`]
 //! fits costs to them, and [`Profile`] is the file. [`fit_truth`] fits the linear formula to a latency model. A bad fit
 //! always comes with reasons, so that it is never trusted silently.
 

@@ -29,8 +29,8 @@ impl Recorder for Recorded {
     }
 }
 
-/// A policy that drafts chains of `k` tokens, or trees of depth `k` that grow by `growth`. Chains are drafted only in
-/// every `every`-th step.
+/// A policy that drafts chains of `k` tokens, or trees of depth `k` that grow by `growth`. It drafts only in steps
+/// whose number is a multiple of `every`.
 #[derive(Clone, Debug)]
 pub struct Fixed {
     pub k: u32,

@@ -37,40 +37,40 @@ pub fn open_timed(live: &LiveSpec, models: &Models, capacity: Capacity, asked: &
         Named::Cpu => {
             let (cpu, name) = cpu(live)?;
             let setup = Place::cpu(&cpu).setup(&cpu, &models.target, &models.draft, asked);
-            Ok(Box::new(Both::load((cpu, name), setup, models, capacity, live)?))
+            Ok(Box::new(TimedMachine::load((cpu, name), setup, models, capacity, live)?))
         }
         Named::Cuda(n) => {
             let (cuda, name) = cuda(n)?;
             let setup = Place::cuda(n, &cuda).setup(&cuda, &models.target, &models.draft, asked);
-            Ok(Box::new(Both::load((cuda, name), setup, models, capacity, live)?))
+            Ok(Box::new(TimedMachine::load((cuda, name), setup, models, capacity, live)?))
         }
     }
 }
 
-struct Both<D: Device> {
+struct TimedMachine<D: Device> {
     serving: Loaded<D>,
     timer: Timer,
     setup: Setup,
 }
 
-impl<D: Device + Send> Both<D> {
+impl<D: Device + Send> TimedMachine<D> {
     fn load(
         device: (D, String),
         setup: Setup,
         models: &Models,
         capacity: Capacity,
         live: &LiveSpec,
-    ) -> Result<Both<D>> {
+    ) -> Result<TimedMachine<D>> {
         let room = capacity.or(&pair::capacity(&setup.target_room, &setup.draft_room));
         let mut serving = Loaded::load(device, models, room, waiting(live))?;
         let Loaded { device, pair, .. } = &mut serving;
         let timer = device.session(|device| Timer::new(device, pair));
         let timer = timer.map_err(|e| Problem::failed(format!("the pair cannot be run: {e}")))?;
-        Ok(Both { serving, timer, setup })
+        Ok(TimedMachine { serving, timer, setup })
     }
 }
 
-impl<D: Device + Send> Machine for Both<D> {
+impl<D: Device + Send> Machine for TimedMachine<D> {
     fn name(&self) -> &str {
         self.serving.name()
     }
@@ -84,21 +84,21 @@ impl<D: Device + Send> Machine for Both<D> {
     }
 }
 
-impl<D: Device + Send> Timed for Both<D> {
+impl<D: Device + Send> Timed for TimedMachine<D> {
     fn setup(&self) -> &Setup {
         &self.setup
     }
 
     fn time(&mut self, work: &mut Work) {
-        let Both { serving: Loaded { device, pair, .. }, timer, .. } = self;
-        device.session(|device| work(&mut InWords(timer.on(device, pair))));
+        let TimedMachine { serving: Loaded { device, pair, .. }, timer, .. } = self;
+        device.session(|device| work(&mut WithTextErrors(timer.on(device, pair))));
     }
 }
 
 /// Times passes of any device, and returns the device's errors as text.
-struct InWords<'a, D: Device>(PairPasses<'a, D>);
+struct WithTextErrors<'a, D: Device>(PairPasses<'a, D>);
 
-impl<D: Device> Passes for InWords<'_, D> {
+impl<D: Device> Passes for WithTextErrors<'_, D> {
     type Error = Failed;
 
     fn time(&mut self, role: Role, shape: &Shape) -> std::result::Result<Duration, Failed> {
