@@ -2,7 +2,7 @@
 //! the target's tokens are compared with the drafts or the draft's tokens are read.
 //!
 //! A server that drafts alternates between the models, so a pass finds the other model's weights and KV in the caches.
-//! A pass that is repeated alone finds its own data there and is up to twice as fast. Each timed pass therefore follows
+//! A pass that is repeated alone finds its own data there and is twice as fast. Each timed pass therefore follows
 //! a pass of the other model over the same requests, unless the models are too large for caches. Only the target's
 //! decode pass, which is a step without drafts, follows a decode pass of the target, as it does in serving: after a
 //! draft's pass it takes a tenth longer if the caches hold just one model.

@@ -54,7 +54,7 @@ struct Scale {
     kv_tokens: u64,
 }
 
-/// Limits for a CPU: larger passes would take too long to measure, and a CPU hardly serves them.
+/// Limits for a CPU, which does not serve more than 64 requests at a time or chunks of more than 512 tokens.
 const CPU_SCALE: Scale = Scale { requests: 64, batched: 512, kv_bytes: 256 << 20, kv_tokens: 2048 };
 
 /// Limits for a GPU: the passes of large servers. KV of at most 4 GiB per model leaves memory for both models' weights.

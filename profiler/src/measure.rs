@@ -145,8 +145,9 @@ pub enum Until {
     Share(f64),
 }
 
-/// Makes the visits of `stops` that are not in `done`, until `until`, and adds them to `done`, which must be a prefix
-/// of `stops`. Calls `keep` with each finished visit, its number from 0 and the estimated number of all visits.
+/// Makes the visits of `stops` that are not in `done`, until the condition `until` holds, and adds them to `done`,
+/// which must be a prefix of `stops`. Calls `keep` with each visit's number from 0, the estimated number of all visits,
+/// and the finished visit.
 ///
 /// # Errors
 /// See [`MeasureError`]. Visits for which `keep` was called remain valid.

@@ -17,7 +17,7 @@ pub enum Role {
 impl Role {
     /// Both roles, the target first.
     pub const BOTH: [Role; 2] = [Role::Target, Role::Draft];
-    /// Both roles, as a pair of which each model has its own.
+    /// Both roles as a [`Pair`]: the target's field has the role of the target, the draft's of the draft.
     pub const EACH: Pair<Role> = Pair { target: Role::Target, draft: Role::Draft };
 
     /// The role of the other model.

@@ -27,8 +27,7 @@ struct Bends {
 }
 
 impl Bends {
-    /// The points of a function from 0 to `largest`, with these ends; bends above half of `largest` are left out. No
-    /// points if `largest` is 0.
+    /// The points of the function: 0, the bends up to half of `largest`, and `largest`. No points if `largest` is 0.
     fn up_to(&self, largest: u64) -> Vec<u64> {
         if largest == 0 {
             return Vec::new();

@@ -34,8 +34,8 @@ impl Drafting {
         }
     }
 
-    /// Number of rows that still fit the present pass; 0 if `asks` (the last added row needs logits) and all rows of
-    /// logits are taken.
+    /// Number of rows that can still be added to the present pass. With `asks`, the last of them needs logits; then the
+    /// number is 0 if all rows of logits are taken.
     pub(super) fn room(&self, batch: &Batch, asks: bool) -> usize {
         match asks && self.askers.len() == self.max_logit_rows {
             true => 0,

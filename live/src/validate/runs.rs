@@ -42,7 +42,7 @@ pub struct Piece {
     pub probes: Vec<Probe>,
 }
 
-/// The load of a run.
+/// How the requests of a run arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Load {

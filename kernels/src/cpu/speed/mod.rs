@@ -33,15 +33,16 @@ pub struct Speed {
     pub bytes_per_s: Vec<f64>,
 }
 
-/// Bytes of the array with which memory bandwidth is measured if the caches are not known: larger than usual caches.
+/// Bytes of the array with which memory bandwidth is measured if the caches are not known. If they are known, the array
+/// has four times the largest cache, but at least half and at most twice this size.
 const BEYOND: usize = 128 << 20;
 
 impl Speed {
     /// Measures the speed of the present core at `level`. This takes some tenths of a second.
     pub fn measure(level: Level) -> Speed {
         let caches = processor().caches;
-        // An array has half a cache's size, because other threads and the system always use a part of the cache.
         let memory = caches.last().map_or(BEYOND, |last| (4 * last).clamp(BEYOND / 2, 2 * BEYOND));
+        // An array has half a cache's size, because other threads and the system always use a part of the cache.
         let footprints = caches.iter().map(|bytes| bytes / 2).chain([memory]);
         Speed {
             instructions: level.key().to_owned(),
