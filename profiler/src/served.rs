@@ -35,7 +35,7 @@ pub struct Served {
     alike: BTreeMap<Key, Vec<ServedPass>>,
 }
 
-/// The key of a group: ([tokens, context, pairs] on logarithmic scales, whether there is a prefill chunk).
+/// The key of a group: (tokens, context and pairs on logarithmic scales; whether there is a prefill chunk).
 type Key = ([i64; 3], bool);
 
 /// A group of passes, as one mean pass.

@@ -8,7 +8,7 @@ use crate::model::LlamaShape;
 pub struct TensorSpec {
     /// The tensor's name in Hugging Face checkpoints.
     pub name: String,
-    /// The tensor's sizes: [outputs, inputs] of a matrix, [width] of a norm's gains.
+    /// The tensor's sizes: `[outputs, inputs]` of a matrix, `[width]` of a norm's gains.
     pub shape: Vec<usize>,
 }
 
