@@ -1,6 +1,7 @@
 //! Measures the host work of a live step at batch 32: what the engine and the executor do around the device's passes.
-//! The models are as small as possible and acceptance is declared, so nearly all of a step is host work. The bench
-//! prints two parts: scheduler and policy (between passes), and the passes themselves, with the device's share apart.
+//! The models are as small as possible, and acceptance bits come from the experiment and not from the models' tokens,
+//! so nearly all of a step is host work. The bench prints the time of scheduler and policy (between passes), of the
+//! executor during passes, of the device, and of recording.
 
 #![allow(missing_docs)]
 
@@ -16,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 
 const BATCH: u32 = 32;
 
-/// Microseconds of each full step, by part.
+/// Microseconds of each part of a step, one entry for each step that has all [`BATCH`] requests and no prompt chunks.
 #[derive(Default)]
 struct Parts {
     last_end: Time,
@@ -29,20 +30,20 @@ struct Parts {
 impl Recorder for Parts {
     fn step(&mut self, s: &StepTrace) {
         let us = |t: Time| t.as_s() * 1e6;
-        let of = |pass: fn(&MarkKind) -> bool| s.marks.iter().filter(move |m| pass(&m.kind));
-        let passes = || of(|k| matches!(k, MarkKind::Draft(_) | MarkKind::Verify));
+        let marks = |is_wanted: fn(&MarkKind) -> bool| s.marks.iter().filter(move |m| is_wanted(&m.kind));
+        let passes = || marks(|k| matches!(k, MarkKind::Draft(_) | MarkKind::Verify));
         if s.rounds.len() as u32 == BATCH && s.chunks.is_empty() {
             let device: f64 = passes().map(|m| us(m.device)).sum();
             self.host.push(us(s.host(self.last_end)));
             self.around.push(passes().map(|m| us(m.end - m.begin)).sum::<f64>() - device);
             self.device.push(device);
-            self.recorded.push(of(|k| *k == MarkKind::Recorded).map(|m| us(m.end - m.begin)).sum());
+            self.recorded.push(marks(|k| *k == MarkKind::Recorded).map(|m| us(m.end - m.begin)).sum());
         }
         self.last_end = passes().next_back().map_or(self.last_end, |m| m.end);
     }
 }
 
-/// A policy that looks after every draft pass, as the most expensive policies do.
+/// A policy that reads every request's confidence after every draft pass, as the most expensive policies do.
 struct Looking;
 
 impl SpecPolicy for Looking {
@@ -59,9 +60,9 @@ impl SpecPolicy for Looking {
     }
 
     fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
-        let at = drafts.passes as usize - 1;
+        let last_pass = drafts.passes as usize - 1;
         (0..batch.len()).filter(|&i| !drafts.is_stopped(i)).for_each(|i| {
-            std::hint::black_box(drafts.confidence(i, at));
+            std::hint::black_box(drafts.confidence(i, last_pass));
         });
         Continue::Yes
     }
@@ -126,7 +127,7 @@ fn main() {
         ("recording", parts.recorded),
     ] {
         us.sort_by(f64::total_cmp);
-        let at = |q: f64| us[(q * (us.len() - 1) as f64) as usize];
-        println!("{name:28} median {:7.2}   P90 {:7.2}   P99 {:7.2}", at(0.5), at(0.9), at(0.99));
+        let quantile = |q: f64| us[(q * (us.len() - 1) as f64) as usize];
+        println!("{name:28} median {:7.2}   P90 {:7.2}   P99 {:7.2}", quantile(0.5), quantile(0.9), quantile(0.99));
     }
 }

@@ -1,7 +1,7 @@
-//! Measures what a gap before a pass costs the pass, and why. The bench runs the same pass of the shipped target right
-//! behind another one, and behind gaps of several lengths. The gaps are spent in several ways. Each way takes away
-//! something that a waiting server loses: caches, clock, or address lookups. The ways run in turn, so that all meet the
-//! same machine; the results are medians.
+//! Measures how much slower a pass is after idle time, and why. The bench times one pass of the shipped target right
+//! after another pass, and after gaps of several lengths. [`Gap`] lists what the thread does in a gap; each kind takes
+//! away something that a waiting server loses: caches, clock frequency, or cached address translations. All kinds are
+//! measured in turn within each repeat, so that a change of the machine affects all of them. Results are medians.
 
 #![allow(missing_docs)]
 
@@ -14,20 +14,20 @@ use foretoken_kernels::weights::{Dtype, RandomWeights};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Number of passes behind a gap until its effect is gone.
+/// Number of passes that run after a gap, before the next measurement, so that the gap's effect is gone.
 const SETTLING: usize = 8;
 
-/// How a gap is spent.
+/// What the thread does during a gap.
 #[derive(Clone, Copy, Debug)]
 enum Gap {
     /// The thread sleeps: the core halts, and another thread may use it.
     Sleep,
     /// The thread spins on the clock: core, clock and caches stay as they are.
     Spin,
-    /// The thread sleeps, then spins for this number of microseconds: the clock is up again, the caches are as after
-    /// the sleep.
+    /// The thread sleeps, then spins for this number of microseconds. The core's clock frequency is high again, but the
+    /// caches have lost what another thread evicted during the sleep.
     SleepThenSpin(u64),
-    /// The thread sleeps, then runs this number of other passes: the caches are as behind a pass.
+    /// The thread sleeps, then runs this number of passes that are not timed: the caches are as right after a pass.
     SleepThenPasses(usize),
     /// The thread spins while reading this number of bytes: 1 MiB fills the core's caches, 64 MiB the shared one too.
     Evict(usize),

@@ -1,13 +1,14 @@
-//! Compares the CPU's kernels with the processor's limits. For each vector level the bench measures the multiply-adds a
-//! core makes, and its bandwidth to each cache and to memory. It then prints each operation's share of these limits,
-//! all from one run. Three shapes: the shipped pair's target, and Llamas of a hundred million and of a billion
-//! parameters with random weights, in bf16. It runs one thread, then all threads.
+//! Compares the CPU's kernels with the processor's limits. For each level of vector instructions the bench measures how
+//! many multiply-adds per second a core makes, and its bandwidth to each cache and to memory. The same run then prints
+//! each operation's share of these limits, with one thread and with all threads. Three model shapes are measured, with
+//! random bf16 weights: the shipped pair's target, and Llamas of a hundred million and of a billion parameters.
 //!
 //!     cargo bench -p foretoken-kernels --bench roofline -- [--level avx2] [--shape pair|100m|1b] [--fma-units 2]
 //!
-//! The peak is the best of six kernels. It must be at least 90 % of 2 × lanes × units × clock; else the bench fails and
-//! says why. The clock is measured in the same run. The units are known from the processor's design, or given. A share
-//! of bandwidth refers to the best of reading, copying and adding over the number of bytes that the operation reads.
+//! The peak arithmetic rate is the best of six kernels. It must be at least 90 % of 2 × lanes × FMA units × clock;
+//! otherwise the bench fails and says why. The clock is measured in the same run. The number of FMA units (multiply-add
+//! units of a core) follows from the processor's design, or `--fma-units` gives it. A share of bandwidth refers to the
+//! best of reading, copying and triad (a + b · c) over as many bytes as the operation reads.
 
 #![allow(missing_docs)]
 
@@ -21,33 +22,33 @@ use foretoken_kernels::weights::{Dtype, RandomWeights, Weights};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Context tokens at which attention is measured.
+/// Number of context tokens over which attention is measured.
 const CONTEXT: usize = 1024;
-/// Tokens of a prompt.
+/// Number of tokens in the prompt whose pass is timed.
 const PROMPT: usize = 128;
 /// Least share of the computed peak that the measured peak must reach.
 const CREDIBLE: f64 = 0.9;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
-    let said = |flag: &str| arguments.iter().position(|a| a == flag).and_then(|at| arguments.get(at + 1));
+    let option = |flag: &str| arguments.iter().position(|a| a == flag).and_then(|at| arguments.get(at + 1));
     // `cargo test --benches` only needs to see that the bench runs.
     let quick = !arguments.iter().any(|a| a == "--bench");
-    if let Some(level) = said("--level").filter(|l| Level::of(l).is_none()) {
+    if let Some(level) = option("--level").filter(|l| Level::of(l).is_none()) {
         eprintln!(
             "this processor has no level {level}: {:?}",
             Level::all().iter().map(|l| l.key()).collect::<Vec<_>>()
         );
         return ExitCode::FAILURE;
     }
-    let units = said("--fma-units").map(|n| n.parse().expect("--fma-units is a number"));
+    let units = option("--fma-units").map(|n| n.parse().expect("--fma-units is a number"));
     println!("{}", processor().name.unwrap_or_else(|| "a processor that does not say its name".into()));
     let mut credible = true;
-    for level in Level::all().into_iter().rev().filter(|level| said("--level").is_none_or(|l| l == level.key())) {
+    for level in Level::all().into_iter().rev().filter(|level| option("--level").is_none_or(|l| l == level.key())) {
         println!("\n== {}: {}", level.name(), Speed::measure(level));
         credible &= peak_is_credible(level, units);
-        for (name, shape) in shapes().into_iter().filter(|s| said("--shape").is_none_or(|n| n == s.0)) {
-            // Without vectors, code makes about a hundredth of the operations.
+        for (name, shape) in shapes().into_iter().filter(|s| option("--shape").is_none_or(|n| n == s.0)) {
+            // Plain code has about a hundredth of the speed of vector code, so the large shapes would take too long.
             if (quick || level.width().is_none()) && name != "pair" {
                 continue;
             }
@@ -57,15 +58,15 @@ fn main() -> ExitCode {
     if credible { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// True if the measured peak reaches the peak that the processor's design promises. Quick runs always pass, because
-/// they run on busy machines.
+/// True if the measured peak reaches [`CREDIBLE`] times the peak that follows from the processor's design. Runs without
+/// `--bench` always pass, because they may share the machine with other work.
 fn peak_is_credible(level: Level, units: Option<u32>) -> bool {
     let (Some(width), Some(clock)) = (level.width(), speed::clock(50)) else { return true };
     let peak = speed::peak(level, 50);
     let (units, whence) = match (units, processor().fma_units(level)) {
         (Some(given), _) => (given, "given"),
         (None, Some(known)) => (known, "known of this design"),
-        // The number of units that fits best. The peak of one unit cannot be distinguished from half the peak of two.
+        // The number of units that is closest to the measurement. Half the peak of two units would look like one unit.
         (None, None) => ((peak / clock / f64::from(2 * width)).round().max(1.0) as u32, "guessed from the measurement"),
     };
     let promised = clock * f64::from(2 * width * units);
@@ -105,7 +106,7 @@ fn shapes() -> Vec<(&'static str, LlamaShape)> {
 struct Bench {
     level: Level,
     shape: LlamaShape,
-    /// Least time for which each number is measured.
+    /// Each measurement is repeated for at least this time.
     least: Duration,
 }
 
@@ -157,7 +158,7 @@ impl Bench {
         }
     }
 
-    /// Times the matrices of a layer and the head, one by one at 8 rows.
+    /// Times the matrix product with each matrix of a layer and with the LM head, at 8 rows.
     fn products(&self, cpu: &mut Cpu, weights: &RandomWeights) -> Vec<(String, f64, Roof)> {
         let (s, rows) = (&self.shape, 8);
         let (hidden, inner) = (s.hidden as usize, s.intermediate as usize);
@@ -184,7 +185,7 @@ impl Bench {
         each.collect()
     }
 
-    /// Times the attention of all layers, one after the other.
+    /// Times attention over all layers, one layer after the other, with `rows` new tokens at [`CONTEXT`] tokens.
     fn attention(&self, cpu: &mut Cpu, rows: usize) -> (String, f64, Roof) {
         let s = &self.shape;
         let width = s.q_width() + 2 * s.kv_width();
@@ -210,8 +211,8 @@ impl Bench {
         (format!("attention of {rows} at {CONTEXT}"), seconds, roof)
     }
 
-    /// The bandwidth of `threads` threads that each read their part of `bytes` bytes, relative to one thread that reads
-    /// all. If no cache holds `bytes`, each thread reads all of them, because a part might fit a cache.
+    /// The summed bandwidth of `threads` threads that each use their part of `bytes` bytes, relative to one thread that
+    /// uses all of them. If no cache holds `bytes`, each thread uses `bytes` bytes, because a part might fit a cache.
     fn bandwidth_of(&self, threads: usize, bytes: usize) -> String {
         let level = self.level;
         let part = if processor().caches.last().is_some_and(|last| bytes > *last) { bytes } else { bytes / threads };
@@ -261,10 +262,10 @@ impl Bench {
     }
 }
 
-/// The limit of an operation.
+/// What bounds the speed of an operation: its arithmetic, or the bytes that it reads.
 enum Roof {
     /// Number of floating-point operations.
     Flops(usize),
-    /// Number of bytes, and of floating-point operations.
+    /// Number of bytes read, and number of floating-point operations.
     Bytes(usize, usize),
 }

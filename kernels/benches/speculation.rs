@@ -4,9 +4,8 @@
 //!
 //!     cargo bench -p foretoken-kernels --bench speculation -- [--level avx2]
 //!
-//! Every prompt is answered in all ways in turn, several times over, and the shortest time of each counts: another
-//! process on the machine can make a run slower and never faster.
-//! process on the machine can make a run slower and never faster.
+//! Every prompt is answered without drafts and with each draft length in turn, several times over. The shortest time of
+//! each length counts: another process on the machine can make a run slower and never faster.
 
 #![allow(missing_docs)]
 
@@ -20,7 +19,7 @@ use foretoken_traces::text::Family;
 use pair::{Pair, Rounds, prompt};
 use std::time::Duration;
 
-/// Longest draft that is tried.
+/// The longest draft that is measured, in tokens.
 const MOST: usize = 8;
 
 fn main() {
@@ -85,7 +84,8 @@ fn speeds(pair: &mut Pair, cpu: &mut Cpu, prompts: u64, repeats: usize) -> Vec<f
     times.iter().map(|time| tokens as f64 / time.as_secs_f64()).collect()
 }
 
-/// Prints how often the draft is right, at any position of an answer and at each depth of rounds of [`MOST`].
+/// Prints how often the draft's first guess is the target's token: over all positions of an answer, and at each depth
+/// of rounds with [`MOST`] drafts.
 fn acceptance(pair: &mut Pair, cpu: &mut Cpu, prompts: u64) {
     println!("family       bytes  right {}", (1..=MOST).map(|d| format!("  d={d} ")).collect::<String>());
     let mut sum = 0.0;

@@ -1,7 +1,7 @@
 //! Compiles every kernel for the supported GPU generations, on a machine without a GPU, and prints the registers and
 //! memory that the kernels use.
 //!
-//! Exit code 4: no NVRTC here; 1: a kernel does not compile, or spills registers.
+//! Exit code 4: the NVRTC library is not installed; 1: a kernel does not compile, or spills registers.
 
 use foretoken_kernels::cuda::arguments::KERNELS;
 use foretoken_kernels::cuda::compile::{compile, version};
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(!good))
 }
 
-/// Prints a line per kernel. Returns false if a kernel spills registers or is missing from the log.
+/// Prints a line per kernel from the assembler's `log`. Returns false if a kernel spills registers or is missing there.
 fn report(log: &str) -> bool {
     let lines: Vec<&str> = log.lines().collect();
     let mut good = true;

@@ -1,4 +1,4 @@
-//! Decides which drafted tokens are kept: the greedy scan over trees, and rejection sampling over chains.
+//! Decides which drafted tokens are accepted: the greedy scan over trees, and rejection sampling over chains.
 
 use foretoken_sim::Luck;
 use foretoken_sim::tree::ROOT;
@@ -8,7 +8,7 @@ use foretoken_sim::tree::ROOT;
 pub struct Choice {
     /// The token's id.
     pub token: u32,
-    /// Its probability under the softmax over the whole vocabulary.
+    /// The token's probability under the softmax over the whole vocabulary.
     pub probability: f32,
 }
 
@@ -24,9 +24,9 @@ pub struct Tree<'a> {
     pub parents: &'a [u32],
 }
 
-/// A sampled chain to verify. Rows `target … target + tokens.len()` of the target's probabilities belong to the newest
-/// emitted token and the drafted ones. The drafted tokens were sampled from the rows `draft …` of the draft's
-/// probabilities.
+/// A sampled chain of drafts to verify. Rows `target … target + tokens.len()` of the target's probabilities belong to
+/// the newest emitted token and the drafted ones. The drafted tokens were sampled from the rows of the draft's
+/// probabilities that begin at `draft`, one row per token.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain<'a> {
     /// The chain's first row in the target's probabilities.
@@ -35,22 +35,22 @@ pub struct Chain<'a> {
     pub draft: usize,
     /// The drafted tokens.
     pub tokens: &'a [u32],
-    /// The random draws: position 2·i decides on token i, position 2·i + 1 chooses its replacement.
+    /// The random draws: position 2·i decides whether token i is accepted, position 2·i + 1 chooses its replacement.
     pub luck: Luck,
 }
 
-/// The kept part of one request's draft.
+/// The accepted part of one request's draft.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accepted {
-    /// The kept nodes, from the root down.
+    /// The accepted nodes, from the root down.
     pub nodes: Vec<u32>,
-    /// The target's own token after the kept nodes.
+    /// The target's own token after the accepted nodes.
     pub next: u32,
 }
 
 /// Greedy verification: walks down the tree as long as a child has the token that the target chooses. `choice(row)` is
-/// the target's choice. A chain is the tree whose every node follows the one before (Leviathan et al., arXiv
-/// 2211.17192, at temperature 0; trees: SpecInfer, arXiv 2305.09781, section 4).
+/// the target's most likely token in a row of logits. A chain is a tree in which each node is the parent of the next
+/// (Leviathan et al., arXiv 2211.17192, at temperature 0; trees: SpecInfer, arXiv 2305.09781, section 4).
 pub fn greedy(tree: &Tree<'_>, mut choice: impl FnMut(usize) -> u32) -> Accepted {
     let mut nodes = Vec::new();
     let mut next = choice(tree.first);
@@ -66,10 +66,10 @@ pub fn greedy(tree: &Tree<'_>, mut choice: impl FnMut(usize) -> u32) -> Accepted
     Accepted { nodes, next }
 }
 
-/// Rejection sampling (Leviathan et al., arXiv 2211.17192, algorithm 1): token x is kept with probability min(1, p(x) /
-/// q(x)). The first rejected token is replaced by a draw from max(0, p − q). If all are kept, the next token is drawn
-/// from p. The emitted tokens have the distribution of the target's own samples, whatever the draft. `target(i)` and
-/// `draft(i)` are the probabilities of the chain's row `i`.
+/// Rejection sampling (Leviathan et al., arXiv 2211.17192, algorithm 1), with p of the target and q of the draft: token
+/// x is accepted with probability min(1, p(x) / q(x)). The first rejected token is replaced by a draw from max(0, p −
+/// q). If all are accepted, the next token is drawn from p. The emitted tokens have the distribution of the target's
+/// own samples, whatever the draft. `target(i)` and `draft(i)` are the probabilities of the chain's row `i`.
 pub fn reject<'p>(
     chain: &Chain<'_>,
     target: impl Fn(usize) -> &'p [f32],
@@ -78,25 +78,25 @@ pub fn reject<'p>(
     let mut nodes = Vec::new();
     for (i, &token) in chain.tokens.iter().enumerate() {
         let (p, q) = (target(i), draft(i));
-        let (keep, again) = (chain.luck.unit(2 * i as u64), chain.luck.unit(2 * i as u64 + 1));
+        let (keep, replace) = (chain.luck.unit(2 * i as u64), chain.luck.unit(2 * i as u64 + 1));
         if keep * f64::from(q[token as usize]) < f64::from(p[token as usize]) {
             nodes.push(i as u32);
             continue;
         }
         let residual = |t: usize| (f64::from(p[t]) - f64::from(q[t])).max(0.0);
-        return Accepted { nodes, next: draw(p.len(), residual, again) };
+        return Accepted { nodes, next: draw(p.len(), residual, replace) };
     }
     let last = target(chain.tokens.len());
     let u = chain.luck.unit(2 * chain.tokens.len() as u64 + 1);
     Accepted { nodes, next: draw(last.len(), |t| last[t].into(), u) }
 }
 
-/// Draws a token from a row of probabilities with the uniform `u` in [0, 1).
+/// Draws a token from a row of probabilities with `u`, a uniform random number in [0, 1).
 pub fn sample(probabilities: &[f32], u: f64) -> u32 {
     draw(probabilities.len(), |t| probabilities[t].into(), u)
 }
 
-/// [`sample`], together with the token's probability.
+/// Draws a token as [`sample`] does, and returns its probability too.
 pub fn sampled(probabilities: &[f32], u: f64) -> Choice {
     let token = sample(probabilities, u);
     Choice { token, probability: probabilities[token as usize] }
@@ -104,21 +104,22 @@ pub fn sampled(probabilities: &[f32], u: f64) -> Choice {
 
 /// Entropy of a row of probabilities, in nats.
 pub fn entropy(probabilities: &[f32]) -> f64 {
-    let of = |&p: &f32| if p > 0.0 { f64::from(-p) * f64::from(p).ln() } else { 0.0 };
-    probabilities.iter().map(of).sum()
+    let term = |&p: &f32| if p > 0.0 { f64::from(-p) * f64::from(p).ln() } else { 0.0 };
+    probabilities.iter().map(term).sum()
 }
 
 /// KL(target ‖ draft) of two rows of probabilities, in nats. A draft probability of 0 counts as the smallest normal
 /// f32.
 pub fn divergence(target: &[f32], draft: &[f32]) -> f64 {
-    let of = |(&p, &q): (&f32, &f32)| match p > 0.0 {
+    let term = |(&p, &q): (&f32, &f32)| match p > 0.0 {
         true => f64::from(p) * (f64::from(p) / f64::from(q.max(f32::MIN_POSITIVE))).ln(),
         false => 0.0,
     };
-    target.iter().zip(draft).map(of).sum()
+    target.iter().zip(draft).map(term).sum()
 }
 
-/// Inverts the distribution with these weights, which need not sum to one. Never returns a token of weight 0.
+/// Draws one of `tokens` tokens, each with probability proportional to its weight, with the uniform `u` in [0, 1).
+/// Never returns a token of weight 0.
 fn draw(tokens: usize, weight: impl Fn(usize) -> f64, u: f64) -> u32 {
     let total: f64 = (0..tokens).map(&weight).sum();
     let (mut left, mut last) = (u * total, 0);

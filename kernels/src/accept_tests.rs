@@ -3,7 +3,7 @@ use foretoken_sim::Stream;
 
 #[test]
 fn the_scan_walks_down_the_targets_path() {
-    // 10 and 11 follow the root, 12 and 13 follow 11, 14 follows 12.
+    // Tokens 10 and 11 follow the root, 12 and 13 follow 11, 14 follows 12.
     let tokens = [10, 11, 12, 13, 14];
     let parents = [ROOT, ROOT, 1, 1, 2];
     let tree = Tree { first: 4, tokens: &tokens, parents: &parents };
@@ -25,14 +25,14 @@ fn nothing_of_probability_zero_is_drawn() {
     assert_eq!((sample(&p, 0.499), sample(&p, 0.5)), (1, 3));
 }
 
-/// Chi-square of 10⁶ emitted pairs. With a chain of two drafts from q, the first two tokens are distributed as two
-/// draws of the target, the second given the first.
+/// Chi-square test on 10⁶ emitted pairs of tokens. With a chain of two drafts from q, the first two emitted tokens are
+/// distributed as two draws from the target's p, the second given the first.
 #[test]
 fn rejection_sampling_keeps_the_targets_distribution() {
     const DRAWS: u64 = 1_000_000;
     const TOKENS: usize = 5;
-    // Row 0 belongs to the root; row 1 + t follows token t. The target never takes one of the tokens, the draft never
-    // another.
+    // Row 0 belongs to the root; row 1 + t follows token t. As the first token, the target never takes token 2 and the
+    // draft never token 4.
     let p: [[f32; TOKENS]; 6] = [
         [0.1, 0.4, 0.0, 0.3, 0.2],
         [0.5, 0.1, 0.1, 0.1, 0.2],
@@ -60,7 +60,7 @@ fn rejection_sampling_keeps_the_targets_distribution() {
         let kept = reject(&chain, |r| &p[rows[r]], |r| &q[rows[r]]);
         accepted += kept.nodes.len();
         let pair = match kept.nodes.len() {
-            // If nothing is kept, the next token comes from another pass.
+            // If no draft is accepted, the second token comes from the target's next pass.
             0 => (kept.next, sample(&p[1 + kept.next as usize], drafted.unit(2))),
             1 => (first, kept.next),
             _ => (first, second),
@@ -82,7 +82,7 @@ fn rejection_sampling_keeps_the_targets_distribution() {
     // 19 cells, 18 degrees of freedom: one seed in a thousand exceeds 42.3.
     assert_eq!(cells, 19);
     assert!(chi_square < 42.3, "{chi_square}");
-    // Expected share of kept first tokens: Σ min(p, q) = 0.1 + 0.2 + 0.3.
+    // Expected share of accepted first tokens: Σ min(p, q) = 0.1 + 0.2 + 0.3.
     let first = 0.6;
     assert!(accepted as f64 > first * DRAWS as f64 && (accepted as f64) < 2.0 * first * DRAWS as f64, "{accepted}");
 }

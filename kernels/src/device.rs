@@ -1,7 +1,7 @@
-//! The operations of a device. The forward pass is written once over this trait.
+//! The trait [`Device`]: the operations of which a forward pass consists. The forward pass is written once over it.
 //!
-//! A device owns the memory (`Matrix`, `Buffer`, `Kv`) and the order in which sums are made. It knows nothing of
-//! layers, requests or policies.
+//! A device owns the memory (`Matrix`, `Buffer`, `Kv`) and decides the order in which sums are made. It knows nothing
+//! of layers, requests or policies.
 
 pub use crate::accept::Choice;
 
@@ -11,28 +11,29 @@ use crate::paged::Batch;
 use crate::weights::{Dtype, TensorData};
 use std::time::Duration;
 
-/// The kernels of a device. A buffer has a fixed width and the number of rows of its last output. Every operation gives
-/// its output the number of rows of its input. Row `i` of an output depends only on row `i` of the input, on weights
-/// and on KV.
+/// The operations of a device. A buffer has a fixed width, and a number of rows in use, which the operation that writes
+/// to it sets. Unless stated otherwise, an output has the number of rows of the input, and row `i` of the output
+/// depends only on row `i` of the input, on weights and on KV.
 pub trait Device: Sized {
     /// A weight matrix, outputs × inputs.
     type Matrix: Send + Sync;
-    /// The gains of a norm.
+    /// The gains (weights) of a norm.
     type Vector: Send + Sync;
-    /// Activations, rows × width.
+    /// A matrix of activations, rows × width.
     type Buffer: Send + Sync;
     /// The paged keys and values of all layers, and the rotary angles.
     type Kv: Send + Sync;
-    /// The errors of running operations.
+    /// The error with which an operation can fail.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// Bytes of free memory; `None` if the device cannot tell.
+    /// Bytes of free memory; `None` if the device does not know.
     fn available_bytes(&self) -> Option<u64>;
 
-    /// Bytes of one number of KV, with weights kept as `dtype`.
+    /// Bytes per number of a key or value, if the weights are stored as `dtype`.
     fn kv_bytes(&self, dtype: Dtype) -> u64;
 
-    /// Makes the matrix that has the `parts` below each other: (numbers, outputs). It is kept as `dtype`, f32 or bf16.
+    /// Makes one matrix from `parts`, each (numbers, number of outputs); the outputs of the parts follow each other.
+    /// The matrix is stored as `dtype`, f32 or bf16.
     fn matrix(
         &mut self,
         parts: &[(TensorData<'_>, usize)],
@@ -40,23 +41,23 @@ pub trait Device: Sized {
         dtype: Dtype,
     ) -> Result<Self::Matrix, Self::Error>;
 
-    /// Makes the gains of a norm of width `width`, kept as f32.
+    /// Makes the gains of a norm of width `width`, stored as f32.
     fn vector(&mut self, gains: TensorData<'_>, width: usize) -> Result<Self::Vector, Self::Error>;
 
-    /// Makes activations of up to `rows` rows, f32.
+    /// Makes a buffer for up to `rows` rows of f32 activations.
     fn buffer(&mut self, rows: usize, width: usize) -> Result<Self::Buffer, Self::Error>;
 
-    /// Makes activations that only products, attention, gated units and sums of blocks read; a device may keep them as
-    /// bf16.
+    /// Makes a buffer for activations that only matrix products, attention, SwiGLU and residual sums read. A device may
+    /// store it as bf16.
     fn narrow_buffer(&mut self, rows: usize, width: usize) -> Result<Self::Buffer, Self::Error> {
         self.buffer(rows, width)
     }
 
-    /// Makes `blocks` blocks of KV for each layer of `shape`, for weights kept as `dtype`.
+    /// Makes `blocks` blocks of KV for each layer of `shape`, for weights stored as `dtype`.
     fn kv(&mut self, shape: &LlamaShape, dtype: Dtype, blocks: u32) -> Result<Self::Kv, Self::Error>;
 
-    /// Runs a session: many passes with host work between them. A device with its own threads runs the whole session on
-    /// them, so that no pass begins by waking a thread.
+    /// Runs a session: many passes with host work between them. A device with threads keeps them awake for the whole
+    /// session, so that no pass begins by waking a thread.
     fn session<R: Send>(&mut self, run: impl FnOnce(&mut Self) -> R + Send) -> R {
         run(self)
     }
@@ -66,21 +67,21 @@ pub trait Device: Sized {
         Ok(())
     }
 
-    /// Waits for the device and returns its time since [`start_timer`](Device::start_timer). `None` if there is only
-    /// the host's clock.
+    /// Waits for the device and returns the time since [`start_timer`](Device::start_timer) by the device's clock.
+    /// `None` if the device has no clock.
     fn stop_timer(&mut self) -> Result<Option<Duration>, Self::Error> {
         Ok(None)
     }
 
-    /// Runs one pass over one batch. A device can thus set up once what all its operations need, or collect them and
-    /// start them together.
+    /// Runs one pass over one batch: `run` calls its operations. A device can prepare once what all of them need, or
+    /// collect them and start them together.
     fn pass<R: Send>(&mut self, run: impl FnOnce(&mut Self) -> Result<R, Self::Error> + Send)
     -> Result<R, Self::Error>;
 
-    /// Writes the rows of `table` that belong to the batch's tokens.
+    /// Writes the embedding of each token of the batch, its row of `table`, to `out`.
     fn embed(&mut self, table: &Self::Matrix, batch: &Batch, out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
-    /// RMSNorm: `x / sqrt(mean(x²) + eps) · gains`. First adds `delta`, if given, to `x` in place.
+    /// RMSNorm of each row: `out = x / sqrt(mean(x²) + eps) · gains`. First adds `delta`, if given, to `x` in place.
     fn norm(
         &mut self,
         x: &mut Self::Buffer,
@@ -93,8 +94,8 @@ pub trait Device: Sized {
     /// Computes `x · weightsᵀ`.
     fn matmul(&mut self, x: &Self::Buffer, weights: &Self::Matrix, out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
-    /// RMSNorm of each query head and each key head of a row, in place. The gains of queries and of keys are one head
-    /// wide, and all heads share them. Values stay. `kv` gives the number of heads.
+    /// RMSNorm of each query head and each key head of a row, in place; values stay as they are. The gains of queries
+    /// and of keys are one head wide, and all heads share them. `kv` gives the number of heads.
     fn norm_heads(
         &mut self,
         qkv: &mut Self::Buffer,
@@ -114,7 +115,7 @@ pub trait Device: Sized {
         layer: usize,
     ) -> Result<(), Self::Error>;
 
-    /// Attention of each row's queries over the tokens that the row sees.
+    /// Attention of each row's queries over the tokens that the row may attend to.
     fn attention(
         &mut self,
         qkv: &Self::Buffer,
@@ -127,11 +128,11 @@ pub trait Device: Sized {
     /// Computes `silu(gate) · up`; the first half of a row of `gate_up` has the gates.
     fn swiglu(&mut self, gate_up: &Self::Buffer, out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
-    /// Copies the chosen rows, in order.
+    /// Copies row `rows[i]` of `x` to row `i` of `out`, which has as many rows as `rows`.
     fn gather(&mut self, x: &Self::Buffer, rows: &[u32], out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
-    /// Copies keys and values of all layers from the first slot of each pair to the second, pair by pair. This makes
-    /// the accepted path of a tree part of the context.
+    /// Copies keys and values of all layers from the first slot of each pair to the second, in the order of the pairs.
+    /// This moves the accepted path of a tree to its place in the context.
     fn move_kv(&mut self, kv: &mut Self::Kv, moves: &[(u32, u32)]) -> Result<(), Self::Error>;
 
     /// Copies all numbers of the rows in use to the host.
@@ -143,8 +144,8 @@ pub trait Device: Sized {
     /// Copies row `i` of `x` to row `rows[i]` of `out`. All allocated rows of `out` are then in use.
     fn scatter(&mut self, x: &Self::Buffer, rows: &[u32], out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
-    /// Draws a token from each row of probabilities with the row's uniform in [0, 1). Writes the token and its
-    /// probability. See [`crate::accept::sample`].
+    /// Draws a token from each row of probabilities with the row's uniform random number in [0, 1). Returns the tokens
+    /// and their probabilities in `out`. See [`crate::accept::sample`].
     fn sample(
         &mut self,
         probabilities: &Self::Buffer,
@@ -188,7 +189,7 @@ pub trait Device: Sized {
     /// The `k` most likely tokens of each row, in falling order; of equal logits the smaller token comes first.
     fn top_k(&mut self, logits: &Self::Buffer, k: usize, out: &mut Vec<Choice>) -> Result<(), Self::Error>;
 
-    /// Keeps the drafted tokens that `logits` chooses greedily. See [`crate::accept::greedy`].
+    /// Accepts the drafted tokens that are the most likely ones by `logits`. See [`crate::accept::greedy`].
     fn accept_greedy(
         &mut self,
         logits: &Self::Buffer,
@@ -196,7 +197,7 @@ pub trait Device: Sized {
         out: &mut Vec<Accepted>,
     ) -> Result<(), Self::Error>;
 
-    /// Keeps drafted tokens by rejection sampling, given both models' probabilities. See [`crate::accept::reject`].
+    /// Accepts drafted tokens by rejection sampling, given both models' probabilities. See [`crate::accept::reject`].
     fn accept_sampled(
         &mut self,
         target: &Self::Buffer,

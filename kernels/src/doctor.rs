@@ -8,22 +8,22 @@ use std::fmt;
 /// The report about a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DoctorReport {
-    /// CPU cores this process may use.
+    /// Number of CPU cores that this process may use.
     pub cpu_cores: usize,
     /// The name under which the processor is sold, if the system reports it.
     pub processor: Option<String>,
     /// The vector instructions that the CPU device uses.
     pub instructions: &'static str,
-    /// The speed of a core with these instructions.
+    /// The measured speed of one core with these instructions.
     pub speed: Speed,
-    /// Memory of the machine in bytes: (all, free for new programs). `None` if the system does not report it.
+    /// Memory of the machine in bytes: (total, available to new programs). `None` if the system does not report it.
     pub memory: Option<(u64, u64)>,
-    /// The CUDA driver: `None` if its library cannot be loaded, an error in the driver's words if it is loaded and
+    /// The CUDA driver: `Ok(None)` if its library cannot be loaded; the driver's error message if it is loaded and
     /// fails.
     pub driver: Result<Option<Driver>, String>,
-    /// NVRTC's version, (major, minor), if it can be loaded. It is needed to compile kernels.
+    /// The version (major, minor) of NVRTC, which compiles the kernels; `None` if it cannot be loaded.
     pub nvrtc: Option<(i32, i32)>,
-    /// True if cuBLASLt, which computes large products, can be loaded.
+    /// True if cuBLASLt, which computes large matrix products, can be loaded.
     pub cublaslt: bool,
 }
 
@@ -41,7 +41,7 @@ pub fn doctor() -> DoctorReport {
     }
 }
 
-/// Reads (all, available) memory in bytes.
+/// Reads the machine's memory in bytes: (total, available).
 fn memory() -> Option<(u64, u64)> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let kib = |key: &str| {
@@ -51,11 +51,11 @@ fn memory() -> Option<(u64, u64)> {
     Some((kib("MemTotal:")? * 1024, kib("MemAvailable:")? * 1024))
 }
 
-/// Oldest compute capability that the kernels support: bf16 products on matrix units.
+/// Oldest compute capability that the kernels support: the first whose matrix units multiply bf16.
 const OLDEST: (u32, u32) = (8, 0);
 
 impl DoctorReport {
-    /// The reasons why GPU `ordinal` (any, if `None`) cannot run models, each with a remedy. Empty if it can.
+    /// The reasons why GPU `ordinal` (every GPU, if `None`) cannot run models, most with a remedy. Empty if it can.
     pub fn missing(&self, ordinal: Option<u32>) -> Vec<String> {
         let mut missing = Vec::new();
         match &self.driver {
@@ -98,8 +98,8 @@ fn gib(bytes: u64) -> f64 {
 impl fmt::Display for DoctorReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cores = if self.cpu_cores == 1 { "core" } else { "cores" };
-        let of = self.processor.as_ref().map_or(String::new(), |name| format!(" of {name}"));
-        writeln!(f, "CPU          {} {cores}{of}, {} instructions", self.cpu_cores, self.instructions)?;
+        let processor = self.processor.as_ref().map_or(String::new(), |name| format!(" of {name}"));
+        writeln!(f, "CPU          {} {cores}{processor}, {} instructions", self.cpu_cores, self.instructions)?;
         writeln!(f, "Speed        {}", self.speed)?;
         writeln!(f, "             {}", self.speed.compared())?;
         match self.memory {
@@ -149,9 +149,9 @@ mod tests {
     use super::*;
     use crate::CudaDevice as Device;
 
-    /// This must hold on any machine, with or without a GPU.
+    /// The checks hold on any machine, with or without a GPU.
     #[test]
-    fn looking_never_panics_and_agrees_with_itself() {
+    fn two_reports_of_this_machine_agree_and_do_not_panic() {
         let report = doctor();
         assert!(report.cpu_cores >= 1);
         assert!(report.memory.is_none_or(|(all, free)| free <= all));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_cuda_is_told_what_it_can_do() {
+    fn the_report_says_what_a_machine_without_cuda_can_do() {
         let text = report(Ok(None), false).to_string();
         assert_eq!(
             text,

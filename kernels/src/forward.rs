@@ -1,11 +1,12 @@
-//! A Llama on a device, and its one forward pass: prompts, chunks, decodes and verification are batches of it.
+//! A Llama on a device and its forward pass. Prompts, prefill chunks, decodes and verification are batches of the same
+//! pass.
 
 use crate::device::Device;
 use crate::model::{LlamaShape, MemoryNeeded, TooLittleMemory};
 use crate::paged::Batch;
 use crate::weights::{Dtype, TensorData, Weights, tensors};
 
-/// Why a model could not be put on a device.
+/// Why a model could not be loaded onto a device.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError<E: std::error::Error + 'static> {
     /// The model does not fit into memory.
@@ -16,14 +17,14 @@ pub enum LoadError<E: std::error::Error + 'static> {
     Device(E),
 }
 
-/// The sizes for which a model is loaded.
+/// The largest passes and the KV pool for which a model gets memory when it is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Number of KV blocks.
+    /// Number of KV blocks of [`BLOCK_SIZE`](crate::paged::BLOCK_SIZE) tokens.
     pub kv_blocks: u32,
     /// Most new tokens in a pass.
     pub max_rows: usize,
-    /// Most rows of a pass with logits.
+    /// Most tokens of a pass for which logits are computed.
     pub max_logit_rows: usize,
 }
 
@@ -38,7 +39,7 @@ struct Layer<D: Device> {
     down: D::Matrix,
 }
 
-/// Takes the next `N` tensors, each with its number of outputs.
+/// Takes the next `N` tensors from `next`, each with its number of outputs.
 fn take<'w, const N: usize>(next: &mut impl Iterator<Item = (TensorData<'w>, usize)>) -> [(TensorData<'w>, usize); N] {
     std::array::from_fn(|_| next.next().expect("`tensors` lists one for each use"))
 }
@@ -73,7 +74,7 @@ impl<D: Device> Layer<D> {
     }
 }
 
-/// Activations of a pass, allocated once for the widest pass.
+/// Activations of a pass, allocated once for the largest pass.
 struct Activations<D: Device> {
     hidden: D::Buffer,
     normed: D::Buffer,
@@ -81,7 +82,7 @@ struct Activations<D: Device> {
     attended: D::Buffer,
     gate_up: D::Buffer,
     inner: D::Buffer,
-    /// The sum that a block adds to `hidden`.
+    /// The output of an attention or MLP block, which is added to `hidden`.
     delta: D::Buffer,
     chosen: D::Buffer,
     chosen_normed: D::Buffer,
@@ -97,17 +98,17 @@ pub struct Llama<D: Device> {
     embedding: D::Matrix,
     layers: Vec<Layer<D>>,
     norm: D::Vector,
-    /// `None` if the head is the embedding.
+    /// The LM head; `None` if the model uses the embedding (tied weights).
     head: Option<D::Matrix>,
     kv: D::Kv,
     activations: Activations<D>,
 }
 
 impl<D: Device> Llama<D> {
-    /// Loads a model onto the device. `weights` must have been made for `shape`.
+    /// Loads a model onto the device. `weights` must be for this `shape`.
     ///
     /// # Errors
-    /// Too little memory, checked before any is allocated; or the device's error.
+    /// Too little memory, which is checked before any is allocated; or the device's error.
     pub fn load(
         device: &mut D,
         shape: &LlamaShape,
@@ -121,7 +122,7 @@ impl<D: Device> Llama<D> {
         Llama::build(device, shape, weights, limits, needed.weights).map_err(LoadError::Device)
     }
 
-    /// The memory that [`Llama::load`] needs.
+    /// Computes the memory that [`Llama::load`] needs.
     pub fn memory_needed(device: &D, shape: &LlamaShape, dtype: Dtype, limits: Limits) -> MemoryNeeded {
         let Limits { kv_blocks, max_rows, max_logit_rows } = limits;
         MemoryNeeded::of(shape, dtype, device.kv_bytes(dtype), kv_blocks, max_rows, max_logit_rows)
@@ -167,23 +168,23 @@ impl<D: Device> Llama<D> {
         &self.shape
     }
 
-    /// Returns the limits it was loaded with.
+    /// Returns the limits with which the model was loaded.
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// Returns the bytes of its weights.
+    /// Returns the number of bytes of the model's weights.
     pub fn weight_bytes(&self) -> u64 {
         self.weight_bytes
     }
 
-    /// Returns the logits of the last pass, one row for each of its `logit_rows`.
+    /// Returns the logits of the last pass, one row for each entry of the batch's `logit_rows`.
     pub fn logits(&self) -> &D::Buffer {
         &self.activations.logits
     }
 
-    /// Copies KV from the first slot of each pair to the second, pair by pair. This makes the accepted path of a tree
-    /// part of the context.
+    /// Copies KV of all layers from the first slot of each pair to the second, in the order of the pairs. This moves
+    /// the accepted path of a tree to its place in the context.
     ///
     /// # Errors
     /// The device's error.
@@ -191,7 +192,8 @@ impl<D: Device> Llama<D> {
         device.move_kv(&mut self.kv, moves)
     }
 
-    /// Runs one pass: writes the batch's keys and values, and computes the logits of its `logit_rows`.
+    /// Runs one pass: writes the keys and values of all tokens of the batch, and computes the logits of its
+    /// `logit_rows`.
     ///
     /// # Errors
     /// The device's error.

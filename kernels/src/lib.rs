@@ -1,10 +1,10 @@
-//! Models, and the devices Foretoken can run their forward passes on.
+//! Models, and the devices on which Foretoken can run their forward passes.
 //!
 //! A model is a shape ([`model`]) with weights ([`weights`]). [`forward`] runs it over a batch of requests of different
-//! lengths with paged KV ([`paged`]). It is written once over the operations of a device ([`device`]); the CPU
-//! ([`cpu`]) is one. [`doctor`] reports what is on this machine. The crate must build and run without a GPU, a driver
-//! or a CUDA toolkit: libraries are looked for at run time and nothing is linked. It is the only crate that may contain
-//! `unsafe`.
+//! lengths with paged KV ([`paged`]). The forward pass is written once over the operations of a device ([`device`]);
+//! the CPU ([`cpu`]) and NVIDIA GPUs ([`cuda`]) are devices. [`doctor`] reports what this machine has. The crate must
+//! build and run without a GPU, a driver or a CUDA toolkit: it looks for libraries at run time and links none. It is
+//! the only crate that may contain `unsafe`.
 
 pub mod accept;
 pub mod cpu;

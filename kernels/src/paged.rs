@@ -1,8 +1,8 @@
-//! One pass over a batch of requests with different numbers of tokens: the tokens, where their keys and values go, and
-//! what each token may attend to.
+//! The batch of a pass over requests with different numbers of tokens: the tokens, where their keys and values are
+//! stored, and which tokens each may attend to.
 //!
-//! KV is paged as in vLLM: a request's token at index `t` of its context lies in block `table[t / 16]` at offset `t %
-//! 16`.
+//! KV is paged as in vLLM: the KV of the token at index `t` of a request's context is in block `table[t / 16]` at
+//! offset `t % 16`.
 
 use foretoken_sim::tree::ROOT;
 use std::ops::Range;
@@ -17,20 +17,21 @@ pub struct Span {
     pub rows: Range<usize>,
     /// Range of the request's block table in [`Batch::tables`].
     pub table: Range<usize>,
-    /// Number of tokens whose keys and values were there before the pass.
+    /// Number of tokens of the context whose keys and values were stored before the pass.
     pub computed: usize,
 }
 
-/// What one new token sees: the first `prefix` tokens of its request's context, then the tokens in `path`.
+/// Which tokens one new token attends to: the first `prefix` tokens of its request's context, and the tokens in `path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sight {
     /// Number of tokens from the start of the context.
     pub prefix: usize,
-    /// Range of [`Batch::paths`]: rising indices into the context, the token itself last. Empty in a chain.
+    /// Range of [`Batch::paths`] with indices into the context, in rising order: the token's ancestors in the tree
+    /// after the prefix, then the token itself. Empty in a chain, where the prefix includes the token.
     pub path: Range<usize>,
 }
 
-/// Which new tokens of a request get logits.
+/// For which new tokens of a request a pass computes logits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logits {
     /// No token: a prefill chunk that is not the prompt's last.
@@ -41,29 +42,30 @@ pub enum Logits {
     All,
 }
 
-/// The batch of a pass. It is cleared and refilled for every pass, so that its buffers stay.
+/// The batch of a pass; a row is a new token. The batch is cleared and refilled for every pass, so that its memory is
+/// reused.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     /// Token of each row.
     pub tokens: Vec<u32>,
-    /// Position of each row, for the rotary embedding.
+    /// Position of each row in its request's text, for the rotary embedding.
     pub positions: Vec<u32>,
     /// The slot of each row's keys and values: `block · 16 + offset`.
     pub slots: Vec<u32>,
-    /// What each row sees.
+    /// Which tokens each row attends to.
     pub sights: Vec<Sight>,
-    /// The requests, one span each.
+    /// The requests of the batch, one span each.
     pub spans: Vec<Span>,
-    /// Block tables, request after request.
+    /// The block tables of all requests, one after the other.
     pub tables: Vec<u32>,
-    /// Paths of tree tokens.
+    /// The paths of all tree tokens; [`Sight::path`] is a range of them.
     pub paths: Vec<u32>,
-    /// Rows with logits, rising.
+    /// The rows for which logits are computed, in rising order.
     pub logit_rows: Vec<u32>,
 }
 
 impl Batch {
-    /// Empties the batch and keeps its buffers.
+    /// Empties the batch; its memory is reused.
     pub fn clear(&mut self) {
         self.tokens.clear();
         self.positions.clear();
@@ -80,8 +82,8 @@ impl Batch {
         self.tokens.len()
     }
 
-    /// Adds a request whose new tokens follow each other: a decode, a drafted chain or a prefill chunk. Returns the
-    /// index of its first row of logits in the pass.
+    /// Adds a request whose new tokens follow each other: a decode, a drafted chain or a prefill chunk. `computed`
+    /// tokens of the request are in KV. Returns the index of the request's first row in the pass's logits.
     pub fn push_chain(&mut self, tokens: &[u32], computed: usize, table: &[u32], logits: Logits) -> usize {
         for t in 0..tokens.len() {
             self.positions.push((computed + t) as u32);
@@ -92,8 +94,9 @@ impl Batch {
     }
 
     /// Adds a request whose new tokens form a tree: token `j` follows new token `parents[j] < j`, or the context if the
-    /// parent is [`ROOT`]. Token `j` lies at index `computed + j` of the context until accepted tokens are moved
-    /// together. Returns the index of its first row of logits in the pass.
+    /// parent is [`ROOT`]. The KV of token `j` is stored at index `computed + j` of the context until
+    /// [`move_kv`](crate::forward::Llama::move_kv) compacts the accepted path. Returns the index of the request's first
+    /// row in the pass's logits.
     pub fn push_tree(
         &mut self,
         tokens: &[u32],
@@ -118,9 +121,10 @@ impl Batch {
         self.push(tokens, computed, table, logits)
     }
 
-    /// Adds new tokens of a request. Each follows the first `prefix` tokens of the context and then its own path. They
-    /// are the next level of a tree whose upper levels were run before. Token `j` lies at index `computed + j`.
-    /// `path(j, paths)` appends the rising context indices of the nodes above token `j`, from `prefix` on.
+    /// Adds the next level of a request's tree, whose upper levels ran in earlier passes. Each new token follows the
+    /// first `prefix` tokens of the context, then its ancestors in the tree: `path(j, paths)` appends the context
+    /// indices of the ancestors of token `j` to `paths`, in rising order. The KV of token `j` is stored at index
+    /// `computed + j` of the context. Returns the index of the request's first row in the pass's logits.
     pub fn push_level(
         &mut self,
         tokens: &[u32],
@@ -158,7 +162,7 @@ impl Batch {
     }
 }
 
-/// The slot of the token at index `t` of a context.
+/// The KV slot (`block · 16 + offset`) of the token at index `t` of a context with the block table `table`.
 pub fn slot(table: &[u32], t: usize) -> u32 {
     table[t / BLOCK_SIZE] * BLOCK_SIZE as u32 + (t % BLOCK_SIZE) as u32
 }
@@ -168,10 +172,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chain_and_a_tree_lie_and_see_as_they_should() {
+    fn a_chain_and_a_tree_have_their_slots_positions_and_visible_tokens() {
         let mut batch = Batch::default();
         assert_eq!(batch.push_chain(&[7, 8], 15, &[4, 2], Logits::Last), 0);
-        // 20 follows the context; 21 and 22 follow 20; 23 follows 22.
+        // Token 20 follows the context; 21 and 22 follow 20; 23 follows 22.
         assert_eq!(batch.push_tree(&[20, 21, 22, 23], &[ROOT, 0, 0, 2], 16, &[9, 3], Logits::All), 1);
         assert_eq!(batch.slots, [4 * 16 + 15, 2 * 16, 48, 49, 50, 51]);
         assert_eq!(batch.positions, [15, 16, 16, 17, 17, 18]);
@@ -184,10 +188,10 @@ mod tests {
     }
 
     #[test]
-    fn a_level_follows_what_was_run_before() {
+    fn a_level_attends_to_the_levels_that_ran_before() {
         let mut batch = Batch::default();
-        // The context and the root are 17 tokens; indices 17 and 18 are two nodes below the root. Three new nodes
-        // follow these.
+        // The context with the root has 17 tokens; two nodes below the root have indices 17 and 18. The first of three
+        // new nodes follows the node at 17, the others follow the node at 18.
         let above = [17, 18, 18];
         batch.push_level(&[5, 6, 7], 17, 19, &[4, 2], |j, path| path.push(above[j]));
         let sees = |row: usize| (batch.sights[row].prefix, &batch.paths[batch.sights[row].path.clone()]);

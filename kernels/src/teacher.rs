@@ -1,23 +1,23 @@
-//! The draft's predictions for a target's own text. The target writes greedily; then the draft reads the same text and
-//! predicts every position (teacher forcing). This needs one pass of the draft for many positions, and no speculation.
+//! Measures how often a draft predicts a target's own text. The target writes greedily; then the draft reads that text
+//! and predicts every position (teacher forcing). One pass of the draft predicts many positions, without speculation.
 
 use crate::accept::Choice;
 use crate::device::Device;
 use crate::forward::{Limits, Llama};
 use crate::paged::{BLOCK_SIZE, Batch, Logits};
 
-/// A draft's predictions for one output, one entry per output position.
+/// How well a draft predicted one output: one entry per output position.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdicts {
-    /// The rank of the target's token among the draft's guesses, 1 for the first; 255 means 255 or more. Of equal
+    /// The rank of the target's token among the draft's guesses: 1 for the most likely, 255 means 255 or more. Of equal
     /// logits the smaller token comes first.
     pub ranks: Vec<u8>,
-    /// The draft's probability of its first guess.
+    /// The draft's probability of its own first guess, right or wrong.
     pub confidences: Vec<f32>,
 }
 
-/// The limits that a model needs for `requests` contexts of up to `context` tokens each, in passes of up to `rows`
-/// tokens.
+/// The limits with which a model must be loaded for [`write()`] and [`judge()`]: `requests` contexts of up to `context`
+/// tokens each, in passes of up to `rows` tokens (at least one per request).
 pub fn limits(requests: usize, context: usize, rows: usize) -> Limits {
     let rows = rows.max(requests);
     Limits { kv_blocks: (requests * blocks(context)) as u32, max_rows: rows, max_logit_rows: rows }
@@ -32,9 +32,9 @@ fn table(i: usize, context: usize) -> Vec<u32> {
     (i * blocks(context)..(i + 1) * blocks(context)).map(|block| block as u32).collect()
 }
 
-/// Writes the target's greedy outputs after these prompts: `output_len` tokens, or up to a token of `stop`, which is
-/// part of the output. All outputs are written together, one token each per pass. `go_on` is called before every pass
-/// with the number of tokens written since its last call; if it returns false, the result is `None`.
+/// Generates the target's greedy outputs after `prompts`: `output_len` tokens, or up to a token of `stop`, which is
+/// part of the output. After the prompts, one pass generates one token of every output. `go_on` is called before every
+/// pass with the number of tokens generated since its last call; if it returns false, the result is `None`.
 ///
 /// # Errors
 /// The device's error.
@@ -89,8 +89,8 @@ pub fn write<D: Device>(
     }
 }
 
-/// The draft's predictions at every position of `output`, after it read `prompt` and all of `output` before that
-/// position.
+/// Computes the draft's predictions at every position of `output`, given `prompt` and the tokens of `output` before
+/// that position.
 ///
 /// # Errors
 /// The device's error.
@@ -106,18 +106,18 @@ pub fn judge<D: Device>(
     let mut verdicts = Verdicts::default();
     let (mut batch, mut choices, mut logits) = (Batch::default(), Vec::new(), Vec::new());
     let (context, table) = (prompt.len() + output.len(), table(0, prompt.len() + output.len()));
-    // The first prediction is after the prompt's last token; the output's last token is never read.
+    // The first prediction comes from the prompt's last token. The output's last token is not needed.
     let read: Vec<u32> = prompt.iter().chain(output).copied().take(context - 1).collect();
-    let (quiet, asked) = read.split_at(prompt.len() - 1);
+    let (without_logits, with_logits) = read.split_at(prompt.len() - 1);
     let vocab = draft.shape().vocab as usize;
-    for (start, chunk) in chunks(quiet, draft.limits().max_rows) {
+    for (start, chunk) in chunks(without_logits, draft.limits().max_rows) {
         batch.clear();
         batch.push_chain(chunk, start, &table, Logits::Skip);
         draft.forward(device, &batch)?;
     }
-    for (start, chunk) in chunks(asked, draft.limits().max_logit_rows) {
+    for (start, chunk) in chunks(with_logits, draft.limits().max_logit_rows) {
         batch.clear();
-        batch.push_chain(chunk, quiet.len() + start, &table, Logits::All);
+        batch.push_chain(chunk, without_logits.len() + start, &table, Logits::All);
         draft.forward(device, &batch)?;
         device.top_k(draft.logits(), 1, &mut choices)?;
         device.download(draft.logits(), &mut logits)?;
@@ -129,12 +129,12 @@ pub fn judge<D: Device>(
     Ok(verdicts)
 }
 
-/// Pieces of at most `most` tokens, each with its start.
+/// Splits `tokens` into chunks of at most `most` tokens, each with the index of its first token.
 fn chunks(tokens: &[u32], most: usize) -> impl Iterator<Item = (usize, &[u32])> {
     tokens.chunks(most).enumerate().map(move |(i, chunk)| (i * most, chunk))
 }
 
-/// The rank of `token` by logit, at most 255. `first` is the device's own choice, which has rank 1.
+/// The rank of `token` by logit, at most 255. `first` is the most likely token as the device found it; it has rank 1.
 fn rank(logits: &[f32], first: Choice, token: u32) -> u8 {
     if first.token == token {
         return 1;

@@ -1,5 +1,5 @@
-//! The engine on the CPU device: it emits the tokens of plain decoding, declared acceptance happens as declared, and
-//! runs that cannot be served are refused.
+//! The engine on the CPU device: with speculation it emits the tokens of plain decoding, declared acceptance equals a
+//! simulation's, and runs that cannot be served are refused.
 
 mod common;
 mod serving;
@@ -16,48 +16,50 @@ use foretoken_sim::engine::Ending;
 use foretoken_sim::live::MarkKind;
 use foretoken_sim::*;
 use itertools::Itertools;
-use serving::{Fixed, Kept, World, config, policies, workload};
+use serving::{Fixed, Recorded, Scenario, config, policies, workload};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 #[test]
 fn speculation_emits_the_autoregressive_tokens() {
-    let world = World::new();
-    let (_, plain) = world.serve(&config(), None, Acceptance::Greedy);
-    assert_eq!(plain.outputs.len(), world.workload.len());
+    let scenario = Scenario::new();
+    let (_, plain) = scenario.serve(&config(), None, Acceptance::Greedy);
+    assert_eq!(plain.outputs.len(), scenario.workload.len());
     for tight in [false, true] {
         let config = if tight { EngineConfig { num_gpu_blocks: 18, ..config() } } else { config() };
         for policy in policies() {
             let said = format!("{policy:?}, tight {tight}");
-            let (run, kept) = world.serve(&config, Some(policy), Acceptance::Greedy);
+            let (run, recorded) = scenario.serve(&config, Some(policy), Acceptance::Greedy);
             let t = &run.totals;
             println!("{said}: {} steps, {} of {}, {} preemptions", t.steps, t.accepted(), t.verified, t.preemptions);
-            assert_eq!(kept.outputs, plain.outputs, "{said}");
+            assert_eq!(recorded.outputs, plain.outputs, "{said}");
             assert!(t.accepted() > 0 && t.accepted() < t.verified, "{said}");
             assert_eq!(t.preemptions > 0, tight, "{said}");
         }
     }
 }
 
-/// Both models compute equal prefixes once: fewer tokens run, and every output token is the same.
+/// With prefix caching, target and draft compute shared prefixes once: fewer prompt tokens run, and every output token
+/// stays the same.
 #[test]
 fn prefix_caching_saves_prefill_and_changes_no_token() {
-    let mut world = World::new();
+    let mut scenario = Scenario::new();
     let shared = common::prompt(64, 77);
     let mut workload = Workload { prefix_block: 16, ..Workload::default() };
-    // Four prompts that share 64 tokens and two that share their first 32 arrive together or one after the other.
-    for (id, prompt) in world.prompts.iter_mut().enumerate() {
+    // Four prompts share 64 tokens with each other; two share only the first 32 of these; two share none. The first
+    // four requests arrive 1 ps before the others.
+    for (id, prompt) in scenario.prompts.iter_mut().enumerate() {
         let blocks = [4, 0, 2, 4, 0, 2, 4, 4][id];
         prompt.splice(..0, shared[..16 * blocks].iter().copied());
-        let mut request = Request::new(Time(id as u64 / 4), prompt.len() as u32, world.workload.output_len[id]);
+        let mut request = Request::new(Time(id as u64 / 4), prompt.len() as u32, scenario.workload.output_len[id]);
         request.prefix = (1..=blocks as u64).collect();
         workload.push(request);
     }
-    world.workload = workload;
+    scenario.workload = workload;
     let without = EngineConfig { num_gpu_blocks: 60, ..config() };
-    let (plain, said) = world.serve(&without, None, Acceptance::Greedy);
+    let (plain, said) = scenario.serve(&without, None, Acceptance::Greedy);
     for tight in [false, true] {
-        // Admitted chunk by chunk, so that the requests outgrow a small pool together.
+        // In the tight case requests are admitted chunk by chunk, so that together they outgrow the small pool.
         let with = EngineConfig {
             prefix_caching: true,
             num_gpu_blocks: if tight { 22 } else { 60 },
@@ -66,8 +68,8 @@ fn prefix_caching_saves_prefill_and_changes_no_token() {
         };
         for policy in policies().into_iter().map(Some).chain([None]) {
             let said_here = format!("{policy:?}, tight {tight}");
-            let (run, kept) = world.serve(&with, policy, Acceptance::Greedy);
-            assert_eq!(kept.outputs, said.outputs, "{said_here}");
+            let (run, recorded) = scenario.serve(&with, policy, Acceptance::Greedy);
+            assert_eq!(recorded.outputs, said.outputs, "{said_here}");
             let cached: u32 = run.records.cached_tokens.iter().sum();
             assert!(cached >= 64, "{cached} tokens cached: {said_here}");
             assert_eq!(run.totals.preemptions > 0, tight, "{said_here}");
@@ -78,11 +80,11 @@ fn prefix_caching_saves_prefill_and_changes_no_token() {
     }
 }
 
-/// Outputs do not change in a v0 engine, nor with gaps that are closed at once or never.
+/// Outputs do not depend on the engine's version, on when the draft catches up with gaps, on budgets or on KV pools.
 #[test]
 fn every_setting_of_the_engine_emits_the_same_tokens() {
-    let world = World::new();
-    let (_, plain) = world.serve(&config(), None, Acceptance::Greedy);
+    let scenario = Scenario::new();
+    let (_, plain) = scenario.serve(&config(), None, Acceptance::Greedy);
     let settings = [
         EngineConfig { version: Version::V0, max_num_batched_tokens: 300, ..config() },
         EngineConfig { draft_gap: DraftGap::AlwaysExtend, ..config() },
@@ -93,24 +95,24 @@ fn every_setting_of_the_engine_emits_the_same_tokens() {
         EngineConfig { chunked_prefill: Some(false), max_num_batched_tokens: 300, ..config() },
     ];
     for config in settings {
-        // The policy drafts in every third step only, so that there are gaps.
+        // The policy drafts only in every third step, so that there are tokens that the draft has not run over.
         let policy = Fixed { every: 3, ..Fixed::chain(4) };
-        let (run, kept) = world.serve(&config, Some(policy), Acceptance::Greedy);
-        assert_eq!(kept.outputs, plain.outputs, "{config:?}");
+        let (run, recorded) = scenario.serve(&config, Some(policy), Acceptance::Greedy);
+        assert_eq!(recorded.outputs, plain.outputs, "{config:?}");
         assert!(run.totals.accepted() > 0, "{config:?}");
     }
 }
 
-/// All requests arrive at once, so that the schedule does not depend on time. A declared run then equals the simulated
-/// one, except for time.
+/// A live run with declared acceptance has the same steps as a simulation, except for times. All requests arrive at
+/// once, so that the schedule does not depend on times.
 #[test]
 fn declared_acceptance_is_the_simulators() {
-    let world = World::new();
+    let scenario = Scenario::new();
     let config = EngineConfig { num_gpu_blocks: 20, ..config() };
-    let source = AcceptanceSpec::default().build(3, &world.workload).unwrap();
+    let source = AcceptanceSpec::default().build(3, &scenario.workload).unwrap();
     for policy in policies() {
         let simulation = Simulation {
-            workload: &world.workload,
+            workload: &scenario.workload,
             arrivals: Arrivals::Open,
             config: &config,
             draft: &Linear::new(Coefficients::FREE),
@@ -126,26 +128,27 @@ fn declared_acceptance_is_the_simulators() {
             interrupt: &AtomicBool::new(false),
         };
         let simulated = simulation.run(Speculation::Policy(Box::new(policy.clone())));
-        let (live, kept) = world.serve(&config, Some(policy.clone()), Acceptance::Declared(&*source));
+        let (live, recorded) = scenario.serve(&config, Some(policy.clone()), Acceptance::Declared(&*source));
         let counts = |run: &Run| {
-            let of = |s: &StepRecord| (s.batch_size, s.chunk_tokens, s.drafted, s.verified, s.accepted, s.preempted);
-            run.steps.iter().map(of).collect::<Vec<_>>()
+            let numbers =
+                |s: &StepRecord| (s.batch_size, s.chunk_tokens, s.drafted, s.verified, s.accepted, s.preempted);
+            run.steps.iter().map(numbers).collect::<Vec<_>>()
         };
         assert_eq!(counts(&live), counts(&simulated), "{policy:?}");
         assert!(live.totals.preemptions > 0 && live.totals.accepted() > 0, "{policy:?}");
-        let emitted: usize = kept.outputs.iter().map(|(_, o)| o.len()).sum();
-        assert_eq!(emitted as u32, world.workload.output_len.iter().sum::<u32>());
+        let emitted: usize = recorded.outputs.iter().map(|(_, o)| o.len()).sum();
+        assert_eq!(emitted as u32, scenario.workload.output_len.iter().sum::<u32>());
     }
 }
 
 #[test]
 fn what_is_recorded_adds_up() {
-    let world = World::new();
-    let (run, kept) = world.serve(&config(), Some(Fixed::chain(3)), Acceptance::Greedy);
+    let scenario = Scenario::new();
+    let (run, recorded) = scenario.serve(&config(), Some(Fixed::chain(3)), Acceptance::Greedy);
     let passes = |s: &live::StepTrace| s.marks.iter().filter(|m| matches!(m.kind, MarkKind::Draft(_))).count() as u32;
-    assert_eq!(kept.steps.len(), run.steps.len() + 1, "one more, for what follows the last step");
+    assert_eq!(recorded.steps.len(), run.steps.len() + 1, "one more, for what follows the last step");
     let mut end = Time::ZERO;
-    for (said, s) in kept.steps.iter().zip(&run.steps) {
+    for (said, s) in recorded.steps.iter().zip(&run.steps) {
         assert_eq!((said.step, said.rounds.len() as u32, passes(said)), (s.step, s.batch_size, s.draft_passes));
         assert_eq!(said.rounds.iter().map(|r| r.accepted).sum::<u32>(), s.accepted);
         assert_eq!(said.confidence.len() as u32, s.drafted);
@@ -179,21 +182,21 @@ fn what_cannot_be_served_is_refused_before_it_is_tried() {
     let lookup = serde_json::from_str::<AcceptanceSpec>(r#"{"source": {"prompt-lookup": {}}}"#).unwrap();
     let lookup = lookup.build(1, &workload().0).unwrap();
     let policy = Fixed::chain(2);
-    let of = |policy: &Fixed, acceptance: &Acceptance| Needs::of(Some(policy), acceptance);
-    assert_eq!(of(&policy, &Acceptance::Declared(&*lookup)), Err(CannotServe::PromptLookup));
+    let needs = |policy: &Fixed, acceptance: &Acceptance| Needs::of(Some(policy), acceptance);
+    assert_eq!(needs(&policy, &Acceptance::Declared(&*lookup)), Err(CannotServe::PromptLookup));
     let sampled = |temperature| Acceptance::Sampled { temperature, seed: 1 };
-    assert_eq!(of(&policy, &sampled(0.0)), Err(CannotServe::Temperature(0.0)));
-    assert_eq!(of(&policies().pop().unwrap(), &sampled(1.0)), Err(CannotServe::SampledTrees));
+    assert_eq!(needs(&policy, &sampled(0.0)), Err(CannotServe::Temperature(0.0)));
+    assert_eq!(needs(&policies().pop().unwrap(), &sampled(1.0)), Err(CannotServe::SampledTrees));
 
-    let world = World::new();
+    let scenario = Scenario::new();
     let refused = |prompts: Vec<Vec<u32>>, config: &EngineConfig| {
         let mut cpu = Cpu::new(1).unwrap();
         let mut pair =
-            world.pair(&mut cpu, Capacity::of(&serving::config(), Needs { draft: true, ..Needs::default() }));
+            scenario.pair(&mut cpu, Capacity::of(&serving::config(), Needs { draft: true, ..Needs::default() }));
         let (recorder, interrupt) = (&mut (), &AtomicBool::new(false));
         let live = Live {
             config,
-            workload: &world.workload,
+            workload: &scenario.workload,
             prompts: &prompts,
             acceptance: Acceptance::Greedy,
             recorder,
@@ -202,23 +205,23 @@ fn what_cannot_be_served_is_refused_before_it_is_tried() {
         };
         DeviceExecutor::new(&mut cpu, &mut pair, Some(&policy), live).err().unwrap().to_string()
     };
-    let mut prompts = world.prompts.clone();
+    let mut prompts = scenario.prompts.clone();
     prompts[2].pop();
     assert_eq!(refused(prompts, &config()), "request 2: its prompt has 4 tokens where the workload says 5");
-    let mut prompts = world.prompts.clone();
+    let mut prompts = scenario.prompts.clone();
     prompts[1][3] = 97;
     assert_eq!(refused(prompts, &config()), "request 1: token 3 of its prompt is 97, but the vocabulary has 97");
-    let mut sharing = World::new();
+    let mut sharing = Scenario::new();
     sharing.workload = Workload { prefix_block: 4, ..Workload::default() };
-    for (id, prompt) in world.prompts.iter().enumerate() {
-        let request = Request::new(Time::ZERO, prompt.len() as u32, world.workload.output_len[id]);
+    for (id, prompt) in scenario.prompts.iter().enumerate() {
+        let request = Request::new(Time::ZERO, prompt.len() as u32, scenario.workload.output_len[id]);
         sharing.workload.push(Request { prefix: if id == 2 || id == 7 { vec![9] } else { vec![] }, ..request });
     }
     let (_, error, _) = sharing.try_serve(&config(), Some(Fixed::chain(2)), Acceptance::Greedy);
     assert_eq!(error, None, "without a cache there are no lookups");
     let caching = EngineConfig { prefix_caching: true, ..config() };
     let mut cpu = Cpu::new(1).unwrap();
-    let mut pair = world.pair(&mut cpu, Capacity::of(&caching, Needs { draft: true, ..Needs::default() }));
+    let mut pair = scenario.pair(&mut cpu, Capacity::of(&caching, Needs { draft: true, ..Needs::default() }));
     let live = Live {
         config: &caching,
         workload: &sharing.workload,
@@ -231,65 +234,65 @@ fn what_cannot_be_served_is_refused_before_it_is_tried() {
     let said = DeviceExecutor::new(&mut cpu, &mut pair, Some(&policy), live).err().unwrap().to_string();
     assert!(said.contains("request 7: its prompt differs from request 2's within prefix block 9"), "{said}");
     let larger = EngineConfig { num_gpu_blocks: 41, ..config() };
-    let said = refused(world.prompts.clone(), &larger);
+    let said = refused(scenario.prompts.clone(), &larger);
     assert_eq!(said, "the models were loaded with room for 40 blocks of KV, but 41 are needed");
 }
 
-/// A prompt that does not fit is rejected and accounted for; all other requests are served.
+/// A prompt longer than the model's context is rejected, which the records say; all other requests are served.
 #[test]
 fn prompts_too_long_are_rejected() {
-    let mut world = World::new();
-    world.workload.prompt_len[3] = 300;
-    world.prompts[3].clear();
-    let (run, kept) = world.serve(&config(), Some(Fixed::chain(3)), Acceptance::Greedy);
+    let mut scenario = Scenario::new();
+    scenario.workload.prompt_len[3] = 300;
+    scenario.prompts[3].clear();
+    let (run, recorded) = scenario.serve(&config(), Some(Fixed::chain(3)), Acceptance::Greedy);
     assert_eq!(run.records.outcome[3], Outcome::Rejected);
-    assert_eq!((run.ending, kept.outputs.len()), (Ending::Done, 7));
+    assert_eq!((run.ending, recorded.outputs.len()), (Ending::Done, 7));
 }
 
 #[test]
 fn the_wall_clock_waits_for_arrivals_and_can_be_interrupted() {
     let late = [Request::new(Time::ZERO, 4, 3), Request::new(Time::from_s(0.08), 4, 3)];
-    let mut world = World::new();
-    world.workload = late.into_iter().chain([Request::new(Time::from_s(60.0), 4, 3)]).collect();
-    let random = RandomPrompts { seed: 1, vocab: shape().vocab, workload: &world.workload };
+    let mut scenario = Scenario::new();
+    scenario.workload = late.into_iter().chain([Request::new(Time::from_s(60.0), 4, 3)]).collect();
+    let random = RandomPrompts { seed: 1, vocab: shape().vocab, workload: &scenario.workload };
     let mut cpu = Cpu::new(1).unwrap();
-    let mut pair = world.pair(&mut cpu, Capacity::of(&config(), Needs::default()));
+    let mut pair = scenario.pair(&mut cpu, Capacity::of(&config(), Needs::default()));
     let interrupt = AtomicBool::new(false);
-    let mut kept = Kept::default();
+    let mut recorded = Recorded::default();
     let begun = Instant::now();
     let run = std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(Duration::from_millis(300));
             interrupt.store(true, Ordering::Relaxed);
         });
-        world.run(&mut cpu, &mut pair, &config(), None, (Acceptance::Greedy, &random), &mut kept, &interrupt)
+        scenario.run(&mut cpu, &mut pair, &config(), None, (Acceptance::Greedy, &random), &mut recorded, &interrupt)
     });
     assert_eq!(run.ending, Ending::Interrupted);
     assert!(begun.elapsed() < Duration::from_secs(30), "it waited for the third request");
     assert!(run.records.first_scheduled[1] >= Time::from_s(0.08), "served before it arrived");
-    assert_eq!(kept.outputs.len(), 2);
+    assert_eq!(recorded.outputs.len(), 2);
 }
 
-/// A device's failure in the middle of a run ends it, and the steps before are kept.
+/// A failed pass in the middle of a run ends the run, and the steps before are recorded.
 #[test]
 fn a_failing_pass_keeps_what_was_done() {
-    let world = World::new();
-    // Trees far wider than the memory that a policy of chains was given.
+    let scenario = Scenario::new();
+    // The policy drafts trees from step 8 on, but its limits are a chain's, so there is no scratch memory for trees.
     let lying = Fixed { growth: Some(Growth::Expansion([90, 40].into())), from_step: 8, tokens: 0, ..Fixed::chain(2) };
-    let (run, error, kept) = world.try_serve(&config(), Some(lying), Acceptance::Greedy);
+    let (run, error, recorded) = scenario.try_serve(&config(), Some(lying), Acceptance::Greedy);
     assert!(error.unwrap().contains("draft narrower trees"));
     assert_eq!((run.ending, run.steps.len()), (Ending::Failed, 8));
-    assert_eq!(kept.steps.len(), 9);
+    assert_eq!(recorded.steps.len(), 9);
     let emitted: u32 = run.records.emitted.iter().sum();
     assert_eq!(u64::from(emitted), run.totals.emitted);
 }
 
-/// With speculation, the distribution of three sampled tokens is the target's, not the draft's.
+/// With speculation, three sampled tokens have the target's joint distribution, and not the draft's (χ² test).
 #[test]
 fn sampling_keeps_the_targets_distribution() {
     const N: usize = 12_000;
     const VOCAB: usize = 5;
-    let world = World::new();
+    let scenario = Scenario::new();
     let small = LlamaShape { vocab: VOCAB as u32, ..shape() };
     let workload: Workload = (0..N).map(|_| Request::new(Time::ZERO, 6, 3)).collect();
     let prompts = vec![vec![1, 2, 0, 4, 3, 1]; N];
@@ -301,17 +304,17 @@ fn sampling_keeps_the_targets_distribution() {
     let weights = seeds.map(|seed| Strong(RandomWeights { seed, dtype: Dtype::F32 }));
     let capacity = Capacity::of(&config, needs);
     let mut pair = Pair::load(&mut cpu, (&small, &weights[0]), Some((&small, &weights[1])), capacity).unwrap();
-    let mut kept = Kept::default();
-    let sampling = World { workload, ..world };
+    let mut recorded = Recorded::default();
+    let sampling = Scenario { workload, ..scenario };
     let policy = Some(Fixed::chain(2));
     let interrupt = AtomicBool::new(false);
     let with = (acceptance, &prompts as &dyn foretoken_kernels::executor::Prompts);
-    let run = sampling.run(&mut cpu, &mut pair, &config, policy, with, &mut kept, &interrupt);
+    let run = sampling.run(&mut cpu, &mut pair, &config, policy, with, &mut recorded, &interrupt);
     let rate = run.totals.accepted() as f64 / run.totals.verified as f64;
     assert!((0.05..0.95).contains(&rate), "acceptance {rate} tries one side only");
 
     let mut seen = vec![0.0; VOCAB.pow(3)];
-    for (_, o) in &kept.outputs {
+    for (_, o) in &recorded.outputs {
         seen[o.iter().fold(0, |cell, &t| cell * VOCAB + t as usize)] += 1.0;
     }
     let [own, drafts] = weights.map(|w| {
@@ -319,7 +322,7 @@ fn sampling_keeps_the_targets_distribution() {
         let chi: f64 = p.iter().zip_eq(&seen).map(|(p, n)| (n - p * N as f64).powi(2) / (p * N as f64)).sum();
         chi
     });
-    // The mean plus five standard deviations of χ² with 124 degrees of freedom.
+    // The limit is the mean plus five standard deviations of χ² with 124 degrees of freedom.
     let limit = 124.0 + 5.0 * (2.0f64 * 124.0).sqrt();
     println!("χ² {own:.0} against the target, {drafts:.0} against the draft, limit {limit:.0}, acceptance {rate:.2}");
     assert!(own < limit && drafts > limit);

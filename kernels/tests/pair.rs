@@ -48,8 +48,8 @@ fn sizes_are_as_promised_and_the_files_are_what_is_embedded() {
 }
 
 /// `pair/logits.safetensors` has the logits that the training code computes in f32 from the stored weights. The largest
-/// logits are some tens. Sums of a thousand products in another order move them by some 1e-5 of that; keys and values
-/// kept as bf16 move them by some 2⁻⁹.
+/// logits are some tens. Sums of a thousand products in another order change them by some 1e-5 of their size; keys and
+/// values stored as bf16 change them by some 2⁻⁹ of their size.
 #[test]
 fn logits_are_those_of_the_training() {
     const TOLERANCE: f32 = 2e-3;
@@ -87,7 +87,7 @@ fn logits_are_those_of_the_training() {
     }
 }
 
-/// The greedy answer to the first held-out question of each family.
+/// The target's greedy answers to the first held-out prompt of each family, as recorded when the pair was made.
 const ANSWERS: [&str; 6] = [
     "eht esrun dednem eht der puc\n",
     "The tailor gave away the sail, the painter lost the dress.\n",
@@ -109,7 +109,7 @@ fn answers_have_not_changed() {
 }
 
 #[test]
-fn speculation_says_what_plain_decoding_says() {
+fn speculation_emits_the_answers_of_plain_decoding() {
     let mut cpu = Cpu::new(1).unwrap();
     let mut pair = Pair::load(&mut cpu);
     let mut rounds = Rounds::default();
@@ -124,11 +124,11 @@ fn speculation_says_what_plain_decoding_says() {
     assert!(rounds.accepted[0] > 0 && rounds.accepted[0] < rounds.reached[0], "{rounds:?}");
 }
 
-/// Number of prompts per family over which rates are measured.
+/// Number of prompts per family over which the rates of [`RATES`] are measured.
 const PROMPTS: u64 = 32;
 
-/// Share of positions at which the draft is right, measured when the pair was made. The arithmetic is the same on every
-/// machine, except for a few functions of the C library.
+/// For each family: share of positions at which the draft's guess is the target's token, measured when the pair was
+/// made. The arithmetic is the same on every machine, except for a few functions of the C library.
 const RATES: [f64; 6] = [0.7607, 0.8090, 0.9335, 0.9090, 0.6762, 0.9705];
 
 #[test]
@@ -160,9 +160,9 @@ fn families_differ_in_how_often_the_draft_is_right() {
     assert!(most - least > 0.1, "families from {least} to {most}");
 }
 
-/// Our texts that vLLM's were compared with (`tests/vllm/greedy.py`) have not changed.
+/// The target still writes the texts with which vLLM's texts were compared (`tests/vllm/greedy.py`).
 #[test]
-fn the_texts_that_vllm_was_held_against_are_still_ours() {
+fn the_texts_that_were_compared_with_vllm_have_not_changed() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vllm/greedy.json");
     let recorded: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
     let (length, tokens) = (recorded["prompt_length"].as_u64().unwrap(), recorded["tokens"].as_u64().unwrap());

@@ -1,4 +1,5 @@
-//! Greedy speculation emits exactly the autoregressive tokens, whatever the draft, its length or its shape.
+//! Greedy speculation emits exactly the tokens of plain decoding, whatever the draft model, and for chains of any
+//! length and for trees.
 
 mod common;
 
@@ -38,7 +39,7 @@ fn with_chains(
     let mut out: Vec<Accepted> = Vec::new();
     while all.len() < prompt.len() + OUTPUT {
         let context = all.len() - 1;
-        // The draft first runs over the tokens whose KV it lacks, then drafts.
+        // The draft model first runs over the tokens that it has no KV of, then drafts.
         run(draft, cpu, &all[drafted_kv..], drafted_kv, &TABLE);
         let mut tokens = vec![chosen(draft, cpu, all.len() - drafted_kv - 1)];
         while tokens.len() < k {
@@ -62,7 +63,7 @@ fn with_chains(
 fn chains_emit_the_autoregressive_tokens() {
     let mut cpu = Cpu::new(2).unwrap();
     let mut target = llama(&mut cpu, 5, Dtype::F32);
-    // The same weights in bf16 often agree with the target; other weights hardly ever do.
+    // A draft with the target's weights in bf16 often agrees with the target; one with other weights hardly ever does.
     let mut drafts = [llama(&mut cpu, 5, Dtype::Bf16), llama(&mut cpu, 6, Dtype::Bf16)];
     for salt in 0..3 {
         let prompt = prompt(20 + salt as usize, salt);
@@ -77,7 +78,7 @@ fn chains_emit_the_autoregressive_tokens() {
     }
 }
 
-/// Two guesses at each node of the first two levels, from the draft's most likely tokens.
+/// Trees with two guesses below the root and two below each of these, the draft's most likely tokens.
 #[test]
 fn trees_emit_the_autoregressive_tokens() {
     let mut cpu = Cpu::new(1).unwrap();
@@ -90,7 +91,7 @@ fn trees_emit_the_autoregressive_tokens() {
     let (mut batch, mut out, mut guesses) = (Batch::default(), Vec::new(), Vec::new());
     let mut off_the_first = 0;
     while all.len() < prompt.len() + OUTPUT {
-        // Level 1 has two guesses, the second-best first, so that KV must be moved; level 2 has two below each.
+        // The second-best guess comes first, so that accepted nodes are often not the first ones and KV must be moved.
         let context = all.len() - 1;
         run(&mut draft, &mut cpu, &all, 0, &TABLE);
         cpu.top_k(draft.logits(), 2, &mut guesses).unwrap();
@@ -102,7 +103,7 @@ fn trees_emit_the_autoregressive_tokens() {
             tokens.extend([guesses[1].token, guesses[0].token]);
             parents.extend([parent as u32; 2]);
         }
-        // In the pass the newest token is node 0, and the tree's nodes are below it.
+        // In the pass the newest token is node 0, so the tree's nodes move by one.
         let mut pass = vec![all[context]];
         pass.extend(&tokens);
         let below: Vec<u32> = std::iter::once(ROOT).chain(parents.iter().map(|p| p.wrapping_add(1))).collect();

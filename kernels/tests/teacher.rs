@@ -1,4 +1,4 @@
-//! Compares the draft's predictions of a target's text with a direct computation.
+//! Compares the predictions of `teacher::judge` with a draft that reads the target's text token by token.
 
 mod common;
 
@@ -29,7 +29,7 @@ fn outputs(cpu: &mut Cpu, rows: usize, stop: &[u32], together: usize) -> Vec<Vec
     groups.collect()
 }
 
-/// Tokens in falling order of logit (of equal logits the smaller first), and the probability of the first.
+/// All tokens in falling order of logit (of equal logits the smaller token first), and the probability of the first.
 fn guesses(logits: &[u32]) -> (Vec<u32>, f64) {
     let logit = |t: u32| f64::from(f32::from_bits(logits[t as usize]));
     let mut order: Vec<u32> = (0..logits.len() as u32).collect();
@@ -42,7 +42,7 @@ fn guesses(logits: &[u32]) -> (Vec<u32>, f64) {
 fn ranks_and_confidences_are_those_of_a_draft_that_reads_token_by_token() {
     let mut cpu = Cpu::new(2).unwrap();
     let mut outputs = outputs(&mut cpu, 256, &[], 5);
-    // This draft is nearly always right, so every third token of the text is replaced.
+    // The draft would be right nearly everywhere, so every third token of the text is replaced.
     outputs.iter_mut().for_each(|o| o.iter_mut().step_by(3).for_each(|t| *t = (*t * 7 + 5) % shape().vocab));
     let mut draft = load(&mut cpu, Dtype::Bf16, limits(1, 80, 16));
     let blocks = [0, 1, 2, 3, 4];
@@ -65,7 +65,7 @@ fn ranks_and_confidences_are_those_of_a_draft_that_reads_token_by_token() {
 }
 
 #[test]
-fn a_model_is_always_right_of_its_own_text_however_it_was_written() {
+fn a_model_predicts_its_own_text_perfectly_whatever_the_batch_and_chunks() {
     let mut cpu = Cpu::new(2).unwrap();
     let alone = outputs(&mut cpu, 7, &[], 1);
     assert_eq!(alone, outputs(&mut cpu, 256, &[], 5), "together as alone, in chunks as at once");
@@ -94,6 +94,6 @@ fn outputs_end_with_a_stop_token_and_an_interrupt_gives_nothing() {
         passes < 20
     };
     assert_eq!(write(&mut cpu, &mut target, &prompts, OUTPUT, &[], go_on).unwrap(), None);
-    // Five prompts take one pass each, then each pass writes five tokens. The twentieth pass is not run.
+    // Five prompts take one pass each, then each pass generates five tokens. The twentieth pass does not run.
     assert_eq!((passes, tokens), (20, 5 * 15));
 }

@@ -1,4 +1,4 @@
-//! The prompts of an acceptance profile: the shipped generator's families, or the lines of a file.
+//! The prompts of `foretoken profile-acceptance`: generated texts of the shipped families, or the lines of a file.
 
 use crate::tokens::Tokens;
 use foretoken_spec::problem::{Problem, Result};
@@ -6,21 +6,21 @@ use foretoken_traces::text::{Family, document, prompt_of_len};
 use serde::Deserialize;
 use std::path::Path;
 
-/// Prompts of each family when their number is not given.
+/// Default number of prompts per family.
 const EACH: u64 = 32;
 
-/// Which prompts the target continues.
+/// The user's choice of the prompts that the target continues.
 #[derive(Clone, Copy, Debug)]
 pub struct PromptsRequest<'a> {
-    /// A file with one JSON object a line; `None`: the shipped generator's families.
+    /// A file with one JSON object per line; `None`: generated texts of the shipped families.
     pub file: Option<&'a Path>,
-    /// Prompts of each family (`None`: 32), or lines of the file (`None`: all).
+    /// Number of prompts per family (`None`: 32), or of lines of the file (`None`: all).
     pub n: Option<u64>,
-    /// Bytes of a family's prompt; `None`: as long as its question is.
+    /// Bytes of a generated prompt; `None`: as long as its question is.
     pub prompt_len: Option<u32>,
-    /// Which documents the families' prompts are.
+    /// Seed of the generated prompts.
     pub seed: u64,
-    /// Tokens that follow each prompt, at most.
+    /// Most output tokens after each prompt.
     pub output_len: u32,
 }
 
@@ -28,14 +28,15 @@ pub struct PromptsRequest<'a> {
 pub(crate) struct Prompts {
     /// Names of the families.
     pub(crate) families: Vec<String>,
-    /// Family (index into `families`) and tokens of each prompt.
+    /// Each prompt: (its family, an index into `families`; its tokens).
     pub(crate) all: Vec<(u16, Vec<u32>)>,
-    /// A description of the prompts' source.
+    /// Where the prompts come from, as text for the table's header.
     pub(crate) source: String,
 }
 
 impl Prompts {
-    /// Reads or makes the prompts that are asked for, for a model of `vocab` tokens and `positions` positions.
+    /// Reads or generates the prompts that `asked` describes. Refuses tokens outside of a vocabulary of `vocab` tokens,
+    /// and prompts that with their output exceed `positions` tokens.
     pub(crate) fn of(asked: &PromptsRequest, tokens: &Tokens, vocab: u32, positions: u32) -> Result<Prompts> {
         let prompts = match asked.file {
             None => families(asked, tokens)?,
@@ -63,13 +64,13 @@ impl Prompts {
         Ok(prompts)
     }
 
-    /// The name of prompt `i` in messages.
+    /// How error messages name prompt `i`.
     fn name(&self, i: usize) -> String {
         format!("prompt {} ({}, {})", i + 1, self.families[usize::from(self.all[i].0)], self.source)
     }
 }
 
-/// The families in turn, so that a prefix of the prompts is balanced.
+/// Generates the prompts. The families alternate, so that every prefix of the prompts has about equal numbers of each.
 fn families(asked: &PromptsRequest, tokens: &Tokens) -> Result<Prompts> {
     let (n, seed) = (asked.n.unwrap_or(EACH), asked.seed);
     let mut all = Vec::new();
@@ -87,7 +88,7 @@ fn families(asked: &PromptsRequest, tokens: &Tokens) -> Result<Prompts> {
     Ok(Prompts { families: Family::ALL.map(|f| f.name().to_owned()).to_vec(), all, source })
 }
 
-/// A line of the prompt file. Other fields are ignored.
+/// A line of the prompt file, a JSON object. Its other fields are ignored.
 #[derive(Deserialize)]
 struct Line {
     prompt: String,
@@ -139,7 +140,7 @@ fn encode(tokens: &Tokens, text: &str, at: &str) -> Result<Vec<u32>> {
     tokens.encode(text).map_err(|e| Problem::bad_input(format!("{at}: cannot be turned into tokens: {e}")))
 }
 
-/// Digest of every prompt's length and tokens.
+/// Blake3 digest of every prompt's length and tokens, which identifies the prompts.
 pub(crate) fn digest(prompts: &Prompts) -> String {
     let mut hasher = blake3::Hasher::new();
     for (_, prompt) in &prompts.all {

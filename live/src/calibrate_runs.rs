@@ -1,4 +1,4 @@
-//! Fits a profile to the passes that live runs served.
+//! Fits a calibrated profile to the passes of live runs (`foretoken calibrate` with folders of live runs).
 
 use crate::learned::Learned;
 use crate::validate::{Recording, Runs, Tapes, paces, usual_of, usual_passes};
@@ -13,9 +13,9 @@ use foretoken_sim::Pair;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::PathBuf;
 
-/// A live run and the passes that it served.
+/// A live run with its timed passes.
 struct Run {
-    /// Folder and cell of the run. Runs of one cell served equal requests.
+    /// (index of the folder, index of the cell in it). Runs of one cell served equal requests.
     cell: (usize, usize),
     input: Input,
     policy: String,
@@ -23,10 +23,11 @@ struct Run {
     learned: Learned,
 }
 
-/// Fits a profile to the live runs in these folders, and predicts each run by the runs of other cells.
+/// Fits a profile to the live runs in these folders. To measure the profile's error, predicts each run with costs that
+/// are fitted to the runs of other cells.
 ///
 /// # Errors
-/// A folder holds no live runs, a recording is damaged, or the runs do not tell what passes cost.
+/// A folder holds no live runs, a recording is damaged, or costs cannot be fitted to the runs.
 pub fn calibrate(folders: &[PathBuf]) -> Result<LiveCalibration> {
     let (mut runs, mut probes) = (Vec::new(), Vec::new());
     for (nth, folder) in folders.iter().enumerate() {
@@ -56,7 +57,8 @@ pub fn calibrate(folders: &[PathBuf]) -> Result<LiveCalibration> {
     Ok(LiveCalibration { profile, found })
 }
 
-/// The live runs of folder `nth`. Times are scaled to the machine speed of `probes`, the first folder's probes.
+/// Reads the live runs of folder `nth`. Pass times are scaled to the machine speed that `probes` show: the probes of
+/// the first folder, which are stored in `probes` if it is empty.
 fn read((nth, folder): (usize, &PathBuf), probes: &mut Vec<ProbedPass>) -> Result<Vec<Run>> {
     let (runs, manifest) = (Runs::of(folder)?, Manifest::read(folder)?);
     runs.check(folder, &manifest)?;
@@ -82,7 +84,7 @@ fn read((nth, folder): (usize, &PathBuf), probes: &mut Vec<ProbedPass>) -> Resul
     Ok(all)
 }
 
-/// Predicts one run by the runs of all other cells.
+/// Predicts the passes of one run with costs that are fitted to the runs of all other cells, and returns the errors.
 fn held_out(run: &Run, all: &[Run]) -> HeldOutRun {
     let mut others = Learned::default();
     all.iter().filter(|other| other.cell != run.cell).for_each(|other| others.extend(&other.learned));

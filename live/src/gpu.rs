@@ -27,7 +27,7 @@ pub fn open(index: u32) -> Result<Cuda> {
     })
 }
 
-/// The GPU's entry in a profile.
+/// Describes the GPU with number `index` for a profile.
 pub fn info(index: u32, cuda: &Cuda) -> DeviceInfo {
     let capability = known(index).map(|d| d.compute_capability);
     DeviceInfo {

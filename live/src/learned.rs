@@ -1,7 +1,7 @@
-//! Costs learned from live runs: each pass of a run was timed, and its shape is known.
+//! Costs of passes that are fitted to live runs, whose tapes have the shape and time of each pass.
 //!
-//! Beside a profile, these costs include how passes follow each other in serving; they cover only the shapes that were
-//! served.
+//! Unlike a profile, these costs include the effects of the passes before (such as caches) as they are in serving. They
+//! cover only shapes that were served.
 
 use crate::serve::tape::{Pass, Tape, passes, span};
 use foretoken_hardware::LatencySpec;
@@ -11,7 +11,7 @@ use foretoken_profiler::{
 use foretoken_sim::{Coefficients, ContextReads, HostLaw, Pair, Time};
 use std::collections::BTreeSet;
 
-/// The cost of a draft that never ran.
+/// The cost of a draft pass if no draft pass was recorded: zero.
 const FREE: LatencySpec = LatencySpec::Linear(Coefficients::FREE);
 
 /// The timed passes of live runs, and their host time.
@@ -25,17 +25,17 @@ pub struct Learned {
     host_s: f64,
     /// Number of steps.
     steps: u64,
-    /// The longest draft of each step, without repetitions.
+    /// The different values of a step's longest draft, in tokens.
     lengths: BTreeSet<u32>,
 }
 
 impl Learned {
-    /// Adds a run's passes. `longer(role, tokens)` is how much slower than usual the machine was; times are divided by
-    /// it.
+    /// Adds a run's passes. `longer(role, tokens)` is the factor by which passes took longer than usual during the run;
+    /// times are divided by this factor.
     pub fn add(&mut self, tape: &Tape, longer: impl Fn(Role, u64) -> f64) {
         let mut last_end = Time::ZERO;
         for step in &tape.steps {
-            let Some(of) = passes(step, last_end) else { continue };
+            let Some(ran) = passes(step, last_end) else { continue };
             last_end = span(step).map_or(last_end, |(_, end)| end);
             let requests = (step.rounds.len() + step.chunks.len()) as u64;
             let served = |role, pass: Pass, prompts: bool| ServedPass {
@@ -45,11 +45,11 @@ impl Learned {
                 seconds: pass.time.as_s() / longer(role, pass.shape.batched),
             };
             let with_prompts = step.chunks.iter().any(|c| c.draft_tokens > 0);
-            for (i, pass) in of.draft.iter().enumerate() {
+            for (i, pass) in ran.draft.iter().enumerate() {
                 self.draft.add(served(Role::Draft, *pass, i == 0 && with_prompts));
             }
-            self.target.add(served(Role::Target, of.target, !step.chunks.is_empty()));
-            self.host_s += of.host.as_s();
+            self.target.add(served(Role::Target, ran.target, !step.chunks.is_empty()));
+            self.host_s += ran.host.as_s();
             self.steps += 1;
             self.lengths.extend(step.rounds.iter().map(|r| r.drafted).max());
         }
@@ -64,23 +64,23 @@ impl Learned {
         self.lengths.extend(&other.lengths);
     }
 
-    /// Returns the number of steps of the runs.
+    /// Returns the number of steps over all added runs.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Returns the costs of passes, with context counted once per request. A draft that never ran costs nothing. `None`
-    /// without a step.
+    /// Returns the fitted costs of both models' passes, with context counted once per request. Draft passes cost
+    /// nothing if none was recorded. `None` without a step.
     pub fn costs(&self) -> Option<Pair<LatencySpec>> {
         let spec = |served: &Served| served.table().map(LatencySpec::Measured);
         Some(Pair { target: spec(&self.target)?, draft: spec(&self.draft).unwrap_or(FREE) })
     }
 
-    /// Makes a profile of the served passes. `device` is the name of the device, `probes` are the machine's probes,
-    /// `fitted_to` are the digests of the recordings.
+    /// Makes a calibrated profile from the passes. `device` is the device's name, `probes` are fixed passes that show
+    /// the machine's speed during the runs, `fitted_to` are the digests of the recordings.
     ///
     /// # Errors
-    /// Too few passes for the line that policies believe.
+    /// Too few passes to fit α, γ, δ, the costs that policies believe.
     pub fn calibrated(
         &self,
         device: String,
@@ -120,20 +120,20 @@ impl Learned {
 
 #[cfg(test)]
 pub mod testing {
-    //! Recordings of runs on a machine with known costs, for tests.
+    //! Tapes of runs on a test machine with known costs.
 
     use crate::serve::tape::{End, Head, Tail, Tape, TapeEnding};
     use foretoken_sim::live::{Mark, MarkKind, Round, StepTrace};
     use foretoken_sim::{Arrivals, Luck, Pair, PassShape, Stream, Time, Workload};
 
-    /// Seconds of a pass of this shape.
+    /// Seconds of a target pass and of a draft pass of this shape on the test machine.
     pub fn law(shape: PassShape) -> Pair<f64> {
         let (b, c) = (shape.batched as f64, shape.context as f64);
         Pair { target: 2e-4 + 4e-5 * b + 1e-7 * c, draft: 1e-5 + 5e-6 * b + 1e-8 * c }
     }
 
-    /// A tape of `steps` steps of 1 to 8 requests with drafts of up to `drafts` tokens, on a machine `slower` times as
-    /// slow.
+    /// A tape of `steps` steps with 1 to 8 requests and drafts of up to `drafts` tokens. All passes take `slower` times
+    /// as long as on the test machine.
     pub fn tape(seed: u64, steps: u64, drafts: u64, slower: f64) -> Tape {
         let luck = Luck::new(seed, Stream::Profile, 3);
         let mut now = 0.0;
@@ -202,11 +202,12 @@ mod tests {
         usual.add(&tape(1, 500, 2, 1.0), |_, _| 1.0);
         paced.add(&tape(1, 500, 2, 1.25), |_, _| 1.25);
         slow.add(&tape(1, 500, 2, 1.25), |_, _| 1.0);
-        let at = |learned: &Learned| {
+        let seconds = |learned: &Learned| {
             let shape = PassShape { requests: 1, batched: 8, context: 1000, pairs: 8000 };
             learned.costs().unwrap().target.build().pass(shape).as_s()
         };
-        assert!((at(&paced) / at(&usual) - 1.0).abs() < 1e-6 && (at(&slow) / at(&usual) - 1.25).abs() < 1e-6);
+        assert!((seconds(&paced) / seconds(&usual) - 1.0).abs() < 1e-6);
+        assert!((seconds(&slow) / seconds(&usual) - 1.25).abs() < 1e-6);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Models by name: a preset or a Hugging Face folder, with their own weights or random ones.
+//! Finds a model by its name, a preset or a Hugging Face folder, with its own weights or with random ones.
 
 use foretoken_hardware::models::catalog;
 use foretoken_kernels::model::{LlamaShape, SHIPPED, preset, read_config};
@@ -6,7 +6,7 @@ use foretoken_kernels::weights::{Checkpoint, Dtype, RandomWeights, TensorData, W
 use foretoken_spec::problem::{Problem, Result, nearest};
 use std::path::Path;
 
-/// A model that was found and is not yet on a device.
+/// A model that was found, before it is loaded onto a device.
 pub struct Model {
     /// The name that the user gave.
     pub name: String,
@@ -16,9 +16,9 @@ pub struct Model {
     pub weights: AnyWeights,
 }
 
-/// Weights from one of the sources.
+/// The source of a model's weights.
 pub enum AnyWeights {
-    /// Random weights from a seed.
+    /// Random weights drawn from a seed.
     Random(RandomWeights),
     /// The weights of a folder or of the shipped pair.
     Checkpoint(Checkpoint),
@@ -41,11 +41,11 @@ impl Weights for AnyWeights {
 }
 
 impl Model {
-    /// Finds the model `name`, given in the setting `key`. `random` is the seed of random weights that replace the
-    /// model's own.
+    /// Finds the model `name`, which the user gave in the setting `key`. With a seed in `random`, the model gets random
+    /// weights in place of its own.
     ///
     /// # Errors
-    /// The model is neither shipped nor a folder of a model, or its files are damaged.
+    /// The name is neither a preset nor a folder with a model, the preset has no weights, or files are damaged.
     pub fn find(key: &str, name: &str, random: Option<u64>) -> Result<Model> {
         let folder = Path::new(name);
         let shape = match preset(name) {
@@ -70,7 +70,7 @@ fn unknown(key: &str, name: &str) -> Box<Problem> {
     let presets = catalog().iter().map(|e| e.name.as_str()).filter(|n| preset(n).is_some());
     let known: Vec<&str> = SHIPPED.into_iter().chain(presets).collect();
     let problem = Problem::bad_input(format!("{key}: \"{name}\" is neither a preset nor a folder with a checkpoint"));
-    // Names in an experiment were joined with its folder.
+    // A name in an experiment file was joined with the file's folder, so only its last part is compared with presets.
     let asked = Path::new(name).file_name().and_then(|last| last.to_str()).unwrap_or(name);
     match nearest(asked, known.iter().copied()) {
         Some(near) => problem.help(format!("did you mean \"{near}\"? Presets: {}", known.join(", "))),

@@ -1,10 +1,11 @@
-//! The file that a measurement writes: checked before it begins, written in one piece.
+//! The file that a measurement writes at its end. Its place is checked before the measurement begins.
 
 use foretoken_report::Staged;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
 
-/// Refuses a place without a folder, and a finished file without `overwrite`. `what` names the file's content.
+/// Returns an error if the folder of `path` does not exist, or if the file exists and `overwrite` is false. `what`
+/// names the file's content in the message.
 pub(crate) fn check(path: &Path, overwrite: bool, what: &str) -> Result<()> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
@@ -18,7 +19,7 @@ pub(crate) fn check(path: &Path, overwrite: bool, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Writes the file. `help` says what to do if it cannot be written.
+/// Writes the whole file at once. If it cannot be written, the error message says what to do with `help`.
 pub(crate) fn write(path: &Path, bytes: &[u8], help: &str) -> Result<()> {
     Staged::write_all_to(path, bytes).map_err(|e| Problem::failed(e.to_string()).help(help))
 }

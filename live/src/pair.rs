@@ -1,15 +1,15 @@
 //! Times passes of a real pair of models on a device as live serving runs them: the batch is built, the model runs, and
-//! the target's choice is compared or the draft's choice is read.
+//! the target's tokens are compared with the drafts or the draft's tokens are read.
 //!
 //! A server that drafts alternates between the models, so a pass finds the other model's weights and KV in the caches.
-//! A pass measured alone would find its own and be twice as fast. Each timed pass therefore follows a pass of the other
-//! model over the same requests, if both fit the caches at all. Only the target's decode pass, which is a step without
-//! drafts, follows its own kind, as it does in serving: behind a draft's pass it takes a tenth longer if the caches
-//! hold just one model.
+//! A pass that is repeated alone finds its own data there and is twice as fast. Each timed pass therefore follows
+//! a pass of the other model over the same requests, unless the models are too large for caches. Only the target's
+//! decode pass, which is a step without drafts, follows a decode pass of the target, as it does in serving: after a
+//! draft's pass it takes a tenth longer if the caches hold just one model.
 //!
-//! The target takes so long for a chunk of a prompt that a cache shared with other cores has lost weights and KV by its
-//! end, and the next passes of both models are slower. This time is counted as the prompt's: for each model the delay
-//! of its own passes, once per chunk, as measured on one batch.
+//! A target's prefill pass takes so long that weights and KV are evicted from a cache that is shared with other cores,
+//! and the next passes of both models are slower. This delay is counted as part of the prefill's time: for each model
+//! the delay of its own passes, once per chunk, as measured with one batch.
 
 use foretoken_kernels::accept::{Accepted, Tree};
 use foretoken_kernels::device::{Choice, Device};
@@ -21,26 +21,28 @@ use foretoken_sim::tree::ROOT;
 use foretoken_sim::{Luck, Stream};
 use std::time::{Duration, Instant};
 
-/// If a pass of the other model takes longer than this, it is not run before each timed pass: such models do not fit
-/// caches anyway.
+/// If a pass of one request takes longer than this, the model's pass is not run before timed passes of the other model:
+/// such a model does not fit caches anyway.
 const WORTH_ALTERNATING: Duration = Duration::from_millis(20);
-/// Bytes of weights that no cache holds. A pass of one request then evicts the other model, and more requests need not
-/// run.
+/// Bytes of weights above which no cache holds a model. A pass of this model over one request then evicts the other
+/// model from the caches, and need not run over more requests.
 const NO_CACHE_HOLDS: u64 = 1 << 30;
-/// Number of draft passes in a row; a sample is their mean. The first finds the target's weights in the caches, the
-/// others find their own.
+/// Number of draft passes in a row of which a sample is the mean, as in a round of drafts. The first finds the target's
+/// weights in the caches, the others find the draft's.
 const DRAFTED: u32 = 3;
 /// Number of passes after a prompt that may still be slower because it evicted the caches. They are compared with the
 /// same number of later passes. (On a shared cache of 32 MiB the effect was gone after five.)
 const RECOVERING: usize = 8;
-/// (requests, context) of these passes. One batch stands for all.
+/// (requests, context tokens) of the passes that measure the delay after a prompt. The delay is assumed to be the same
+/// for other batches.
 const RECOVERING_BATCH: (u32, u32) = (4, 128);
-/// Number of tokens whose KV is computed. The pool is filled with copies, so that attention reads realistic numbers.
+/// Number of tokens whose KV is computed before timing. The KV pool is filled with copies of it, so that attention
+/// reads realistic numbers.
 const COMPUTED: usize = 256;
 
-/// The state of timing a pair's passes, without the pair, which may serve in between.
+/// The state that is needed to time a pair's passes. It does not borrow the pair, which may serve in between.
 pub struct Timer {
-    /// By role: true if this model's pass is run before each timed pass of the other.
+    /// By role: true if a pass of this model runs before each timed pass of the other model.
     alternates: [bool; 2],
     tokens: Vec<u32>,
     parents: Vec<u32>,
@@ -50,7 +52,7 @@ pub struct Timer {
     accepted: Vec<Accepted>,
 }
 
-/// The passes of a pair on the device on which it is loaded. Use it inside [`Device::session`].
+/// A pair on its device, ready to time passes. To be used within [`Device::session`].
 pub struct PairPasses<'a, D: Device> {
     device: &'a mut D,
     /// The target, then the draft.
@@ -58,7 +60,7 @@ pub struct PairPasses<'a, D: Device> {
     timer: &'a mut Timer,
 }
 
-/// The capacity for all passes that are timed in these rooms.
+/// The capacity that a pair needs for all passes within the limits `target` and `draft`.
 pub fn capacity(target: &Room, draft: &Room) -> Capacity {
     let blocks = |room: &Room| {
         let blocks = room.kv_tokens.div_ceil(BLOCK_SIZE as u64) + u64::from(room.max_requests) + 1;
@@ -69,7 +71,7 @@ pub fn capacity(target: &Room, draft: &Room) -> Capacity {
         draft_blocks: blocks(draft),
         draft_scratch: 0,
         rows: target.max_batched.max(draft.max_batched) as usize,
-        // All tokens of a target's verify pass get logits; of a draft's gap only the last token.
+        // A target's verify pass has logits for all tokens; a draft's pass over a gap only for the last token.
         logit_rows: target.max_batched as usize,
         draft_logit_rows: draft.max_requests as usize,
         kept_requests: 0,
@@ -78,8 +80,8 @@ pub fn capacity(target: &Room, draft: &Room) -> Capacity {
 }
 
 impl Timer {
-    /// Makes a timer. Fills the KV of a pair, which has at least the [`capacity`] of the passes to be timed, and runs
-    /// each model.
+    /// Makes a timer for a pair, which must have at least the [`capacity`] for the passes to be timed. Fills the pair's
+    /// KV and runs each model, to see whether its passes are short enough to alternate.
     ///
     /// # Errors
     /// The device's error.
@@ -112,8 +114,8 @@ impl Timer {
         Ok(timer)
     }
 
-    /// The passes of `pair` on `device`. It must be the pair for which the timer was made, on the device on which it is
-    /// loaded.
+    /// Returns the timer together with `pair` and `device`, ready to time passes. The pair must be the one for which
+    /// the timer was made, on the device on which it is loaded.
     ///
     /// # Panics
     /// If the pair has no draft.
@@ -123,11 +125,11 @@ impl Timer {
     }
 }
 
-/// The smallest possible pass.
+/// A decode pass of one request with little context.
 const ONE_REQUEST: Shape = Shape { kind: Kind::Decode, requests: 1, new: 1, context: 16 };
 
 impl<D: Device> PairPasses<'_, D> {
-    /// Computes the KV of some tokens and fills the pools with copies.
+    /// Computes the KV of [`COMPUTED`] tokens and fills the KV pools of both models with copies.
     fn fill_kv(&mut self) -> Result<(), D::Error> {
         let Timer { tokens, batch, .. } = &mut *self.timer;
         for model in &mut self.models {
@@ -149,8 +151,8 @@ impl<D: Device> PairPasses<'_, D> {
         Ok(())
     }
 
-    /// Seconds by which this model's next passes are slower because the target has run a prompt. Measured, so it may be
-    /// negative.
+    /// Seconds that the next passes of this model take longer, in total, because the target has just run a prompt. It
+    /// is a measured difference, so it may be negative.
     fn aftermath_s(&mut self, role: Role, prompt: &Shape) -> Result<f64, D::Error> {
         let (requests, context) = RECOVERING_BATCH;
         let next = Shape { kind: Kind::Decode, requests, new: 1, context };
@@ -159,7 +161,7 @@ impl<D: Device> PairPasses<'_, D> {
         if !self.timer.alternates[Role::Target as usize] || own.weight_bytes() >= NO_CACHE_HOLDS || next.requests == 0 {
             return Ok(0.0);
         }
-        // After the draft's part of a prompt the target's part runs, which evicts the caches.
+        // In a step, the target's pass over the prompt follows the draft's pass, and evicts the caches.
         let its = self.room_for(Role::Target, prompt);
         if role == Role::Draft && its.requests > 0 {
             self.pass(Role::Target, &its)?;
@@ -175,7 +177,7 @@ impl<D: Device> PairPasses<'_, D> {
         Ok(marked.iter().zip(plain).filter(|(m, p)| m.max(**p) <= most).map(|(m, p)| m - p).sum())
     }
 
-    /// Runs one pass as a server does. Returns its time.
+    /// Runs one pass as a server does, with the host's work before and after it. Returns the time of both.
     fn pass(&mut self, role: Role, shape: &Shape) -> Result<Duration, D::Error> {
         let Timer { tokens, parents, table, batch, choices, accepted, .. } = &mut *self.timer;
         let (model, device) = (&mut *self.models[role as usize], &mut *self.device);
@@ -214,7 +216,7 @@ impl<D: Device> PairPasses<'_, D> {
         Ok(begin.elapsed())
     }
 
-    /// The pass of the other model that a step runs before this pass.
+    /// The pass of the other model that a step runs before a pass of this shape.
     fn before(&self, role: Role, shape: &Shape) -> Shape {
         let other = role.other();
         if self.models[other as usize].weight_bytes() >= NO_CACHE_HOLDS {
@@ -225,7 +227,8 @@ impl<D: Device> PairPasses<'_, D> {
         self.room_for(other, &Shape { kind, new, ..*shape })
     }
 
-    /// The shape with as many requests and as much context as this model has room for; no request if not one fits.
+    /// The shape with its requests and context reduced to what the model of `role` has memory for; 0 requests if none
+    /// fits.
     fn room_for(&self, role: Role, shape: &Shape) -> Shape {
         let model = &self.models[role as usize];
         let limits = model.limits();
@@ -256,7 +259,7 @@ impl<D: Device> Passes for PairPasses<'_, D> {
                 let own = self.pass(role, shape)?.as_secs_f64();
                 Ok(Duration::from_secs_f64((own + self.aftermath_s(role, shape)?).max(own / 2.0)))
             }
-            // A gap is drafted in the first draft pass of a round.
+            // A draft gap is run over in the first draft pass of a round, so this pass is not repeated.
             (Role::Target, _) | (Role::Draft, Kind::Verify) => self.pass(role, shape),
             (Role::Draft, Kind::Decode) => {
                 let mut sum = Duration::ZERO;

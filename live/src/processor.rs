@@ -1,4 +1,4 @@
-//! The CPU as a device: its threads, its vector instructions, and its speed.
+//! Opens the CPU as a device, with a number of threads and a level of vector instructions, and measures its speed.
 
 use foretoken_kernels::cpu::speed::Speed;
 use foretoken_kernels::cpu::{Cpu, Level};
@@ -6,10 +6,10 @@ use foretoken_run::machine;
 use foretoken_spec::live::Instructions;
 use foretoken_spec::problem::{Exit, Problem, Result};
 
-/// Opens the CPU with `threads` threads, by default all cores, and with `instructions`, by default the best.
+/// Opens the CPU with `threads` threads (`None`: one per core) and with `instructions` (`None`: the best it has).
 ///
 /// # Errors
-/// More threads than cores, instructions that the processor lacks, or the system's error.
+/// More threads than cores, instructions that the processor does not have, or the system's error.
 pub fn open(threads: Option<usize>, instructions: Option<Instructions>) -> Result<Cpu> {
     let cores = machine::cores() as usize;
     let threads = threads.unwrap_or(cores);
@@ -31,7 +31,7 @@ fn lacks(wanted: Instructions) -> Box<Problem> {
     Problem::new(Exit::NoHardware, message).help(help)
 }
 
-/// The level of the kernels and the measured speed, as text. Measuring takes some tenths of a second.
+/// The vector instructions of the kernels and the measured speed of a core, as text. Takes some tenths of a second.
 pub fn speed(cpu: &Cpu) -> String {
     format!("{}, {}", cpu.level().name(), Speed::measure(cpu.level()))
 }

@@ -1,5 +1,5 @@
-//! Profiles a pair of models: times its passes on this machine and fits costs to the times. A side file keeps what was
-//! measured, so that an interrupted measurement goes on.
+//! Profiles a pair of models: times its passes on this machine and fits costs to the times. A side file stores finished
+//! measurements, so that an interrupted profile continues where it ended.
 
 use crate::gpu;
 use crate::models::Model;
@@ -21,46 +21,46 @@ use foretoken_spec::problem::{Exit, Problem, Result};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Seed of random weights. The value does not matter; the profile records it.
+/// Seed of random weights. Pass times do not depend on it; the profile records it.
 const RANDOM_SEED: u64 = 1;
-/// Seconds that a quick profile and a full one take, unless the caller says otherwise.
+/// Default time budgets in seconds: (of a quick profile, of a full profile).
 const BUDGET_S: (f64, f64) = (10.0, 60.0);
 
 /// The source of a model's weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WeightsFrom {
-    /// Drawn from a seed: times depend on shapes alone.
+    /// Random weights, which give the same pass times as the model's own.
     Random,
-    /// The model's own.
+    /// The model's own weights.
     Checkpoint,
 }
 
-/// What to profile.
+/// What to profile, and how.
 #[derive(Clone, Copy)]
 pub struct ProfileRequest<'a> {
-    /// Each model: a preset, or a Hugging Face folder.
+    /// The names of both models: a preset, or a Hugging Face folder.
     pub models: Pair<&'a str>,
-    /// The source of their weights; `None`: their own where they have any.
+    /// The source of the models' weights; `None`: a model's own weights if it has any, otherwise random ones.
     pub weights: Option<WeightsFrom>,
-    /// The device.
+    /// The device on which passes are timed.
     pub device: live::Device,
-    /// Threads of the CPU; `None`: one a core.
+    /// Number of threads of the CPU; `None`: one per core.
     pub threads: Option<usize>,
-    /// Vector instructions of the CPU; `None`: the best that it has.
+    /// Vector instructions of the CPU; `None`: the best it has.
     pub instructions: Option<Instructions>,
-    /// The engine's limits.
+    /// The largest passes of the engine, which limit the shapes to time.
     pub limits: Limits,
-    /// Times fewer shapes?
+    /// Whether to time only about a quarter of the shapes.
     pub quick: bool,
-    /// Seconds to spend; `None`: 10 for a quick profile, else 60.
+    /// Seconds to spend; `None`: 10 for a quick profile, otherwise 60.
     pub time_budget_s: Option<f64>,
-    /// Seed of the order of visits.
+    /// Seed that decides the order in which shapes are measured, and the cross-validation folds.
     pub seed: u64,
-    /// The profile's file.
+    /// Path of the profile to write.
     pub output: &'a Path,
-    /// Replaces a finished profile of that name?
+    /// Whether to replace a finished profile at this path.
     pub overwrite: bool,
-    /// Asks the measurement to end, and counts its visits.
+    /// Handle through which the caller can stop the measurement and read its progress.
     pub work: &'a Work,
     /// Returns the current time as RFC 3339 text.
     pub now: fn() -> String,
@@ -69,8 +69,8 @@ pub struct ProfileRequest<'a> {
 /// Measures a pair, or continues an interrupted measurement, and writes the profile.
 ///
 /// # Errors
-/// The models, the device or the file cannot be used, a pass fails, nothing fits the times, or the work was
-/// interrupted.
+/// The models, the device or the file cannot be used, a pass fails, costs cannot be fitted to the times, or the work
+/// was interrupted.
 pub fn profile(request: &ProfileRequest) -> Result<Profile> {
     output_file::check(request.output, request.overwrite, "profile")?;
     let keys = Pair { target: "--target", draft: "--draft" };
@@ -94,7 +94,7 @@ pub fn profile(request: &ProfileRequest) -> Result<Profile> {
             device.session(|device| measuring.run(device, place))
         }
     }?;
-    // Until the profile exists, the side file keeps the measurements.
+    // The side file is removed only after the profile was written, so that no measurement can be lost.
     let help = "free some space or make the folder writable; the same command then writes what is already measured";
     output_file::write(request.output, profile.to_toml().as_bytes(), help)?;
     let _ = std::fs::remove_file(Partial::path_for(request.output));
@@ -105,7 +105,7 @@ fn model(key: &str, name: &str, from: Option<WeightsFrom>) -> Result<Model> {
     let without_weights = from.is_none() && preset(name).is_some();
     match (from, Model::find(key, name, None)) {
         (Some(WeightsFrom::Random), _) => Model::find(key, name, Some(RANDOM_SEED)),
-        // A preset that is only a shape: its times do not depend on its weights.
+        // A preset without weights gets random ones, because pass times do not depend on weights.
         (_, Err(_)) if without_weights => Model::find(key, name, Some(RANDOM_SEED)),
         (_, own) => own,
     }
@@ -133,14 +133,14 @@ impl Measuring<'_> {
         let begun = (Instant::now(), CpuTime::now());
         self.measure(device, &setup, &mut file, &mut visits)?;
         let busy = begun.1.zip(CpuTime::now()).and_then(|(before, after)| before.until(&after));
-        // The time of several commands together is unknown.
+        // The duration of a resumed measurement is not known, because the earlier commands did not record theirs.
         let wall = if resumed { Duration::ZERO } else { begun.0.elapsed() };
         setup
             .profile(&visits, wall, busy, (self.request.now)())
             .map_err(|e| Problem::failed(format!("nothing fits what was measured: {e}")))
     }
 
-    /// The shapes to time, and the time to spend.
+    /// The settings of the measurement: models, machine, shapes and time budget.
     fn setup<D: Device>(&self, device: &D, place: Place) -> Setup {
         let ProfileRequest { limits, quick, time_budget_s, seed, .. } = *self.request;
         let (density, budget_s) = if quick { (Density::Quick, BUDGET_S.0) } else { (Density::Full, BUDGET_S.1) };
@@ -148,7 +148,8 @@ impl Measuring<'_> {
         place.setup(device, &self.models.target, &self.models.draft, &asked)
     }
 
-    /// Loads the pair and times its passes. `file` keeps each visit; `visits` has the visits of earlier commands.
+    /// Loads the pair and times its passes. Appends each finished visit (a few passes of one shape) to `file` and to
+    /// `visits`, which begins with the visits of earlier commands.
     fn measure<D: Device>(
         &self,
         device: &mut D,

@@ -1,4 +1,4 @@
-//! Prepares the profile of a pair: the shapes to time, and the descriptions that identify the machine and the models.
+//! Prepares the profile of a pair: the limits on the shapes to time, and the descriptions of machine and models.
 
 use crate::gpu;
 use crate::models::{AnyWeights, Model};
@@ -14,17 +14,17 @@ use foretoken_run::machine;
 /// Profile settings that the caller chooses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Asked {
-    /// The engine's limits. Larger passes need not be measured.
+    /// The largest passes of the engine. Larger passes need not be measured.
     pub limits: Limits,
-    /// The density of the shapes.
+    /// How many shapes are measured.
     pub density: Density,
-    /// Time for the profile, in seconds.
+    /// Time budget of the profile, in seconds.
     pub budget_s: f64,
-    /// Seed of the order of visits.
+    /// Seed that decides the order in which shapes are measured, and the cross-validation folds.
     pub seed: u64,
 }
 
-/// The largest passes of an engine. An absent limit is the device's.
+/// The largest passes of an engine. For an absent limit, the limit of the model or of the kind of device is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Most tokens of a request.
@@ -35,12 +35,12 @@ pub struct Limits {
     pub max_num_batched_tokens: Option<u32>,
 }
 
-/// A device that is profiled.
+/// The device that is profiled, as the profile describes it.
 pub struct Place {
-    /// The device's entry in the profile.
+    /// The device's description in the profile.
     info: DeviceInfo,
     scale: &'static Scale,
-    /// Sizes for which the device has captured graphs.
+    /// Numbers of tokens for which the device has captured graphs.
     graph_sizes: Vec<u32>,
 }
 
@@ -48,26 +48,26 @@ pub struct Place {
 struct Scale {
     requests: u32,
     batched: u32,
-    /// KV bytes of one model.
+    /// Most bytes of KV of one model.
     kv_bytes: u64,
-    /// KV tokens that are always measured, even if they exceed `kv_bytes`.
+    /// Tokens of KV that are allocated at least, even if they exceed `kv_bytes`.
     kv_tokens: u64,
 }
 
-/// A CPU does not serve more than 64 requests or chunks of more than 512 tokens.
+/// Limits for a CPU, which does not serve more than 64 requests at a time or chunks of more than 512 tokens.
 const CPU_SCALE: Scale = Scale { requests: 64, batched: 512, kv_bytes: 256 << 20, kv_tokens: 2048 };
 
-/// The passes of large servers. KV of at most 4 GiB per model leaves room for the weights of both models.
+/// Limits for a GPU: the passes of large servers. KV of at most 4 GiB per model leaves memory for both models' weights.
 const GPU_SCALE: Scale = Scale { requests: 256, batched: 4096, kv_bytes: 4 << 30, kv_tokens: 4096 };
 
 impl Place {
-    /// The CPU as a place to profile.
+    /// Describes the CPU. Measures its speed, which takes some tenths of a second.
     pub fn cpu(device: &Cpu) -> Place {
         let info = DeviceInfo { speed: Some(processor::speed(device)), ..machine::processor(device.threads() as u32) };
         Place { info, scale: &CPU_SCALE, graph_sizes: Vec::new() }
     }
 
-    /// The GPU with number `index` as a place to profile.
+    /// Describes the GPU with number `index`.
     pub fn cuda(index: u32, device: &Cuda) -> Place {
         let tuning = Tuning::from_environment();
         let sizes = if tuning.graphs { tuning.graph_sizes } else { Vec::new() };
@@ -75,7 +75,7 @@ impl Place {
         Place { info: gpu::info(index, device), scale: &GPU_SCALE, graph_sizes }
     }
 
-    /// The setup for measuring a pair on this device.
+    /// Makes the settings with which a pair is measured on this device.
     pub fn setup<D: Device>(self, device: &D, target: &Model, draft: &Model, asked: &Asked) -> Setup {
         let room = |model: &Model| {
             let bytes = device.kv_bytes(model.weights.dtype());
@@ -96,8 +96,9 @@ impl Place {
 }
 
 impl Scale {
-    /// The shapes that have room, within the engine's limits. They depend only on these limits, the model and the kind
-    /// of device, so that an interrupted profile continues with the same shapes.
+    /// The limits on the shapes of one model: the engine's limits, where given, and the device's. They depend only on
+    /// the engine's limits, the model and the kind of device, so that an interrupted profile continues with the same
+    /// shapes.
     fn room(&self, shape: &LlamaShape, bytes_a_number: u64, limits: Limits, graph_sizes: Vec<u32>) -> Room {
         let token = 2 * u64::from(shape.layers) * shape.kv_width() as u64 * bytes_a_number;
         let max_positions = limits.max_model_len.map_or(shape.max_positions, |n| n.min(shape.max_positions));
@@ -113,7 +114,7 @@ impl Scale {
     }
 }
 
-/// Describes a model: what decides its speed, and a digest that identifies it.
+/// Describes a model: its name, the sizes that decide its speed, and a digest of its weights.
 pub fn describe(model: &Model) -> ModelInfo {
     let weights = match &model.weights {
         AnyWeights::Random(random) => format!("random, seed {}", random.seed),
@@ -134,7 +135,7 @@ pub fn describe(model: &Model) -> ModelInfo {
     }
 }
 
-/// Hash of every tensor's name and bytes.
+/// Blake3 digest of the names and bytes of all tensors of a checkpoint, as text.
 fn digest(model: &Model) -> String {
     let mut hasher = blake3::Hasher::new();
     for spec in tensors(&model.shape) {

@@ -1,4 +1,5 @@
-//! Records which drafts are right on a target's own greedy text, as a truth table.
+//! Records a truth table: the target writes texts greedily, and for each position the table has whether the draft's
+//! guesses were right.
 
 use crate::acceptance_prompts::{Prompts, PromptsRequest, digest};
 use crate::gpu;
@@ -20,47 +21,47 @@ use foretoken_traces::truth::{RecordedModel, RecordedOutput, TruthHeader, TruthS
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-/// Tokens of a pass over a prompt, or over a text that the draft judges.
+/// Most tokens of a pass over a prompt, or over a text whose tokens the draft predicts.
 const CHUNK: usize = 64;
 
-/// What to record.
+/// What to record, and how.
 #[derive(Clone, Copy)]
 pub struct AcceptanceRequest<'a> {
-    /// Each model: a preset with weights, or a Hugging Face folder.
+    /// The names of both models: a preset with weights, or a Hugging Face folder.
     pub models: Pair<&'a str>,
-    /// The device.
+    /// The device on which both models run.
     pub device: live::Device,
-    /// Threads of the CPU; `None`: one a core.
+    /// Number of threads of the CPU; `None`: one per core.
     pub threads: Option<usize>,
-    /// Vector instructions of the CPU; `None`: the best that it has.
+    /// Vector instructions of the CPU; `None`: the best it has.
     pub instructions: Option<Instructions>,
-    /// The prompts, and how much of output follows each.
+    /// The prompts, and the most output tokens after each.
     pub prompts: PromptsRequest<'a>,
-    /// Writes on behind tokens that end a text?
+    /// Whether the target continues after tokens that end a text.
     pub ignore_eos: bool,
-    /// Outputs that are written together.
+    /// Number of outputs that the target writes at the same time.
     pub batch: u16,
-    /// The table's file.
+    /// Path of the table to write.
     pub output: &'a Path,
-    /// Replaces a table of that name?
+    /// Whether to replace a table at this path.
     pub overwrite: bool,
-    /// Folder of the figures; `None`: draws none.
+    /// Folder for the figures; `None`: no figures are drawn.
     pub plot: Option<&'a Path>,
-    /// Asks the recording to end, and counts its tokens.
+    /// Handle through which the caller can stop the recording and read its progress.
     pub work: &'a Work,
 }
 
-/// A recording that was written.
+/// A truth table that was written to a file.
 pub struct Recorded {
     /// The table.
     pub table: TruthTable,
-    /// Its summary.
+    /// The table's rates and calibration.
     pub summary: TruthSummary,
-    /// Bytes of its file.
+    /// Size of the table's file in bytes.
     pub bytes: usize,
 }
 
-/// Records a pair, and writes the table and its figures.
+/// Records the truth table of a pair, and writes the table and its figures.
 ///
 /// # Errors
 /// The models, their tokenizers, the prompts, the device or the files cannot be used, a pass fails, or the work was
@@ -75,7 +76,7 @@ pub fn record(request: &AcceptanceRequest) -> Result<Recorded> {
     let prompts = Prompts::of(&request.prompts, &tokens, models.target.shape.vocab, positions)?;
     let stop = if request.ignore_eos { Vec::new() } else { end_of_text("--target", &models.target)? };
     let recording = Recording { request, models: &models, prompts: &prompts, stop };
-    // The processor's arithmetic does not depend on its threads, so the file must not either.
+    // The CPU's results do not depend on threads or instructions, so the file does not name them.
     let (kind, outputs) = match request.device {
         live::Device::Cpu => {
             let mut device = processor::open(request.threads, request.instructions)?;
@@ -133,7 +134,7 @@ fn write_files(request: &AcceptanceRequest, table: TruthTable) -> Result<Recorde
     Ok(Recorded { table, summary, bytes: bytes.len() })
 }
 
-/// The data of the figures of a table.
+/// The data from which the figures of a table are drawn.
 fn figure_data(table: &TruthTable, summary: &TruthSummary) -> Accepted {
     let header = &table.header;
     let all = &summary.families[0];
@@ -150,12 +151,12 @@ fn figure_data(table: &TruthTable, summary: &TruthSummary) -> Accepted {
     }
 }
 
-/// One recording of a pair.
+/// The inputs of a recording.
 struct Recording<'a> {
     request: &'a AcceptanceRequest<'a>,
     models: &'a Pair<Model>,
     prompts: &'a Prompts,
-    /// Tokens that end an output.
+    /// Tokens with which an output ends.
     stop: Vec<u32>,
 }
 
@@ -170,7 +171,7 @@ impl Recording<'_> {
         prompt + self.request.prompts.output_len as usize
     }
 
-    /// The target's outputs. Its memory is freed before the draft is loaded.
+    /// Generates the target's outputs. The target's memory is freed before the draft is loaded.
     fn write<D: Device>(&self, device: &mut D) -> Result<Vec<Vec<u32>>> {
         let work = self.request.work;
         let (batch, output_len) = (usize::from(self.request.batch), self.request.prompts.output_len as usize);
@@ -193,7 +194,7 @@ impl Recording<'_> {
         Ok(outputs)
     }
 
-    /// The draft's ranks and confidences for the target's outputs.
+    /// Computes the ranks and confidences of the draft's predictions for the target's outputs `texts`.
     fn judge<D: Device>(&self, device: &mut D, texts: &[Vec<u32>]) -> Result<Vec<RecordedOutput>> {
         let work = self.request.work;
         let mut draft = load(device, &self.models.draft, 1, self.longest())?;

@@ -1,4 +1,4 @@
-//! Converts text to tokens: with a checkpoint's own tokenizer, or one token per byte if it has none.
+//! Converts text to tokens: with a checkpoint's tokenizer, or to one token per byte if the checkpoint has none.
 
 use crate::models::{AnyWeights, Model};
 use foretoken_spec::problem::{Problem, Result};
@@ -8,17 +8,17 @@ use tokenizers::Tokenizer;
 
 /// The tokenizer with which a model reads text.
 pub enum Tokens {
-    /// One token per byte, as in the shipped pair.
+    /// Each byte is a token whose id is the byte's value, as in the shipped pair.
     Bytes,
     /// The tokenizer that `tokenizer.json` defines.
     Tokenizer(Box<Tokenizer>),
 }
 
 impl Tokens {
-    /// The model's tokenizer. `key` is the setting that names the model.
+    /// Finds the model's tokenizer. `key` is the setting that names the model, for errors.
     ///
     /// # Errors
-    /// The model has no readable tokenizer.
+    /// The model's `tokenizer.json` cannot be read.
     pub fn of(key: &str, model: &Model) -> Result<Tokens> {
         let file = Path::new(&model.name).join("tokenizer.json");
         if !has_folder(model) || !file.exists() {
@@ -29,7 +29,7 @@ impl Tokens {
         Ok(if is_bytes(&tokenizer) { Tokens::Bytes } else { Tokens::Tokenizer(Box::new(tokenizer)) })
     }
 
-    /// The tokens of a text, including the tokens that the model expects at its start.
+    /// Returns the tokens of a text, with the special tokens that the tokenizer adds (such as a start token).
     ///
     /// # Errors
     /// The tokenizer's error as text.
@@ -40,7 +40,7 @@ impl Tokens {
         }
     }
 
-    /// True if both give every text the same tokens, judged by their vocabularies.
+    /// True if both have equal vocabularies, so that a draft with one can draft for a target with the other.
     pub fn same_vocabulary(&self, other: &Tokens) -> bool {
         match (self, other) {
             (Tokens::Bytes, Tokens::Bytes) => true,
@@ -50,7 +50,7 @@ impl Tokens {
     }
 }
 
-/// True if the tokenizer maps every byte to its value, as the shipped pair's does. It then equals having no tokenizer.
+/// True if the tokenizer maps every byte to a token with the byte's value, as [`Tokens::Bytes`] does.
 fn is_bytes(tokenizer: &Tokenizer) -> bool {
     let bytes = |text: &str| text.bytes().map(u32::from).collect::<Vec<_>>();
     let every: String = (0..0x80u8).map(char::from).chain('\u{80}'..'\u{800}').collect();
@@ -62,8 +62,8 @@ fn has_folder(model: &Model) -> bool {
     matches!(model.weights, AnyWeights::Checkpoint(_)) && Path::new(&model.name).is_dir()
 }
 
-/// The tokens that end a text: `eos_token_id` of `generation_config.json`, or of `config.json`. Empty for a model with
-/// neither.
+/// The tokens that end a text: `eos_token_id` of the model's `generation_config.json`, or of its `config.json`. Empty
+/// if neither file has the key.
 ///
 /// # Errors
 /// The model's configuration is damaged.

@@ -1,4 +1,5 @@
-//! Fits a model's part of the profile to measured shapes, and measures the error on shapes that a fit has not seen.
+//! Fits the costs of one model's passes to measured shapes, and measures the fits' errors on shapes that they were not
+//! fitted to.
 
 use crate::fit::{FitError, Sample};
 use crate::linear::{fit_linear, fit_ols};
@@ -7,12 +8,14 @@ use crate::shapes::{Region, Role, Shape};
 use crate::table::fit_table;
 use foretoken_sim::{ContextReads, LatencyModel, Luck, PassShape, Stream};
 
-/// A model's α, γ, δ are trusted up to this mean held-out relative error, over decode and over verify passes.
+/// A model's α, γ, δ are trusted if their mean relative error on held-out shapes is at most this, for decode and for
+/// verify passes.
 pub const TRUSTED_ERROR: f64 = 0.10;
-/// A table with a held-out error up to this is good. Above, its error is compared with twice the repeatability.
+/// Bound on a table's mean relative error on held-out shapes. On a machine with a poor repeatability the bound is twice
+/// the repeatability.
 pub const TABLE_ERROR: f64 = 0.05;
 
-/// Samples above this many times the median count as interrupted and are left out.
+/// A time above this multiple of the median counts as interrupted (by another process) and is left out of means.
 pub const INTERRUPTED: f64 = 3.0;
 
 /// The measured times of one shape.
@@ -20,7 +23,7 @@ pub const INTERRUPTED: f64 = 3.0;
 pub struct Timed {
     /// The shape of the pass.
     pub shape: Shape,
-    /// Seconds of each pass, by visit. A visit is a few passes in a row.
+    /// Seconds of each pass, one list per visit. A visit is a few passes of the shape in a row.
     pub visits: Vec<Vec<f64>>,
 }
 
@@ -30,20 +33,21 @@ impl Timed {
         median(self.all())
     }
 
-    /// Mean over all samples without the interrupted ones, seconds. A mean, because the time of many passes is a sum of
-    /// means, and times are skewed.
+    /// Mean over all samples without interrupted ones ([`INTERRUPTED`]), seconds. Costs are means and not medians,
+    /// because times are skewed, and the total time of many passes is their number times the mean.
     pub fn mean(&self) -> f64 {
         uninterrupted_mean(&self.all())
     }
 
-    /// 1.4826 · median absolute deviation / median: the coefficient of variation of a normal law with this spread.
+    /// Robust coefficient of variation of the samples: 1.4826 · median absolute deviation / median. For normally
+    /// distributed times it equals the standard deviation over the mean.
     pub fn spread(&self) -> f64 {
         let middle = self.median();
         1.4826 * median(self.all().into_iter().map(|x| (x - middle).abs()).collect()) / middle
     }
 
-    /// How well a second measurement agrees: the distance between the medians of the first and second half of the
-    /// visits, relative to the mean of the two medians; `None` with one visit.
+    /// How far a second measurement differs from the first: the distance between the medians of the first and second
+    /// half of the visits, relative to the mean of both medians. `None` with one visit.
     pub fn repeatability(&self) -> Option<f64> {
         let (first, second) = self.visits.split_at(self.visits.len() / 2);
         if first.is_empty() {
@@ -58,7 +62,7 @@ impl Timed {
     }
 }
 
-/// The median; NaN without values.
+/// The median of `x`; NaN without values.
 pub fn median(mut x: Vec<f64>) -> f64 {
     x.sort_unstable_by(f64::total_cmp);
     match x.len() {
@@ -68,27 +72,27 @@ pub fn median(mut x: Vec<f64>) -> f64 {
     }
 }
 
-/// Number of cross-validation folds. Each fold is predicted by a fit to all other folds, so every shape but the ends is
-/// held out once.
+/// Number of cross-validation folds. Each fold is predicted by a fit to the other folds, so that every shape is held
+/// out once, except shapes of fold 0 (see [`folds`]).
 pub const FOLDS: u8 = 5;
 
-/// The cross-validation fold of each shape, from 1. Each fold has a fifth of each region, chosen by `seed`. Fold 0 is
-/// seen by every fit: the ends of the measured range, and a shape without another of the same number of tokens. So no
-/// fit has to extrapolate.
+/// Assigns each shape its cross-validation fold, from 1 to [`FOLDS`]; each has a fifth of each region's shapes, chosen
+/// by `seed`. Shapes of fold 0 are in every fit, so that no fit has to extrapolate: the ends of the measured range, and
+/// shapes whose number of tokens no shape of another fold has.
 pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
     let luck = Luck::new(seed, Stream::Profile, 1 + role as u64);
     let mut folds = vec![0; shapes.len()];
     let ends: [fn(&Shape) -> u64; 3] =
         [Shape::batched, |s| s.pass(ContextReads::Once).context, |s| s.pass(ContextReads::Once).pairs];
-    let is_end = |s: &Shape| ends.iter().any(|of| shapes.iter().all(|other| of(other) <= of(s)));
+    let is_end = |s: &Shape| ends.iter().any(|size| shapes.iter().all(|other| size(other) <= size(s)));
     let mut all = [0; FOLDS as usize];
     for region in Region::ALL {
         let mut own: Vec<usize> = (0..shapes.len()).filter(|&i| shapes[i].region() == region).collect();
         own.sort_by_key(|&i| luck.bits(i as u64));
         let mut sizes = [0; FOLDS as usize];
         for i in own.into_iter().filter(|&i| !is_end(&shapes[i])) {
-            // Another shape with the same number of tokens must be in another fold, so that the fit that predicts this
-            // shape has seen one.
+            // Another shape with the same number of tokens must be in a different fold, so that the fit that predicts
+            // this shape was fitted to one of that size.
             let alike = |j: &usize| *j != i && shapes[*j].batched() == shapes[i].batched();
             let seen = |fold: u8| (0..shapes.len()).filter(alike).any(|j| folds[j] != fold);
             let size = |fold: &u8| (sizes[*fold as usize - 1], all[*fold as usize - 1]);
@@ -102,12 +106,12 @@ pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
     folds
 }
 
-/// Fits the costs of one model's passes, and measures their errors. The returned fits use all shapes; each error comes
-/// from a fit that had not seen the shape. `reads` says how α counts context; the table counts context once and has the
-/// pairs as another input. `borders`: see [`fit_table`].
+/// Fits the costs of one model's passes, and measures the fits' errors. The returned fits use all shapes; the error on
+/// a shape comes from a fit without that shape's fold. `reads` says how α counts context; the table counts context once
+/// and has query-key pairs as another input. `borders`: see [`fit_table`].
 ///
 /// # Errors
-/// There are too few shapes, or the shapes do not tell the terms apart.
+/// There are too few shapes, or the shapes cannot separate the effects of α, γ and δ.
 pub fn assess(
     role: Role,
     model: ModelInfo,
@@ -128,7 +132,7 @@ pub fn assess(
     let table = fit_table(&passes(0), borders);
     let (mut of_line, mut of_table) = (Vec::new(), Vec::new());
     for fold in (1..=FOLDS).filter(|&fold| measured.iter().any(|m| m.fold == fold)) {
-        // The other folds have too few shapes for a line: this fold cannot be judged.
+        // If the other folds have too few shapes for a linear fit, this fold has no error.
         let Ok(line) = fit_linear(&served(&measured, fold, reads)).map(|fit| fit.coefficients()) else { continue };
         let table = fit_table(&passes(fold), borders).build().map_err(|e| FitError::Regression(e.to_string()))?;
         for m in measured.iter().filter(|m| m.fold == fold) {
@@ -141,7 +145,8 @@ pub fn assess(
     let held_out = Errors { shapes: of_line.len() as u64, linear: by_region(&of_line), table: by_region(&of_table) };
     let spreads = timed.iter().map(Timed::spread).collect();
     let repeats: Vec<f64> = timed.iter().filter_map(Timed::repeatability).collect();
-    let most = |of: fn(&PassShape) -> u64| shapes.iter().map(|s| of(&s.pass(ContextReads::Once))).max().unwrap_or(0);
+    let most =
+        |size: fn(&PassShape) -> u64| shapes.iter().map(|s| size(&s.pass(ContextReads::Once))).max().unwrap_or(0);
     Ok(ModelProfile {
         noise_cv: median(spreads),
         repeatability: mean(&repeats).unwrap_or(0.0),
@@ -160,8 +165,9 @@ pub fn assess(
     })
 }
 
-/// Chooses how α counts the context of the target's verify passes: the count whose linear fit has the smaller error on
-/// the measured decode and verify passes. (A draft's passes read context once in any case.)
+/// Chooses how α counts the context of the target's verify passes, once per request or once per new token: the count
+/// whose linear fit has the smaller error on the measured decode and verify passes. (A draft's passes always count
+/// once.)
 pub fn context_reads(target: &[Timed]) -> ContextReads {
     let measured: Vec<Measurement> = target.iter().map(|t| measurement(t, 0)).collect();
     let error = |reads| {
@@ -180,8 +186,8 @@ pub fn context_reads(target: &[Timed]) -> ContextReads {
     }
 }
 
-/// The decode and verify passes without one fold (0: with all). α, γ, δ are not fitted to prefill passes: a policy
-/// decides between verify passes, and a prompt's attention is quadratic.
+/// The samples of a linear fit: decode and verify passes, without the fold `without` (0: all folds). α, γ, δ are not
+/// fitted to prefill passes: policies decide between verify passes, and the attention of a prompt is quadratic.
 fn served(measured: &[Measurement], without: u8, reads: ContextReads) -> Vec<Sample> {
     let seen = |m: &&Measurement| without == 0 || m.fold != without;
     let fitted = measured.iter().filter(|m| m.shape.region() != Region::Prefill).filter(seen);
@@ -208,7 +214,7 @@ fn by_region(errors: &[(Region, f64)]) -> ByRegion {
     }
 }
 
-/// The mean of the values that are at most [`INTERRUPTED`] times the median; NaN without values.
+/// The mean of the values of `x` that are at most [`INTERRUPTED`] times their median; NaN without values.
 pub fn uninterrupted_mean(x: &[f64]) -> f64 {
     let most = INTERRUPTED * median(x.to_vec());
     mean(&x.iter().copied().filter(|&x| x <= most).collect::<Vec<_>>()).unwrap_or(f64::NAN)
@@ -218,7 +224,7 @@ fn mean(x: &[f64]) -> Option<f64> {
     (!x.is_empty()).then(|| x.iter().sum::<f64>() / x.len() as f64)
 }
 
-/// Messages about bad fits of a model: (reasons not to trust it, notes).
+/// Messages about bad fits of a model: (reasons not to trust the profile, notes).
 pub fn failures(role: Role, profile: &ModelProfile) -> (Vec<String>, Vec<String>) {
     let (mut distrust, mut notes) = (Vec::new(), Vec::new());
     let name = role.name();

@@ -9,7 +9,7 @@ pub struct Busy {
     pub stolen: f64,
 }
 
-/// CPU time so far, in the kernel's ticks, over all cores.
+/// CPU time since the system's start, in the kernel's ticks, summed over all cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuTime {
     own: u64,
@@ -28,11 +28,11 @@ impl CpuTime {
     /// Parses the texts of `/proc/stat` and `/proc/self/stat` (proc(5)).
     fn parse(machine: &str, process: &str) -> Option<CpuTime> {
         let numbers = |text: &str| text.split_whitespace().map(|n| n.parse().unwrap_or(0)).collect::<Vec<u64>>();
-        // user, nice, system, idle, iowait, irq, softirq, steal. The later columns are already counted in the first
-        // two.
+        // Columns: user, nice, system, idle, iowait, irq, softirq, steal. The columns after these (guests) are included
+        // in the first two.
         let cpu = numbers(machine.lines().next()?.strip_prefix("cpu ")?);
         let [user, nice, system, _, _, irq, softirq, stolen] = *cpu.first_chunk()?;
-        // The process name in parentheses may hold anything. Behind it, utime is the 12th number and stime the 13th.
+        // The process name in parentheses may contain anything. After it, utime is the 12th number and stime the 13th.
         let (_, after) = process.rsplit_once(')')?;
         let after = numbers(after);
         Some(CpuTime {
@@ -43,7 +43,7 @@ impl CpuTime {
         })
     }
 
-    /// The shares between two moments; `None` if no time has passed.
+    /// The shares of CPU time between this reading and a `later` one; `None` if no time has passed.
     pub fn until(&self, later: &CpuTime) -> Option<Busy> {
         let all = later.all.saturating_sub(self.all) as f64;
         let own = later.own.saturating_sub(self.own);

@@ -1,5 +1,5 @@
-//! The costs of a target and draft on an observed server. They are fitted to the server's logged steps, not to passes
-//! that were timed one by one.
+//! The file with the costs of a target and a draft that were fitted to the steps of an observed server or to the passes
+//! of live runs, and not to passes that were timed one by one.
 
 use crate::profile::Range;
 use crate::shapes::{Kind, Role, Shape};
@@ -8,20 +8,20 @@ use foretoken_intact::seal::{self, Syntax};
 use foretoken_sim::{Coefficients, ContextReads, HostLaw};
 use serde::{Deserialize, Serialize};
 
-/// The version of the format that is written, and the only one that is read.
+/// The version of the file's format that is written, and the only one that is read.
 pub const CALIBRATED_VERSION: u32 = 1;
 
 /// A calibrated profile, written by `foretoken calibrate`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibrated {
-    /// Version of this format. This key also tells the file from a measured profile.
+    /// Version of the file's format. This key also distinguishes the file from a measured profile.
     pub calibrated_version: u32,
     /// Version of Foretoken that made the fit.
     pub foretoken: String,
-    /// A description of the server.
+    /// A description of the server, or of the live runs, for people.
     pub server: String,
-    /// Why it may not be trusted, or could not be judged. Absent where it was judged and may be trusted.
+    /// Why the costs may not be trusted, or could not be judged. Absent if they were judged and may be trusted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distrust: Option<String>,
     /// Warnings for the user of the profile, most serious first.
@@ -31,14 +31,14 @@ pub struct Calibrated {
     /// Host time of a step by its requests and tokens: `engine.host`.
     #[serde(default, skip_serializing_if = "HostLaw::is_zero")]
     pub host: HostLaw,
-    /// Coefficient of variation of a step around the fit.
+    /// Coefficient of variation of step times around the fit. Simulations add noise of this size.
     pub noise_cv: f64,
-    /// Draft lengths that were observed.
+    /// The draft lengths, in tokens, that the observed runs used.
     pub draft_lengths: Vec<u32>,
-    /// Whether draft passes and verification have separate costs. If not, the target has all of the cost, and only
-    /// these draft lengths can be predicted.
+    /// Whether draft and target passes have separate costs. If not, `target` has the costs of both, and only the draft
+    /// lengths above can be predicted.
     pub separated: bool,
-    /// How verification reads context. The fit counts it once.
+    /// How a verify pass counts context. The fit counts it once per request.
     pub context_reads: ContextReads,
     /// Fixed passes that show how fast the machine was, with their mean time over the runs. Empty if there were no
     /// probes.
@@ -48,13 +48,14 @@ pub struct Calibrated {
     /// recordings says nothing about other runs. Empty for an observed server.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fitted_to: Vec<String>,
-    /// The costs of a target pass.
+    /// The costs of the target's passes.
     pub target: CalibratedModel,
-    /// The costs of a draft pass.
+    /// The costs of the draft's passes.
     pub draft: CalibratedModel,
 }
 
-/// A fixed pass and its time. In the file it is an array: `[model, kind, requests, new tokens, context, seconds]`.
+/// A fixed pass that is timed now and then to see the machine's speed, with its usual time. In the file it is an array:
+/// `[model, kind, requests, new tokens, context, seconds]`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Row", into = "Row")]
 pub struct ProbedPass {
@@ -62,7 +63,7 @@ pub struct ProbedPass {
     pub role: Role,
     /// The shape of the pass.
     pub shape: Shape,
-    /// Time of the pass, seconds.
+    /// Mean time of the pass, seconds.
     pub seconds: f64,
 }
 
@@ -81,15 +82,15 @@ impl From<ProbedPass> for Row {
     }
 }
 
-/// The costs of one model.
+/// The fitted costs of one model's passes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CalibratedModel {
-    /// The cost of a pass.
+    /// The latency model that simulations use as the truth.
     pub cost: LatencySpec,
     /// The line that policies believe: α, γ, δ.
     pub belief: Coefficients,
-    /// The largest values that were observed.
+    /// The largest passes that were observed.
     pub range: Range,
 }
 

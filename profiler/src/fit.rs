@@ -1,16 +1,17 @@
-//! Fits α, γ, δ by least squares on relative errors.
+//! Fits α, γ, δ of `T = α·context + γ·batched + δ` by least squares on relative errors.
 //!
 //! Pass times span two orders of magnitude, from a decode of one request to a full prefill budget. Plain least squares
-//! would fit the long passes and miss the short ones by multiples. Dividing each equation by its measured time weights
-//! all passes alike, and the residuals become relative errors, by which users judge a fit.
+//! would fit the long passes, and could be wrong by factors on the short ones. Each equation is therefore divided by
+//! its measured time. This weights all passes equally, and the residuals are relative errors, by which users judge a
+//! fit.
 
 use foretoken_sim::Coefficients;
 use linregress::fit_low_level_regression_model_without_statistics;
 
-/// One pass, measured or modelled.
+/// One measured or modelled pass, as an equation of the fit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// Tokens of context that the pass reads.
+    /// Tokens of context that the pass reads, over all requests.
     pub context: f64,
     /// New tokens of all requests in the pass.
     pub batched: f64,
@@ -18,43 +19,43 @@ pub struct Sample {
     pub seconds: f64,
 }
 
-/// Coefficients, and how far they can be trusted.
+/// The fitted coefficients, with statistics and a verdict.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
-    /// α, γ, δ; none below 0.
+    /// α, γ, δ in seconds; none is below 0.
     pub coefficients: Coefficients,
     /// Mean relative error of the fitted times.
     pub mean_error: f64,
     /// Largest relative error of the fitted times.
     pub max_error: f64,
-    /// 1 − residual / total sum of squares, of times.
+    /// R² of the times: 1 − residual sum of squares / total sum of squares.
     pub r2: f64,
-    /// Condition number of the equations, with columns scaled to unit length: how well the shapes tell the three terms
-    /// apart.
+    /// Condition number of the equations, with columns scaled to unit length. It is large if the shapes hardly separate
+    /// the effects of the three terms.
     pub condition: f64,
-    /// Number of samples in the fit.
+    /// Number of samples to which the coefficients were fitted.
     pub n: usize,
     /// Whether the fit is good enough to use without a warning.
     pub trusted: bool,
-    /// Why the fit is not trusted; empty if it is.
+    /// The reasons why the fit is not trusted; empty if it is trusted.
     pub reasons: Vec<String>,
 }
 
 /// Why there is no fit.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum FitError {
-    /// Not enough samples for three coefficients.
+    /// There are too few samples for three coefficients.
     #[error("{0} samples cannot fit three coefficients: at least 4 shapes are needed")]
     TooFew(usize),
-    /// A sample with values that cannot be measured.
+    /// A sample has a negative or infinite value, or no time above 0.
     #[error("sample {index} is no measurement: {what}")]
     BadSample {
         /// Index of the sample, from 0.
         index: usize,
-        /// The sample's values.
+        /// The sample's values, as text.
         what: String,
     },
-    /// Shapes in which the three terms grow together: any split between the terms fits as well as any other.
+    /// The three terms grow together over the shapes, so that any split of the time between them fits equally well.
     #[error(
         "the shapes do not tell alpha, gamma and delta apart (condition {condition:.0e}): vary context at equal batched tokens, and batched tokens at equal context"
     )]
@@ -71,17 +72,17 @@ pub enum FitError {
 const MEAN_ERROR: f64 = 0.05;
 /// Largest relative error above which a fit is not trusted.
 const MAX_ERROR: f64 = 0.25;
-/// Condition number above which a fit is not trusted: harmful collinearity (Belsley, Kuh and Welsch 1980, Regression
-/// Diagnostics, section 3.2).
+/// Condition number above which a fit is not trusted: the sign of harmful collinearity (Belsley, Kuh and Welsch 1980,
+/// Regression Diagnostics, section 3.2).
 const CONDITION: f64 = 30.0;
-/// Condition number above which there is no fit: the coefficients would be rounding errors.
+/// Condition number above which there is no fit: the coefficients would consist of rounding errors.
 pub(crate) const SINGULAR: f64 = 1e6;
 
 /// Fits α, γ, δ to the samples. Negative coefficients are set to 0.
 ///
 /// # Errors
-/// There are fewer than 4 samples, a sample has a value that is negative or not finite or takes no time, the shapes do
-/// not tell the three coefficients apart, or the solver of the least squares fails.
+/// There are fewer than 4 samples, a sample has a value that is negative or not finite or takes no time, the shapes
+/// cannot separate the effects of the three coefficients, or the least-squares solver fails.
 pub fn fit(samples: &[Sample]) -> Result<Fit, FitError> {
     if samples.len() < 4 {
         return Err(FitError::TooFew(samples.len()));
@@ -101,8 +102,8 @@ pub fn fit(samples: &[Sample]) -> Result<Fit, FitError> {
         reasons.push(format!("the shapes hardly tell alpha, gamma and delta apart (condition {condition:.0})"));
     }
     let mut c = solve(samples)?;
-    // A negative coefficient is noise around zero, or the shapes do not tell the terms apart. A coefficient that adds
-    // less than a billionth to every pass is a rounding error and is not reported.
+    // A negative coefficient is noise around zero, or a sign that the shapes hardly separate the terms. A coefficient
+    // that adds less than a billionth to every pass is a rounding error: it becomes 0 without a report.
     let most = |f: fn(&Sample) -> f64| samples.iter().map(|s| f(s) / s.seconds).fold(0.0, f64::max);
     let weights = [most(|s| s.context), most(|s| s.batched), most(|_| 1.0)];
     let terms = [("alpha", &mut c.alpha_s), ("gamma", &mut c.gamma_s), ("delta", &mut c.delta_s)];
@@ -138,8 +139,8 @@ pub fn fit(samples: &[Sample]) -> Result<Fit, FitError> {
 }
 
 fn solve(samples: &[Sample]) -> Result<Coefficients, FitError> {
-    // 1 = α·(context/T) + γ·(batched/T) + δ·(1/T), with columns scaled to about 1 so that the system is
-    // well-conditioned.
+    // The equations are 1 = α·(context/T) + γ·(batched/T) + δ·(1/T). Columns are scaled to about 1, so that the system
+    // is well-conditioned.
     let scale = |f: fn(&Sample) -> f64| samples.iter().map(|s| f(s) / s.seconds).fold(0.0, f64::max).max(1e-300);
     let (context, batched, one) = (scale(|s| s.context), scale(|s| s.batched), scale(|_| 1.0));
     let row =
@@ -150,8 +151,8 @@ fn solve(samples: &[Sample]) -> Result<Coefficients, FitError> {
     Ok(Coefficients { alpha_s: p[0] / context, gamma_s: p[1] / batched, delta_s: p[2] / one })
 }
 
-/// The condition number: the square root of the ratio of the largest to the smallest eigenvalue of the Gram matrix of
-/// the three columns. Infinite if a column is a combination of the others.
+/// The condition number of the equations: the square root of the ratio of the largest to the smallest eigenvalue of the
+/// Gram matrix of the three columns. Infinite if a column is a linear combination of the other columns.
 pub(crate) fn condition(samples: &[Sample]) -> f64 {
     let columns: [fn(&Sample) -> f64; 3] = [|s| s.context / s.seconds, |s| s.batched / s.seconds, |s| 1.0 / s.seconds];
     let dot = |i: usize, j: usize| samples.iter().map(|s| columns[i](s) * columns[j](s)).sum::<f64>();
@@ -162,13 +163,13 @@ pub(crate) fn condition(samples: &[Sample]) -> f64 {
     if p == 0.0 {
         return 1.0;
     }
-    // A column of zeros has no direction.
+    // `p` is NaN if a column has only zeros.
     if p.is_nan() {
         return f64::INFINITY;
     }
     let angle = (a * b * c / p.powi(3)).clamp(-1.0, 1.0).acos() / 3.0;
     let eigenvalue = |turn: f64| 1.0 + 2.0 * p * (angle + turn * std::f64::consts::TAU / 3.0).cos();
-    // A smallest eigenvalue of zero is computed as a rounding error of either sign.
+    // If the smallest eigenvalue is zero, its computed value is a rounding error, which may be negative.
     (eigenvalue(0.0) / eigenvalue(1.0).max(0.0)).sqrt()
 }
 
@@ -229,9 +230,9 @@ mod tests {
         assert!(matches!(fit(&samples), Err(FitError::BadSample { index: 3, .. })));
     }
 
-    /// Requests of one length: context and batched tokens grow together, so the data cannot split their costs.
+    /// If all requests have one length, context and batched tokens grow together, and their costs cannot be separated.
     #[test]
-    fn shapes_that_do_not_tell_the_terms_apart_are_refused_or_distrusted() {
+    fn shapes_that_cannot_separate_the_terms_are_refused_or_distrusted() {
         let sample = |batched: f64, context: f64| Sample { context, batched, seconds: TRUE.pass_s(context, batched) };
         let proportional: Vec<Sample> = (1..20).map(|b| sample(f64::from(b), 500.0 * f64::from(b))).collect();
         let refused = fit(&proportional).unwrap_err();

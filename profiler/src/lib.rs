@@ -1,9 +1,9 @@
 //! Measures forward passes, fits `T = α·context + γ·batched + δ` and a table to them, and reports how far both can be
 //! trusted.
 //!
-//! [`grid`] lists the shapes, [`Timed`] holds the times of one shape, [`assess`] fits them, and [`Profile`] is the
-//! file. [`fit_truth`] fits the same line to a modelled truth. A bad fit always comes with reasons, so that it is never
-//! trusted silently.
+//! [`grid`] lists the shapes to measure, [`measure()`] times them, [`Timed`] holds the times of one shape, [`assess`]
+//! fits costs to them, and [`Profile`] is the file. [`fit_truth`] fits the linear formula to a latency model. A bad fit
+//! always comes with reasons, so that it is never trusted silently.
 
 mod assess;
 mod busy;
@@ -32,7 +32,7 @@ pub use fit::{Fit, FitError, Sample, fit};
 pub use linear::{fit_linear, fit_ols};
 pub use measure::{Effort, MeasureError, Passes, ROUNDS, Stop, Until, Visit, collect, drift, measure, schedule};
 pub use modelled::fit_truth;
-pub use partial::{Kept, Partial, PartialError};
+pub use partial::{Partial, PartialError, SavedVisits};
 pub use profile::{
     ByRegion, DeviceInfo, Errors, LinearFit, Measurement, Measuring, ModelInfo, ModelProfile, OlsFit, Profile,
     ProfileError, Range, SCHEMA_VERSION, Truth,

@@ -6,11 +6,12 @@ use crate::profile::{LinearFit, OlsFit};
 use linregress::fit_low_level_regression_model;
 use nalgebra::{DMatrix, DVector};
 
-/// Fits α, γ, δ ≥ 0 to relative errors: every equation is divided by its measured time (see [`crate::fit`]). Standard
-/// errors are computed by least squares over the coefficients above 0; the others have 0.
+/// Fits α, γ, δ ≥ 0 by least squares on relative errors: every equation is divided by its measured time (see
+/// [`crate::fit`]). A coefficient above 0 gets its standard error from least squares over the coefficients above 0; a
+/// coefficient that is 0 has the standard error 0.
 ///
 /// # Errors
-/// There are too few samples, or the shapes do not tell the terms apart.
+/// There are too few samples, or the shapes cannot separate the effects of the terms.
 pub fn fit_linear(samples: &[Sample]) -> Result<LinearFit, FitError> {
     if samples.len() < 4 {
         return Err(FitError::TooFew(samples.len()));
@@ -39,7 +40,8 @@ fn row(s: &Sample) -> [f64; 3] {
     [s.context, s.batched, 1.0]
 }
 
-/// Standard errors: √(residual variance · diagonal of (AᵀA)⁻¹) over the columns with a coefficient above 0.
+/// Standard errors of the coefficients `x` of A·x ≈ b: √(residual variance · diagonal of (AᵀA)⁻¹), with the columns of
+/// A whose coefficient is above 0.
 fn standard_errors(a: &DMatrix<f64>, b: &DVector<f64>, x: &DVector<f64>) -> [f64; 3] {
     let used: Vec<usize> = (0..3).filter(|&j| x[j] > 0.0).collect();
     let own = a.select_columns(&used);
@@ -51,16 +53,16 @@ fn standard_errors(a: &DMatrix<f64>, b: &DVector<f64>, x: &DVector<f64>) -> [f64
     out
 }
 
-/// Ordinary least squares on seconds.
+/// Fits α, γ, δ by ordinary least squares on seconds, without a bound at 0, for standard errors and p-values.
 ///
 /// # Errors
-/// There are too few samples, or linregress fails.
+/// There are too few samples, or the solver fails.
 pub fn fit_ols(samples: &[Sample]) -> Result<OlsFit, FitError> {
     if samples.len() < 4 {
         return Err(FitError::TooFew(samples.len()));
     }
-    // Columns are scaled to about 1 to keep the pseudo-inverse well conditioned; times are in units of the longest.
-    let most = |of: fn(&Sample) -> f64| samples.iter().map(of).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+    // Columns are scaled to about 1, so that the pseudo-inverse is well-conditioned; the unit of time is the longest.
+    let most = |value: fn(&Sample) -> f64| samples.iter().map(value).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
     let (context, batched, longest) = (most(|s| s.context), most(|s| s.batched), most(|s| s.seconds));
     let row = |s: &Sample| [s.seconds / longest, 1.0, s.context / context, s.batched / batched];
     let rows: Vec<f64> = samples.iter().flat_map(row).collect();
@@ -88,7 +90,7 @@ mod tests {
 
     const TRUE: Coefficients = Coefficients { alpha_s: 0.26e-6, gamma_s: 60e-6, delta_s: 9e-3 };
 
-    /// Samples with uniform relative noise of up to ±`noise`.
+    /// Samples of a machine with the costs `c`, with uniform relative noise of up to ±`noise`.
     fn samples(c: Coefficients, noise: f64) -> Vec<Sample> {
         let luck = Luck::new(3, Stream::Profile, 0);
         let sample = |(i, (batched, context)): (usize, (f64, f64))| {
@@ -137,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_negative_coefficient_becomes_zero_and_the_others_are_fitted() {
-        // Here longer context makes passes faster; no cost has that sign.
+        // In these samples a longer context makes passes faster, which no real cost does.
         let odd = Coefficients { alpha_s: -0.1e-6, gamma_s: 60e-6, delta_s: 9e-3 };
         let fit = fit_linear(&samples(odd, 0.0)).unwrap();
         assert_eq!((fit.alpha_s, fit.alpha_se_s), (0.0, 0.0));

@@ -1,8 +1,9 @@
-//! Measures every shape in several visits, in a shuffled order with anchors in between, until the time is spent.
+//! Measures every shape in several visits, in a shuffled order, until the time budget is spent.
 //!
-//! A visit is one warm-up pass and then a few timed passes. Visits of one shape lie far apart, so a change of the
-//! machine shows as a difference between visits and not as an effect of the shape. The seed fixes the order: finished
-//! visits are a prefix of it, and an interrupted measurement continues where it ended.
+//! A visit is one warm-up pass and then a few timed passes of one shape. Visits of the same shape are far apart in
+//! time, so a change of the machine shows as a difference between visits and not as an effect of the shape. Anchors,
+//! shapes that are visited often, show such changes too. The seed fixes the order of all visits, so an interrupted
+//! measurement continues with the next visit.
 
 use crate::assess::Timed;
 use crate::shapes::{Kind, Role, Shape};
@@ -11,19 +12,19 @@ use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A device that runs a pass and measures its time. A trait, so that tests can measure a machine with known costs.
+/// A device that runs and times passes. It is a trait, so that tests can measure a machine with known costs.
 pub trait Passes {
-    /// The error of the device.
+    /// The error with which a pass can fail.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// Runs one pass of a model with everything that a server does around it. Returns how long the pass took.
+    /// Runs one pass of a model, with the work that a server does for it on the host. Returns how long the pass took.
     ///
     /// # Errors
     /// The device fails.
     fn time(&mut self, role: Role, shape: &Shape) -> Result<Duration, Self::Error>;
 }
 
-/// A planned visit: a few passes of one shape in a row.
+/// A planned visit: which shape of which model is timed next, in a few passes in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stop {
@@ -31,46 +32,47 @@ pub struct Stop {
     pub role: Role,
     /// The shape of the pass.
     pub shape: Shape,
-    /// Whether this is an anchor. Anchors are measured again and again to see whether the machine changes.
+    /// Whether this is an anchor: a shape that is visited over and over to see whether the machine changes.
     pub anchor: bool,
 }
 
-/// A finished visit (one shape, timed once), with the times of its passes.
+/// A finished visit, with the times of its passes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Visit {
-    /// The plan of the visit.
+    /// The planned visit: model and shape.
     pub stop: Stop,
     /// Seconds of each timed pass.
     pub seconds: Vec<f64>,
 }
 
-/// How much time a measurement spends.
+/// How much time a measurement spends on a visit and in total.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
-    /// A visit adds timed passes until they take this long together, within the limits `least` and `most`.
+    /// A visit makes timed passes until they took this long together, but at least `least` and at most `most` passes.
     pub visit: Duration,
     /// Fewest timed passes of a visit.
     pub least: u32,
     /// Most timed passes of a visit.
     pub most: u32,
-    /// Rounds continue until the timed passes of all visits take this long together.
+    /// Rounds of visits continue until the timed passes of all visits took this long together.
     pub all: Duration,
 }
 
-/// The usual number of visits of each shape. Samples are spread over visits so that a machine which is slow for some
-/// seconds spoils few of them. Where passes are long there are fewer visits; where there is time there are more, which
-/// shows all speeds of a machine that changes over a minute.
+/// The usual number of visits of each shape. Samples are spread over visits, so that a machine that is slow for some
+/// seconds affects few of them. Shapes get fewer visits if passes are long, and more if there is time: then the visits
+/// see all speeds of a machine whose speed changes over a minute.
 const USUAL_ROUNDS: usize = 6;
-/// The fewest and the most visits of each shape.
+/// (fewest, most) rounds of a measurement; a round visits each shape once.
 pub const ROUNDS: (usize, usize) = (2, 60);
-/// Visits between two visits of the anchors.
+/// The anchors are visited before every visit whose number in its round is a multiple of this.
 const ANCHOR_EVERY: usize = 10;
 /// Share of the time budget for timed passes; the rest is for warm-up passes and for evicting caches.
 const TIMED_SHARE: f64 = 0.45;
 
-/// The order of visits: `ROUNDS.1` rounds of all shapes, each shuffled by the seed. Before every tenth visit both
-/// models' anchors are visited: the first decode shape, or the first shape. Same shapes and seed, same order.
+/// The order of visits: `ROUNDS.1` rounds over the shapes of both models, each shuffled by the seed. Before every tenth
+/// visit the anchor of each model is visited, its first decode shape (or first shape). Equal shapes and seeds give
+/// equal orders.
 pub fn schedule(shapes: Pair<&[Shape]>, seed: u64) -> Vec<Stop> {
     let of_each = Role::EACH.zip(shapes);
     let stops_of = |(role, shapes): (Role, &[Shape])| {
@@ -98,15 +100,15 @@ pub fn schedule(shapes: Pair<&[Shape]>, seed: u64) -> Vec<Stop> {
 }
 
 impl Effort {
-    /// Splits a time budget over a schedule of `scheduled` visits so that the usual number of rounds fits.
+    /// Divides a time budget so that the usual number of rounds of a schedule with `scheduled` visits fits.
     pub fn within(budget: Duration, scheduled: usize) -> Effort {
         let visits = (scheduled / ROUNDS.1 * USUAL_ROUNDS).max(1);
         let all = budget.mul_f64(TIMED_SHARE);
         Effort { visit: all / visits as u32, least: 2, most: 8, all }
     }
 
-    /// Estimates the number of visits in whole rounds, after `done` visits took `timed_s` seconds of a schedule of
-    /// `scheduled` visits.
+    /// Estimates how many visits the measurement will make, in whole rounds, given that the timed passes of the first
+    /// `done` visits took `timed_s` seconds. The schedule has `scheduled` visits.
     fn expected(&self, done: usize, timed_s: f64, scheduled: usize) -> usize {
         let round = scheduled / ROUNDS.1;
         let needed = (done as f64 * self.all.as_secs_f64() / timed_s.max(1e-9)).ceil() as usize;
@@ -117,7 +119,7 @@ impl Effort {
 /// Why a measurement ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError<E: std::error::Error + 'static, K> {
-    /// The device failed in a pass.
+    /// The device failed to run a pass.
     #[error("the {} pass of {} requests × {} new tokens at context {} failed: {cause}", stop.role.name(), stop.shape.requests, stop.shape.new, stop.shape.context)]
     Pass {
         /// The visit in which the pass failed.
@@ -125,7 +127,7 @@ pub enum MeasureError<E: std::error::Error + 'static, K> {
         /// The error of the device.
         cause: E,
     },
-    /// The caller's `keep` returned an error.
+    /// The caller's `keep`, which stores a visit, returned an error.
     #[error("a visit could not be stored")]
     Keep(K),
     /// The caller set the interrupt flag.
@@ -133,22 +135,22 @@ pub enum MeasureError<E: std::error::Error + 'static, K> {
     Interrupted,
 }
 
-/// The condition on which a measurement ends.
+/// When a measurement ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Until {
-    /// The measurement ends with the round in which the effort is spent.
+    /// The measurement ends with the round in which the time of [`Effort::all`] is spent.
     Spent,
-    /// The measurement ends after this share of the estimated visits, but not within the first round, so that a fit is
-    /// possible.
+    /// The measurement ends after this share (0 to 1) of the estimated visits, but not within the first round, so that
+    /// a fit is possible.
     Share(f64),
 }
 
-/// Makes the visits of `stops` that are not in `done`, until the given share of the effort is spent. `done` must
-/// be a prefix of `stops`. Each finished visit goes to `keep` with its number from 0 and the estimated number of
-/// visits.
+/// Makes the visits of `stops` that are not in `done`, until the condition `until` holds, and adds them to `done`,
+/// which must be a prefix of `stops`. Calls `keep` with each visit's number from 0, the estimated number of all visits,
+/// and the finished visit.
 ///
 /// # Errors
-/// See [`MeasureError`]. Visits that went to `keep` before stay good.
+/// See [`MeasureError`]. Visits for which `keep` was called remain valid.
 pub fn measure<P: Passes + ?Sized, K>(
     passes: &mut P,
     stops: &[Stop],
@@ -183,20 +185,20 @@ pub fn measure<P: Passes + ?Sized, K>(
 }
 
 fn visit<P: Passes + ?Sized>(passes: &mut P, stop: &Stop, effort: Effort) -> Result<Vec<f64>, P::Error> {
-    // The first pass is not timed: caches still hold the shape before, and a GPU may capture a graph now.
+    // The first pass is not timed: caches still have the data of the shape before, and a GPU may capture a graph.
     passes.time(stop.role, &stop.shape)?;
     let mut seconds = Vec::new();
     let mut spent = Duration::ZERO;
     while seconds.len() < effort.least as usize || (seconds.len() < effort.most as usize && spent < effort.visit) {
         let took = passes.time(stop.role, &stop.shape)?;
         spent += took;
-        // A coarse clock may measure 0, but a time of 0 has no relative error.
+        // A coarse clock may measure 0 s, for which no relative error exists, so the least time is 1 ns.
         seconds.push(took.as_secs_f64().max(1e-9));
     }
     Ok(seconds)
 }
 
-/// The times of each shape of a model, sorted by shape. Anchor visits are not included.
+/// Collects the times of each shape of one model, sorted by shape. Anchor visits are not included.
 pub fn collect(visits: &[Visit], role: Role) -> Vec<Timed> {
     let mut all: Vec<Timed> = Vec::new();
     for v in visits.iter().filter(|v| v.stop.role == role && !v.stop.anchor) {
@@ -209,7 +211,8 @@ pub fn collect(visits: &[Visit], role: Role) -> Vec<Timed> {
     all
 }
 
-/// Relative change of a model's anchor from the first to the last third of its visits; `None` with fewer than three.
+/// Relative change of the time of a model's anchor, from the first to the last third of the anchor's visits (0.05: 5 %
+/// slower). `None` with fewer than three visits.
 pub fn drift(visits: &[Visit], role: Role) -> Option<f64> {
     let time_of = |v: &Visit| crate::assess::median(v.seconds.clone());
     let times: Vec<f64> = visits.iter().filter(|v| v.stop.role == role && v.stop.anchor).map(time_of).collect();

@@ -1,20 +1,20 @@
-//! Fits the linear belief of a policy to a truth that need not be linear.
+//! Fits the linear cost formula that policies believe to a latency model that need not be linear.
 
 use crate::fit::{Fit, FitError, Sample, fit};
 use foretoken_sim::{Coefficients, LatencyModel, PassShape};
 
-/// Batched tokens of the grid: from one decode to a large batch that verifies long drafts. Prefill budgets are left
-/// out: a policy decides between verify passes.
+/// Batched tokens of the passes that are fitted: from one decode to a large batch that verifies long drafts. Prefill
+/// passes are left out, because policies decide between verify passes.
 const BATCHED: [u64; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
-/// Context tokens of the grid.
+/// Context tokens of the passes that are fitted; each is combined with each number of batched tokens.
 const CONTEXT: [u64; 6] = [0, 512, 2048, 8192, 32_768, 131_072];
 
-/// Fits α, γ, δ to a latency model over a grid of decode-like shapes. A linear truth is recovered to 1e-9; a truth
-/// without costs gives zeros.
+/// Fits α, γ, δ to a latency model over a grid of decode and verify passes. A linear model's coefficients are recovered
+/// to 1e-9 (relative); a model without costs gives zeros.
 ///
 /// # Errors
-/// Some passes take time and others do not, so that fewer than 4 remain or their shapes do not tell the coefficients
-/// apart; a time is not finite; or the solver of the least squares fails.
+/// So few passes take time that fewer than 4 remain, or that their shapes cannot separate the coefficients; a time is
+/// not finite; or the least-squares solver fails.
 pub fn fit_truth(truth: &dyn LatencyModel) -> Result<Fit, FitError> {
     let mut samples = Vec::new();
     for batched in BATCHED {
@@ -37,7 +37,7 @@ pub fn fit_truth(truth: &dyn LatencyModel) -> Result<Fit, FitError> {
             reasons: vec![],
         });
     }
-    // A pass that costs nothing has no relative error; only the other passes are fitted.
+    // A pass that takes no time has no relative error, so it is left out of the fit.
     samples.retain(|s| s.seconds > 0.0);
     fit(&samples)
 }
@@ -68,8 +68,8 @@ mod tests {
         // α is the time to read a token's 512 KiB of KV at 80 % of 2,039 GB/s.
         let alpha_s = 524_288.0 / (2039e9 * 0.8);
         assert!((fit.coefficients.alpha_s / alpha_s - 1.0).abs() < 0.05, "{fit:?}");
-        // Above some 90 tokens computing takes longer than reading the weights. A line cannot follow this, and the fit
-        // reports it.
+        // Above some 90 tokens, computing takes longer than reading the weights. A linear formula cannot follow this
+        // bend, and the fit reports its errors.
         assert!(!fit.trusted && (0.05..0.15).contains(&fit.mean_error), "{fit:?}");
         let jagged = foretoken_hardware::StaircaseSpec {
             steps: vec![(1, 1e-3), (64, 20e-3), (512, 25e-3)],

@@ -1,14 +1,15 @@
-//! Non-negative least squares: Lawson and Hanson's active set (Solving Least Squares Problems, 1974, chapter 23).
+//! Non-negative least squares by the active-set method of Lawson and Hanson (Solving Least Squares Problems, 1974,
+//! chapter 23).
 
 use nalgebra::{DMatrix, DVector};
 
-/// Returns the `x ≥ 0` that minimises `|A·x − b|`. A column of zeros gets 0.
+/// Returns the `x ≥ 0` that minimises `|A·x − b|`. The coefficient of a column of zeros is 0.
 ///
 /// # Panics
 /// If `b` has not one entry for each row of `a`.
 pub fn nnls(a: &DMatrix<f64>, b: &DVector<f64>) -> DVector<f64> {
     assert_eq!(a.nrows(), b.len(), "one number a row");
-    // Columns have unit length, so that one tolerance suits all of them.
+    // Columns are scaled to unit length, so that one tolerance suits all of them.
     let lengths: Vec<f64> = a.column_iter().map(|c| c.norm()).collect();
     let mut scaled = a.clone();
     for (mut column, &length) in scaled.column_iter_mut().zip(&lengths) {
@@ -19,8 +20,8 @@ pub fn nnls(a: &DMatrix<f64>, b: &DVector<f64>) -> DVector<f64> {
     let mut x = DVector::zeros(a.ncols());
     let mut free = vec![false; a.ncols()];
     let tolerance = 1e-10 * b.norm();
-    // Each round frees one column and never returns to a set of free columns. The bound on the rounds guards against
-    // rounding errors in this argument.
+    // Each turn lets one more coefficient be above 0, and no set of such coefficients occurs twice, so the loop ends.
+    // With rounding errors this may fail, so the number of turns is bounded.
     for _ in 0..10 * a.ncols() {
         let gradient = scaled.transpose() * (b - &scaled * &x);
         let steepest = (0..a.ncols()).filter(|&j| !free[j]).max_by(|&i, &j| gradient[i].total_cmp(&gradient[j]));
@@ -29,7 +30,7 @@ pub fn nnls(a: &DMatrix<f64>, b: &DVector<f64>) -> DVector<f64> {
         loop {
             let full = among(&scaled, b, &free);
             let blocking = (0..a.ncols()).filter(|&j| free[j] && full[j] <= 0.0);
-            // Step towards the unconstrained solution until the first coefficient reaches 0.
+            // Moves x towards the unconstrained solution until the first coefficient reaches 0.
             let Some(step) = blocking.map(|j| x[j] / (x[j] - full[j])).min_by(f64::total_cmp) else {
                 x = full;
                 break;
@@ -43,7 +44,7 @@ pub fn nnls(a: &DMatrix<f64>, b: &DVector<f64>) -> DVector<f64> {
             }
         }
         if !free[entering] {
-            // The column left at once: within rounding it does not improve the fit.
+            // The new coefficient went back to 0 at once: within rounding errors it does not improve the fit.
             break;
         }
     }
@@ -51,7 +52,7 @@ pub fn nnls(a: &DMatrix<f64>, b: &DVector<f64>) -> DVector<f64> {
     x
 }
 
-/// Least squares over the free columns; the others get 0.
+/// The least-squares solution over the columns with `free[j]`; coefficients of the other columns are 0.
 fn among(a: &DMatrix<f64>, b: &DVector<f64>, free: &[bool]) -> DVector<f64> {
     let columns: Vec<usize> = (0..a.ncols()).filter(|&j| free[j]).collect();
     let solution = a.select_columns(&columns).svd(true, true).solve(b, 1e-12).expect("both factors were asked for");
@@ -65,7 +66,7 @@ mod tests {
     use super::*;
     use foretoken_sim::{Luck, Stream};
 
-    /// The smallest residual over every set of free columns whose least squares are non-negative.
+    /// The smallest residual over all sets of columns whose least-squares solution is non-negative.
     fn brute_force(a: &DMatrix<f64>, b: &DVector<f64>) -> f64 {
         let all = 1u32 << a.ncols();
         let sets = (0..all).map(|set| (0..a.ncols()).map(|j| set >> j & 1 == 1).collect::<Vec<_>>());
@@ -82,9 +83,10 @@ mod tests {
         let mut bound = 0;
         for case in 0..300u64 {
             let (rows, columns) = (4 + (case % 9) as usize, 1 + (case % 5) as usize);
-            let of = luck.narrow(case);
-            let a = DMatrix::from_fn(rows, columns, |i, j| of.unit((i * 8 + j) as u64) * 10f64.powi(j as i32) - 0.2);
-            let b = DVector::from_fn(rows, |i, _| of.unit(1000 + i as u64) - 0.3);
+            let draws = luck.narrow(case);
+            let entry = |i, j| draws.unit((i * 8 + j) as u64) * 10f64.powi(j as i32) - 0.2;
+            let a = DMatrix::from_fn(rows, columns, entry);
+            let b = DVector::from_fn(rows, |i, _| draws.unit(1000 + i as u64) - 0.3);
             let x = nnls(&a, &b);
             assert!(x.min() >= 0.0, "{x}");
             bound += usize::from(x.iter().any(|&v| v == 0.0));

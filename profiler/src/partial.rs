@@ -1,6 +1,6 @@
-//! The file in which an unfinished measurement is kept: frames with JSON bodies. The first frame is the setup. Each
-//! visit, which times one shape once, is appended when it ends. After Ctrl-C or a kill at most the last frame is
-//! incomplete. Visits whose frames are damaged are measured again.
+//! The side file that stores an unfinished measurement: frames with checksums and JSON bodies. The first frame is the
+//! setup. Each finished visit is appended as a frame. After Ctrl-C or a kill at most the last frame is incomplete.
+//! Visits from a damaged frame on are measured again.
 
 use crate::measure::{Stop, Visit};
 use crate::setup::Setup;
@@ -11,19 +11,20 @@ use std::path::{Path, PathBuf};
 
 const KIND: Kind = Kind { name: b"FTKMEAS", version: b'1' };
 
-/// A side file to which visits are appended.
+/// An open side file, to which visits are appended.
 #[derive(Debug)]
 pub struct Partial {
     file: Writer<File>,
     path: PathBuf,
 }
 
-/// What [`Partial::open`] read from a side file.
+/// The visits that [`Partial::open`] read from a side file.
 #[derive(Debug, Default)]
-pub struct Kept {
-    /// The visits that can be used.
+pub struct SavedVisits {
+    /// The undamaged visits, in the order of the schedule.
     pub visits: Vec<Visit>,
-    /// Why later visits were dropped and will be measured again; `None` if the file only ends early, as after a kill.
+    /// Why later visits were dropped and will be measured again; `None` if no frame was damaged. (A file that ends
+    /// within a frame, as after a kill, is not damaged.)
     pub dropped: Option<String>,
 }
 
@@ -38,7 +39,7 @@ pub enum PartialError {
         /// The error of the operating system.
         cause: std::io::Error,
     },
-    /// The file belongs to another measurement.
+    /// The file belongs to a measurement with other settings.
     #[error("{} holds another measurement: {}", path.display(), differences.join("; "))]
     Other {
         /// Path of the side file.
@@ -46,7 +47,7 @@ pub enum PartialError {
         /// The settings that differ, one text each.
         differences: Vec<String>,
     },
-    /// The file's head or setup cannot be read.
+    /// The file's header or setup cannot be read.
     #[error("{} cannot be continued: {why}", path.display())]
     Unreadable {
         /// Path of the side file.
@@ -64,13 +65,13 @@ impl Partial {
         out.with_file_name(name)
     }
 
-    /// Opens or begins the side file. Returns it with the visits that it holds. A file that ends within its setup
-    /// counts as new. From the first frame that is damaged, or is no visit of this setup, the rest is dropped and
-    /// measured again.
+    /// Opens the side file at `path`, or begins a new one. Returns the file and the visits in it. A file that ends
+    /// within its setup counts as new. From the first frame on that is damaged or is not the setup's next visit, the
+    /// file is cut off, and these visits are measured again.
     ///
     /// # Errors
     /// See [`PartialError`].
-    pub fn open(path: &Path, setup: &Setup) -> Result<(Partial, Kept), PartialError> {
+    pub fn open(path: &Path, setup: &Setup) -> Result<(Partial, SavedVisits), PartialError> {
         let failed = |cause| PartialError::Io { path: path.to_owned(), cause };
         let unreadable = |e: FrameError| match e {
             FrameError::Io(cause) => failed(cause),
@@ -88,40 +89,40 @@ impl Partial {
             file.set_len(0).map_err(failed)?;
             let mut file = Writer::begin(file, KIND).map_err(failed)?;
             file.frame(&json(setup)).map_err(failed)?;
-            return Ok((Partial { file, path: path.to_owned() }, Kept::default()));
+            return Ok((Partial { file, path: path.to_owned() }, SavedVisits::default()));
         };
         let was: Setup = serde_json::from_slice(&body)
             .map_err(|e| PartialError::Unreadable { path: path.to_owned(), why: format!("its setup: {e}") })?;
-        // Read back from text, because rounding must be the same as for the numbers in the file.
+        // The present setup is written and read back, so that its numbers are rounded as in the file.
         let now: Setup = serde_json::from_slice(&json(setup)).expect("a setup reads back");
         let differences = was.differences(&now);
         if !differences.is_empty() {
             return Err(PartialError::Other { path: path.to_owned(), differences });
         }
-        let mut kept = Kept::default();
+        let mut saved = SavedVisits::default();
         let mut whole = frames.at();
         for stop in setup.stops() {
             match frames.next(&mut body) {
                 Ok(Next::Frame) => {}
                 Ok(Next::End | Next::Cut(_)) => break,
                 Err(e) => {
-                    kept.dropped = Some(e.to_string());
+                    saved.dropped = Some(e.to_string());
                     break;
                 }
             }
             let Some(visit) = visit(&body, &stop) else {
-                kept.dropped = Some(format!("frame {} is no visit of this measurement", whole.frames));
+                saved.dropped = Some(format!("frame {} is no visit of this measurement", whole.frames));
                 break;
             };
-            kept.visits.push(visit);
+            saved.visits.push(visit);
             whole = frames.at();
         }
         file.set_len(whole.bytes).map_err(failed)?;
         file.seek(SeekFrom::End(0)).map_err(failed)?;
-        Ok((Partial { file: Writer::go_on(file, whole), path: path.to_owned() }, kept))
+        Ok((Partial { file: Writer::go_on(file, whole), path: path.to_owned() }, saved))
     }
 
-    /// Appends a visit.
+    /// Appends a finished visit to the file.
     ///
     /// # Errors
     /// The disk fails.
@@ -134,7 +135,7 @@ fn json(value: &impl serde::Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("plain data always serialises")
 }
 
-/// Parses a visit; `None` if it is of another stop or has no times.
+/// Parses a visit; `None` if it is not a visit of `stop` or has no valid times.
 fn visit(body: &[u8], stop: &Stop) -> Option<Visit> {
     let visit: Visit = serde_json::from_slice(body).ok()?;
     let good = visit.stop == *stop && !visit.seconds.is_empty() && visit.seconds.iter().all(|&s| s > 0.0);
@@ -156,23 +157,23 @@ mod tests {
         assert!(none.visits.is_empty());
         all[..5].iter().for_each(|v| file.keep(v).unwrap());
         drop(file);
-        let (mut file, kept) = Partial::open(&path, &setup()).unwrap();
-        assert_eq!((&kept.visits[..], kept.dropped), (&all[..5], None));
+        let (mut file, saved) = Partial::open(&path, &setup()).unwrap();
+        assert_eq!((&saved.visits[..], saved.dropped), (&all[..5], None));
         file.keep(&all[5]).unwrap();
         drop(file);
         let bytes = std::fs::read(&path).unwrap();
         std::fs::write(&path, &bytes[..bytes.len() - 3]).unwrap();
-        let (mut file, kept) = Partial::open(&path, &setup()).unwrap();
-        assert_eq!((&kept.visits[..], kept.dropped), (&all[..5], None));
+        let (mut file, saved) = Partial::open(&path, &setup()).unwrap();
+        assert_eq!((&saved.visits[..], saved.dropped), (&all[..5], None));
         file.keep(&all[5]).unwrap();
         drop(file);
         assert_eq!(std::fs::read(&path).unwrap(), bytes);
-        let (_, kept) = Partial::open(&path, &setup()).unwrap();
-        assert_eq!(kept.visits, all[..6]);
+        let (_, saved) = Partial::open(&path, &setup()).unwrap();
+        assert_eq!(saved.visits, all[..6]);
     }
 
-    /// A flipped bit in the setup: the file is refused. In a visit: this visit and the later ones are dropped with a
-    /// reason.
+    /// A flipped bit in the setup makes the file unusable. A flipped bit in a visit makes this visit and the later ones
+    /// be dropped, with a reason.
     #[test]
     fn damaged_frames_are_never_used() {
         let dir = tempfile::tempdir().unwrap();
@@ -189,9 +190,9 @@ mod tests {
             std::fs::write(&path, &other).unwrap();
             match Partial::open(&path, &setup()) {
                 Err(PartialError::Unreadable { .. }) => assert!(at < setup_ends, "byte {at}"),
-                Ok((_, kept)) => {
-                    assert!(at >= setup_ends && kept.visits.len() < 3 && kept.visits == all[..kept.visits.len()]);
-                    assert!(kept.dropped.unwrap().contains("is damaged"), "byte {at}");
+                Ok((_, saved)) => {
+                    assert!(at >= setup_ends && saved.visits.len() < 3 && saved.visits == all[..saved.visits.len()]);
+                    assert!(saved.dropped.unwrap().contains("is damaged"), "byte {at}");
                 }
                 other => panic!("byte {at}: {other:?}"),
             }
@@ -207,7 +208,7 @@ mod tests {
         other.device.threads = 7;
         let error = Partial::open(&path, &other).unwrap_err().to_string();
         assert!(error.ends_with("device.threads: was 2, now 7"), "{error}");
-        // A file without a whole setup is begun anew; a file of another kind is not touched.
+        // A file that ends within its setup is begun again; a file of another format is refused and not changed.
         let bytes = std::fs::read(&path).unwrap();
         for cut in [0, 5, 8, 30, bytes.len() - 1] {
             std::fs::write(&path, &bytes[..cut]).unwrap();

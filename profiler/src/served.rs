@@ -1,5 +1,5 @@
-//! Costs fitted to the passes of a running server: ragged batches, many thousands, each with its own shape. No pass is
-//! run only to be measured.
+//! Costs fitted to the passes of a running server. These are many thousands, each with a shape of its own and requests
+//! of different lengths; no pass runs only to be measured.
 
 use crate::assess::{INTERRUPTED, median};
 use crate::fit::{FitError, Sample};
@@ -10,20 +10,20 @@ use foretoken_hardware::MeasuredSpec;
 use foretoken_sim::{Coefficients, LatencyModel, PassShape};
 use std::collections::BTreeMap;
 
-/// Up to this many tokens, passes of different sizes are in different groups; above, sizes within a factor of [`ALIKE`]
-/// share one.
+/// Passes with up to this number of tokens are in one group only if they have equal numbers of tokens. Larger passes
+/// share a group if their numbers of tokens are within about a factor of [`ALIKE`].
 const APART: u64 = 64;
-/// Sizes and contexts within about this ratio share a group.
+/// Passes whose context and query-key pairs differ by less than about this factor share a group.
 const ALIKE: f64 = 1.15;
 
 /// A pass of a server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ServedPass {
-    /// The shape of the pass, with context counted once a request.
+    /// The shape of the pass, with context counted once per request.
     pub shape: PassShape,
     /// Number of requests in the pass.
     pub requests: u64,
-    /// Whether the pass had a chunk of a prompt.
+    /// Whether the pass had a prefill chunk.
     pub prompts: bool,
     /// Time of the pass, seconds.
     pub seconds: f64,
@@ -35,16 +35,16 @@ pub struct Served {
     alike: BTreeMap<Key, Vec<ServedPass>>,
 }
 
-/// The key of a group: (tokens, context, pairs) on logarithmic scales, and whether there is a prompt.
+/// The key of a group: (tokens, context and pairs on logarithmic scales; whether there is a prefill chunk).
 type Key = ([i64; 3], bool);
 
-/// The mean of a group of passes.
+/// A group of passes, as one mean pass.
 struct Mean {
     shape: PassShape,
     prompts: bool,
     seconds: f64,
     count: u64,
-    /// 1.4826 · median absolute deviation / median.
+    /// Robust coefficient of variation of the pass times: 1.4826 · median absolute deviation / median.
     spread: f64,
 }
 
@@ -72,7 +72,7 @@ impl Served {
         self.alike.is_empty()
     }
 
-    /// Fits the table: the time of a pass of any shape. `None` without a pass.
+    /// Fits a table that gives the time of a pass of any shape. `None` without a pass.
     pub fn table(&self) -> Option<MeasuredSpec> {
         let means = self.means();
         let passes: Vec<(PassShape, f64)> = means.iter().map(|m| (m.shape, m.seconds)).collect();
@@ -80,10 +80,10 @@ impl Served {
         (!passes.is_empty()).then(|| fit_counted(&passes, &counts))
     }
 
-    /// Fits α, γ, δ to the passes without prompts, for beliefs.
+    /// Fits α, γ, δ, the costs that policies believe, to the passes without prefill chunks.
     ///
     /// # Errors
-    /// There are too few passes, or they do not tell the terms apart.
+    /// There are too few passes, or they cannot separate the effects of the terms.
     pub fn line(&self) -> Result<Coefficients, FitError> {
         let sample =
             |m: &Mean| Sample { context: m.shape.context as f64, batched: m.shape.batched as f64, seconds: m.seconds };
@@ -91,9 +91,9 @@ impl Served {
         fit_linear(&samples).map(|fit| fit.coefficients())
     }
 
-    /// The largest requests, tokens, context and pairs of all passes.
+    /// The largest numbers of requests, tokens, context tokens and query-key pairs over all passes.
     pub fn range(&self) -> Range {
-        let most = |of: fn(&ServedPass) -> u64| self.alike.values().flatten().map(of).max().unwrap_or(0);
+        let most = |value: fn(&ServedPass) -> u64| self.alike.values().flatten().map(value).max().unwrap_or(0);
         Range {
             requests: most(|p| p.requests),
             batched: most(|p| p.shape.batched),
@@ -102,19 +102,20 @@ impl Served {
         }
     }
 
-    /// The median spread of passes within a group; 0 if no group has two passes.
+    /// The coefficient of variation of pass times within a group, the median over all groups with at least two passes;
+    /// 0 if there is no such group.
     pub fn noise_cv(&self) -> f64 {
         let spreads: Vec<f64> = self.means().iter().filter(|m| m.count > 1).map(|m| m.spread).collect();
         if spreads.is_empty() { 0.0 } else { median(spreads) }
     }
 
-    /// The relative error of a latency model on these passes: predicted total time / measured total time − 1. `None`
+    /// The relative error of a latency model on the total time of these passes: predicted / measured − 1. `None`
     /// without a pass.
     pub fn error(&self, model: &dyn LatencyModel) -> Option<f64> {
-        let all = || self.alike.values().flatten();
-        let took: f64 = all().map(|p| p.seconds).sum();
-        let said: f64 = all().map(|p| model.pass(p.shape).as_s()).sum();
-        (took > 0.0).then(|| said / took - 1.0)
+        let passes = || self.alike.values().flatten();
+        let measured: f64 = passes().map(|p| p.seconds).sum();
+        let predicted: f64 = passes().map(|p| model.pass(p.shape).as_s()).sum();
+        (measured > 0.0).then(|| predicted / measured - 1.0)
     }
 
     fn means(&self) -> Vec<Mean> {
@@ -123,12 +124,12 @@ impl Served {
 }
 
 impl Mean {
-    /// The mean without interrupted passes (see [`INTERRUPTED`]), as in profiles.
+    /// The mean of the passes without interrupted ones (see [`INTERRUPTED`]), as in profiles.
     fn of(passes: &[ServedPass]) -> Mean {
         let middle = median(passes.iter().map(|p| p.seconds).collect());
         let kept: Vec<&ServedPass> = passes.iter().filter(|p| p.seconds <= INTERRUPTED * middle).collect();
         let n = kept.len() as u64;
-        let mean = |of: fn(&PassShape) -> u64| (kept.iter().map(|p| of(&p.shape)).sum::<u64>() + n / 2) / n;
+        let mean = |size: fn(&PassShape) -> u64| (kept.iter().map(|p| size(&p.shape)).sum::<u64>() + n / 2) / n;
         Mean {
             shape: PassShape {
                 requests: mean(|s| s.requests),
@@ -149,12 +150,13 @@ mod tests {
     use super::*;
     use foretoken_sim::{Luck, Stream};
 
-    /// A time that is linear in tokens, context and pairs, seconds.
+    /// Seconds of a pass on a test machine, linear in tokens, context and query-key pairs.
     fn truth(p: &PassShape) -> f64 {
         1e-4 + 2e-5 * p.batched as f64 + 1e-7 * p.context as f64 + 1e-9 * p.pairs as f64
     }
 
-    /// `n` ragged passes of up to 8 requests, every tenth with a prompt. With `spoiled`, some were interrupted.
+    /// `n` passes of up to 8 requests with different lengths, every tenth with a prefill chunk. With `spoiled`, about
+    /// one in a hundred was interrupted and took 20 times its time.
     fn served(seed: u64, n: u64, spoiled: bool) -> Served {
         let luck = Luck::new(seed, Stream::Profile, 0);
         let mut served = Served::default();
@@ -198,7 +200,7 @@ mod tests {
         let (mut half, other) = (served(1, 500, false), served(2, 500, false));
         half.extend(&other);
         assert_eq!(half.len(), 1000);
-        // One pass is enough for a table but not for a line. Without passes there is neither.
+        // One pass is enough for a table, but not for α, γ, δ. Without passes there is neither.
         assert!(served(1, 1, false).table().is_some() && served(1, 1, false).line().is_err());
         let none = Served::default();
         assert!(none.is_empty() && none.table().is_none() && none.noise_cv() == 0.0);

@@ -1,5 +1,5 @@
-//! The settings of a profiling run. They determine the visits, show when a resumed run has other settings, and turn
-//! finished visits into a profile.
+//! The settings of a profiling run. They determine the planned visits, show whether a resumed run has other settings,
+//! and make the profile from finished visits.
 
 use crate::assess::{assess, context_reads, failures};
 use crate::busy::Busy;
@@ -23,25 +23,25 @@ pub struct Setup {
     pub target: ModelInfo,
     /// Size and weights of the draft.
     pub draft: ModelInfo,
-    /// Largest shapes that fit the target.
+    /// Limits on the target's shapes.
     pub target_room: Room,
-    /// Largest shapes that fit the draft.
+    /// Limits on the draft's shapes.
     pub draft_room: Room,
-    /// How many shapes the grid has.
+    /// How many shapes are measured.
     pub density: Density,
-    /// Time for all visits, seconds; long shapes may exceed it.
+    /// Time budget for all visits, seconds. Shapes with long passes may exceed it.
     pub budget_s: f64,
-    /// Seed for the order of shapes and for the fold of each shape.
+    /// Seed that decides the order in which shapes are measured, and the fold of each shape.
     pub seed: u64,
 }
 
-/// Relative change of an anchor above which a machine is not steady.
+/// Relative change of an anchor's time during a measurement above which the machine counts as not steady.
 pub const STEADY: f64 = 0.05;
-/// Spread of equal passes above which a warning is given.
+/// Coefficient of variation of equal passes above which a warning is given.
 const WIDE_SPREAD: f64 = 0.10;
 /// Share of CPU time used by other processes above which a warning is given.
 const DISTURBED: f64 = 0.10;
-/// Share of stolen CPU time above which a warning is given.
+/// Share of CPU time given to other virtual machines (steal time) above which a warning is given.
 const STOLEN: f64 = 0.02;
 
 impl Setup {
@@ -51,22 +51,22 @@ impl Setup {
         schedule(shapes.as_ref().map(Vec::as_slice), self.seed)
     }
 
-    /// Each model's largest shapes.
+    /// The limits on each model's shapes.
     fn rooms(&self) -> Pair<&Room> {
         Pair { target: &self.target_room, draft: &self.draft_room }
     }
 
-    /// The time that each visit may take.
+    /// The time for each visit and for all visits.
     pub fn effort(&self) -> Effort {
         Effort::within(Duration::from_secs_f64(self.budget_s.max(0.0)), self.stops().len())
     }
 
     /// The differences to other settings, as texts like `target.name: was "a", now "b"`. Empty if they are equal.
     pub fn differences(&self, now: &Setup) -> Vec<String> {
-        // The device's current speed is not a setting.
-        let alike = |setup: &Setup| DeviceInfo { speed: None, ..setup.device.clone() };
+        // The device's measured speed is not a setting, so it is not compared.
+        let without_speed = |setup: &Setup| DeviceInfo { speed: None, ..setup.device.clone() };
         let as_toml = |setup: &Setup| {
-            let setup = Setup { device: alike(setup), ..setup.clone() };
+            let setup = Setup { device: without_speed(setup), ..setup.clone() };
             toml::Value::try_from(setup).expect("plain data always serialises")
         };
         let mut out = Vec::new();
@@ -74,11 +74,11 @@ impl Setup {
         out
     }
 
-    /// Makes the profile from finished visits. `busy` is the CPU time that others used, `measured_at` the end of the
-    /// measurement.
+    /// Makes the profile from finished visits. `busy` is the CPU time that other processes used, `measured_at` the end
+    /// of the measurement (RFC 3339, UTC).
     ///
     /// # Errors
-    /// There are too few shapes, or they do not tell the terms apart.
+    /// There are too few shapes, or they cannot separate the effects of α, γ and δ.
     pub fn profile(
         &self,
         visits: &[Visit],

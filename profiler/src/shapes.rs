@@ -1,4 +1,4 @@
-//! The shapes of passes that a profile times, and the grid of all shapes.
+//! The shapes of passes that are timed for a profile, and [`grid`], which lists them.
 
 use foretoken_sim::{ContextReads, Pair, PassShape};
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub enum Role {
 impl Role {
     /// Both roles, the target first.
     pub const BOTH: [Role; 2] = [Role::Target, Role::Draft];
-    /// Each model's role.
+    /// Both roles as a [`Pair`]: the target's field has the role of the target, the draft's of the draft.
     pub const EACH: Pair<Role> = Pair { target: Role::Target, draft: Role::Draft };
 
     /// The role of the other model.
@@ -28,7 +28,7 @@ impl Role {
         }
     }
 
-    /// The name in files and messages.
+    /// The role's name in files and messages.
     pub fn name(self) -> &'static str {
         match self {
             Role::Target => "target",
@@ -37,19 +37,19 @@ impl Role {
     }
 }
 
-/// What the new tokens of a pass are for. This decides which tokens get logits.
+/// What the new tokens of a pass are for. This decides for which tokens logits are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// One new token a request.
+    /// One new token per request.
     Decode,
-    /// Several new tokens a request, all with logits: drafts to verify, or a draft gap to catch up on.
+    /// Several new tokens per request, all with logits: drafts to verify, or a draft gap to catch up on.
     Verify,
-    /// A chunk of a prompt a request, logits for its last token.
+    /// A chunk of a prompt per request, with logits for the chunk's last token only.
     Prefill,
 }
 
-/// A pass over requests with equal lengths.
+/// The shape of a pass in which all requests have equal lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Shape {
     /// What the new tokens are for.
@@ -62,25 +62,25 @@ pub struct Shape {
     pub context: u32,
 }
 
-/// Up to this many batched tokens a pass counts as decode or verify. α, γ, δ must be good there.
+/// Most new tokens of a pass in the regions decode and verify, in which α, γ, δ must be good. A larger pass is wide.
 pub const SERVING_TOKENS: u64 = 64;
 
-/// The region of a shape. Errors are reported by region.
+/// A kind of passes for which errors are reported together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Region {
-    /// One token a request, at most [`SERVING_TOKENS`] together.
+    /// One new token per request, at most [`SERVING_TOKENS`] in the pass.
     Decode,
-    /// Several tokens a request, at most [`SERVING_TOKENS`] together.
+    /// Several new tokens per request, at most [`SERVING_TOKENS`] in the pass.
     Verify,
-    /// Decode and verify passes with more than [`SERVING_TOKENS`].
+    /// Decode and verify passes with more than [`SERVING_TOKENS`] new tokens.
     Wide,
     /// Prefill passes: chunks of prompts.
     Prefill,
 }
 
 impl Region {
-    /// All regions, in the order of reports.
+    /// All regions, in the order in which reports list them.
     pub const ALL: [Region; 4] = [Region::Decode, Region::Verify, Region::Wide, Region::Prefill];
 
     /// The region of a pass of `batched` new tokens.
@@ -93,7 +93,7 @@ impl Region {
         }
     }
 
-    /// The name in files and messages.
+    /// The region's name in files and messages.
     pub fn name(self) -> &'static str {
         match self {
             Region::Decode => "decode",
@@ -105,23 +105,23 @@ impl Region {
 }
 
 impl Shape {
-    /// New tokens of the pass.
+    /// Number of new tokens of all requests of the pass.
     pub fn batched(&self) -> u64 {
         u64::from(self.requests) * u64::from(self.new)
     }
 
-    /// Tokens of KV the pass needs room for.
+    /// Number of tokens whose KV must fit into memory: context and new tokens of all requests.
     pub fn kv_tokens(&self) -> u64 {
         u64::from(self.requests) * u64::from(self.context + self.new)
     }
 
-    /// The region of the shape.
+    /// The region to which the shape belongs.
     pub fn region(&self) -> Region {
         Region::of_pass(self.kind, self.batched())
     }
 
-    /// The pass as a latency model sees it, counted as the engine counts (`foretoken_sim::shape`). A chunk reads its
-    /// context once in any case.
+    /// The sizes of the pass as a latency model sees them, counted as the engine counts (`foretoken_sim::shape`). The
+    /// context of a prefill chunk counts once, whatever `reads` is.
     pub fn pass(&self, reads: ContextReads) -> PassShape {
         let (r, n, c) = (u64::from(self.requests), u64::from(self.new), u64::from(self.context));
         let context = match (reads, self.kind) {
@@ -132,19 +132,20 @@ impl Shape {
     }
 }
 
-/// Limits on the shapes that can be measured.
+/// Limits on the shapes of one model that can be measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Room {
-    /// Longest context that the model was made for, tokens of a request.
+    /// Longest context of a request that the model supports, tokens.
     pub max_positions: u32,
-    /// KV of all requests together, tokens.
+    /// Size of the KV pool for all requests together, tokens.
     pub kv_tokens: u64,
     /// Most new tokens of a pass.
     pub max_batched: u32,
     /// Most requests of a pass.
     pub max_requests: u32,
-    /// Sizes for which the device has captured graphs. Passes are padded to the next size, so time jumps at each one.
+    /// Numbers of tokens for which the device has captured graphs. Passes are padded to the next number, so the time
+    /// jumps after each one.
     pub graph_sizes: Vec<u32>,
 }
 
@@ -158,13 +159,13 @@ pub enum Density {
     Full,
 }
 
-/// The grid of one model: requests × new tokens × context, each growing by factors, within the limits of `room`; both
-/// sides of each captured graph size; and chunks of prompts. Sorted, each shape once.
+/// The shapes to measure of one model, within the limits of `room`: requests × new tokens × context, each rising by
+/// factors; decodes at and just above each captured graph size; and prefill chunks. Sorted, each shape once.
 pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
     let full = density == Density::Full;
     let requests: &[u32] = if full { &[1, 2, 4, 8, 16, 32, 64, 128, 256] } else { &[1, 4, 16, 64, 256] };
     let requests: BTreeSet<u32> = requests.iter().copied().chain([room.max_requests]).collect();
-    // New tokens of each request. A target verifies drafts; a draft also catches up on tokens that it has not run over.
+    // New tokens of each request. A target verifies drafts; a draft catches up on tokens that it has not run over.
     let new: &[u32] = match (role, full) {
         (Role::Target, true) => &[1, 2, 3, 4, 5, 7, 9],
         (Role::Target, false) => &[1, 3, 6],
@@ -173,7 +174,7 @@ pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
     };
     let mut contexts = contexts(room);
     if !full && contexts.len() > 3 {
-        // Keep both ends and every other context between.
+        // A quick grid has every other context length, and the longest one.
         let last = contexts[contexts.len() - 1];
         contexts = contexts.into_iter().step_by(2).chain([last]).collect::<BTreeSet<_>>().into_iter().collect();
     }
@@ -192,14 +193,14 @@ pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
     for r in requests {
         for &n in new {
             for (i, &c) in contexts.iter().enumerate() {
-                // With many requests more context lengths teach less: verify passes use every other context.
+                // With more than two requests, verify passes use only every other context length, to save time.
                 if n == 1 || r <= 2 || !full || (i + r.ilog2() as usize + n as usize).is_multiple_of(2) {
                     add(kind(n), r, n, c);
                 }
             }
         }
     }
-    // Both sides of each captured graph size.
+    // Decodes at each captured graph size and with one request more.
     for &size in &room.graph_sizes {
         for r in [size, size + 1] {
             add(Kind::Decode, r, 1, contexts[0]);
@@ -210,20 +211,20 @@ pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
         for context in std::iter::once(0).chain(contexts.iter().copied().skip(1).step_by(2)) {
             add(Kind::Prefill, 1, chunk, context);
         }
-        // Short prompts that are admitted together.
+        // Four short prompts that are admitted together.
         add(Kind::Prefill, 4, chunk / 4, 0);
     }
     shapes.into_iter().collect()
 }
 
 /// Context lengths from 16 tokens (fewer if `room` has less), each 4 times the one before. The last is the longest that
-/// leaves room for the tokens to verify.
+/// leaves 16 positions for new tokens.
 fn contexts(room: &Room) -> Vec<u32> {
     let longest = room.max_positions.min(u32::try_from(room.kv_tokens).unwrap_or(u32::MAX)).saturating_sub(16).max(1);
     let first = 16.min(longest / 2).max(1);
     let mut all: Vec<u32> =
         std::iter::successors(Some(first), |c| c.checked_mul(4)).take_while(|&c| c < longest).collect();
-    // Two nearly equal contexts teach less than they cost.
+    // The longest context is left out if it is less than 1.5 times the one before: it would hardly improve the fit.
     if all.last().is_none_or(|&last| u64::from(last) * 3 / 2 < u64::from(longest)) {
         all.push(longest);
     }
@@ -261,7 +262,7 @@ mod tests {
                 }
                 for region in Region::ALL {
                     let n = shapes.iter().filter(|s| s.region() == region).count();
-                    // The grid of a draft has few wide passes.
+                    // A draft's grid may have fewer than two wide passes.
                     let few = region == Region::Wide && role == Role::Draft;
                     assert!(n >= 2 || few, "{role:?} {density:?} {region:?}: {n} of {}", shapes.len());
                 }

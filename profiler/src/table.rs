@@ -1,32 +1,33 @@
-//! The measured table: piecewise linear in batched tokens, query-key pairs and context, fitted by non-negative least
-//! squares.
+//! Fits the measured table: pass times that are piecewise linear in batched tokens, query-key pairs and context.
 //!
-//! A rising line through given sizes is a sum of ramps. Each ramp is flat, rises by up to 1, and is flat again; with
-//! coefficients of at least 0 the line never falls. So the whole table is one least-squares problem with the linear
-//! fit's weights.
+//! A piecewise linear function through given points is a constant plus a sum of ramps. A ramp is 0 before its interval,
+//! rises to 1 in it, and stays 1. With coefficients of at least 0 the function never falls. So the whole table is one
+//! problem of non-negative least squares, on relative errors as in the linear fit.
 
 use crate::nnls::nnls;
 use foretoken_hardware::MeasuredSpec;
 use foretoken_sim::PassShape;
 use nalgebra::{DMatrix, DVector};
 
-/// Up to this size each measured number of tokens has a point of its own.
+/// Up to this number of batched tokens, each measured number has a point in the table.
 const DENSE: u64 = 16;
-/// Above [`DENSE`], the smallest ratio of two neighbouring points.
+/// Above [`DENSE`] tokens, neighbouring points of the table are at least this factor apart.
 const APART: f64 = 1.15;
-/// Query-key pairs at which the line of attention may bend.
+/// Numbers of query-key pairs at which the cost of attention may change its slope.
 const PAIRS: Bends = Bends { first: 1 << 9, factor: 8 };
-/// Tokens of context at which the line may bend: where the KV of a batch outgrows one cache level, then the next.
+/// Numbers of context tokens at which the cost of context may change its slope: where the KV of a batch outgrows one
+/// cache level, then the next.
 const CONTEXT: Bends = Bends { first: 1 << 8, factor: 4 };
 
-/// The points where a line that starts at 0 may bend: `first`, and then each point `factor` times the one before.
+/// The points at which a piecewise linear function may change its slope: `first`, then each `factor` times the one
+/// before.
 struct Bends {
     first: u64,
     factor: u64,
 }
 
 impl Bends {
-    /// The points from 0 to `largest`; bends above half of `largest` are left out. No points if `largest` is 0.
+    /// The points of the function: 0, the bends up to half of `largest`, and `largest`. No points if `largest` is 0.
     fn up_to(&self, largest: u64) -> Vec<u64> {
         if largest == 0 {
             return Vec::new();
@@ -37,8 +38,8 @@ impl Bends {
     }
 }
 
-/// Fits a table to passes and their seconds. `borders` are captured graph sizes, to which passes are padded: time jumps
-/// there, so each keeps a point of its own and one behind it.
+/// Fits a table to passes and their seconds. `borders` are captured graph sizes, to which passes are padded: the time
+/// jumps after each, so the measured sizes before and after a border are points of the table.
 ///
 /// # Panics
 /// If there is no pass.
@@ -46,8 +47,8 @@ pub fn fit_table(passes: &[(PassShape, f64)], borders: &[u32]) -> MeasuredSpec {
     fit(passes, borders, nnls)
 }
 
-/// [`fit_table`] without borders and with weights: pass `i` is the mean of `counts[i]` passes, and its relative error
-/// counts `counts[i]` times.
+/// [`fit_table`] without borders and with weights: pass `i` is the mean of `counts[i]` passes, and the square of its
+/// relative error counts `counts[i]` times.
 pub(crate) fn fit_counted(passes: &[(PassShape, f64)], counts: &[u64]) -> MeasuredSpec {
     fit(passes, &[], |a, b| {
         let weights = DVector::from_iterator(counts.len(), counts.iter().map(|&n| (n as f64).sqrt()));
@@ -56,7 +57,8 @@ pub(crate) fn fit_counted(passes: &[(PassShape, f64)], counts: &[u64]) -> Measur
         if a.nrows() <= a.ncols() {
             return nnls(&a, &b);
         }
-        // Thousands of equations for some dozen unknowns: the triangle of their QR factorisation has the same solution.
+        // There are thousands of equations for some dozen unknowns. The small triangular system of their QR
+        // factorisation has the same solution.
         let mut b = b;
         let qr = a.qr();
         qr.q_tr_mul(&mut b);
@@ -71,20 +73,20 @@ fn fit(
     solve: impl FnOnce(&DMatrix<f64>, &DVector<f64>) -> DVector<f64>,
 ) -> MeasuredSpec {
     let batched = batched_points(passes, borders);
-    let most = |of: fn(&PassShape) -> u64| passes.iter().map(|(pass, _)| of(pass)).max().unwrap_or(0);
+    let most = |size: fn(&PassShape) -> u64| passes.iter().map(|(pass, _)| size(pass)).max().unwrap_or(0);
     let (pairs, context) = (PAIRS.up_to(most(|p| p.pairs)), CONTEXT.up_to(most(|p| p.context)));
     let ramps = |points: &[u64]| points.len().saturating_sub(1);
-    // The columns: a constant, then the ramps of batched tokens, pairs and context.
+    // The columns of the equations: a constant, then the ramps of batched tokens, of pairs and of context.
     let (tokens, attention) = (1 + ramps(&batched), 1 + ramps(&batched) + ramps(&pairs));
     let a = DMatrix::from_fn(passes.len(), attention + ramps(&context), |i, j| {
         let (pass, seconds) = &passes[i];
-        let of = match j {
+        let term = match j {
             0 => 1.0,
             _ if j < tokens => ramp(&batched, j - 1, pass.batched),
             _ if j < attention => ramp(&pairs, j - tokens, pass.pairs),
             _ => ramp(&context, j - attention, pass.context),
         };
-        of / seconds
+        term / seconds
     });
     let x = solve(&a, &DVector::from_element(passes.len(), 1.0));
     let all = x.as_slice();
@@ -95,7 +97,8 @@ fn fit(
     }
 }
 
-/// The line through `points` that starts at height `start` and rises by `rises[i]` from point i to the next.
+/// The (point, height) pairs of a piecewise linear function that is `start` at the first point and rises by `rises[i]`
+/// from point i to the next.
 fn line(points: &[u64], start: f64, rises: &[f64]) -> Vec<(u64, f64)> {
     let heights = std::iter::once(0.0).chain(rises.iter().copied());
     let mut at = start;
@@ -109,8 +112,8 @@ fn line(points: &[u64], start: f64, rises: &[f64]) -> Vec<(u64, f64)> {
         .collect()
 }
 
-/// How far `value` is from point `at` to the next one: 0 before, 1 behind. The first ramp continues below 0, the last
-/// above 1.
+/// Ramp `at`: the share of the way from point `at` to the next one that `value` has gone, 0 before and 1 after the
+/// interval. The first ramp continues below 0, the last above 1.
 fn ramp(points: &[u64], at: usize, value: u64) -> f64 {
     let (from, to) = (points[at] as f64, points[at + 1] as f64);
     let share = (value as f64 - from) / (to - from);
@@ -123,7 +126,7 @@ fn batched_points(passes: &[(PassShape, f64)], borders: &[u32]) -> Vec<u64> {
     let mut sizes: Vec<u64> = passes.iter().map(|p| p.0.batched).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    // Whether time jumps between a size and the next one.
+    // Whether the time jumps between size `i` and the next size.
     let jumps = |i: usize| borders.iter().any(|&b| (sizes[i]..sizes[i + 1]).contains(&u64::from(b)));
     let last = sizes.len() - 1;
     let mut points: Vec<u64> = Vec::new();
@@ -135,7 +138,7 @@ fn batched_points(passes: &[(PassShape, f64)], borders: &[u32]) -> Vec<u64> {
             points.push(size);
             pinned = at_jump || points.len() == 1;
         } else if i == last {
-            // The last point of the range is always the largest size.
+            // The largest size replaces a last point that is near: the table always ends at the largest size.
             *points.last_mut().expect("the first size is a point") = size;
         }
     }
@@ -147,7 +150,8 @@ mod tests {
     use super::*;
     use foretoken_sim::LatencyModel;
 
-    /// Batched tokens are padded to 8 up to 32, and a pair costs twice as much above 32,768 pairs.
+    /// Seconds on a machine that pads batched tokens to a multiple of 8 (at most 32), and on which a pair costs twice
+    /// as much above 32,768 pairs.
     fn truth(p: &PassShape) -> f64 {
         let pairs = p.pairs as f64;
         1e-3 * (p.batched.min(32).next_multiple_of(8)) as f64 + 1e-8 * (pairs + (pairs - 32_768.0).max(0.0)) + 2e-3
@@ -168,12 +172,12 @@ mod tests {
             let error = model.pass(p).as_s() / seconds - 1.0;
             assert!(error.abs() < 0.01, "{p:?}: {error}");
         }
-        // Sizes that were not measured: 20 tokens are padded to 24.
+        // The table also predicts a size that was not measured: 20 tokens are padded to 24.
         let between = PassShape { requests: 1, batched: 20, context: 0, pairs: 0 };
         assert!((model.pass(between).as_s() / truth(&between) - 1.0).abs() < 0.01);
     }
 
-    /// A token of context costs three times as much above 4,096 tokens, the size of a cache, for any batch.
+    /// On this machine a token of context costs three times as much above 4,096 tokens of context, the size of a cache.
     #[test]
     fn context_may_cost_more_once_there_is_much_of_it() {
         let truth = |p: &PassShape| {
@@ -208,14 +212,14 @@ mod tests {
 
     #[test]
     fn points_are_dense_where_tokens_are_few_and_at_borders() {
-        let at = |sizes: &[u64], borders: &[u32]| {
+        let points = |sizes: &[u64], borders: &[u32]| {
             let passes: Vec<_> =
                 sizes.iter().map(|&batched| (PassShape { batched, ..Default::default() }, 1.0)).collect();
             batched_points(&passes, borders)
         };
-        assert_eq!(at(&[1, 2, 15, 16, 17, 18, 20, 21], &[]), [1, 2, 15, 16, 21]);
-        assert_eq!(at(&[1, 32, 33, 34], &[32]), [1, 32, 33, 34]);
-        assert_eq!(at(&[1, 30, 33, 34, 60], &[32]), [1, 30, 33, 60]);
-        assert_eq!(at(&[1, 30, 31, 33, 34, 60], &[32]), [1, 30, 31, 33, 60]);
+        assert_eq!(points(&[1, 2, 15, 16, 17, 18, 20, 21], &[]), [1, 2, 15, 16, 21]);
+        assert_eq!(points(&[1, 32, 33, 34], &[32]), [1, 32, 33, 34]);
+        assert_eq!(points(&[1, 30, 33, 34, 60], &[32]), [1, 30, 33, 60]);
+        assert_eq!(points(&[1, 30, 31, 33, 34, 60], &[32]), [1, 30, 31, 33, 60]);
     }
 }

@@ -1,4 +1,4 @@
-//! Machines with known costs, for tests.
+//! Test machines: pass times computed from known costs, and profiles and visits made from them.
 
 use crate::assess::Timed;
 use crate::measure::Visit;
@@ -7,40 +7,40 @@ use crate::setup::Setup;
 use crate::shapes::{Density, Role, Room, Shape, grid};
 use foretoken_sim::{ContextReads, Luck, Stream};
 
-/// Limits for a small model.
+/// Limits on the shapes of a small model.
 pub fn room() -> Room {
     Room { max_positions: 512, kv_tokens: 16 * 512, max_batched: 512, max_requests: 32, graph_sizes: vec![] }
 }
 
-/// Seconds of a pass on a machine with linear costs.
+/// Seconds of a pass on a machine with linear costs (α 0.1 µs, γ 50 µs, δ 1 ms).
 pub fn line(shape: &Shape) -> f64 {
     let p = shape.pass(ContextReads::Once);
     1e-7 * p.context as f64 + 50e-6 * p.batched as f64 + 1e-3
 }
 
-/// Seconds of a pass that is padded to the next power of two of its tokens.
+/// Seconds of a pass on a machine that pads the number of tokens to the next power of two.
 pub fn steps(shape: &Shape) -> f64 {
     let p = shape.pass(ContextReads::Once);
     1e-8 * p.context as f64 + 1e-3 * p.batched.next_power_of_two() as f64
 }
 
-/// Every shape of the grid in two visits of five passes each. Times have relative noise of up to `noise` in both
-/// directions, and one sample in fifty is ten times too long.
+/// The times of every shape of a model's grid, in two visits of five passes each. Times have relative noise of up to
+/// `noise` in both directions. If there is noise, one sample in fifty is ten times too long.
 pub fn timed(role: Role, cost: fn(&Shape) -> f64, noise: f64) -> Vec<Timed> {
     let luck = Luck::new(9, Stream::Noise, role as u64);
     let shapes = grid(role, &room(), Density::Full);
     let time = |i: usize, shape: Shape| {
         let sample = |n: u64| {
-            let of = luck.narrow(i as u64).narrow(n);
-            let outlier = noise > 0.0 && of.unit(1) < 0.02;
-            cost(&shape) * (noise * 2.0 * (of.unit(0) - 0.5)).exp() * if outlier { 10.0 } else { 1.0 }
+            let draws = luck.narrow(i as u64).narrow(n);
+            let outlier = noise > 0.0 && draws.unit(1) < 0.02;
+            cost(&shape) * (noise * 2.0 * (draws.unit(0) - 0.5)).exp() * if outlier { 10.0 } else { 1.0 }
         };
         Timed { shape, visits: (0..2).map(|v| (0..5).map(|s| sample(8 * v + s)).collect()).collect() }
     };
     shapes.into_iter().enumerate().map(|(i, shape)| time(i, shape)).collect()
 }
 
-/// A model with this name.
+/// The facts about a model with this name; sizes are arbitrary.
 pub fn model(name: &str) -> ModelInfo {
     ModelInfo {
         name: name.into(),
@@ -52,18 +52,18 @@ pub fn model(name: &str) -> ModelInfo {
     }
 }
 
-/// The profile of a machine with these costs and this noise.
+/// The profile of a test machine on which a pass takes `cost`, with relative noise of up to `noise`.
 pub fn profile(cost: fn(&Shape) -> f64, noise: f64) -> Profile {
     let wall = std::time::Duration::from_millis(1500);
     setup().profile(&visits(cost, noise), wall, None, "2026-01-01T00:00:00Z".into()).unwrap()
 }
 
-/// All visits of a measurement on a test machine with these costs and this noise.
+/// All visits of a measurement on a test machine on which a pass takes `cost`, with relative noise of up to `noise`.
 pub fn visits(cost: fn(&Shape) -> f64, noise: f64) -> Vec<Visit> {
     let luck = Luck::new(9, Stream::Noise, 7);
     let visit = |(i, stop): (usize, crate::measure::Stop)| {
-        let of = luck.narrow(i as u64);
-        let sample = |n| cost(&stop.shape) * (noise * 2.0 * (of.unit(n) - 0.5)).exp();
+        let draws = luck.narrow(i as u64);
+        let sample = |n| cost(&stop.shape) * (noise * 2.0 * (draws.unit(n) - 0.5)).exp();
         Visit { stop, seconds: (0..5).map(sample).collect() }
     };
     setup().stops().into_iter().enumerate().map(visit).collect()

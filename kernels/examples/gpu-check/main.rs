@@ -1,7 +1,7 @@
-//! Measures what the kernels reach on a GPU, and what the GPU can do, in the same run.
+//! Measures how fast the kernels run on a GPU, and the GPU's own copy bandwidth and matmul rate, in the same run.
 //!
-//! `gpu-check [FILE.json]`: writes each measurement to the file when it is done. A run that finds measurements in the
-//! file continues with the others. Ends within 8 minutes. Exit code 3: a target was missed; 4: no GPU.
+//! `gpu-check [FILE.json]`: writes each measurement to the file when it is done. A later run with the same file makes
+//! only the missing measurements. A run ends within 8 minutes. Exit code 3: a target was missed; 4: no GPU.
 
 mod measure;
 
@@ -11,12 +11,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// No measurement starts later than this after the start.
+/// After this time since the program's start, no further measurement begins.
 const LAST_START: Duration = Duration::from_secs(400);
 
 type Measurement = fn(&mut Cuda) -> Result<Value, CudaError>;
 
-/// Name, settings of the GPU, and function of each measurement.
+/// The measurements in the order in which they run: name in the file, settings of the device, and function.
 fn measurements() -> Vec<(&'static str, Tuning, Measurement)> {
     let usual = Tuning::default();
     let independent = Tuning { dependent_launches: false, ..usual.clone() };
@@ -72,7 +72,7 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
         let began = Instant::now();
         // Each measurement has its own device, so that memory is not shared.
         let result = Cuda::tuned(0, tuning).and_then(|mut cuda| measure(&mut cuda));
-        // A failure is written too, because the other measurements may still be right.
+        // A failed measurement is written too and does not end the run: the others may still be right.
         let result = result.unwrap_or_else(|why| json!({ "error": why.to_string() }));
         println!("{name} ({:.1} s): {result}", began.elapsed().as_secs_f64());
         done.insert(name.into(), result);

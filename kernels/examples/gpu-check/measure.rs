@@ -1,4 +1,5 @@
-//! The measurements. Times are medians by the GPU's own clock. Inputs are random, because zeros run faster.
+//! The measurements of `gpu-check`. Times are medians and come from the GPU's own clock. Inputs are random, because a
+//! GPU multiplies zeros faster.
 
 use foretoken_kernels::cuda::{Buffer, Cuda, CudaError};
 use foretoken_kernels::device::Device;
@@ -11,12 +12,13 @@ use std::time::Duration;
 
 const WEIGHTS: RandomWeights = RandomWeights { seed: 1, dtype: Dtype::Bf16 };
 
+/// Runs `run` three times to warm up, then `repeats` times. Returns (median seconds, P90 / P10 − 1).
 fn median(
     cuda: &mut Cuda,
     repeats: usize,
     mut run: impl FnMut(&mut Cuda) -> Result<(), CudaError>,
 ) -> Result<(f64, f64), CudaError> {
-    // The first pass loads kernels; the second makes a graph.
+    // The first pass loads the kernels, the second records a CUDA graph.
     for _ in 0..3 {
         run(cuda)?;
     }
@@ -25,8 +27,8 @@ fn median(
         times.push(cuda.timed(&mut run)?.1.as_secs_f64());
     }
     times.sort_by(f64::total_cmp);
-    let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize];
-    Ok((at(0.5), at(0.9) / at(0.1) - 1.0))
+    let quantile = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize];
+    Ok((quantile(0.5), quantile(0.9) / quantile(0.1) - 1.0))
 }
 
 pub fn copy(cuda: &mut Cuda) -> Result<Value, CudaError> {
@@ -75,7 +77,7 @@ fn load(cuda: &mut Cuda, shape: &LlamaShape, limits: Limits) -> Result<Llama<Cud
     })
 }
 
-/// Number of weights in the matrices that a pass reads whole: all but the embedding and the norms.
+/// Number of weights in the matrices that a pass reads completely: all but the embedding and the norms.
 fn matrix_numbers(shape: &LlamaShape) -> f64 {
     let matrices = tensors(shape).into_iter().filter(|t| t.shape.len() == 2 && t.name != "model.embed_tokens.weight");
     matrices.map(|t| t.len() as f64).sum()
@@ -126,7 +128,7 @@ pub fn prefill(cuda: &mut Cuda) -> Result<Value, CudaError> {
     let (time, spread) = median(cuda, 10, |cuda| llama.forward(cuda, &batch))?;
     let head = f64::from(shape.vocab) * f64::from(shape.hidden);
     let products = 2.0 * ((matrix_numbers(&shape) - head) * new as f64 + head);
-    // Attention's multiply-adds: scores and sums of values over the tokens that each token sees.
+    // Floating-point operations of attention: scores and weighted values over the tokens that each token attends to.
     let seen = new as f64 * (new as f64 + 1.0) / 2.0;
     let attention = 4.0 * seen * shape.q_width() as f64 * f64::from(shape.layers);
     Ok(json!({
@@ -142,7 +144,7 @@ pub fn attention(cuda: &mut Cuda) -> Result<Value, CudaError> {
     for (model, requests) in [("vicuna-7b", 1), ("vicuna-7b", 8), ("llama-3.1-8b", 1), ("llama-3.1-8b", 8)] {
         all.push(attention_of(cuda, model, requests)?);
     }
-    // The target refers to one request of the model that the other targets use.
+    // The target in `verdicts` is for the first of these: one request of vicuna-7b, the model of the other targets.
     Ok(json!({ "bytes_per_s": all[0]["bytes_per_s"], "shapes": all }))
 }
 
@@ -168,7 +170,7 @@ fn attention_of(cuda: &mut Cuda, model: &str, requests: usize) -> Result<Value, 
     }
     let queries = activations(cuda, requests, width)?;
     let mut out = cuda.narrow_buffer(requests, shape.q_width())?;
-    // One launch runs many calls, so that its overhead does not count. Keys and values are larger than any cache.
+    // One pass makes many calls, so that the overhead of its start hardly counts. Keys and values exceed any cache.
     let calls = 20;
     let (time, spread) = median(cuda, 15, |cuda| {
         cuda.pass(|cuda| (0..calls).try_for_each(|_| cuda.attention(&queries, &batch, &kv, 0, &mut out)))

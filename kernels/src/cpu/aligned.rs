@@ -1,13 +1,13 @@
-//! Arrays of f32 that begin at a cache line. A group of sixteen then never straddles two lines, which would cost a
-//! second load.
+//! Arrays of f32 that begin at a cache line. A group of sixteen numbers then never lies across two lines, which would
+//! cost a second load.
 
 use super::lanes::LANES;
 use std::ops::{Deref, DerefMut};
 
-/// A fixed number of f32 that begins at a cache line.
+/// An f32 array of fixed length that begins at a cache line.
 #[derive(Debug)]
 pub(super) struct Aligned {
-    /// Must not grow, because growing moves it.
+    /// The array with up to [`LANES`] spare numbers. Must not grow: growing would move it off the cache line.
     numbers: Vec<f32>,
     from: usize,
     len: usize,

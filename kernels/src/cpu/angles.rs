@@ -1,13 +1,13 @@
-//! Rotary angles, by which queries and keys are rotated.
+//! Rotary position embeddings (RoPE): the angles by which queries and keys are rotated.
 
 use crate::model::LlamaShape;
 
-/// Cosines and sines of every position in the model's KV. They are computed once: a pass that computed its own would
-/// take a tenth longer at new positions for a small draft.
+/// Cosines and sines of the rotary angles of every position in the KV. The table is made once: computing the angles of
+/// new positions within a pass made a small draft's pass a tenth longer.
 pub(super) struct Angles {
-    /// Number of pairs of dimensions in a head.
+    /// Number of pairs of dimensions that are rotated together in a head: half of `head_dim`.
     pairs: usize,
-    /// Position by position: the cosines of all pairs, then their sines.
+    /// For one position after the other: the cosines of all pairs, then the sines of all pairs.
     table: Vec<f32>,
 }
 
@@ -34,15 +34,16 @@ impl Angles {
     }
 }
 
-/// `theta^(−2i / head_dim)`, scaled as in Llama 3 (see [`crate::model::RopeScaling`]).
+/// The rotary frequencies of the pairs `i` of a head, in radians per position: `theta^(−2i / head_dim)`, scaled as in
+/// Llama 3 if the model says so (see [`crate::model::RopeScaling`]).
 pub(crate) fn frequencies(shape: &LlamaShape) -> Vec<f32> {
     let one = |i: u32| {
         let frequency = shape.rope_theta.powf(-f64::from(2 * i) / f64::from(shape.head_dim));
         let Some(s) = shape.rope_scaling else { return frequency as f32 };
         let turns = f64::from(s.original_max_position_embeddings) * frequency / std::f64::consts::TAU;
-        // The share of the frequency that is kept: 0 for few turns over the original context, 1 for many.
-        let kept = ((turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor)).clamp(0.0, 1.0);
-        (kept * frequency + (1.0 - kept) * frequency / s.factor) as f32
+        // Weight of the unscaled frequency: 0 for few turns over the original context, 1 for many.
+        let unscaled = ((turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor)).clamp(0.0, 1.0);
+        (unscaled * frequency + (1.0 - unscaled) * frequency / s.factor) as f32
     };
     (0..shape.head_dim / 2).map(one).collect()
 }

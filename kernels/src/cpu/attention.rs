@@ -1,9 +1,10 @@
 //! Paged attention for requests with different numbers of new tokens.
 //!
-//! The score of a token is a chain of multiply-adds over the head's dimensions. The sum of exponentials is made by
-//! lanes, in the order of the tokens that the query sees. Values are added one token after the other in that order, and
-//! divided by the sum at the end. A result therefore depends only on the keys and values seen and on their order. It
-//! does not depend on blocks, on other queries, or on whether the path of a tree or a chain led there.
+//! The score of a token is one chain of multiply-adds over the head's dimensions. The exponentials of the scores are
+//! summed by lanes, in the order of the tokens that the query attends to. Weighted values are added one token after the
+//! other in the same order, and divided by the sum of exponentials at the end. A result therefore depends only on the
+//! keys and values that the query attends to and on their order. It does not depend on the blocks that hold them, on
+//! other queries, or on whether the tokens belong to a tree or to a chain.
 
 use super::buffer::{Buffer, Shared};
 use super::kv::{Kv, Pools};
@@ -16,20 +17,21 @@ use crate::paged::{BLOCK_SIZE, Batch, Span};
 use std::cell::RefCell;
 use std::ops::Range;
 
-/// New tokens of a request whose queries read a block of context together, so that it is read from memory once for all
-/// of them.
+/// Most new tokens of a request that one task handles. Their queries read a block of the context together, so that the
+/// block is read from memory once.
 const TILE: usize = 16;
 
-/// Number of blocks whose values all queries of a task read before the next ones: they stay in a near cache.
+/// Number of blocks of values that all queries of a task read before any query reads further blocks. These blocks stay
+/// in a near cache.
 const NEAR: usize = 16;
 
 thread_local! {
-    /// Scores and sums of the present task. It is kept, so that a pass allocates nothing once the context has been
-    /// seen.
+    /// Scaled queries, scores and sums of the task that this thread runs. The memory is reused, so that a pass
+    /// allocates only if its context is longer than any before.
     static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// One task: some new tokens of one request and one key-value head.
+/// One task of a thread: the rows `first..end` (new tokens of request `span` of the batch) and one key-value head.
 struct Task {
     span: usize,
     first: usize,
@@ -37,11 +39,11 @@ struct Task {
     head: usize,
 }
 
-/// The operation's scratch: its list of tasks.
+/// The tasks of one call of [`attention`]; the list's memory is reused by the next call.
 #[derive(Default)]
 pub(super) struct Tasks(Vec<Task>);
 
-/// Computes the attention of every row's queries, into `out`.
+/// Computes the attention of the queries of every row of `qkv` and writes the results to `out`.
 pub(super) fn attention(
     (team, level): (&mut Team, Level),
     tasks: &mut Tasks,
@@ -86,7 +88,7 @@ struct Queries<'a, P> {
     qkv: &'a Buffer,
     batch: &'a Batch,
     kv: &'a Kv,
-    /// The blocks of the layer.
+    /// The KV blocks of the layer.
     pool: &'a [P],
     out: Shared<'a>,
     scratch: &'a mut Vec<f32>,
@@ -102,7 +104,7 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
         let table = &batch.tables[span.table.clone()];
         let group = kv.heads / kv.kv_heads;
         let queries = (task.end - task.first) * group;
-        // End of the context that any of these queries may see.
+        // One more than the last context index that any query of the task attends to.
         let end = (task.first..task.end).map(|row| last_seen(batch, span, row) + 1).max().expect("a task has rows");
         let blocks = end.div_ceil(BLOCK_SIZE);
         let width = blocks * BLOCK_SIZE;
@@ -119,7 +121,7 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
                 *scaled = x * scale;
             }
         }
-        // A few blocks at a time, which stay in the nearest cache for all queries.
+        // The keys of a few blocks at a time: they stay in the nearest cache until all queries have read them.
         for b in (0..blocks).step_by(tile_of::<L>()) {
             let end = (b + tile_of::<L>()).min(blocks);
             let keys = |i: usize| kv.keys(pool, table[b + i] as usize, task.head);
@@ -139,20 +141,20 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
         for i in 0..queries {
             let sight = &batch.sights[task.first + i / group];
             let scores = &mut scores[i * width..][..width];
-            // The scores of the path move up behind the prefix. The path's positions rise, so no score is overwritten
-            // before it is moved.
+            // The scores of the query's path in a tree move to the indices right after the prefix. The path's context
+            // indices rise, so no score is overwritten before it is moved.
             for (to, &t) in batch.paths[sight.path.clone()].iter().enumerate() {
                 scores[sight.prefix + to] = scores[t as usize];
             }
             let total = Exponentials(&mut scores[..sight.prefix + sight.path.len()]).run::<L>();
-            // The scaled query is no longer needed. Its first number is replaced by the sum that its values are divided
-            // by.
+            // The scaled query is no longer needed. The sum of exponentials replaces its first number.
             scaled[i * kv.head_dim] = total;
         }
 
         let values = |i: usize| kv.values(pool, table[i] as usize, task.head);
         let prefix = |i: usize| batch.sights[task.first + i / group].prefix;
-        // The blocks that all queries see to their end, a few at a time, which stay in a near cache for all queries.
+        // First the blocks that all queries attend to completely, `NEAR` at a time: they stay in a near cache until all
+        // queries have read them.
         let full = (0..queries).map(prefix).min().expect("a task has rows") / BLOCK_SIZE;
         for from in (0..full).step_by(NEAR) {
             let blocks = from..(from + NEAR).min(full);
@@ -173,7 +175,7 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
         for i in 0..queries {
             let row = task.first + i / group;
             let (scores, sums) = (&scores[i * width..][..width], &mut sums[i * kv.padded..][..kv.padded]);
-            // The tokens that the query sees beyond these blocks; they differ between queries.
+            // Then the tokens beyond these blocks that this query attends to: the rest of its prefix and its path.
             let mut seen = full * BLOCK_SIZE;
             while seen < prefix(i) {
                 let (b, tokens) = (seen / BLOCK_SIZE, (prefix(i) - seen).min(BLOCK_SIZE));
@@ -197,13 +199,13 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
     }
 }
 
-/// Number of blocks of keys, and of queries, taken at a time: their sums fit the registers.
+/// How many blocks of keys, and how many queries, are multiplied together: so few that their sums fit in registers.
 #[inline(always)]
 fn tile_of<L: Lanes>() -> usize {
     if L::WIDE { 4 } else { 2 }
 }
 
-/// The last token of the context that a row sees, by its index in the table.
+/// Context index of the last token that a row attends to. The request's block table turns it into a slot.
 fn last_seen(batch: &Batch, span: &Span, row: usize) -> usize {
     let sight = &batch.sights[row];
     match batch.paths[sight.path.clone()].last() {
@@ -215,10 +217,10 @@ fn last_seen(batch: &Batch, span: &Span, row: usize) -> usize {
     }
 }
 
-/// Scores of the first `Q` queries against the keys of the blocks `to`. `keys(i)` gives the keys of the i-th of these
-/// blocks.
+/// Computes the scores of the first `Q` queries of `all` against the keys of the blocks `to`. `keys(i)` gives the keys
+/// of the i-th block of `to`. The scores of successive queries are `width` numbers apart.
 ///
-/// Plain loops, here and below: a closure that is not inlined is not compiled for the present processor.
+/// Here and below, loops are plain: a closure that is not inlined is compiled without the level's vector instructions.
 #[inline(always)]
 fn score<'k, L: Lanes, P: Pairs + 'k, const Q: usize>(
     all: &[f32],
@@ -239,8 +241,8 @@ fn score<'k, L: Lanes, P: Pairs + 'k, const Q: usize>(
     }
 }
 
-/// Scores of `Q` queries against the sixteen keys of each of `B` blocks from block `b` on. A score is one chain of
-/// multiply-adds, each of which waits for the one before. Several chains at a time keep the processor busy.
+/// Computes the scores of `Q` queries against the sixteen keys of each of `B` blocks from block `b` on. A score is one
+/// chain of multiply-adds, each of which waits for the one before. Several chains at a time keep the processor busy.
 #[inline(always)]
 fn tile<L: Lanes, P: Pairs, const Q: usize, const B: usize>(
     mut queries: [&[f32]; Q],
@@ -282,9 +284,9 @@ fn tile<L: Lanes, P: Pairs, const Q: usize, const B: usize>(
     }
 }
 
-/// Adds the values of the given tokens of each given block to the sums of `Q` queries, each value times its weight, one
-/// after the other. `values` gives a block's values. The weights of successive queries are `width` numbers apart, their
-/// sums `padded` numbers.
+/// Adds weight · value to the sums of `Q` queries, for the tokens `tokens` of each block of `blocks`, in order.
+/// `values(b)` gives the values of block `b`. The weights of successive queries are `width` numbers apart, their sums
+/// `padded` numbers.
 #[inline(always)]
 fn add_values<'p, L: Lanes, P: Pairs + 'p, const Q: usize>(
     values: &impl Fn(usize) -> &'p [P],
@@ -299,7 +301,8 @@ fn add_values<'p, L: Lanes, P: Pairs + 'p, const Q: usize>(
     }
     let (pairs, mut first) = (padded / (2 * LANES), 0);
     while first < pairs {
-        // With one query and one pair there is a single sum, and each addition would wait for the one before.
+        // Two pairs at a time if registers allow, or if there is one query: with few sums, additions wait for each
+        // other.
         if pairs - first >= 2 && (L::WIDE || Q == 1) {
             add_pairs::<L, P, Q, 2>(values, blocks.clone(), tokens.clone(), first, rows, (sums, padded));
             first += 2;
@@ -310,8 +313,8 @@ fn add_values<'p, L: Lanes, P: Pairs + 'p, const Q: usize>(
     }
 }
 
-/// [`add_values`] for `N` pairs of groups of dimensions from pair `first` on. The number of chains of multiply-adds at
-/// a time is queries times groups.
+/// [`add_values`] for 32 · `N` dimensions of the values: `N` pairs of groups of sixteen, from pair `first` on. The
+/// number of chains of multiply-adds that run at a time is 2 · `N` · `Q`.
 #[inline(always)]
 fn add_pairs<'p, L: Lanes, P: Pairs + 'p, const Q: usize, const N: usize>(
     values: &impl Fn(usize) -> &'p [P],

@@ -1,14 +1,15 @@
-//! Activations: rows padded with zeros to whole groups of lanes, so that no kernel has a tail.
+//! Activations: rows padded with zeros to whole groups of [`LANES`] numbers, so that no kernel has to handle a
+//! remainder.
 
 use super::aligned::Aligned;
 use super::lanes::LANES;
 use std::marker::PhantomData;
 
-/// A matrix of activations. Numbers between `width` and the padded width are zero and stay so.
+/// A matrix of activations, one row per token. Numbers between `width` and the padded width are zero and stay so.
 #[derive(Clone, Debug)]
 pub struct Buffer {
     pub(super) width: usize,
-    /// `width` rounded up to whole groups of lanes.
+    /// `width` rounded up to a multiple of [`LANES`]: the distance between rows.
     pub(super) stride: usize,
     /// Number of rows in use.
     pub(super) rows: usize,
@@ -41,7 +42,7 @@ impl Buffer {
         &mut self.numbers[row * self.stride..][..self.width]
     }
 
-    /// Puts all allocated rows to use.
+    /// Sets the number of rows in use to the number of allocated rows.
     pub(super) fn use_all(&mut self) {
         self.rows = self.numbers.len() / self.stride;
     }
@@ -58,7 +59,7 @@ impl Buffer {
         &self.numbers[row * self.stride..][..self.stride]
     }
 
-    /// Shares the rows in use among tasks that write different parts.
+    /// Returns a handle through which tasks on several threads write different parts of the rows in use.
     pub(super) fn shared(&mut self) -> Shared<'_> {
         let numbers = &mut self.numbers[..self.rows * self.stride];
         Shared {

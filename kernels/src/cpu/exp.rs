@@ -1,6 +1,7 @@
-//! The exponential function, written so that compilers vectorise a loop over it, with the same bits on every processor.
+//! The exponential function, written so that compilers vectorise a loop that calls it, and so that every processor
+//! computes the same bits.
 
-/// Adding this number rounds a small number to an integer, which is then in the lowest bits: 1.5 · 2²³.
+/// 1.5 · 2²³. Adding it to a small f32 rounds that number to an integer, which is then in the lowest bits of the sum.
 const ROUNDER: f32 = 12_582_912.0;
 
 /// e^x, at most 2 units in the last place off between −87 and 88; 0 below −87, e^88 above 88. The argument is reduced
@@ -22,7 +23,7 @@ pub(super) fn exp(x: f32) -> f32 {
     if x < -87.0 { 0.0 } else { value * power }
 }
 
-/// `x / (1 + e^−x)`.
+/// The activation function SiLU: `x / (1 + e^−x)`.
 #[inline(always)]
 pub(super) fn silu(x: f32) -> f32 {
     x / (1.0 + exp(-x))

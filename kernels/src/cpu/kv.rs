@@ -1,12 +1,12 @@
 //! Paged keys and values.
 //!
 //! For one key-value head, a block holds 16 keys as head_dim × 16, so that sixteen scores are computed at a time, and
-//! 16 values as 16 × head_dim, so that sixteen numbers of an output are. Both are stored in pairs of such groups: two
-//! neighbouring dimensions of the keys, and 32 dimensions of a value, to which head_dim is padded. The values come as
-//! all tokens' first 32 dimensions, then the next 32.
+//! 16 values as 16 × head_dim, so that sixteen numbers of an output are computed at a time. Groups of sixteen numbers
+//! are stored in pairs: two neighbouring dimensions of the 16 keys, or 32 neighbouring dimensions of one value
+//! (head_dim is padded to a multiple of 32). The first 32 dimensions of all 16 values come first, then the next 32, and
+//! so on.
 //!
-//! They have the type of the weights: bf16 with bf16 weights, as in engines, which halves the bytes that a long context
-//! reads.
+//! With bf16 weights KV is bf16 too, as in vLLM, which halves the bytes read for a long context; otherwise KV is f32.
 
 use super::angles::Angles;
 use super::lanes::{Kernel, LANES, Lanes};
@@ -17,24 +17,24 @@ use crate::model::LlamaShape;
 use crate::paged::BLOCK_SIZE;
 use crate::weights::Dtype;
 
-/// The keys and values of all layers.
+/// The pool of KV blocks of all layers, and the table of rotary angles.
 pub struct Kv {
     pub(super) heads: usize,
     pub(super) kv_heads: usize,
     pub(super) head_dim: usize,
-    /// `head_dim` rounded up to pairs of lanes.
+    /// `head_dim` rounded up to a multiple of 2 · [`LANES`]: the stored width of a value.
     pub(super) padded: usize,
     pub(super) pools: Pools,
     pub(super) angles: Angles,
 }
 
-/// The blocks, one pool per layer.
+/// The KV blocks in their number type, one pool per layer.
 pub(super) enum Pools {
     F32(Vec<Pages<F32Pairs>>),
     Bf16(Vec<Pages<Bf16Pairs>>),
 }
 
-/// Bytes of a key's or value's number, with weights of type `weights`.
+/// Bytes per number of a key or value, if the weights have type `weights`.
 pub(super) fn kv_bytes(weights: Dtype) -> u64 {
     match weights {
         Dtype::Bf16 => 2,
@@ -47,7 +47,7 @@ fn zeros<P: Pairs>(layers: u32, pairs: usize) -> Vec<Pages<P>> {
 }
 
 impl Kv {
-    /// `blocks` blocks of zeros per layer, for weights of type `dtype`.
+    /// Makes `blocks` blocks of zeros per layer, for weights of type `dtype`.
     pub(super) fn new(shape: &LlamaShape, dtype: Dtype, blocks: u32) -> Kv {
         let head_dim = shape.head_dim as usize;
         let padded = head_dim.next_multiple_of(2 * LANES);
@@ -67,32 +67,32 @@ impl Kv {
         }
     }
 
-    /// (pairs of a block's keys, pairs of its values): a pair of keys for two dimensions, sixteen pairs of values (one
-    /// per token) for 32.
+    /// Sizes of one head's part of a block: (pairs that hold keys, pairs that hold values). Two dimensions of the keys
+    /// take one pair; 32 dimensions of the values take sixteen pairs, one per token.
     fn sizes(&self) -> (usize, usize) {
         (self.head_dim.div_ceil(2), self.padded / 2)
     }
 
-    /// Index of the pair at which the keys of a block begin; its values follow.
-    fn at(&self, block: usize, head: usize) -> usize {
+    /// Index of the pair at which the keys of a block's head begin; the head's values follow them.
+    fn first_pair(&self, block: usize, head: usize) -> usize {
         let (keys, values) = self.sizes();
         (block * self.kv_heads + head) * (keys + values)
     }
 
-    /// Returns the keys of a block.
+    /// Returns the keys of a block for one key-value head.
     #[inline(always)]
     pub(super) fn keys<'p, P>(&self, pool: &'p [P], block: usize, head: usize) -> &'p [P] {
-        &pool[self.at(block, head)..][..self.sizes().0]
+        &pool[self.first_pair(block, head)..][..self.sizes().0]
     }
 
-    /// Returns the values of a block.
+    /// Returns the values of a block for one key-value head.
     #[inline(always)]
     pub(super) fn values<'p, P>(&self, pool: &'p [P], block: usize, head: usize) -> &'p [P] {
         let (keys, values) = self.sizes();
-        &pool[self.at(block, head) + keys..][..values]
+        &pool[self.first_pair(block, head) + keys..][..values]
     }
 
-    /// Writes the key and the value of one head to `slot`.
+    /// Writes the key and the value of one head to `slot`: 16 · block + index in the block.
     pub(super) fn write(
         &mut self,
         level: Level,
@@ -101,7 +101,7 @@ impl Kv {
         key: &[f32],
         value: &[f32],
     ) {
-        let (at, (keys, values), offset) = (self.at(slot / BLOCK_SIZE, head), self.sizes(), slot % BLOCK_SIZE);
+        let (at, (keys, values), offset) = (self.first_pair(slot / BLOCK_SIZE, head), self.sizes(), slot % BLOCK_SIZE);
         match &mut self.pools {
             Pools::F32(pools) => {
                 let (keys, values) = pools[layer][at..][..keys + values].split_at_mut(keys);
@@ -117,7 +117,7 @@ impl Kv {
     /// Copies the keys and values of all layers and heads from slot `from` to slot `to`.
     pub(super) fn copy(&mut self, from: usize, to: usize) {
         for head in 0..self.kv_heads {
-            let (source, target) = (self.at(from / BLOCK_SIZE, head), self.at(to / BLOCK_SIZE, head));
+            let (source, target) = (self.first_pair(from / BLOCK_SIZE, head), self.first_pair(to / BLOCK_SIZE, head));
             let slots = ((source, from % BLOCK_SIZE), (target, to % BLOCK_SIZE));
             let sizes = self.sizes();
             match &mut self.pools {
@@ -153,7 +153,8 @@ impl<P: Pairs> Kernel for Write<'_, P> {
     }
 }
 
-/// Copies a token's key and value between slots: (first pair of the block, token in the block).
+/// Copies a token's key and value of one head from the first to the second of `slots`. A slot is (index of the block's
+/// first pair, token in the block).
 fn copy<P: Pairs>(pool: &mut [P], (keys, values): (usize, usize), slots: ((usize, usize), (usize, usize))) {
     let ((source, from), (target, to)) = slots;
     for d in 0..keys {

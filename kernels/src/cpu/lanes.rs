@@ -1,18 +1,18 @@
 //! Sixteen numbers at a time, with the same bits on every processor.
 //!
-//! A lane is one sum, made by fused multiply-adds in a fixed order. A sum over all lanes adds them in one fixed tree.
-//! AVX-512, AVX2 and plain code do the same operations in the same order, so they agree to the bit.
+//! A lane is one of sixteen sums, each made by fused multiply-adds in a fixed order. The sum over all lanes adds them
+//! in one fixed order. AVX-512, AVX2 and plain code do the same operations in the same order, so they agree to the bit.
 
 /// Number of f32 handled at a time.
 pub(super) const LANES: usize = 16;
 
-/// Mask of the second bf16 of a pair. Read as an f32, the masked bits are its value.
+/// Mask of the second bf16 in a 32-bit word. The masked word, read as an f32, has the value of that bf16.
 pub(super) const SECOND: u32 = 0xFFFF_0000;
 
 /// A vector of sixteen f32.
 pub(super) trait Lanes: Copy {
-    /// True with 32 registers of sixteen lanes, false with 16 registers of eight. Decides how many sums a kernel makes
-    /// at a time.
+    /// True if the processor has 32 vector registers of sixteen f32, false for 16 registers of eight. Decides how many
+    /// sums a kernel makes at a time.
     const WIDE: bool;
     /// Sixteen zeros.
     fn zero() -> Self;
@@ -20,9 +20,9 @@ pub(super) trait Lanes: Copy {
     fn splat(x: f32) -> Self;
     /// Reads sixteen numbers from memory.
     fn load(x: &[f32; LANES]) -> Self;
-    /// Reads the first bf16 of each pair in memory: the lower halves.
+    /// Reads the first bf16 of each word in memory, its lower half.
     fn load_first(x: &[u32; LANES]) -> Self;
-    /// Reads the second bf16 of each pair in memory: the upper halves.
+    /// Reads the second bf16 of each word in memory, its upper half.
     fn load_second(x: &[u32; LANES]) -> Self;
     /// Prefetches memory that will be read soon; any address is allowed.
     fn prefetch<T>(address: *const T);
@@ -30,11 +30,11 @@ pub(super) trait Lanes: Copy {
     fn store(self, x: &mut [f32; LANES]);
     /// `self + a · b`, rounded once.
     fn fma(self, a: Self, b: Self) -> Self;
-    /// The larger number, lane by lane.
+    /// The larger of `self` and `other` in each lane.
     fn larger(self, other: Self) -> Self;
-    /// The sum, lane by lane.
+    /// The sum of `self` and `other` in each lane.
     fn add(self, other: Self) -> Self;
-    /// The sum of all lanes: adds lanes 8 apart, then 4, 2 and 1.
+    /// The sum of all lanes: adds lanes that are 8 apart, then the results that are 4, 2 and 1 apart.
     fn sum(self) -> f32;
 }
 
@@ -113,8 +113,8 @@ impl Lanes for Plain {
     }
 }
 
-/// A computation that runs with any kind of lanes. `run` must be `#[inline(always)]`; otherwise it is not compiled for
-/// the present processor.
+/// A computation that runs with any implementation of [`Lanes`]. `run` must be `#[inline(always)]`; otherwise it is
+/// compiled without the vector instructions of its level.
 pub(super) trait Kernel {
     /// The result of the computation.
     type Output;

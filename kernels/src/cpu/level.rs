@@ -4,7 +4,7 @@ use super::lanes::{Kernel, Plain};
 #[cfg(target_arch = "x86_64")]
 use super::x86;
 
-/// A set of vector instructions that this processor has. Only this module makes values of this type.
+/// A set of vector instructions that this processor was found to have. Only this module makes values of this type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level(Lanes);
 
@@ -18,7 +18,7 @@ enum Lanes {
 }
 
 impl Level {
-    /// The names of levels in settings, the best last. A processor may lack some.
+    /// The names of all levels in settings, the best last. A processor may lack some of these levels.
     pub const KEYS: [&str; 3] = ["plain", "avx2", "avx-512"];
 
     /// The levels that this processor has, the best last.
@@ -57,7 +57,7 @@ impl Level {
         }
     }
 
-    /// The level's name in text.
+    /// The level's name in printed text.
     pub fn name(self) -> &'static str {
         match self.0 {
             Lanes::Plain => "plain",

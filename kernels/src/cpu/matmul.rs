@@ -1,8 +1,8 @@
 //! The matrix product `x · weightsᵀ`, in which each weight is read from memory once for all rows.
 //!
-//! A result is the dot product of one row with one output's weights in a fixed order: a chain of multiply-adds over
-//! each [`DEPTH`] inputs, and the ends of the chains added one after the other. The order does not depend on which rows
-//! and outputs are computed together, or by which thread.
+//! A result is the dot product of one row with one output's weights, computed in a fixed order: one chain of
+//! multiply-adds for each [`DEPTH`] inputs, and the results of the chains are added one after the other. The order does
+//! not depend on which rows and outputs are computed together, or by which thread.
 
 use super::buffer::{Buffer, Shared};
 use super::lanes::{Kernel, LANES, Lanes};
@@ -12,27 +12,29 @@ use super::pairs::Pairs;
 use super::team::Team;
 use std::ptr;
 
-/// Number of inputs of one chain. A panel's weights for these inputs, and the rows' inputs, stay in the nearest cache.
+/// Number of inputs of one chain of multiply-adds. A panel's weights for these inputs, and the rows' inputs, stay in
+/// the nearest cache.
 const DEPTH: usize = 256;
 
-/// How many pairs ahead a tile of `rows` rows prefetches. Many rows are bound by arithmetic: the next chain's weights
-/// arrive while they work on the present one's. One and two rows are bound by memory, and what arrives too early is in
-/// the way.
+/// How many pairs of weights ahead of the present one a tile of `rows` rows prefetches. Three and more rows are bound
+/// by arithmetic: the weights of the next chain are fetched during the present chain. One and two rows are bound by
+/// memory: weights fetched too early would displace others from the cache.
 const fn ahead(rows: usize) -> usize {
     if rows <= 2 { 16 } else { DEPTH / 2 }
 }
 
-/// Bytes of weights that a task reads.
+/// Approximate bytes of weights that a task reads. Decides how many tasks a product is divided into.
 const TASK_BYTES: usize = 256 << 10;
 
-/// Most panels that a row is multiplied with together. A task has whole groups of them.
+/// Most panels that a row is multiplied with at a time. A task has a multiple of this number of panels.
 const TOGETHER: usize = 4;
 
-/// Most panels at a time if several tiles of rows use the same panels. Four panels of a chain's depth are 32 KiB, the
-/// whole nearest cache of many processors, and each tile would read them from the next cache.
+/// Most panels at a time if there are several tiles of rows, which read the panels one after the other. The weights of
+/// four panels for one chain are 32 KiB (bf16), the whole nearest cache of many processors; each tile would then read
+/// them from the next cache.
 const STAYING: usize = 2;
 
-/// Most rows that are multiplied with a panel together.
+/// Most rows of a tile, which are multiplied with a panel at a time.
 const MOST_ROWS: usize = 6;
 
 /// Computes `x · weightsᵀ` into `out`.
@@ -102,8 +104,8 @@ impl<P: Pairs> Kernel for Outputs<'_, P> {
     }
 }
 
-/// Number of panels that `rows` rows are multiplied with together: enough sums that no addition waits, and no more than
-/// there are registers.
+/// Number of panels that `rows` rows are multiplied with at a time: enough independent sums that no addition waits for
+/// the one before, and no more sums than there are registers.
 #[inline(always)]
 fn together<L: Lanes>(rows: usize) -> usize {
     match (rows, L::WIDE) {
@@ -121,7 +123,7 @@ impl<P: Pairs> Outputs<'_, P> {
             4 if together::<L>(R) == 4 => self.tile::<L, R, 4>(row, panel, pairs),
             2 if together::<L>(R) >= 2 => self.tile::<L, R, 2>(row, panel, pairs),
             _ => {
-                // The tiles of a pass differ by one row, and a tile with more rows may take fewer panels.
+                // Tiles differ by at most one row, and `together` may allow the larger tile fewer panels than `n`.
                 for panel in panel..panel + n {
                     self.tile::<L, R, 1>(row, panel, pairs);
                 }
@@ -129,10 +131,11 @@ impl<P: Pairs> Outputs<'_, P> {
         }
     }
 
-    /// Adds the chains of `R` rows with `N` panels over the pairs of inputs from `from` to `to` to the outputs.
+    /// Multiplies `R` rows with `N` panels over one chain, the pairs of inputs `from..to`, and adds the results to the
+    /// outputs (writes them if the chain is the first).
     #[inline(always)]
     fn tile<L: Lanes, const R: usize, const N: usize>(&self, row: usize, panel: usize, (from, to): (usize, usize)) {
-        // Plain loops, here and below: a closure that is not inlined is not compiled for the present processor.
+        // Here and below, loops are plain: a closure that is not inlined is compiled without vector instructions.
         let len = to - from;
         let (mut weights, mut x): ([&[P]; N], [&[f32]; R]) = ([&[]; N], [&[]; R]);
         for (n, weights) in weights.iter_mut().enumerate() {
@@ -175,14 +178,14 @@ impl<P: Pairs> Outputs<'_, P> {
     }
 }
 
-/// Writes sums to `out`; if `more`, adds them to the sums of earlier inputs.
+/// Writes `sum` to `out`; if `more`, adds it to what earlier chains wrote there.
 #[inline(always)]
 fn put<L: Lanes>(sum: L, out: &mut [f32], more: bool) {
     if let Some(out) = out.as_mut_array::<LANES>() {
         let all = if more { L::load(out).add(sum) } else { sum };
         return all.store(out);
     }
-    // The last panel has fewer outputs.
+    // The last panel may have fewer than sixteen outputs.
     let mut numbers = [0.0; LANES];
     for (number, out) in numbers.iter_mut().zip(out.iter()) {
         *number = if more { *out } else { 0.0 };

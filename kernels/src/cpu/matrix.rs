@@ -1,8 +1,8 @@
 //! Weight matrices, packed when they are loaded.
 //!
-//! Sixteen outputs are a panel. A panel stores its weights input by input, each for all sixteen outputs. A kernel reads
-//! it from one end to the other and makes sixteen sums at a time, which need not be added up at the end. Missing
-//! outputs and an odd last input are zeros.
+//! Sixteen outputs form a panel. A panel stores the sixteen weights of one input, then the sixteen of the next input. A
+//! kernel reads a panel from one end to the other and makes sixteen sums at a time, one per output, so that no sum over
+//! lanes is needed at the end. The last panel and an odd number of inputs are padded with zeros.
 
 use super::lanes::LANES;
 use super::pages::Pages;
@@ -18,14 +18,15 @@ pub struct Matrix {
     pub(super) panels: Panels,
 }
 
-/// The weights, panel by panel. A panel has `inputs.div_ceil(2)` pairs, each of two neighbouring inputs.
+/// The weights in their number type, one panel after the other. A panel has `inputs.div_ceil(2)` pairs; each holds the
+/// weights of two neighbouring inputs.
 pub(super) enum Panels {
     F32(Pages<F32Pairs>),
     Bf16(Pages<Bf16Pairs>),
 }
 
 impl Matrix {
-    /// Packs `parts`, each a tensor with its number of outputs, below each other.
+    /// Packs `parts`, each (tensor, its number of outputs), into one matrix, in which their outputs follow each other.
     pub(super) fn new(team: &mut Team, parts: &[(TensorData<'_>, usize)], inputs: usize, dtype: Dtype) -> Matrix {
         let outputs = parts.iter().map(|p| p.1).sum();
         let panels = match dtype {

@@ -1,8 +1,8 @@
 //! The CPU device: f32 and bf16 weights, KV of the weights' type, f32 activations and sums.
 //!
-//! Its arithmetic is batch-invariant: a row's result has the same bits alone, in any batch and chunk split, on any
-//! number of threads and on any processor with fused multiply-adds. Therefore greedy speculation emits exactly the
-//! autoregressive tokens, and a preempted request rebuilds the same KV.
+//! The CPU's arithmetic is batch-invariant: a row's result has the same bits alone, in any batch and chunk split, on
+//! any number of threads and on any processor. Therefore greedy speculation emits exactly the tokens of plain decoding,
+//! and a preempted request rebuilds the same KV.
 
 mod aligned;
 mod angles;

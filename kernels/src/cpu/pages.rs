@@ -1,9 +1,9 @@
-//! Memory in large pages, if the system has them. Weights and KV are read from end to end. With small pages the
-//! processor looks up an address every 4 KiB and stops prefetching there.
+//! Arrays in large pages of memory (2 MiB), if the system has them. Weights and KV are read from end to end. With small
+//! pages the processor translates an address every 4 KiB and stops prefetching there.
 //!
-//! The system gives only whole large pages, and the matrices of a small model are smaller than one. Matrices therefore
-//! share regions that begin and end with a large page. When each was mapped by itself, some lay in large pages and some
-//! did not, by chance: two copies of the shipped pair in one process differed in speed by a twentieth.
+//! The system gives only whole large pages, and the matrices of a small model are smaller than a large page. Matrices
+//! therefore share regions that begin and end with a large page. When each matrix had a mapping to itself, chance
+//! decided which lay in large pages: two copies of the shipped pair in one process differed in speed by a twentieth.
 
 use bytemuck::{AnyBitPattern, NoUninit};
 use memmap2::MmapMut;
@@ -15,25 +15,26 @@ use std::sync::{Arc, Weak};
 
 /// Bytes of a large page.
 const LARGE: usize = 2 << 20;
-/// Bytes of a region that many arrays share. A larger array has its own region.
+/// Bytes of a region that several arrays share. A larger array gets a region of at least its size.
 const SHARED: usize = 8 * LARGE;
-/// Every array begins at a small page, as if it had been mapped by itself.
+/// Bytes of a small page. Every array begins at a multiple of this, as if it had a mapping to itself.
 const ALIGNED: usize = 4 << 10;
 
-/// An array with a fixed number of `T`.
+/// An array of fixed length in a [`Region`].
 pub(super) struct Pages<T> {
     first: NonNull<T>,
     len: usize,
-    /// Keeps the memory mapped.
+    /// Keeps the array's memory mapped.
     _region: Arc<Region>,
     of: PhantomData<T>,
 }
 
-/// Mapped memory. It is handed out once, piece by piece, and unmapped when all pieces are dropped.
+/// Mapped memory, handed out in parts. A part is never handed out twice. The memory is unmapped when all parts are
+/// dropped.
 struct Region(#[expect(dead_code, reason = "it is held, and used through pointers")] MmapMut);
 
-/// The region from which pieces are taken: the region itself, kept alive by its pieces, its first byte, the bytes
-/// handed out, and its size.
+/// The region from which the next arrays are taken: the region (its arrays keep it alive), its first byte, the number
+/// of bytes handed out, and its size in bytes.
 struct Open {
     region: Weak<Region>,
     first: NonNull<u8>,
@@ -53,7 +54,7 @@ unsafe impl<T: Send> Send for Pages<T> {}
 unsafe impl<T: Sync> Sync for Pages<T> {}
 
 impl<T: AnyBitPattern + NoUninit> Pages<T> {
-    /// An array of `len` zeros. As with a vector, the process ends if there is no memory.
+    /// Makes an array of `len` zeros. As with a vector, the process ends if there is no memory.
     pub(super) fn zeros(len: usize) -> Pages<T> {
         assert!(align_of::<T>() <= ALIGNED, "of a type with a larger alignment");
         let bytes = (len * size_of::<T>()).next_multiple_of(ALIGNED);
@@ -63,7 +64,7 @@ impl<T: AnyBitPattern + NoUninit> Pages<T> {
             }
             let (region, mut fresh) = Open::map(bytes);
             let (_, first) = fresh.take(bytes).expect("a region holds what it was made for");
-            // The region with the most bytes left stays open.
+            // Of the old and the fresh region, the one with more bytes left serves the next arrays.
             if open.as_ref().is_none_or(|open| open.left() < fresh.left()) {
                 *open = Some(fresh);
             }
@@ -78,7 +79,7 @@ impl Open {
     fn map(bytes: usize) -> (Arc<Region>, Open) {
         let bytes = bytes.next_multiple_of(LARGE).max(SHARED);
         let mut map = MmapMut::map_anon(bytes + LARGE).expect("memory for weights, KV or a measurement");
-        // The advice is optional: without large pages everything works, slower.
+        // Asks for large pages. If the system refuses, everything works, but slower.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
         let skipped = map.as_ptr().align_offset(LARGE);
@@ -92,7 +93,8 @@ impl Open {
         if self.region.strong_count() > 0 { self.bytes - self.used } else { 0 }
     }
 
-    /// The next `bytes` bytes. They were never handed out, so they are zeros. `None` if fewer are left.
+    /// Hands out the next `bytes` bytes: the region and their first byte. They were never handed out before, so they
+    /// are zeros. `None` if fewer are left, or if all arrays of the region were dropped.
     fn take(&mut self, bytes: usize) -> Option<(Arc<Region>, NonNull<u8>)> {
         let region = self.region.upgrade().filter(|_| bytes <= self.bytes - self.used)?;
         #[expect(unsafe_code, reason = "parts of one mapping")]

@@ -1,7 +1,7 @@
-//! The layout of f32 or bf16 numbers in memory: two groups of sixteen, the first and the second, in whole cache lines.
+//! The layout of f32 or bf16 weights and KV in memory: pairs of groups of sixteen numbers, in whole cache lines.
 //!
-//! A pair of bf16 is one word of 32 bits, so sixteen numbers of either group become f32 with one load and one
-//! operation. Weights and KV are stored as such pairs.
+//! With bf16, the numbers at the same place of the two groups share one word of 32 bits. Sixteen numbers of either
+//! group then become f32 with one load and one operation.
 
 use super::lanes::{LANES, Lanes, SECOND};
 use bytemuck::{AnyBitPattern, NoUninit, Pod, Zeroable};
@@ -15,9 +15,9 @@ pub(super) trait Pairs: AnyBitPattern + NoUninit + Send + Sync {
     fn second<L: Lanes>(&self) -> L;
     /// Returns number `lane` of group `group`, 0 or 1.
     fn get(&self, group: usize, lane: usize) -> f32;
-    /// Sets number `lane` of both groups, rounded to the type.
+    /// Sets number `lane` of the first and of the second group to `both`, rounded to the stored type.
     fn set(&mut self, lane: usize, both: [f32; 2]);
-    /// Makes both groups, rounded to the type.
+    /// Makes a pair from the numbers of both groups, rounded to the stored type.
     fn of(both: &[[f32; LANES]; 2]) -> Self;
 }
 
@@ -26,7 +26,8 @@ pub(super) trait Pairs: AnyBitPattern + NoUninit + Send + Sync {
 #[repr(C, align(64))]
 pub(super) struct F32Pairs([[f32; LANES]; 2]);
 
-/// Two groups of sixteen bf16. A word has the first group's number in its lower half.
+/// Two groups of sixteen bf16. Word `i` has number `i` of the first group in its lower half, of the second in its
+/// upper.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub(super) struct Bf16Pairs([u32; LANES]);
@@ -92,7 +93,7 @@ impl Pairs for Bf16Pairs {
     }
 }
 
-/// Packs two numbers into a word as bf16.
+/// Packs two numbers, rounded to bf16, into a word of 32 bits.
 #[inline(always)]
 fn word(first: f32, second: f32) -> u32 {
     u32::from(bf16::from_f32(first).to_bits()) | u32::from(bf16::from_f32(second).to_bits()) << 16

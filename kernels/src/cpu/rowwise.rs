@@ -4,12 +4,13 @@ use super::exp::{exp, silu};
 use super::lanes::{Kernel, LANES, Lanes};
 use crate::accept::Choice;
 
-/// Cost of one number of a [`Norm`], in multiply-adds.
+/// Estimated cost of one number of a [`Norm`], in multiply-adds. Decides whether threads share the work.
 pub(super) const NORM: usize = 4;
-/// Cost of one number of a [`SwiGlu`], in multiply-adds.
+/// Estimated cost of one output of a [`SwiGlu`], in multiply-adds. Decides whether threads share the work.
 pub(super) const SWIGLU: usize = 16;
 
-/// `x += delta`, if there is a delta; then `out = x / sqrt(mean(x²) + eps) · gains`. All have the same length.
+/// RMSNorm of a row, after a residual is added: `x += delta`, if there is a `delta`; then `out = x / sqrt(mean(x²) +
+/// eps) · gains`. All slices have the same length.
 pub(super) struct Norm<'a> {
     pub(super) x: &'a mut [f32],
     pub(super) delta: Option<&'a [f32]>,
@@ -35,7 +36,7 @@ impl Kernel for Norm<'_> {
     }
 }
 
-/// `x = x / sqrt(mean(x²) + eps) · gains`, for one head.
+/// RMSNorm of one head's query or key: `x = x / sqrt(mean(x²) + eps) · gains`.
 pub(super) struct NormInPlace<'a> {
     pub(super) x: &'a mut [f32],
     pub(super) gains: &'a [f32],
@@ -54,7 +55,7 @@ impl Kernel for NormInPlace<'_> {
     }
 }
 
-/// `1 / sqrt(mean(x²) + eps)`.
+/// The scale factor of an RMSNorm: `1 / sqrt(mean(x²) + eps)`.
 #[inline(always)]
 fn rms_scale<L: Lanes>(x: &[f32], eps: f32) -> f32 {
     let mut squares = L::zero();
@@ -65,19 +66,21 @@ fn rms_scale<L: Lanes>(x: &[f32], eps: f32) -> f32 {
     1.0 / (squares.sum() / x.len() as f32 + eps).sqrt()
 }
 
-/// Calls `each` with sixteen numbers at a time; the last group is filled up with `fill`.
+/// Calls `each` with sixteen numbers of `x` at a time; a shorter last group is filled up with `fill`.
 #[inline(always)]
 pub(super) fn in_groups(x: &[f32], fill: f32, mut each: impl FnMut(&[f32; LANES])) {
     let (groups, rest) = x.as_chunks();
     let mut last = [fill; LANES];
     last[..rest.len()].copy_from_slice(rest);
-    // `each` is called in one place and by a plain loop; otherwise it is not compiled for the present processor.
+    // `each` is called in one place and by a plain loop. Otherwise it would not be inlined, and be compiled without the
+    // level's vector instructions.
     for i in 0..x.len().div_ceil(LANES) {
         each(groups.get(i).unwrap_or(&last));
     }
 }
 
-/// Rotates the pairs of a head, given as (first halves, second halves), by angles given as (cosines, sines).
+/// Rotates a head's query or key by the rotary angles of its position. `head` is (first half, second half): number `i`
+/// of both halves form a pair. `angles` is (cosines, sines) of the pairs.
 pub(super) struct Turn<'a> {
     pub(super) head: (&'a mut [f32], &'a mut [f32]),
     pub(super) angles: (&'a [f32], &'a [f32]),
@@ -95,7 +98,7 @@ impl Kernel for Turn<'_> {
     }
 }
 
-/// `out = silu(gate) · up`.
+/// `out = silu(gate) · up`, for one row. The first half of `gate_up` is the gate, the second half is `up`.
 pub(super) struct SwiGlu<'a> {
     pub(super) gate_up: &'a [f32],
     pub(super) out: &'a mut [f32],
@@ -113,7 +116,8 @@ impl Kernel for SwiGlu<'_> {
     }
 }
 
-/// Replaces scores by `e^(score − largest)` and returns their sum, made by lanes in the order of the scores.
+/// Replaces scores by `e^(score − largest score)` and returns the sum of these exponentials. Lane `i` sums every
+/// sixteenth of them from `i` on, then the lanes are added.
 pub(super) struct Exponentials<'a>(pub(super) &'a mut [f32]);
 
 impl Kernel for Exponentials<'_> {
@@ -125,7 +129,7 @@ impl Kernel for Exponentials<'_> {
         let (one, mut sum) = (L::splat(1.0), L::zero());
         let (groups, rest) = self.0.as_chunks_mut();
         for group in groups {
-            // Two registers of eight at a time, which do not wait for each other.
+            // The compiler makes this loop two registers of eight, whose exponentials do not wait for each other.
             for x in group.iter_mut() {
                 *x = exp(*x - largest);
             }
@@ -140,7 +144,7 @@ impl Kernel for Exponentials<'_> {
     }
 }
 
-/// The largest number. Sixteen are compared at a time, so that it is not one long chain.
+/// The largest number of `x`. Sixteen comparisons run at a time, so that they do not form one long chain.
 #[inline(always)]
 fn largest<L: Lanes>(x: &[f32]) -> f32 {
     let mut most = L::splat(f32::NEG_INFINITY);
@@ -155,7 +159,7 @@ fn largest<L: Lanes>(x: &[f32]) -> f32 {
     lanes[0]
 }
 
-/// `out = softmax(logits / temperature)`.
+/// Probabilities of a row of logits: `out = softmax(logits / temperature)`.
 pub(super) struct Softmax<'a> {
     pub(super) logits: &'a [f32],
     pub(super) temperature: f32,
@@ -189,7 +193,7 @@ impl Kernel for SumOfExponentials<'_> {
         let largest = largest::<L>(self.0);
         let (one, mut sum) = (L::splat(1.0), L::zero());
         in_groups(self.0, f32::NEG_INFINITY, |group| {
-            // The compiler vectorises a loop over the sixteen, but not `map`.
+            // The compiler vectorises this loop over sixteen numbers, but not `map`.
             let mut powers = *group;
             powers.iter_mut().for_each(|x| *x = exp(*x - largest));
             sum = sum.fma(L::load(&powers), one);
@@ -198,8 +202,8 @@ impl Kernel for SumOfExponentials<'_> {
     }
 }
 
-/// Writes the tokens with the largest logits to `out`, largest first; of equal logits the smaller token comes first.
-/// Their probabilities follow from (largest, sum) of [`SumOfExponentials`].
+/// Fills `out` with the tokens of the largest logits, largest first; of equal logits the smaller token comes first.
+/// Their probabilities follow from (largest, sum), the result of [`SumOfExponentials`].
 pub(super) fn likeliest(logits: &[f32], (largest, sum): (f32, f32), out: &mut [Choice]) {
     if let [only] = out {
         let token = logits.iter().position(|&logit| logit == largest).unwrap_or(0) as u32;
@@ -214,7 +218,7 @@ pub(super) fn likeliest(logits: &[f32], (largest, sum): (f32, f32), out: &mut [C
         let at = out[..found].iter().position(|c| logit > c.probability).unwrap_or(found);
         found = (found + 1).min(out.len());
         out[at..found].rotate_right(1);
-        // `probability` holds the logit until the end.
+        // `probability` holds the token's logit until the loop below.
         out[at] = Choice { token: token as u32, probability: logit };
     }
     for choice in out {

@@ -1,7 +1,7 @@
-//! Threads that work on one operation after the other, and spin in between. A pass of a small model is two dozen
-//! operations of some microseconds each, and a sleeping thread would wake too late for any of them.
+//! The threads of a CPU device. They work on one operation after the other and spin in between: a pass of a small model
+//! is two dozen operations of some microseconds each, and a sleeping thread would wake too late for any of them.
 //!
-//! How work is spread over threads never changes a result: every task writes its own numbers.
+//! The number of threads never changes a result: every number is computed and written by a single task.
 
 use crossbeam_utils::CachePadded;
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
@@ -9,21 +9,22 @@ use std::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Multiply-adds below which help costs more than it saves: a message between threads takes some tenths of a
-/// microsecond.
+/// Operations with fewer multiply-adds than this run on one thread: to start helpers costs more than they save, because
+/// a message between threads takes some tenths of a microsecond.
 const WORTH_SHARING: usize = 1 << 15;
 
-/// Number of looks for work after which a thread offers its core to others. It never sleeps.
+/// After this number of looks for work without success, a waiting thread yields its core to other threads after each
+/// look. It never sleeps.
 const LOOKS: u32 = 1 << 12;
 
-/// The threads of a device: the leader, and helpers while a session lasts.
+/// The threads of a device: the leader, which runs passes, and helpers, which work while a [`Session`] lasts.
 pub(super) struct Team {
     pool: Arc<ThreadPool>,
     board: Arc<Board>,
 }
 
 impl Team {
-    /// A team of `threads` threads.
+    /// Makes a team of `threads` threads.
     pub(super) fn new(threads: usize) -> Result<Team, ThreadPoolBuildError> {
         let pool = Arc::new(ThreadPoolBuilder::new().num_threads(threads).build()?);
         Ok(Team { pool, board: Arc::default() })
@@ -34,7 +35,7 @@ impl Team {
         self.pool.current_num_threads()
     }
 
-    /// A session to call the helpers with; `None` if a session is running.
+    /// Returns a session, which starts the helpers when it runs; `None` if a session is running already.
     pub(super) fn session(&self) -> Option<Session> {
         let begun = self.board.session.load(Ordering::Relaxed);
         (!begun).then(|| Session { pool: Arc::clone(&self.pool), board: Arc::clone(&self.board) })
@@ -60,7 +61,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Runs `run` on the threads of the team.
+    /// Runs `run` on the leader, while the helpers wait for tasks of its operations.
     pub(super) fn run<R: Send>(self, run: impl FnOnce() -> R + Send) -> R {
         let Session { pool, board } = &self;
         board.session.store(true, Ordering::Relaxed);
@@ -91,11 +92,11 @@ type Task<'a> = dyn Fn(usize) + Sync + 'a;
 struct Board {
     /// True while helpers are wanted.
     session: CachePadded<AtomicBool>,
-    /// Number of tasks that are not taken; the next one is this number minus one.
+    /// Number of tasks that no thread has taken yet. The next task to take has this number minus one.
     open: CachePadded<AtomicUsize>,
-    /// Number of finished tasks of this operation.
+    /// Number of finished tasks of the present operation.
     done: CachePadded<AtomicUsize>,
-    /// True if a task of this operation panicked.
+    /// True if a task of the present operation panicked.
     failed: AtomicBool,
     /// The function that runs a task, given its number.
     task: UnsafeCell<Option<&'static Task<'static>>>,
@@ -138,7 +139,7 @@ impl Board {
         true
     }
 
-    /// Takes tasks as long as the session lasts.
+    /// A helper's loop: takes and runs tasks as long as the session lasts.
     fn help(&self) {
         let mut looks = 0;
         while self.session.load(Ordering::Relaxed) {
@@ -151,7 +152,7 @@ impl Board {
     }
 }
 
-/// Spins; after many looks without work, offers the core to other threads.
+/// Spins once; after [`LOOKS`] looks without work, yields the core to other threads.
 fn wait(looks: &mut u32) {
     if *looks < LOOKS {
         *looks += 1;
@@ -161,7 +162,7 @@ fn wait(looks: &mut u32) {
     }
 }
 
-/// A taken task. Dropping it counts the task as done.
+/// Guard of a taken task. Dropping the guard counts the task as done.
 struct Done<'a>(&'a Board);
 
 impl Drop for Done<'_> {
@@ -173,7 +174,7 @@ impl Drop for Done<'_> {
     }
 }
 
-/// The end of an operation: dropping it waits for all threads that work on the operation.
+/// Guard of an operation. Dropping the guard waits until no thread works on the operation.
 struct Finish<'a> {
     board: &'a Board,
     tasks: usize,
@@ -181,7 +182,7 @@ struct Finish<'a> {
 
 impl Drop for Finish<'_> {
     fn drop(&mut self) {
-        // Tasks are left only if this thread panicked.
+        // `left`, the tasks that no thread took, is above 0 only if this thread panicked.
         let left = self.board.open.swap(0, Ordering::Relaxed);
         let mut looks = 0;
         while self.board.done.load(Ordering::Acquire) + left < self.tasks {
@@ -216,7 +217,7 @@ mod tests {
         session.run(|| {
             assert!(team.session().is_none(), "a session within a session");
             let mut threads = HashSet::new();
-            // Helpers may start late, but they start.
+            // A helper may start late, so the operation is repeated until every thread has run a task.
             while threads.len() < 3 {
                 let (runs, by) = run(&mut team, 64);
                 assert_eq!(runs, vec![1; 64]);

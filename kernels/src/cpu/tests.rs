@@ -1,5 +1,5 @@
-//! Each kernel against a plain f64 reference on random inputs, at every level that the processor has. The levels agree
-//! to the bit.
+//! Each kernel against a plain f64 reference on random inputs, at every level of vector instructions that the processor
+//! has. The results of the levels must be equal to the bit.
 
 use super::kv::Pools;
 use super::pairs::Pairs;
@@ -43,8 +43,8 @@ fn at_every_level(mut run: impl FnMut(&mut Cpu) -> Buffer) -> Buffer {
     first
 }
 
-/// The largest difference between `got` and `expected`, relative to the given scale of rounding errors. `expected(row,
-/// column)` returns (value, scale).
+/// The largest difference between `got` and the expected values, each divided by its scale. `expected(row, column)`
+/// returns (value, scale); the scale is the size of which rounding errors are a fraction.
 fn worst(got: &Buffer, expected: impl Fn(usize, usize) -> (f64, f64)) -> f64 {
     let mut worst = 0f64;
     for row in 0..got.rows() {
@@ -56,14 +56,14 @@ fn worst(got: &Buffer, expected: impl Fn(usize, usize) -> (f64, f64)) -> f64 {
     worst
 }
 
-/// Half a unit in the last place of an f32.
+/// The largest relative error of one rounding to f32.
 const EPSILON: f64 = f32::EPSILON as f64 / 2.0;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// A sum of n products in chains of 256 is off by at most as many roundings of the sum of the products' sizes as a
-    /// chain is long, plus one rounding for each chain.
+    /// A sum of n products in chains of 256 may be off by this number of roundings, each relative to the sum of the
+    /// products' absolute values: one per product of a chain, and one for each chain.
     #[test]
     fn matmul_is_the_product(seed: u64, rows in 1usize..20, inputs in 1usize..600, outputs in 1usize..200, half: bool) {
         let dtype = if half { Dtype::Bf16 } else { Dtype::F32 };
@@ -104,7 +104,7 @@ proptest! {
         prop_assert!(error < 30.0 * EPSILON, "{error:e}");
     }
 
-    /// Each head of queries and keys is normalised by itself; values stay.
+    /// Each head of queries and keys is normalised separately; values stay as they were.
     #[test]
     fn heads_are_normalised_by_themselves(
         seed: u64,
@@ -160,7 +160,7 @@ proptest! {
     ) {
         let (k, temperature) = (k.min(width), if warm { 0.7 } else { 1.0 });
         let mut x = buffer(seed, rows, width);
-        // Rounded, so that some logits are equal.
+        // Logits are rounded, so that some are equal.
         (0..rows).for_each(|r| x.row_mut(r).iter_mut().for_each(|x| *x = (*x * 60.0).round() / 4.0));
         let probability = |r: usize, i: usize| {
             let e = |x: f32| (f64::from(x) / f64::from(temperature)).exp();
@@ -191,8 +191,8 @@ proptest! {
         }
     }
 
-    /// Rotary positions, paged writes and attention of a chain and a tree in one batch, against attention written out
-    /// in f64.
+    /// Rotary positions, paged writes and attention of a chain and a tree in one batch agree with attention computed in
+    /// f64 from its formula.
     #[test]
     fn attention_is_attention(
         seed: u64,
@@ -238,7 +238,7 @@ proptest! {
             let x = |d: usize| f64::from(row[from + d]);
             if d < dim / 2 { x(d) * cos - x(d + dim / 2) * sin } else { x(d) * cos + x(d - dim / 2) * sin }
         };
-        // (row of qkv, its position) of all tokens that a row sees, in order.
+        // (numbers of a token's row of qkv, its position) of all tokens that a row attends to, in order.
         let seen = |row: usize| -> Vec<(&[f32], u32)> {
             if row < chain {
                 return (0..=row).map(|r| (now.row(r), r as u32)).collect();

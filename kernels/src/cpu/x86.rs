@@ -1,4 +1,4 @@
-//! The lanes of AVX2 and AVX-512.
+//! [`Lanes`] in the instructions of AVX2 and of AVX-512.
 //!
 //! Only [`with_avx2`] and [`with_avx512`] make these types, and their callers have detected the features. Therefore
 //! calling the intrinsics is safe.
@@ -26,7 +26,7 @@ pub(super) struct Avx2(__m256, __m256);
 #[derive(Clone, Copy)]
 pub(super) struct Avx512(__m512);
 
-/// Adds eight lanes up to one number, in the order that [`Lanes::sum`] gives.
+/// Adds eight lanes up to one number, in the order that [`Lanes::sum`] states.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn sum_of_8(x: __m256) -> f32 {
@@ -35,8 +35,8 @@ fn sum_of_8(x: __m256) -> f32 {
     _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
 }
 
-/// The mask of each pair's second bf16. It is hidden from the compiler, which would otherwise blend with zeros; Zen has
-/// half as many units for blends as for `and`.
+/// [`SECOND`] in all lanes. The empty assembly hides the value from the compiler, which would otherwise replace the
+/// `and` by a blend with zeros; Zen has half as many units for blends as for `and`.
 #[inline]
 #[target_feature(enable = "avx2")]
 #[expect(unsafe_code, reason = "hides a value from the compiler")]

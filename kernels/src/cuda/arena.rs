@@ -1,19 +1,20 @@
-//! The description of a pass's batch, gathered on the host and copied to the device at once.
+//! Memory for the numbers that describe a pass's batch. The host collects them and copies them to the device together.
 
 use super::backend::Backend;
 use super::error::CudaError;
 use super::memory::Memory;
 use std::sync::Arc;
 
-/// Numbers for the device. Equal passes put equal things at equal addresses.
+/// Numbers for the device. Passes with the same number of rows push arrays of the same lengths in the same order, so
+/// their arrays have the same addresses.
 pub(super) struct Arena {
     memory: Memory,
     words: Vec<u32>,
-    /// How many of the words are on the device.
+    /// Number of `words` that were copied to the device.
     sent: usize,
 }
 
-/// Bytes of the arena. Block tables of all requests are the largest part: 32 MiB hold tables of 128 million tokens.
+/// Size of the arena in bytes. Block tables are the largest part of a batch: 32 MiB hold tables for 128 million tokens.
 const CAPACITY: u64 = 32 << 20;
 
 impl Arena {
@@ -27,18 +28,18 @@ impl Arena {
         self.sent = 0;
     }
 
-    /// Returns the address of the next number.
+    /// Returns the device address at which the next number will be.
     pub(super) fn next(&self) -> u64 {
         self.memory.address + 4 * self.words.len() as u64
     }
 
-    /// Adds numbers, filled up to `length` with `fill`. Returns their address.
+    /// Adds numbers, and `fill` until there are at least `length` of them. Returns their device address.
     pub(super) fn push(&mut self, words: impl IntoIterator<Item = u32>, length: usize, fill: u32) -> u64 {
         let (address, begins) = (self.next(), self.words.len());
         self.words.extend(words);
         let end = self.words.len().max(begins + length);
         self.words.resize(end, fill);
-        // The next addition begins at a multiple of 16 bytes.
+        // The next array begins at a multiple of 16 bytes.
         self.words.resize(end.next_multiple_of(4), 0);
         address
     }
@@ -49,7 +50,7 @@ impl Arena {
         self.words.get(at..at + words.len()) == Some(words)
     }
 
-    /// Copies the numbers added since the last call.
+    /// Copies the numbers that were added since the last call to the device.
     pub(super) fn send(&mut self, backend: &Arc<dyn Backend>) -> Result<(), CudaError> {
         if 4 * self.words.len() as u64 > self.memory.bytes {
             let (needed, most) = (4 * self.words.len(), self.memory.bytes);

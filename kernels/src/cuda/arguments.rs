@@ -1,8 +1,8 @@
 //! The kernels and their arguments.
 //!
-//! A kernel takes one struct, which is declared here once. [`source`] writes the same struct for the compiler of the
-//! `.cu` files, with assertions of its size and of the struct that each kernel takes. Host and device therefore cannot
-//! drift apart without a compile error.
+//! A kernel takes one struct, which is declared here once. [`source`] writes the same declaration for the compiler of
+//! the `.cu` files, with assertions of the struct's size and of which struct each kernel takes. If host and device
+//! disagree, the kernels do not compile.
 
 use std::fmt::Write;
 use std::marker::PhantomData;
@@ -20,7 +20,7 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// The upper half of an f32.
+    /// A bf16: the upper 16 bits of an f32.
     Bf16 = "bf16",
     /// A 32-bit float.
     Float = "float",
@@ -30,33 +30,33 @@ numbers! {
     Word = "u32",
     /// 16 bytes of any type.
     Sixteen = "Quad",
-    /// A type that another argument gives.
+    /// f32 or bf16, as the struct's `wide` says.
     Any = "void",
 }
 
-/// The address of a kernel's input.
+/// The device address of an array that a kernel reads.
 #[repr(transparent)]
 pub struct In<T>(pub u64, PhantomData<T>);
 
-/// The address of a kernel's output.
+/// The device address of an array that a kernel writes.
 #[repr(transparent)]
 pub struct Out<T>(pub u64, PhantomData<T>);
 
 impl<T> In<T> {
-    /// Input at this address.
+    /// An input at this device address.
     pub fn at(address: u64) -> In<T> {
         In(address, PhantomData)
     }
 }
 
 impl<T> Out<T> {
-    /// Output at this address.
+    /// An output at this device address.
     pub fn at(address: u64) -> Out<T> {
         Out(address, PhantomData)
     }
 }
 
-/// A Rust type that can be an argument of a kernel.
+/// A Rust type that can be a field of a kernel's arguments. `name` is the type's name in `.cu` files.
 trait Field {
     fn name() -> String;
 }
@@ -109,7 +109,7 @@ macro_rules! arguments {
             #[repr(C, align(8))]
             pub(super) struct $name { $(pub(super) $field: $kind),* }
 
-            // Without padding all bytes are defined, and equal arguments are equal words.
+            // Without padding between fields, every byte has a value, and equal arguments are equal words.
             const _: () = assert!(size_of::<$name>() == 0 $(+ size_of::<$kind>())*, "arguments with padding");
 
             impl Arguments for $name {
@@ -130,8 +130,8 @@ macro_rules! arguments {
                     let name = stringify!($name);
                     let mut c = format!("struct alignas(8) {name} {{\n");
                     $(let _ = writeln!(c, "    {} {};", <$kind as Field>::name(), stringify!($field));)*
-                    // The fields are the same, in the same order and without padding, so equal sizes mean equal
-                    // layouts.
+                    // Both structs have the same fields in the same order, the host's without padding. If the sizes
+                    // are equal, the layouts are too.
                     let _ = writeln!(c, "}};\nstatic_assert(sizeof({name}) == {}, \"host and device\");", size_of::<$name>());
                     c
                 }
@@ -186,7 +186,7 @@ arguments! {
     }
 }
 
-/// A kernel that takes arguments of type `A`.
+/// The index in [`KERNELS`] of a kernel that takes arguments of type `A`.
 pub(super) struct Kernel<A> {
     pub(super) index: usize,
     arguments: PhantomData<A>,
@@ -199,10 +199,10 @@ macro_rules! kernels {
 
         $(pub(super) const $id: Kernel<$arguments> = Kernel { index: Index::$id as usize, arguments: PhantomData };)*
 
-        /// The kernels' names, by their numbers.
+        /// The kernels' names in the `.cu` files. The place of a name is the kernel's index.
         pub const KERNELS: &[&str] = &[$($name),*];
 
-        /// Assertions of the struct that each kernel takes, for the compiler of the `.cu` files.
+        /// Text for the compiler of the `.cu` files: asserts that each kernel takes the struct declared for it here.
         fn signatures() -> String {
             let check = |name: &str, arguments: &str| {
                 format!("static_assert(Same<decltype({name}), void({arguments})>::value, \"{name} takes {arguments}\");\n")
@@ -210,7 +210,7 @@ macro_rules! kernels {
             [$(check($name, <$arguments as Arguments>::name())),*].concat()
         }
 
-        /// The name of each kernel's struct, by the kernels' numbers.
+        /// The name of each kernel's struct of arguments, in the order of [`KERNELS`].
         pub fn argument_names() -> Vec<&'static str> {
             vec![$(<$arguments as Arguments>::name()),*]
         }
@@ -242,8 +242,8 @@ kernels! {
     ATTEND_TILE_128 = "attend_tile_128": AttendArgs,
 }
 
-/// The whole program text to compile. `platform` comes before the kernels; it is empty unless they are compiled for
-/// something other than a GPU.
+/// The whole text of the kernels to compile. `platform` is inserted before the kernels; it is empty for a GPU and has
+/// the emulation's definitions in tests.
 pub fn source(platform: &str) -> String {
     let mut text = String::new();
     let mut add = |name: &str, part: &str| {
@@ -261,7 +261,8 @@ pub fn source(platform: &str) -> String {
     text
 }
 
-/// Bytes of dynamic shared memory of the tiled attention kernels: two chunks of 64 keys and values with their strides.
+/// Bytes of dynamic shared memory of the tiled attention kernels: two chunks of 64 bf16 keys and 64 values, whose rows
+/// are `KEY_STRIDE` and `VALUE_STRIDE` (`attention.cu`) numbers apart.
 pub(super) fn tile_memory(dim: usize) -> u32 {
     (2 * 64 * ((dim + 32) + (dim + 8)) * 2) as u32
 }

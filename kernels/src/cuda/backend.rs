@@ -1,5 +1,5 @@
-//! The interface that carries out commands. A GPU implements it. Tests run everything above it without a GPU, on a
-//! backend that emulates one.
+//! The interface [`Backend`], which carries out commands on device memory. A GPU implements it. Tests use an
+//! implementation that emulates a GPU, so that all code above the interface runs without one.
 
 use super::error::CudaError;
 use super::program::{Command, Program};
@@ -8,9 +8,9 @@ use std::time::Duration;
 /// The memory of a device, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceMemory {
-    /// Bytes that are not in use by any process.
+    /// Bytes that no process uses.
     pub free: u64,
-    /// Bytes of memory in all.
+    /// Total bytes, used or free.
     pub total: u64,
 }
 
@@ -32,16 +32,16 @@ pub trait Backend: Send + Sync {
     /// The device has too little free memory.
     fn allocate(&self, bytes: u64) -> Result<u64, CudaError>;
 
-    /// Frees memory once all commands are done.
+    /// Waits until all commands are done, then frees the memory that was allocated at `address`.
     fn free(&self, address: u64);
 
-    /// Copies to the device. `from` may be changed after the call.
+    /// Copies host memory to the device address `to`. `from` may be changed after the call.
     ///
     /// # Errors
     /// The driver's error.
     fn upload(&self, to: u64, from: &[u8]) -> Result<(), CudaError>;
 
-    /// Copies from the device, after all earlier commands.
+    /// Copies device memory at `from` to the host, after all earlier commands.
     ///
     /// # Errors
     /// The driver's error, of any earlier command.
@@ -59,7 +59,7 @@ pub trait Backend: Send + Sync {
     /// The driver's error.
     fn run(&self, command: &Command<'_>) -> Result<(), CudaError>;
 
-    /// Makes a single launch of a whole program that has run before. Does not run it.
+    /// Makes a graph: all commands of a program that has run before, as a single launch. Does not run them.
     ///
     /// # Errors
     /// The driver's error.
@@ -77,7 +77,7 @@ pub trait Backend: Send + Sync {
     /// The driver's error.
     fn mark(&self, mark: Mark) -> Result<(), CudaError>;
 
-    /// Returns the time from the last `Start` mark to the last `End` mark. Waits for the latter.
+    /// Waits until the device reaches the last `End` mark. Returns the device's time from the last `Start` mark to it.
     ///
     /// # Errors
     /// The driver's error.
@@ -87,15 +87,15 @@ pub trait Backend: Send + Sync {
 /// The two ends of a time measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// The begin of the measurement.
+    /// The beginning of the measurement.
     Start,
     /// The end of the measurement.
     End,
 }
 
-/// A program that is launched as one.
+/// A program whose commands the device starts with one launch, such as a CUDA graph.
 pub trait Graph: Send + Sync {
-    /// Launches the program.
+    /// Starts all commands of the program.
     ///
     /// # Errors
     /// The driver's error.

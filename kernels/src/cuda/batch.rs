@@ -5,34 +5,36 @@ use super::memory::{Kv, SPARE_BLOCKS};
 use super::tuning::Tuning;
 use crate::paged::{BLOCK_SIZE, Batch};
 
-/// Queries in a tile of the matrix units (`FEW`), and in a tiled block (`MANY`).
+/// Numbers of queries: in a tile of the matrix units, which split attention uses (`FEW`), and in a block of threads of
+/// tiled attention (`MANY`). A request uses split attention if it has at most `MANY` queries for a key-value head.
 const FEW: usize = 16;
 const MANY: usize = 64;
 
-/// Fewest tokens in a stretch of split attention.
+/// Split attention divides a context into stretches, which run at the same time. A stretch has at least this many
+/// tokens.
 pub(super) const STRETCH: usize = 256;
 
-/// Most stretches of one context.
+/// Most stretches into which one context is divided.
 const MOST_STRETCHES: usize = 32;
 
-/// Most stretches of all tiles of a launch. The device has memory for this number; with more tiles there are blocks
-/// enough without splitting.
+/// Most stretches over all tiles of a launch; the device has memory for the results of this number. If a launch has
+/// more tiles than this, contexts are not divided: the tiles alone keep the GPU busy.
 pub(super) const STRETCHES: usize = 256;
 
-/// Number of f32 results of a stretch, for one tile and key-value head: for each query its output, largest score and
-/// sum.
+/// Number of f32 results of one stretch for one tile and key-value head: for each query its output (`dim` numbers), its
+/// largest score and its sum of exponentials.
 pub(super) fn part_numbers(dim: usize) -> usize {
     FEW * (dim + 2)
 }
 
-/// Where a batch lies on the device. All addresses, except the addresses of tiles and words, depend only on numbers
-/// of rows.
+/// The device addresses of a batch's arrays. All addresses, except the addresses of tiles and words, depend only on the
+/// number of rows and of rows with logits.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
-    /// The host's batch, by which a later operation of the pass finds it again.
+    /// The host's batch; a later operation of the pass compares its batch with this pointer.
     batch: *const Batch,
     pub(super) rows: usize,
-    /// Number of rows with padding.
+    /// Number of rows, padding rows included.
     pub(super) padded: usize,
     pub(super) tokens: u64,
     pub(super) positions: u64,
@@ -51,22 +53,24 @@ unsafe impl Send for Sent {}
 #[expect(unsafe_code, reason = "as above")]
 unsafe impl Sync for Sent {}
 
-/// The work of attention as tiles of queries. Tiles of requests with few queries are split along the context.
+/// The tiles of queries of one attention call: `few` for split attention, `many` for tiled attention. Fields without
+/// `_count` are device addresses of lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tiles {
     /// Number of queries that share a key-value head.
     pub(super) group: usize,
     pub(super) few: u64,
     pub(super) few_count: usize,
-    /// Most stretches that a launch splits a context into.
+    /// Most stretches into which the launch divides a context.
     pub(super) stretches: usize,
     pub(super) many: u64,
     pub(super) many_count: usize,
-    /// Address of the bits of visible tokens and, behind them, the block tables.
+    /// Address of the bit masks of visible tokens and, after them, the block tables.
     pub(super) words: u64,
 }
 
-/// (words, tokens): the size of a row's bit mask of visible tokens after its prefix.
+/// The size of a row's bit mask, which has a bit for each token after the row's prefix up to the last token that the
+/// row attends to: (32-bit words, bits).
 fn visible(batch: &Batch, row: usize) -> (usize, usize) {
     let sight = &batch.sights[row];
     let bits = batch.paths[sight.path.clone()].last().map_or(0, |&last| last as usize + 1 - sight.prefix);
@@ -74,12 +78,13 @@ fn visible(batch: &Batch, row: usize) -> (usize, usize) {
 }
 
 impl Sent {
-    /// True if this is `batch`, unchanged.
+    /// True if `batch` is the batch that was added, with the same number of rows.
     pub(super) fn is(&self, batch: &Batch) -> bool {
         std::ptr::eq(self.batch, batch) && self.rows == batch.rows()
     }
 
-    /// Adds the rows to the arena. Padding rows are token 0 at position 0, write to a spare slot and see nothing.
+    /// Adds the batch's arrays to the arena. Padding rows have token 0 at position 0, write to a slot of the spare
+    /// block and attend to no token.
     pub(super) fn new(batch: &Batch, tuning: &Tuning, pad: bool, arena: &mut Arena) -> Sent {
         let rows = batch.rows();
         let padded = |n: usize| if pad { tuning.padded(n) } else { n };
@@ -106,15 +111,16 @@ impl Sent {
         }
     }
 
-    /// The tiles for this grouping of queries. Adds them to the arena if they are not there.
+    /// Returns the tiles for a KV with this number of queries per key-value head. Adds them to the arena the first
+    /// time.
     pub(super) fn tiles(&mut self, batch: &Batch, kv: &Kv, tuning: &Tuning, pad: bool, arena: &mut Arena) -> Tiles {
         if let Some(tiles) = self.tiles.filter(|t| t.group == kv.group()) {
             return tiles;
         }
         let group = kv.group();
         let words_of_bits: usize = (0..self.rows).map(|row| visible(batch, row).0).sum();
-        // Bits of visible tokens come first among the words, so that rows know where theirs are; then come block
-        // tables.
+        // `words` holds the bit masks first, so that `bits_at` of a row does not depend on the block tables; the tables
+        // follow.
         let (mut few, mut many) = (Vec::new(), Vec::new());
         for span in &batch.spans {
             let queries = span.rows.len() * group;
@@ -128,14 +134,14 @@ impl Sent {
                 list.push([span.rows.start, first, count, table as usize, end, all_see].map(|n| n as u32));
             }
         }
-        // The longest tiles come first, so that the launch does not wait for one of them at the end.
+        // The tiles with the longest contexts start first, so that none of them runs alone at the end of the launch.
         many.sort_by_key(|tile| std::cmp::Reverse(tile[4]));
         let padded = |n: usize| if pad { tuning.padded(n) } else { n };
         let (few_count, many_count) = (padded(few.len()), padded(many.len()));
         let longest = few.iter().map(|tile| tile[4] as usize).max().unwrap_or(0);
         let room = if few_count > STRETCHES { 1 } else { STRETCHES / few_count.max(1) };
         let wanted = longest.div_ceil(STRETCH).max(1).next_power_of_two();
-        // The largest power of two for which there is memory.
+        // The wanted power of two, or the largest one whose results fit into the memory for stretches.
         let stretches = wanted.min(MOST_STRETCHES).min(1 << room.ilog2());
         let few = arena.push(few.into_iter().flatten(), 6 * few_count, 0);
         let many = arena.push(many.into_iter().flatten(), 6 * many_count, 0);

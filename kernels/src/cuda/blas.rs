@@ -7,10 +7,10 @@ use cudarc::cublaslt::sys;
 use std::collections::HashMap;
 use std::ffi::c_void;
 
-/// Bytes of memory that algorithms may use. cuBLAS itself uses 32 MiB on Hopper.
+/// Bytes of device memory that cuBLASLt's algorithms may use as workspace. cuBLAS allocates 32 MiB on Hopper.
 pub(super) const WORKSPACE: u64 = 64 << 20;
 
-/// The algorithm and layouts for products of one shape.
+/// cuBLASLt's algorithm and matrix layouts for products of one shape.
 struct Plan {
     description: sys::cublasLtMatmulDesc_t,
     weights: sys::cublasLtMatrixLayout_t,
@@ -35,12 +35,12 @@ fn failed(e: CublasError) -> CudaError {
 }
 
 impl Blas {
-    /// Makes a handle; algorithms use the memory at address `workspace`.
+    /// Makes a handle; algorithms use the [`WORKSPACE`] bytes at device address `workspace`.
     pub(super) fn new(workspace: u64) -> Result<Blas, CudaError> {
         Ok(Blas { handle: result::create_handle().map_err(failed)?, plans: HashMap::new(), workspace })
     }
 
-    /// Puts the product on the stream. Makes a plan for a new shape.
+    /// Enqueues the product on the stream. The first product of a shape makes its plan.
     #[expect(unsafe_code, reason = "cudarc's calls of cuBLASLt are unsafe")]
     pub(super) fn multiply(&mut self, m: &Matmul, stream: sys::cudaStream_t) -> Result<(), CudaError> {
         if !self.plans.contains_key(&m.shape) {
@@ -75,8 +75,8 @@ impl Blas {
     }
 }
 
-/// Makes the plan for a shape. cuBLASLt is column-major: rows of x are its columns, and so are rows of the result. The
-/// product is result = weightsᵀ · x with weights of inputs × outputs.
+/// Makes the plan for a shape. cuBLASLt is column-major: it sees the rows of `x` and of the result as columns, and the
+/// weights as a matrix of inputs × outputs. In its terms the product is result = weightsᵀ · x.
 #[expect(unsafe_code, reason = "cudarc's calls of cuBLASLt are unsafe")]
 fn plan(handle: sys::cublasLtHandle_t, s: &MatmulShape) -> Result<Plan, CudaError> {
     let number = sys::cudaDataType_t::CUDA_R_16BF;

@@ -1,4 +1,5 @@
-//! Compiles the kernels with NVRTC, once for each kind of GPU. The result is kept in the user's cache folder.
+//! Compiles the kernels with NVRTC, once for each compute capability. The machine code is cached in the user's cache
+//! folder.
 
 use super::arguments::source;
 use super::driver;
@@ -49,7 +50,8 @@ pub fn compile(capability: (u32, u32)) -> Result<Compiled, CudaError> {
 }
 
 fn options((major, minor): (u32, u32)) -> Vec<String> {
-    // A real architecture, not a virtual one, so that ptxas runs here and not in the driver at every start.
+    // The architecture is real (sm_), not virtual (compute_), so that the assembler runs here and not in the driver at
+    // every start.
     let architecture = format!("--gpu-architecture=sm_{major}{minor}");
     vec![architecture, "--std=c++17".into(), "--ptxas-options=-v".into(), "--extra-device-vectorization".into()]
 }
@@ -92,7 +94,8 @@ fn folder() -> Option<PathBuf> {
     Some(caches.join("foretoken"))
 }
 
-/// The contents of this key's file, if it is whole. Else calls `make` and writes its result for the next time.
+/// Returns the contents of the file for `key`, if the file is undamaged. Otherwise returns the result of `make` and
+/// writes it to the file.
 fn cached_in(
     folder: &Path,
     key: &str,
@@ -105,17 +108,18 @@ fn cached_in(
     let made = make()?;
     let write = || -> std::io::Result<()> {
         std::fs::create_dir_all(folder)?;
-        // Another process may write the same file, so each writes its own until it is whole.
+        // Another process may write the same file. Each process writes a file of a different name and renames it when
+        // it is complete.
         let unfinished = folder.join(format!("{key}.{}.tmp", std::process::id()));
         std::fs::write(&unfinished, [blake3::hash(&made).as_bytes(), made.as_slice()].concat())?;
         std::fs::rename(&unfinished, &file)
     };
-    // If the disk is full or read-only, only the next start takes some seconds longer.
+    // An error (full or read-only disk) is ignored: then the next start compiles too, which takes some seconds.
     let _ = write();
     Ok(made)
 }
 
-/// The contents behind the digest, if the digest is theirs.
+/// Returns the contents of a cache file without the digest before them, if the digest matches.
 fn whole(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
     let (digest, rest) = bytes.split_at_checked(blake3::OUT_LEN)?;
     let right = blake3::hash(rest).as_bytes() == digest;

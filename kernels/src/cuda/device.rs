@@ -1,4 +1,4 @@
-//! The CUDA device: its state, and how operations become commands.
+//! The CUDA device: its state, and how commands are collected during a pass or run at once.
 
 use super::arena::Arena;
 use super::arguments::*;
@@ -15,19 +15,19 @@ use crate::paged::Batch;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Most rows of a pass: the limit of a grid's y dimension.
+/// Most rows of a pass: CUDA's limit of a grid's y dimension.
 const MOST_ROWS: usize = 65_535;
 
-/// An NVIDIA GPU with its arena, its pass and its graphs.
+/// An NVIDIA GPU (or a backend that emulates one) with the state of the present pass and the CUDA graphs made so far.
 pub struct Cuda {
     pub(super) backend: Arc<dyn Backend>,
     pub(super) tuning: Tuning,
     pub(super) arena: Arena,
-    /// The commands of the pass, or of the present operation.
+    /// The commands collected for the present pass, or for the present operation outside of a pass.
     pub(super) program: Program,
     /// True while a pass is being collected.
     pub(super) in_pass: bool,
-    /// The pass's batch on the device.
+    /// Device addresses of the batch of the present pass, or of the last operation.
     pub(super) sent: Option<Sent>,
     pub(super) passes: Passes,
     /// Memory for results on the device; `host` is their copy on the host.
@@ -36,7 +36,8 @@ pub struct Cuda {
 }
 
 impl Cuda {
-    /// The GPU with the number `ordinal`, tuned by the environment ([`Tuning::from_environment`]).
+    /// Opens the GPU with the number `ordinal`, with the tuning that environment variables give
+    /// ([`Tuning::from_environment`]).
     ///
     /// # Errors
     /// A library is missing, there is no such GPU, it is too old, or the kernels do not compile for it.
@@ -44,7 +45,7 @@ impl Cuda {
         Cuda::tuned(ordinal, Tuning::from_environment())
     }
 
-    /// The GPU with the number `ordinal` and the given tuning.
+    /// Opens the GPU with the number `ordinal`, with the given tuning.
     ///
     /// # Errors
     /// As [`Cuda::new`].
@@ -52,10 +53,10 @@ impl Cuda {
         Cuda::on(Arc::new(Gpu::new(ordinal, tuning.dependent_launches)?), tuning)
     }
 
-    /// A device on the given backend.
+    /// Makes a device on the given backend.
     ///
     /// # Errors
-    /// Too little memory for the memory that every pass needs.
+    /// The device has too little memory for the arrays that every pass needs.
     pub fn on(backend: Arc<dyn Backend>, tuning: Tuning) -> Result<Cuda, CudaError> {
         let (arena, results) = (Arena::new(&backend)?, Memory::new(&backend, 1 << 16)?);
         Ok(Cuda {
@@ -76,7 +77,7 @@ impl Cuda {
         self.backend.name()
     }
 
-    /// Returns (free, all) memory in bytes.
+    /// Returns (free memory, total memory) of the device in bytes.
     ///
     /// # Errors
     /// The driver's error.
@@ -92,7 +93,7 @@ impl Cuda {
         self.backend.synchronize()
     }
 
-    /// Runs `run`. Returns its result and the time that the device took, by its own clock.
+    /// Runs `run`. Returns its result and the time that the device took for its commands, by the device's clock.
     ///
     /// # Errors
     /// The driver's error, or the error of `run`.
@@ -105,8 +106,8 @@ impl Cuda {
         Ok((result, self.stop_timer()?.unwrap_or_default()))
     }
 
-    /// The median time in which the device copies `bytes` bytes within its memory, for its bandwidth (each byte is read
-    /// and written).
+    /// Measures the median time in which the device copies `bytes` bytes within its memory. The bandwidth is
+    /// 2 · `bytes` over this time, because each byte is read and written.
     ///
     /// # Errors
     /// Too little memory, or the driver's error.
@@ -119,12 +120,12 @@ impl Cuda {
         Ok(times[times.len() / 2])
     }
 
-    /// Returns the number of CUDA graphs made so far.
+    /// Returns the number of CUDA graphs that the device holds now.
     pub fn graphs(&self) -> usize {
         self.passes.graphs()
     }
 
-    /// Writes rows of numbers into a buffer.
+    /// Writes whole rows of numbers into a buffer and sets its number of rows in use.
     ///
     /// # Errors
     /// The driver's error.
@@ -147,7 +148,7 @@ impl Cuda {
         self.backend.synchronize()
     }
 
-    /// Adds commands to the pass; outside of a pass runs them at once.
+    /// Lets `add` add commands to the present pass. Outside of a pass the commands run at once.
     pub(super) fn now(&mut self, add: impl FnOnce(&mut Program)) -> Result<(), CudaError> {
         if self.in_pass {
             add(&mut self.program);
@@ -159,12 +160,12 @@ impl Cuda {
         passes::run(&*self.backend, &self.program)
     }
 
-    /// Number of rows to compute for `rows` rows: a pass has padding.
+    /// Number of rows that kernels compute for `rows` rows: padded to a graph size within a pass, `rows` outside.
     pub(super) fn padded(&self, rows: usize) -> usize {
         if self.in_pass { self.tuning.padded(rows) } else { rows }
     }
 
-    /// Begins an operation outside of a pass: the batch and the numbers sent before are dropped.
+    /// Begins an operation. Outside of a pass, drops the batch and the numbers of the operation before.
     pub(super) fn begin(&mut self) {
         if !self.in_pass {
             self.arena.clear();
@@ -172,7 +173,7 @@ impl Cuda {
         }
     }
 
-    /// Returns the batch on the device; adds it to the arena if it is not there.
+    /// Returns the device addresses of `batch`; adds the batch to the arena the first time.
     pub(super) fn send(&mut self, batch: &Batch) -> Sent {
         self.begin();
         if let Some(sent) = self.sent.as_ref().filter(|sent| sent.is(batch)) {
@@ -193,7 +194,7 @@ impl Cuda {
         Ok(Buffer { memory, rows: 0, width, most: rows, capacity, wide })
     }
 
-    /// Makes room for `bytes` bytes of results and returns its address.
+    /// Makes sure that there are `bytes` bytes for results on the device, and returns their address.
     pub(super) fn results(&mut self, bytes: usize) -> Result<u64, CudaError> {
         if (self.results.bytes as usize) < bytes {
             self.results = Memory::new(&self.backend, bytes.next_power_of_two() as u64)?;

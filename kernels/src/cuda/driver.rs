@@ -1,6 +1,6 @@
 //! Facts about the CUDA driver and its devices.
 //!
-//! This module must not call a library before it was found: cudarc panics if one is missing.
+//! Functions here must check that a library can be loaded before they call it: cudarc panics if it is missing.
 
 use cudarc::driver::sys::{CUdevice_attribute, cuDriverGetVersion};
 use cudarc::driver::{CudaContext, DriverError, result};
@@ -53,7 +53,8 @@ pub(crate) fn has_cublaslt() -> bool {
     unsafe { cublaslt::sys::is_culib_present() }
 }
 
-/// The driver and its devices; `Ok(None)` if there is no driver. Makes a context on each device for a moment.
+/// Reads the driver's version and its devices; `Ok(None)` if there is no driver. Makes a context on each device and
+/// drops it.
 ///
 /// # Errors
 /// The driver's error in its own words: a driver without a usable device says `CUDA_ERROR_NO_DEVICE`.
@@ -75,7 +76,7 @@ fn version() -> Result<(u32, u32), DriverError> {
     let mut version = 0;
     // SAFETY: the call writes one integer to a place that outlives it; the driver was found before.
     unsafe { cuDriverGetVersion(&raw mut version) }.result()?;
-    // 1000·major + 10·minor (CUDA driver API, "Version Management").
+    // The version is 1000·major + 10·minor (CUDA driver API, "Version Management").
     let version = u32::try_from(version).unwrap_or(0);
     Ok((version / 1000, version % 1000 / 10))
 }

@@ -1,4 +1,4 @@
-//! The errors of a GPU.
+//! The errors of the CUDA device.
 
 /// A GPU cannot be used, or failed while it was used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -14,7 +14,7 @@ pub enum CudaError {
         /// The number of GPUs.
         count: usize,
     },
-    /// The GPU is too old.
+    /// The GPU's compute capability is below 8.0.
     #[error("GPU {ordinal} ({name}) has compute capability {}.{}; the kernels need 8.0 or newer", capability.0, capability.1)]
     TooOld {
         /// The GPU's number.
@@ -31,7 +31,7 @@ pub enum CudaError {
         asked: u64,
         /// MiB that are free.
         free: u64,
-        /// MiB of memory in all.
+        /// MiB of memory, used or free.
         total: u64,
     },
     /// The kernels do not compile on this machine.
@@ -50,7 +50,7 @@ pub enum CudaError {
         /// The library's error.
         why: String,
     },
-    /// A shape that the kernels do not support.
+    /// A shape or size that the kernels do not support, in words.
     #[error("{0}")]
     Unsupported(String),
 }

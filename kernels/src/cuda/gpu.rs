@@ -13,7 +13,7 @@ use std::ffi::{CString, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Bytes of page-locked memory for copies, in two halves.
+/// Bytes of page-locked host memory for copies. One half is filled while the other is copied.
 const STAGING: usize = 16 << 20;
 
 /// A GPU with its context, stream, kernels and copy buffers.
@@ -37,10 +37,10 @@ unsafe impl Send for Gpu {}
 #[expect(unsafe_code, reason = "raw handles of the driver")]
 unsafe impl Sync for Gpu {}
 
-/// Page-locked memory. Copies from it run while the host goes on.
+/// Page-locked host memory, from which copies to the GPU run while the host goes on.
 struct Staging {
     at: *mut u8,
-    /// Events after the last copy from each half.
+    /// For each half: the event after the last copy from it.
     done: [sys::CUevent; 2],
     half: usize,
 }
@@ -185,7 +185,7 @@ impl Staging {
         Ok(Staging { at: at.cast(), done: [event(false)?, event(false)?], half: 0 })
     }
 
-    /// The half that is used next, with its event. The last copy from it is done.
+    /// Waits until the half that is used next is free. Returns that half and the event to record after its copy.
     #[expect(unsafe_code, reason = "a slice of page-locked memory")]
     fn next(&mut self) -> Result<(&mut [u8], sys::CUevent), CudaError> {
         self.half = 1 - self.half;
@@ -221,7 +221,7 @@ impl Backend for Gpu {
 
     #[expect(unsafe_code, reason = "cudarc's calls on memory are unsafe")]
     fn free(&self, address: u64) {
-        // An error of earlier commands is reported by the next call; here nothing can be done about it.
+        // An error of an earlier command is not reported here: the next call reports it.
         if self.bind().is_ok() {
             let _ = self.wait();
             // SAFETY: it was allocated above and is freed once, by its only owner; no command uses it any more.
@@ -319,7 +319,7 @@ impl Backend for Gpu {
     }
 }
 
-/// A CUDA graph, for repeated launches.
+/// A CUDA graph of one pass, which is launched each time an equal pass comes.
 struct Replay(CudaGraph);
 
 // SAFETY: a graph belongs to a context, not to a thread. One thread at a time launches it, because launches need a

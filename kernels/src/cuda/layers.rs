@@ -9,7 +9,7 @@ use super::program::{Matmul, MatmulShape};
 use crate::paged::Batch;
 
 impl Cuda {
-    /// Computes `x · weightsᵀ`: few rows with our own kernel, many with cuBLASLt.
+    /// Computes `x · weightsᵀ`: up to [`Tuning::few_rows`](super::Tuning) rows with our own kernel, more with cuBLASLt.
     pub(super) fn multiply(&mut self, x: &Buffer, weights: &Matrix, out: &mut Buffer) -> Result<(), CudaError> {
         assert_eq!((x.width, out.width), (weights.inputs, weights.outputs), "inputs and outputs of a product");
         out.set_rows(x.rows);
@@ -83,7 +83,8 @@ impl Cuda {
         self.now(|program| program.launch(&ROPE_STORE, grid, [half, heads_at_once], 0, &arguments))
     }
 
-    /// Computes attention. Tiles of few queries are split along the context, tiles of many are not.
+    /// Computes attention. Requests with few queries use split attention, which divides their context among blocks of
+    /// threads; requests with many queries use tiled attention.
     pub(super) fn attend(
         &mut self,
         qkv: &Buffer,
@@ -115,7 +116,7 @@ impl Cuda {
             group: kv.group() as u32,
             head_dim: kv.head_dim as u32,
             stretch: STRETCH as u32,
-            // The kernels use exponentials of base 2.
+            // The kernels compute 2^x, so scores are multiplied by log₂ e.
             scale: std::f32::consts::LOG2_E / (kv.head_dim as f32).sqrt(),
             _even: 0,
         };

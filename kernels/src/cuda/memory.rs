@@ -1,14 +1,14 @@
-//! Memory of the device for weights, activations and KV.
+//! Device memory for weights, activations and KV.
 
 use super::backend::Backend;
 use super::error::CudaError;
 use std::sync::Arc;
 
-/// Number of KV blocks before the requests' blocks; padding rows write to them. The device's block number is the host's
-/// plus this.
+/// Number of KV blocks before the requests' blocks; padding rows write to them. The number of a block on the device is
+/// its number on the host plus this.
 pub(super) const SPARE_BLOCKS: u32 = 1;
 
-/// Memory of the device, freed when dropped.
+/// An allocation of device memory, freed when dropped.
 pub(super) struct Memory {
     backend: Arc<dyn Backend>,
     pub(super) address: u64,
@@ -29,8 +29,8 @@ impl Drop for Memory {
     }
 }
 
-/// Distance of rows in numbers: whole units of 16 bytes, in which kernels read rows. Numbers between two rows are zero
-/// and stay so.
+/// Distance between the beginnings of rows of `width` numbers: `width` rounded up to a multiple of 8, so that kernels
+/// can read units of 16 bytes. The numbers between two rows are zero and stay so.
 pub(super) fn stride(width: usize) -> usize {
     width.next_multiple_of(8)
 }
@@ -54,9 +54,9 @@ pub struct Buffer {
     /// Number of rows in use.
     pub(super) rows: usize,
     pub(super) width: usize,
-    /// Number of rows the buffer was made for.
+    /// Number of rows that the caller asked for.
     pub(super) most: usize,
-    /// Number of rows with memory, padding included.
+    /// Number of allocated rows, padding rows included.
     pub(super) capacity: usize,
     /// True for f32, false for bf16.
     pub(super) wide: bool,
@@ -101,7 +101,8 @@ impl Buffer {
 pub struct Kv {
     pub(super) pools: Memory,
     pub(super) frequencies: Memory,
-    /// Results of the stretches of split attention; `done` counts finished stretches.
+    /// Results of the stretches of split attention. `done` counts the finished stretches of each tile and key-value
+    /// head.
     pub(super) parts: Memory,
     pub(super) done: Memory,
     pub(super) heads: usize,
@@ -114,12 +115,12 @@ pub struct Kv {
 }
 
 impl Kv {
-    /// Numbers in one layer's pool of keys, or of values.
+    /// Number of bf16 numbers in one layer's pool of keys, or of values.
     pub(super) fn pool_numbers(&self) -> u64 {
         (self.blocks as u64 + u64::from(SPARE_BLOCKS)) * (self.kv_heads * crate::paged::BLOCK_SIZE * self.dim) as u64
     }
 
-    /// Returns the addresses of a layer's keys and values.
+    /// Returns the device addresses of a layer's pool of keys and pool of values.
     pub(super) fn layer(&self, layer: usize) -> (u64, u64) {
         assert!(layer < self.layers, "layer {layer} of {}", self.layers);
         let pool = 2 * self.pool_numbers();

@@ -2,10 +2,10 @@
 //!
 //! [`Cuda`] turns operations into commands ([`program`]), which a [`backend`] carries out: a GPU, or an emulation in
 //! tests. The commands of a pass are collected first. If they equal the commands of an earlier pass, they are
-//! replayed as one CUDA graph; sizes are padded so that this happens often. Data that differs from pass to pass is
-//! copied beforehand ([`arena`], [`batch`]).
+//! replayed as one CUDA graph; numbers of rows are padded so that this happens often. Data that differs from pass to
+//! pass is copied to the device before the commands run ([`arena`], [`batch`]).
 //!
-//! Everything compiles without a GPU, a driver or a toolkit; running it needs them.
+//! The code compiles without a GPU, a driver or a CUDA toolkit. To run it, the driver, NVRTC and cuBLASLt are needed.
 
 mod arena;
 pub mod arguments;

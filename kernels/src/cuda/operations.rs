@@ -1,4 +1,4 @@
-//! The operations of the `Device` trait, as commands.
+//! Implements the operations of the [`Device`] trait as commands.
 
 use super::arguments::*;
 use super::backend::Mark;
@@ -15,7 +15,7 @@ use crate::paged::{BLOCK_SIZE, Batch};
 use crate::weights::{Dtype, TensorData};
 use std::time::Duration;
 
-/// The width for which kernels are compiled, at least `head_dim`: 64 or 128.
+/// The smallest head width for which attention kernels are compiled (64 or 128) that is at least `head_dim`.
 fn kernel_dim(head_dim: usize) -> Result<usize, CudaError> {
     match head_dim {
         0..=64 => Ok(64),
@@ -49,7 +49,8 @@ impl Device for Cuda {
             self.put(&matrix, data, first, outputs)?;
             first += outputs;
         }
-        // Kernels read weights before they wait for other kernels, so the weights must have arrived.
+        // With dependent launches, kernels read weights before they wait for earlier commands. Therefore the weights
+        // must be complete before the first pass.
         self.backend.synchronize()?;
         Ok(matrix)
     }
@@ -156,7 +157,7 @@ impl Device for Cuda {
             eps,
             _even: 0,
         };
-        // Each thread handles four numbers.
+        // One thread for four numbers of a row.
         let threads = (x.width / 4).next_multiple_of(32).clamp(32, 1024);
         let grid = [self.padded(x.rows), 1, 1];
         self.now(|program| program.launch(&ADD_NORM, grid, [threads, 1], 0, &arguments))
@@ -185,7 +186,7 @@ impl Device for Cuda {
             eps,
             _even: 0,
         };
-        // Each head has a warp.
+        // One warp for each head, four warps in a block.
         let grid = [(kv.heads + kv.kv_heads).div_ceil(4), self.padded(qkv.rows), 1];
         self.now(|program| program.launch(&NORM_HEADS, grid, [128, 1], 0, &arguments))
     }
@@ -227,8 +228,8 @@ impl Device for Cuda {
         self.begin();
         out.set_rows(rows.len());
         let padded = self.padded(rows.len());
-        let known = self.sent.as_ref().map(|sent| sent.logit_rows).filter(|&at| self.arena.holds(at, rows));
-        let at = known.unwrap_or_else(|| self.arena.push(rows.iter().copied(), padded, 0));
+        let pushed_before = self.sent.as_ref().map(|sent| sent.logit_rows).filter(|&at| self.arena.holds(at, rows));
+        let at = pushed_before.unwrap_or_else(|| self.arena.push(rows.iter().copied(), padded, 0));
         let arguments = GatherArgs {
             input: In::at(x.memory.address),
             rows: In::at(at),
@@ -257,7 +258,7 @@ impl Device for Cuda {
     }
 
     fn sample(&mut self, probabilities: &Buffer, uniforms: &[f64], out: &mut Vec<Choice>) -> Result<(), CudaError> {
-        // A chain without tokens is a draw from the target; the first of its two uniforms is not used.
+        // A chain without drafts is a draw from the target's row; the first of its two uniforms is not used.
         let none: &[u32] = &[];
         let chains: Vec<_> = (0..uniforms.len()).map(|row| (row, 0, none)).collect();
         let units: Vec<f64> = uniforms.iter().flat_map(|&u| [0.0, u]).collect();
@@ -365,8 +366,8 @@ impl Device for Cuda {
         Ok(())
     }
 
-    /// The device makes the choices, one per row. The host walks along them; they are a few numbers, and the host waits
-    /// for them in any case.
+    /// The device finds the most likely token of each row. The host walks the trees: the tokens are few numbers, and
+    /// the host has to wait for the device in any case.
     fn accept_greedy(&mut self, logits: &Buffer, trees: &[Tree<'_>], out: &mut Vec<Accepted>) -> Result<(), CudaError> {
         let mut choices = Vec::new();
         self.top_k(logits, 1, &mut choices)?;

@@ -1,20 +1,21 @@
-//! Remembers passes that have run, and their graphs.
+//! Stores the programs of passes that have run, with their graphs, so that an equal pass is launched as a graph.
 
 use super::backend::{Backend, Graph};
 use super::error::CudaError;
 use super::program::Program;
 use std::collections::HashMap;
 
-/// Most passes that are remembered. A graph takes some memory of the device.
+/// Most passes that are stored; at this number all are dropped. A limit is needed because graphs take device memory.
 const MOST: usize = 512;
 
 struct Pass {
     program: Program,
-    /// Made when the pass comes for the second time: the first run also loads kernels and chooses algorithms.
+    /// Made when the pass comes for the second time, because the first run also loads kernels and chooses algorithms.
     graph: Option<Box<dyn Graph>>,
 }
 
-/// Passes by their hash. Two passes with the same hash differ in their commands; the later one replaces the earlier.
+/// Passes by the hash of their program. If two different programs have the same hash, the later one replaces the
+/// earlier.
 #[derive(Default)]
 pub(super) struct Passes(HashMap<u64, Pass>);
 
@@ -22,17 +23,17 @@ impl Passes {
     /// Runs the program, as a graph if it has run before.
     pub(super) fn run(&mut self, backend: &dyn Backend, program: &Program) -> Result<(), CudaError> {
         let hash = program.hash();
-        match self.0.get_mut(&hash).filter(|known| known.program == *program) {
-            Some(known) => {
-                if known.graph.is_none() {
-                    known.graph = Some(backend.capture(program)?);
+        match self.0.get_mut(&hash).filter(|pass| pass.program == *program) {
+            Some(pass) => {
+                if pass.graph.is_none() {
+                    pass.graph = Some(backend.capture(program)?);
                 }
-                known.graph.as_ref().expect("made above").launch()
+                pass.graph.as_ref().expect("made above").launch()
             }
             None => {
                 run(backend, program)?;
                 if self.0.len() >= MOST {
-                    // Graphs may still be running.
+                    // A graph must not be dropped while it runs.
                     backend.synchronize()?;
                     self.0.clear();
                 }
@@ -42,13 +43,13 @@ impl Passes {
         }
     }
 
-    /// Returns the number of graphs made so far.
+    /// Returns the number of graphs that are stored now.
     pub(super) fn graphs(&self) -> usize {
         self.0.values().filter(|pass| pass.graph.is_some()).count()
     }
 }
 
-/// Runs the commands one by one.
+/// Runs the commands of a program one by one, without a graph.
 pub(super) fn run(backend: &dyn Backend, program: &Program) -> Result<(), CudaError> {
     program.commands().try_for_each(|command| backend.run(&command))
 }

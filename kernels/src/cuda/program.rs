@@ -1,5 +1,5 @@
-//! The commands of a pass, written down before they run. Equal passes are equal words, and are then replayed as one
-//! CUDA graph.
+//! The commands of a pass, encoded as 64-bit words before they run. Passes with equal words are replayed as one CUDA
+//! graph.
 
 use super::arguments::{Arguments, Kernel};
 
@@ -11,28 +11,28 @@ pub struct Matmul {
     pub x: u64,
     /// Address of the weights, outputs × inputs, bf16.
     pub weights: u64,
-    /// Address of the results.
+    /// Address of the results, f32 or bf16.
     pub out: u64,
-    /// The sizes, by which the algorithm is chosen.
+    /// The sizes of the product, by which cuBLASLt's algorithm is chosen.
     pub shape: MatmulShape,
 }
 
-/// The sizes of a product.
+/// The sizes of a matrix product. Distances are in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MatmulShape {
-    /// Number of rows.
+    /// Number of rows of `x` and of `out`.
     pub rows: u32,
-    /// Numbers in a row of `x`.
+    /// Number of numbers in a row of `x`.
     pub inputs: u32,
-    /// Results in a row of `out`.
+    /// Number of results in a row of `out`.
     pub outputs: u32,
-    /// Distance of rows of `x`.
+    /// Distance between the beginnings of rows of `x`.
     pub x_stride: u32,
-    /// Distance of two outputs' weights.
+    /// Distance between the beginnings of the weights of two outputs.
     pub weight_stride: u32,
-    /// Distance of rows of `out`.
+    /// Distance between the beginnings of rows of `out`.
     pub out_stride: u32,
-    /// True if the results are f32; else they are bf16.
+    /// True if the results are f32, false if they are bf16.
     pub wide: bool,
 }
 
@@ -56,11 +56,11 @@ pub struct Launch<'a> {
     pub block: [u32; 2],
     /// Bytes of dynamic shared memory of a block.
     pub shared: u32,
-    /// The words of the struct that the kernel takes.
+    /// The struct that the kernel takes, as 64-bit words.
     pub arguments: &'a [u64],
 }
 
-/// A list of commands, in order.
+/// A list of commands in the order in which they run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
     words: Vec<u64>,
@@ -77,7 +77,7 @@ fn halves(word: u64) -> [u32; 2] {
 }
 
 impl Program {
-    /// Removes the commands and keeps the memory.
+    /// Removes all commands; the list's memory is reused.
     pub(super) fn clear(&mut self) {
         self.words.clear();
     }

@@ -1,15 +1,16 @@
-//! Choices about how the GPU is used. They change results only by rounding.
+//! Settings of how the GPU is used. They change speed, and results only by rounding.
 
-/// How the GPU is used.
+/// Settings of how the GPU is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tuning {
     /// Replays passes as CUDA graphs.
     pub graphs: bool,
-    /// Numbers of rows to which passes are padded, rising; larger passes are not padded.
+    /// The numbers of rows to which passes are padded, in rising order. Passes with more rows are not padded.
     pub graph_sizes: Vec<usize>,
-    /// Products of up to this number of rows, at most 32, use our own kernel; others use cuBLASLt.
+    /// Matrix products with up to this number of rows (at most 32) use our own kernel, others use cuBLASLt.
     pub few_rows: usize,
-    /// Lets a kernel start before the one before it has ended (programmatic dependent launch; needs compute 9.0).
+    /// A kernel may start before the kernel before it has ended (CUDA's programmatic dependent launch). Used from
+    /// compute capability 9.0 on.
     pub dependent_launches: bool,
 }
 

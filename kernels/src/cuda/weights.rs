@@ -9,11 +9,12 @@ use crate::weights::{Dtype, TensorData};
 use half::bf16;
 use rayon::prelude::*;
 
-/// Most bytes of weights that the host converts at once.
+/// Most bytes of weights that the host converts to bf16 before it copies them to the device.
 const PIECE: usize = 64 << 20;
 
 impl Cuda {
-    /// Fills `outputs` rows of a matrix from output `first` on.
+    /// Writes the weights `data` to the rows `first..first + outputs` of a matrix (a row has the weights of one
+    /// output).
     pub(super) fn put(
         &mut self,
         matrix: &Matrix,
@@ -25,7 +26,8 @@ impl Cuda {
         let at = matrix.memory.address + 2 * (first * stride) as u64;
         match data {
             TensorData::Random { luck, scale, .. } => {
-                // Weights drawn as f32 or as bf16 are kept as bf16; rounding twice equals rounding once.
+                // The device draws and rounds to bf16 whatever type `data` names: rounding f32 to bf16 twice gives the
+                // same bits as once.
                 let arguments = RandomWeightsArgs {
                     out: Out::at(at),
                     base: luck.base(),

@@ -1,4 +1,4 @@
-//! Buffers that draft and target passes reuse, so that they allocate nothing.
+//! Buffers that draft and target passes reuse, so that a pass allocates nothing.
 
 use super::capacity::Capacity;
 use crate::accept::{Accepted, Choice};
@@ -11,7 +11,7 @@ use std::ops::Range;
 pub(super) struct Drafting {
     pub(super) max_rows: usize,
     pub(super) max_logit_rows: usize,
-    /// The batch index that belongs to each row of logits.
+    /// For each row of logits: the index in the step's batch of the request that needs it.
     pub(super) askers: Vec<u32>,
     pub(super) choices: Vec<Choice>,
     pub(super) entropies: Vec<f64>,
@@ -34,7 +34,8 @@ impl Drafting {
         }
     }
 
-    /// Number of rows that still fit the present pass. `asks` is true if the last of them needs logits.
+    /// Number of rows that can still be added to the present pass. With `asks`, the last of them needs logits; then the
+    /// number is 0 if all rows of logits are taken.
     pub(super) fn room(&self, batch: &Batch, asks: bool) -> usize {
         match asks && self.askers.len() == self.max_logit_rows {
             true => 0,
@@ -43,15 +44,15 @@ impl Drafting {
     }
 }
 
-/// A request that gets a token from the pass: a decode request, or a prompt that ends.
+/// A request for which a target pass samples a token: a decode request, or a request whose prompt ends.
 #[derive(Clone, Debug)]
 pub(super) struct Asker {
     pub(super) request: RequestId,
-    /// Output tokens emitted before this pass.
+    /// Number of output tokens emitted before this pass.
     pub(super) start: u32,
-    /// Index of its first row of logits.
+    /// Index of the request's first row in the pass's logits.
     pub(super) first: usize,
-    /// Range of its drafts in `tokens` and `parents`.
+    /// Range of the request's verified drafts in [`Verifying::tokens`] and [`Verifying::parents`].
     pub(super) checked: Range<usize>,
 }
 
@@ -61,9 +62,10 @@ pub(super) struct Verifying {
     pub(super) askers: Vec<Asker>,
     pub(super) tokens: Vec<u32>,
     pub(super) parents: Vec<u32>,
-    /// The tree node of each entry of `tokens`.
+    /// For each entry of `tokens`: its node in the draft tree, or its depth in a chain.
     pub(super) nodes: Vec<u32>,
-    /// For each node of the current draft tree: its index among the nodes that `select` kept.
+    /// For each node of the present draft tree: the number of nodes before it that `select` kept, which is a kept
+    /// node's index among the verified tokens.
     pub(super) kept: Vec<u32>,
     pub(super) pass_tokens: Vec<u32>,
     pub(super) pass_parents: Vec<u32>,

@@ -1,4 +1,4 @@
-//! The memory that models need for a given engine.
+//! The sizes of the memory that a pair of models needs for an engine's settings and a policy.
 
 use super::acceptance::Acceptance;
 use super::error::CannotServe;
@@ -6,23 +6,23 @@ use crate::forward::Limits;
 use crate::paged::BLOCK_SIZE;
 use foretoken_sim::{DraftKv, EngineConfig, MAX_TREE_TOKENS, SpecPolicy};
 
-/// Widest level of a request's tree that fits one pass. Wider levels take several forwards.
+/// Rows of draft logits per request, for the nodes of a tree's level. A wider level may take several passes.
 const TREE_WIDTH: usize = 32;
 
-/// What a policy needs of an executor.
+/// What a policy and its acceptance need from the models' memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// True if it needs a draft model.
+    /// True if a draft model is needed.
     pub draft: bool,
-    /// True if it needs room for trees.
+    /// True if the policy drafts trees.
     pub trees: bool,
-    /// True if it needs whole distributions, not only the most likely tokens: to sample, or because the policy looks at
-    /// them.
+    /// True if whole distributions over the vocabulary are needed, not only the most likely tokens: to sample, or
+    /// because the policy wants entropies or divergences.
     pub distributions: bool,
 }
 
 impl Needs {
-    /// The needs of a policy (`None` is the plain engine) with this acceptance.
+    /// The needs of a policy (`None`: no speculation) with this acceptance.
     ///
     /// # Errors
     /// A combination that no device can run.
@@ -42,7 +42,7 @@ impl Needs {
         }
     }
 
-    /// The needs of both together: models loaded once can serve several policies.
+    /// The union of two needs, for models that are loaded once and serve several policies.
     pub fn and(self, other: Needs) -> Needs {
         Needs {
             draft: self.draft || other.draft,
@@ -52,30 +52,30 @@ impl Needs {
     }
 }
 
-/// Sizes of the memory for a run.
+/// Sizes of the memory with which a pair of models is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
     /// KV blocks of the target. The first is the null block.
     pub blocks: u32,
     /// KV blocks of the draft. The first is the null block.
     pub draft_blocks: u32,
-    /// How many of `draft_blocks`, the last ones, are scratch for trees. The scheduler does not know them.
+    /// How many of `draft_blocks`, the last ones, are scratch blocks for trees. The scheduler never hands them out.
     pub draft_scratch: u32,
-    /// Most tokens of a pass.
+    /// Most new tokens of a pass.
     pub rows: usize,
     /// Most rows of a target pass with logits.
     pub logit_rows: usize,
     /// Most rows of a draft pass with logits.
     pub draft_logit_rows: usize,
-    /// Number of requests whose drafts' distributions are kept through a step; 0 keeps none.
+    /// Number of requests whose drafts' distributions are stored until verification; 0 stores none.
     pub kept_requests: usize,
-    /// Number of tokens per request whose distributions are kept.
+    /// Number of drafted tokens per request whose distributions are stored.
     pub kept_len: usize,
 }
 
 impl Capacity {
-    /// The sizes for an engine with these settings. A tree is drafted wider than it is verified, so the draft gets
-    /// blocks beyond the engine's: room for [`MAX_TREE_TOKENS`] tokens per request.
+    /// The sizes for an engine with these settings. More nodes of a tree are drafted than verified, so the draft gets
+    /// scratch blocks besides the scheduler's blocks: room for [`MAX_TREE_TOKENS`] tokens per request.
     pub fn of(config: &EngineConfig, needs: Needs) -> Capacity {
         let (seqs, budget) = (config.max_num_seqs as usize, config.max_num_batched_tokens as usize);
         let verified = if needs.trees { MAX_TREE_TOKENS.max(config.max_draft_len) } else { config.max_draft_len };
@@ -103,7 +103,7 @@ impl Capacity {
         }
     }
 
-    /// The larger of each size, which fits either run.
+    /// The larger of each size, so that both runs fit.
     pub fn or(&self, other: &Capacity) -> Capacity {
         let draft_scratch = self.draft_scratch.max(other.draft_scratch);
         Capacity {
@@ -118,27 +118,27 @@ impl Capacity {
         }
     }
 
-    /// Returns the target's limits.
+    /// Returns the limits with which the target is loaded.
     pub fn target(&self) -> Limits {
         Limits { kv_blocks: self.blocks, max_rows: self.rows, max_logit_rows: self.logit_rows }
     }
 
-    /// Returns the draft's limits.
+    /// Returns the limits with which the draft is loaded.
     pub fn draft(&self) -> Limits {
         Limits { kv_blocks: self.draft_blocks, max_rows: self.rows, max_logit_rows: self.draft_logit_rows }
     }
 
-    /// Number of rows of distributions kept through a step.
+    /// Number of rows (tokens) whose distributions are stored until verification.
     pub(super) fn kept_rows(&self) -> usize {
         self.kept_requests * self.kept_len
     }
 
-    /// KV blocks of the draft that the scheduler hands out, plus the null block.
+    /// Number of the draft's KV blocks that the scheduler hands out, plus the null block.
     fn draft_pool(&self) -> usize {
         (self.draft_blocks - self.draft_scratch) as usize
     }
 
-    /// Returns an error if one of the sizes is smaller than `needed`'s.
+    /// Returns an error that names the first size that is smaller than the same size of `needed`.
     pub(super) fn covers(&self, needed: &Capacity) -> Result<(), CannotServe> {
         let pairs = [
             ("blocks of KV", self.blocks as usize, needed.blocks as usize),
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_for_either_covers_both() {
+    fn the_larger_sizes_cover_both_runs() {
         let one = Capacity {
             blocks: 10,
             draft_blocks: 30,
@@ -185,7 +185,7 @@ mod tests {
         };
         let either = one.or(&other);
         assert!(either.covers(&one).is_ok() && either.covers(&other).is_ok());
-        // Pools and scratch are counted separately: 12 blocks of the one, 20 of the other.
+        // Pool and scratch are counted separately: the pool of 12 blocks of `other` and the 20 scratch blocks of `one`.
         assert_eq!((either.draft_blocks, either, one.or(&one)), (32, other.or(&one), one));
         assert!(one.covers(&other).is_err() && other.covers(&one).is_err());
     }

@@ -1,4 +1,4 @@
-//! A wall clock that stands still between readings, so that a run can be repeated exactly from the engine's readings.
+//! A wall clock whose time changes only when it is read, so that a run can be replayed exactly from its readings.
 
 use foretoken_sim::Time;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,22 +7,23 @@ use std::time::{Duration, Instant};
 /// Longest sleep between two checks of the interrupt flag.
 const NAP: Duration = Duration::from_millis(20);
 
-/// A sleep is replaced by spinning this long before its end, because it overshoots by some 60 µs.
+/// The thread spins for the last part of a wait, because a sleep ends some 60 µs late. This is the length of that part.
 const SPIN: Duration = Duration::from_micros(100);
 
-/// What the thread does while a server waits for requests.
+/// What the thread does while a run waits for the next arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Waiting {
-    /// The thread spins: the core keeps its clock and its caches, and passes after a wait take the usual time.
+    /// The thread spins: the core keeps its clock frequency and its caches, and passes after a wait take the usual
+    /// time.
     #[default]
     Spin,
-    /// The thread sleeps and leaves the core to others. Passes after the sleep are slower, because caches and clock
-    /// have changed.
+    /// The thread sleeps, and other threads may use the core. Passes after the sleep are slower, because caches and
+    /// clock frequency have changed.
     Sleep,
 }
 
 pub(super) struct WallClock<'a> {
-    /// The instant of the first reading.
+    /// The instant of the first reading, which is time 0.
     origin: Option<Instant>,
     now: Time,
     waiting: Waiting,

@@ -1,5 +1,5 @@
-//! A draft pass: runs the draft over prompts and gaps, then drafts the next token of each chain or the next level of
-//! each tree.
+//! A draft pass: drafts the next token of each chain or the next level of each tree. The first pass of a step also runs
+//! the draft over prompt chunks and over draft gaps (context tokens that the draft has not run over).
 
 use super::acceptance::Acceptance;
 use super::buffers::Drafting;
@@ -15,12 +15,12 @@ use foretoken_sim::tree::{Growth, path_below};
 use foretoken_sim::{Drafts, Wants};
 use std::time::{Duration, Instant};
 
-/// What a draft pass must return.
+/// What a draft pass must compute.
 #[derive(Clone, Copy)]
 struct Question {
-    /// Number of the pass, from 1; 0 wants no guesses.
+    /// Number of the pass in the step, from 1; 0 for a pass without guesses, which only fills the draft's KV.
     pass: u32,
-    /// Number of guesses at each position.
+    /// Number of guesses (most likely tokens) at each position.
     guesses: usize,
     in_trees: bool,
     wants: Wants,
@@ -60,7 +60,7 @@ impl<D: Device> DeviceExecutor<'_, D> {
             let (id, context) = (batch.ids[i], batch.context[i] as usize);
             let gap = batch.draft_gap[i] as usize;
             match pass.pass {
-                // The newest token, after the context tokens that the draft has not seen.
+                // The context tokens that the draft has not run over, then the newest token.
                 0 | 1 if asks => {
                     self.feed(step, id, context - gap..context + 1, Some(i as u32), question, &mut device)?;
                 }
@@ -79,8 +79,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(device)
     }
 
-    /// Adds tokens of a request's text to the pass; runs several passes if they do not fit one. `asker` gets the
-    /// guesses after the last token.
+    /// Adds the tokens `range` of a request's text to the pass; runs several passes if they do not fit one. `asker` is
+    /// the index in the step's batch of the request that gets the guesses after the last token.
     fn feed(
         &mut self,
         step: &StepPlan,
@@ -109,7 +109,7 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Adds the token that request `i` drafted in the pass before `pass`.
+    /// Adds the token that request `i` drafted in the pass before `pass`, for a chain.
     fn feed_drafted(
         &mut self,
         step: &StepPlan,
@@ -129,7 +129,7 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Adds the frontier of request `i`'s tree.
+    /// Adds the frontier of request `i`'s tree: the nodes whose children this pass drafts.
     fn feed_level(
         &mut self,
         step: &StepPlan,
@@ -178,7 +178,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Runs the batch and stores the guesses in the requests that wanted them.
+    /// Runs the draft over the batch, and stores the guesses in the requests that need them. Adds the device's time to
+    /// `spent`.
     fn run_draft(
         &mut self,
         step: &StepPlan,
@@ -245,7 +246,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Extends trees by the guesses, and gives the policy the outputs that it wants.
+    /// Extends trees by the guesses, and writes the confidences and entropies that the policy wants to `out`. With
+    /// declared acceptance, trees and confidences come from the acceptance source.
     fn reveal(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) {
         if pass.pass == 0 {
             return;
@@ -259,7 +261,7 @@ impl<D: Device> DeviceExecutor<'_, D> {
             let slot = self.requests.get(step.batch.ids[i]);
             let Some(growth) = pass.growth else {
                 if declared {
-                    // The recorded confidence is the one that the policy saw.
+                    // The recorder gets the confidence that the policy saw, not the model's.
                     let at = depth as usize;
                     slot.confidence[at] = if out.wants.confidence { out.confidence(i, at) as f32 } else { f32::NAN };
                     slot.entropy.extend(out.wants.entropy.then(|| out.entropy(i, at)));

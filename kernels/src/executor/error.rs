@@ -1,8 +1,8 @@
-//! Errors: runs that cannot be served, found before the start, and failures during a run.
+//! Errors of device runs: [`CannotServe`] before the start, [`LiveError`] during a run.
 
 use foretoken_sim::RequestId;
 
-/// A run that these models, settings or policy do not allow on a device.
+/// Why a run with these models, settings and policy cannot be served on a device.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CannotServe {
     /// A setting of the engine is not supported.
@@ -10,7 +10,7 @@ pub enum CannotServe {
     Engine {
         /// The setting's key in the engine table.
         key: &'static str,
-        /// What is wrong, and which values are right.
+        /// What is wrong with the value, and which values are right.
         why: String,
     },
     /// The target and the draft have different vocabularies.
@@ -27,11 +27,11 @@ pub enum CannotServe {
     /// The models were loaded with too little memory for this run.
     #[error("the models were loaded with room for {has} {what}, but {needed} are needed")]
     Capacity {
-        /// The size that is too small.
+        /// What there is too little of, in words (a field of [`Capacity`](super::Capacity)).
         what: &'static str,
-        /// The size that was loaded.
+        /// The number for which the models have memory.
         has: usize,
-        /// The size that is needed.
+        /// The number that the run needs.
         needed: usize,
     },
     /// The policy drafts trees, and rejection sampling of trees is not supported.
@@ -40,10 +40,10 @@ pub enum CannotServe {
     /// The temperature is not above 0 and finite.
     #[error("a temperature of {0} samples nothing: it must be above 0; greedy acceptance is temperature 0")]
     Temperature(f32),
-    /// The acceptance source makes proposals without a draft model.
+    /// The acceptance source is prompt lookup, which proposes drafts without a draft model.
     #[error("prompt lookup proposes without a draft model, so no device can run it: declare another acceptance source")]
     PromptLookup,
-    /// The target cannot read a prompt.
+    /// A prompt does not fit the workload or the target's vocabulary.
     #[error("request {request}: {why}")]
     Prompt {
         /// The request with this prompt.
@@ -59,18 +59,18 @@ pub enum LiveError<E: std::error::Error + 'static> {
     /// The device failed; this is its error.
     #[error(transparent)]
     Device(#[from] E),
-    /// The draft has no memory for a tree.
+    /// The draft has too few free KV blocks for a tree.
     #[error("a drafted tree needs {needed} blocks of the draft's KV where {free} are free: draft narrower trees")]
     TreeTooWide {
-        /// Number of blocks the tree needs.
+        /// Number of scratch blocks that the tree needs in addition.
         needed: usize,
-        /// Number of free blocks.
+        /// Number of free scratch blocks.
         free: usize,
     },
-    /// A tree wants more guesses at a position than the vocabulary has tokens.
+    /// A tree has more children at a node than the vocabulary has tokens.
     #[error("a tree asks for {asked} guesses at a position, but there are only {vocab} tokens")]
     TooManyGuesses {
-        /// Number of guesses wanted.
+        /// Number of guesses at a position that the tree asks for.
         asked: u32,
         /// Number of tokens in the vocabulary.
         vocab: u32,

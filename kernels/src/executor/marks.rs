@@ -1,4 +1,4 @@
-//! The executor's record of a step: what happened when, and which outputs the policy saw.
+//! Records a step for the tape: what happened when, and which confidences and other outputs the policy saw.
 
 use super::clock::time;
 use super::state::DeviceExecutor;
@@ -15,7 +15,7 @@ impl<D: Device> DeviceExecutor<'_, D> {
         self.mark_span(kind, at);
     }
 
-    /// Records an event that began at `begin` and ends at the last reading.
+    /// Records an event that began at `begin` and ended at the clock's last reading.
     pub(super) fn mark_span(&mut self, kind: MarkKind, begin: Time) {
         let end = self.clock.now();
         self.trace.marks.push(Mark { kind, begin, end, device: Time::ZERO, shape: PassShape::default() });
@@ -41,14 +41,14 @@ impl<D: Device> DeviceExecutor<'_, D> {
             if !accepted.is_empty() && drafts.in_trees() {
                 let tree = &drafts.trees[i];
                 nodes = tree.nodes().len() as u32;
-                let of = |(at, n): (usize, &foretoken_sim::tree::Node)| TracedNode {
+                let traced = |(at, n): (usize, &foretoken_sim::tree::Node)| TracedNode {
                     parent: n.parent,
                     rank: n.rank,
                     confidence: n.confidence,
                     kept: n.kept,
                     accepted: tree.accepted_path().contains(&(at as u32)),
                 };
-                trace.nodes.extend(tree.nodes().iter().enumerate().map(of));
+                trace.nodes.extend(tree.nodes().iter().enumerate().map(traced));
             } else {
                 trace.confidence.extend_from_slice(&slot.confidence);
                 trace.entropy.extend_from_slice(&slot.entropy);
@@ -66,7 +66,7 @@ impl<D: Device> DeviceExecutor<'_, D> {
         }
         self.recorder.step(&self.trace);
         self.trace.clear();
-        // The next step is not yet known; after the last step these marks belong to no step.
+        // Marks from here on belong to the next step; after the last step they belong to no step.
         self.trace.step = batch.step + 1;
         let end = self.clock.peek();
         self.trace.marks.push(Mark {

@@ -1,9 +1,9 @@
-//! The device executor: the same engine, scheduler and policies, on real forward passes and a real clock.
+//! The device executor: the simulator's engine, scheduler and policies run on real forward passes and a real clock.
 //!
-//! The engine plans passes; the executor runs them and reports their results. It keeps what only hardware has: tokens,
-//! paged KV of both models, the clock. It decides nothing, and no layer above knows which executor runs. Drafts are
-//! judged either by the models ([`Acceptance::Greedy`], [`Acceptance::Sampled`]) or by a source of the simulator
-//! ([`Acceptance::Declared`]); in the latter case passes are real while acceptance is known.
+//! The engine plans passes; the executor runs them and reports their results. It owns what only a device run has:
+//! tokens, paged KV of both models, the clock. It decides nothing, and no layer above knows which executor runs. Either
+//! the models decide which drafts are accepted ([`Acceptance::Greedy`], [`Acceptance::Sampled`]), or an acceptance
+//! source of the simulator does ([`Acceptance::Declared`]).
 
 mod acceptance;
 mod buffers;
@@ -114,7 +114,7 @@ impl<D: Device> Executor for DeviceExecutor<'_, D> {
     }
 }
 
-/// Records the marks after the last step too.
+/// Hands the marks after the last step to the recorder too.
 impl<D: Device> Drop for DeviceExecutor<'_, D> {
     fn drop(&mut self) {
         if !self.trace.marks.is_empty() {

@@ -9,13 +9,14 @@ use crate::paged::{BLOCK_SIZE, Batch, Logits};
 use crate::weights::{Dtype, Weights};
 use foretoken_sim::{DraftAt, DraftKv, EngineConfig, Version};
 
-/// Buffers for whole distributions, for runs that need them.
+/// Buffers for distributions over the vocabulary, for runs that need them ([`Needs::distributions`]).
 pub(super) struct Distributions<D: Device> {
     /// Distributions of the target's rows of a pass.
     pub(super) target: D::Buffer,
     /// Distributions of the draft's rows of a pass.
     pub(super) draft: D::Buffer,
-    /// Distributions of all drafted tokens of a step: request `i`'s token `j` is in row `i · kept_len + j`.
+    /// The draft's distributions for all drafted tokens of a step: token `j` of request `i` is in row `i · kept_len +
+    /// j`.
     pub(super) kept: D::Buffer,
 }
 
@@ -31,7 +32,7 @@ impl<D: Device> Pair<D> {
     /// Loads both models, with the memory that `capacity` gives.
     ///
     /// # Errors
-    /// Too little memory for both together, checked before any is allocated; or the device's error.
+    /// Too little memory for both models, which is checked before any is allocated; or the device's error.
     pub fn load(
         device: &mut D,
         target: (&LlamaShape, &impl Weights),
@@ -60,7 +61,7 @@ impl<D: Device> Pair<D> {
         Ok(Pair { target: loaded_target, draft: loaded_draft, distributions, capacity })
     }
 
-    /// The memory that [`Pair::load`] needs for shapes with weights of these types.
+    /// Computes the memory that [`Pair::load`] needs for models of these shapes and weight types.
     pub fn memory_needed(
         device: &D,
         target: (&LlamaShape, Dtype),
@@ -81,10 +82,10 @@ impl<D: Device> Pair<D> {
         needed
     }
 
-    /// Checks before loading whether such a pair can serve with these settings.
+    /// Checks, before models are loaded, whether a pair of these shapes can serve with these settings.
     ///
     /// # Errors
-    /// The first reason why it cannot.
+    /// The first reason why the pair cannot serve.
     pub fn check_shapes(
         config: &EngineConfig,
         needs: Needs,
@@ -136,12 +137,12 @@ impl<D: Device> Pair<D> {
         self.capacity.covers(&needed)
     }
 
-    /// Returns the capacity it was loaded with.
+    /// Returns the capacity with which the pair was loaded.
     pub fn capacity(&self) -> Capacity {
         self.capacity
     }
 
-    /// Returns the target and the draft, for passes outside of serving. A later run overwrites the KV that they leave.
+    /// Returns the target and the draft, for passes outside of a run. A later run overwrites the KV of such passes.
     pub fn models(&mut self) -> (&mut Llama<D>, Option<&mut Llama<D>>) {
         (&mut self.target, self.draft.as_mut())
     }
@@ -151,9 +152,9 @@ impl<D: Device> Pair<D> {
         self.target.shape().vocab
     }
 
-    /// Runs each model `times` times over one token and over a full pass, so that the first step of a run meets warm
-    /// threads, warm caches and, on a GPU, compiled kernels. The passes write to the null block, whose contents do not
-    /// matter.
+    /// Runs each model `times` times over one token and over a pass of up to 64 tokens, so that threads and caches are
+    /// warm and a GPU's kernels are loaded before the first step of a run. The passes write to the null block, whose
+    /// contents do not matter.
     ///
     /// # Errors
     /// The device's error.

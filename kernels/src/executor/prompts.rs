@@ -1,4 +1,4 @@
-//! The tokens of the requests' prompts.
+//! Where the tokens of requests' prompts come from, and checks of them.
 
 use super::error::CannotServe;
 use foretoken_sim::luck::{Luck, Stream, mix};
@@ -7,11 +7,11 @@ use std::collections::HashMap;
 
 /// The prompts of a workload.
 pub trait Prompts: Sync {
-    /// Appends the tokens of the request's prompt to `out`. Must be a pure function of the request.
+    /// Appends the tokens of the prompt of request `id` to `out`. Must append the same tokens at every call.
     fn fill(&self, id: RequestId, out: &mut Vec<u32>);
 }
 
-/// One prompt per request, by request id.
+/// Given prompts: element `id` is the prompt of request `id`.
 impl Prompts for Vec<Vec<u32>> {
     fn fill(&self, id: RequestId, out: &mut Vec<u32>) {
         if let Some(prompt) = self.get(id as usize) {
@@ -20,14 +20,15 @@ impl Prompts for Vec<Vec<u32>> {
     }
 }
 
-/// Prompts of random tokens, for weights that understand no text. Prompts that share prefix blocks share their tokens.
+/// Prompts of random tokens, for random weights, which understand no text. Prompts that share prefix blocks have the
+/// same tokens in them.
 #[derive(Clone, Copy, Debug)]
 pub struct RandomPrompts<'a> {
-    /// Seed of the tokens.
+    /// Seed with which the tokens are drawn.
     pub seed: u64,
-    /// Tokens are below this number.
+    /// Size of the vocabulary: tokens are below this number.
     pub vocab: u32,
-    /// The workload, which gives the lengths of prompts.
+    /// The workload, which gives the prompts' lengths and shared prefix blocks.
     pub workload: &'a Workload,
 }
 
@@ -45,8 +46,8 @@ impl Prompts for RandomPrompts<'_> {
     }
 }
 
-/// Checks that every prompt has the workload's length, only tokens of the target's vocabulary, and equal tokens in
-/// shared blocks. Prompts that the engine will reject for their length are not checked.
+/// Checks that every prompt has the workload's length, only tokens of the target's vocabulary, and, with prefix
+/// caching, equal tokens in shared blocks. Prompts that the engine will reject for their length are not checked.
 pub(super) fn check(
     prompts: &dyn Prompts,
     workload: &Workload,
@@ -75,10 +76,12 @@ pub(super) fn check(
     Ok(())
 }
 
-/// The tokens of the prefix blocks that requests share: the cache takes equal ids as equal tokens.
+/// The tokens of the prefix blocks that requests share. The prefix cache assumes that equal block ids mean equal
+/// tokens.
 #[derive(Default)]
 struct SharedBlocks {
-    /// For each chain of block ids, by hash: the first request with it, and the tokens of its last block.
+    /// By the hash of a sequence of block ids from the prompt's start: the first request with this sequence, and the
+    /// tokens of the sequence's last block.
     first: HashMap<u64, (RequestId, Vec<u32>)>,
 }
 

@@ -1,4 +1,4 @@
-//! The executor's state of requests: their tokens, and the drafts of this step.
+//! The executor's state of requests: their tokens, and their drafts of the present step.
 
 use super::capacity::Capacity;
 use super::prompts::Prompts;
@@ -8,29 +8,29 @@ use foretoken_sim::{RequestId, RequestTruth, Workload};
 
 const NO_SLOT: u32 = u32::MAX;
 
-/// Marks a node that the draft has not run over.
+/// In [`Slot::ran_at`]: the draft has not run over the node.
 pub(super) const NOT_RUN: u32 = u32::MAX;
 
-/// One request that has started. Slots and their buffers are reused.
+/// The state of one request that has started. When a request ends, a later one reuses its slot and memory.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     output_len: u32,
     prompt_len: u32,
     /// The tokens of prompt and output.
     pub(super) tokens: Vec<u32>,
-    /// Blocks of the draft's KV in which a tree is drafted: the scheduler's blocks, then scratch blocks.
+    /// Block table of the draft's KV while a tree is drafted: the scheduler's blocks, then scratch blocks.
     pub(super) tree_table: Vec<u32>,
-    /// The tokens drafted in this step: a chain's, or one per node of the tree.
+    /// The tokens drafted in this step: one per depth of a chain, or one per node of a tree.
     pub(super) drafted: Vec<u32>,
     /// The draft's probability of each token of a chain.
     pub(super) confidence: Vec<f32>,
-    /// The entropy of the distribution of each drafted token, if the policy wants it.
+    /// The entropy in nats of the draft's distribution at each drafted token, if the policy wants it.
     pub(super) entropy: Vec<f64>,
-    /// The divergence at each verified token, if the policy wants it.
+    /// KL(target ‖ draft) in nats at each verified token, if the policy wants it.
     pub(super) divergence: Vec<f64>,
-    /// Index in the context at which the draft's KV of each node lies, or [`NOT_RUN`].
+    /// For each node of the tree: the context index at which the draft's KV of the node is stored, or [`NOT_RUN`].
     pub(super) ran_at: Vec<u32>,
-    /// The guesses of the present pass, frontier node by frontier node.
+    /// The draft's guesses of the present pass, for one frontier node of the tree after the other.
     pub(super) guesses: Vec<Choice>,
 }
 
@@ -50,8 +50,8 @@ impl Slot {
     }
 }
 
-/// Blocks of the draft's KV that the scheduler does not hand out. They are needed because a tree is drafted wider than
-/// it is verified.
+/// The free scratch blocks: blocks of the draft's KV that the scheduler does not hand out. They are needed because more
+/// nodes of a tree are drafted than verified.
 #[derive(Debug)]
 pub(super) struct Scratch(Vec<u32>);
 
@@ -77,7 +77,7 @@ impl Scratch {
         Ok(())
     }
 
-    /// Takes back the blocks of a table after the first `keep`.
+    /// Returns the blocks of a table after the first `keep` to the free ones.
     pub(super) fn take_back(&mut self, table: &mut Vec<u32>, keep: usize) {
         self.0.extend(table.drain(keep.min(table.len())..).rev());
     }
@@ -102,7 +102,7 @@ impl Requests {
         }
     }
 
-    /// Returns the state of a request that has started.
+    /// Returns the state of request `id`, which must have started.
     pub(super) fn get(&mut self, id: RequestId) -> &mut Slot {
         &mut self.slots[self.slot_of[id as usize] as usize]
     }
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
     use foretoken_sim::{EngineConfig, Request, Time};
 
-    /// Slots and scratch blocks are reused: their number follows the requests in the system, not all requests.
+    /// Slots and scratch blocks are reused: a thousand requests, one at a time, need a single slot.
     #[test]
     fn slots_and_scratch_blocks_are_used_again() {
         let workload: Workload = (0..1000).map(|_| Request::new(Time::ZERO, 20, 5)).collect();

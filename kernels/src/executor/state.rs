@@ -1,4 +1,4 @@
-//! The fields of the device executor, and how it is made.
+//! The fields of the device executor, and its constructor.
 
 use super::acceptance::Acceptance;
 use super::buffers::{Drafting, Verifying};
@@ -20,9 +20,9 @@ use std::sync::atomic::AtomicBool;
 pub struct Live<'a> {
     /// The engine's settings.
     pub config: &'a EngineConfig,
-    /// The requests.
+    /// The requests with their arrivals and lengths.
     pub workload: &'a Workload,
-    /// The requests' prompts.
+    /// The tokens of the requests' prompts.
     pub prompts: &'a dyn Prompts,
     /// What decides which draft tokens are accepted.
     pub acceptance: Acceptance<'a>,
@@ -30,11 +30,11 @@ pub struct Live<'a> {
     pub recorder: &'a mut dyn Recorder,
     /// What the thread does while it waits for an arrival.
     pub waiting: Waiting,
-    /// Set from outside to end the run early: a wait for an arrival then ends at once.
+    /// Set by another thread to end the run early; a wait for an arrival then ends at once.
     pub interrupt: &'a AtomicBool,
 }
 
-/// An executor on a device. Give it to [`foretoken_sim::Serving::run`], inside [`Device::session`].
+/// An executor that runs passes on a device. Pass it to [`foretoken_sim::Serving::run`], within [`Device::session`].
 pub struct DeviceExecutor<'a, D: Device> {
     pub(super) device: &'a mut D,
     pub(super) pair: &'a mut Pair<D>,
@@ -48,13 +48,13 @@ pub struct DeviceExecutor<'a, D: Device> {
     pub(super) verifying: Verifying,
     pub(super) batch: Batch,
     pub(super) trace: StepTrace,
-    /// The step that drafted the requests' present drafts.
+    /// The step to which the drafts stored in `requests` belong.
     pub(super) drafted_step: Option<u64>,
 }
 
 impl<'a, D: Device> DeviceExecutor<'a, D> {
-    /// Makes an executor whose clock starts with the engine's first round. `policy` is the policy that will run on it;
-    /// `None` is the plain engine.
+    /// Makes an executor whose clock starts when the engine first reads it. `policy` is the policy that will run with
+    /// it; `None`: no speculation.
     ///
     /// # Errors
     /// The reason why the run cannot be served with these models or on this device.
@@ -90,7 +90,7 @@ impl<'a, D: Device> DeviceExecutor<'a, D> {
         })
     }
 
-    /// Removes the drafts of the step before, once per step.
+    /// Removes the drafts of the step before, at the first pass of a step.
     pub(super) fn open_step(&mut self, step: &StepPlan) {
         if self.drafted_step != Some(step.batch.step) {
             self.drafted_step = Some(step.batch.step);

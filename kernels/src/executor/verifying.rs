@@ -1,4 +1,4 @@
-//! The target pass: verifies drafts, runs prefill chunks, and appends accepted tokens to the text.
+//! The target pass: verifies drafts, runs prefill chunks, and appends accepted and sampled tokens to requests' texts.
 
 use super::acceptance::Acceptance;
 use super::buffers::Asker;
@@ -14,7 +14,7 @@ use foretoken_sim::tree::ROOT;
 use foretoken_sim::{Drafts, MAX_SPEC_LEN};
 use std::time::{Duration, Instant};
 
-/// The parents of a chain's tokens.
+/// The parents of a chain's tokens: [`ROOT`], 0, 1, and so on.
 const CHAIN: [u32; MAX_SPEC_LEN as usize] = {
     let mut parents = [ROOT; MAX_SPEC_LEN as usize];
     let mut i = 1;
@@ -47,7 +47,7 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(spent)
     }
 
-    /// Fills the batch: decode requests in order, then the chunks.
+    /// Fills the batch: the decode requests with their drafts to verify, in the step's order, then the prefill chunks.
     fn fill(&mut self, step: &StepPlan, drafts: &Drafts, drafting: bool) -> Result<(), LiveError<D::Error>> {
         let batch = &step.batch;
         let v = &mut self.verifying;
@@ -70,7 +70,7 @@ impl<D: Device> DeviceExecutor<'_, D> {
                 for (at, node) in drafts.trees[i].nodes().iter().enumerate() {
                     v.kept.push((v.nodes.len() - checked) as u32);
                     if node.kept {
-                        // In the pass the newest token is node 0, and the tree's nodes are below it.
+                        // In the pass the newest token is node 0, so the tree's nodes move by one.
                         let parent = if node.parent == ROOT { ROOT } else { v.kept[node.parent as usize] };
                         v.nodes.push(at as u32);
                         v.parents.push(parent);
@@ -94,7 +94,7 @@ impl<D: Device> DeviceExecutor<'_, D> {
         }
         for chunk in step.chunks {
             let (state, table) = (self.requests.get(chunk.request), step.block_tables.target(chunk.request));
-            // Padding of an admission is not computed.
+            // The padding that the scheduler adds to an admitted request is not computed.
             let to = state.tokens.len().min((chunk.computed + chunk.tokens) as usize);
             let from = chunk.computed as usize;
             let logits = if chunk.last { Logits::Last } else { Logits::Skip };
@@ -107,7 +107,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Lets the target judge the drafts, one result per asker. Also computes divergences if the policy wants them.
+    /// Decides from the target's logits which drafts are accepted, one result per asker. Also computes divergences if
+    /// the policy wants them.
     fn judge(&mut self, drafts: &Drafts, drafting: bool) -> Result<(), LiveError<D::Error>> {
         let v = &mut self.verifying;
         v.out.clear();
@@ -153,7 +154,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Appends the accepted tokens to the text and moves their KV to its place in the context.
+    /// Appends the accepted tokens and the next token to the requests' texts, and moves the KV of accepted tree nodes
+    /// to its place in the context.
     fn commit(
         &mut self,
         step: &StepPlan,

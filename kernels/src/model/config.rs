@@ -1,7 +1,6 @@
 //! Reads a Hugging Face `config.json`.
 //!
-//! It must refuse models that the forward pass does not compute: a model that runs and answers nonsense is worse than
-//! an error.
+//! The reader must refuse models that the forward pass does not compute: wrong output is worse than an error.
 
 use super::{BadShape, LlamaShape, RopeScaling};
 use serde::Deserialize;
@@ -29,12 +28,12 @@ pub enum BadConfigFile {
         /// The parser's error, with line and column.
         why: serde_json::Error,
     },
-    /// A key is missing, has the wrong type, or needs something that is not supported here.
+    /// A key is missing, has the wrong type, or asks for something that the forward pass does not compute.
     #[error("{}: `{key}`: {why}", file.display())]
     Key {
         /// The path of the file.
         file: PathBuf,
-        /// The key, with its path.
+        /// The key, with the keys of the objects around it.
         key: String,
         /// What is wrong with the key.
         why: String,
@@ -50,17 +49,17 @@ pub fn read_config(file: &Path) -> Result<LlamaShape, BadConfigFile> {
     parse_config(file, &text)
 }
 
-/// Parses the text of a `config.json`; errors name it `file`.
+/// Parses the text of a `config.json`; errors name the file `file`.
 pub(super) fn parse_config(file: &Path, text: &[u8]) -> Result<LlamaShape, BadConfigFile> {
     let named = |BadKey { key, why }| BadConfigFile::Key { file: file.into(), key, why };
-    // Another architecture may give other meanings to the keys that follow.
+    // The architecture is checked first: in another architecture the other keys may have other meanings.
     parse::<Architecture>(file, text)?.check().map_err(named)?;
     let shape = parse::<Config>(file, text)?.shape().map_err(named)?;
     shape.check().map_err(|BadShape { key, why }| named(BadKey::new(key, why)))?;
     Ok(shape)
 }
 
-/// Parses the keys that `T` has. An error names the path of its key.
+/// Parses the keys that `T` has. An error names the key with the keys of the objects around it.
 fn parse<T: DeserializeOwned>(file: &Path, text: &[u8]) -> Result<T, BadConfigFile> {
     let not_json = |why| BadConfigFile::NotJson { file: file.into(), why };
     let mut json = serde_json::Deserializer::from_slice(text);
@@ -92,7 +91,7 @@ fn needed<T>(key: &str, value: Option<T>) -> Result<T, BadKey> {
     value.ok_or_else(|| BadKey::new(key, "is missing"))
 }
 
-/// The architecture's key.
+/// The key that names the architecture.
 #[derive(Deserialize)]
 #[serde(expecting = "an object")]
 struct Architecture {
@@ -111,7 +110,7 @@ impl Architecture {
     }
 }
 
-/// The keys that matter. Hugging Face leaves unset keys out, or writes null.
+/// The keys that decide sizes or arithmetic. Hugging Face omits unset keys, or writes null.
 #[derive(Deserialize)]
 #[serde(expecting = "an object")]
 struct Config {
@@ -128,7 +127,7 @@ struct Config {
     tie_word_embeddings: Option<bool>,
     rope_theta: Option<f64>,
     rope_scaling: Option<Rope>,
-    /// Transformers 5's form, which has `rope_theta` too.
+    /// The name of `rope_scaling` since Transformers 5; the object then has `rope_theta` too.
     rope_parameters: Option<Rope>,
     hidden_act: Option<String>,
     attention_bias: Option<bool>,
@@ -136,11 +135,11 @@ struct Config {
     quantization_config: Option<Value>,
     sliding_window: Option<Value>,
     use_sliding_window: Option<bool>,
-    /// Transformers 5's list of each layer's attention type, which names sliding windows.
+    /// The attention type of each layer, since Transformers 5; it says which layers have a sliding window.
     layer_types: Option<Vec<String>>,
 }
 
-/// The settings of rotary positions.
+/// The settings of rotary position embeddings.
 #[derive(Deserialize)]
 #[serde(expecting = "an object")]
 struct Rope {
@@ -195,7 +194,7 @@ impl Config {
                 return Err(BadKey::new(key, "biases are not computed"));
             }
         }
-        // Qwen's files may give a window and say in another key that it is not used.
+        // Qwen's files may give a window and set `use_sliding_window` to false.
         let window = self.sliding_window.as_ref().filter(|_| self.use_sliding_window != Some(false));
         for (key, value) in [("quantization_config", self.quantization_config.as_ref()), ("sliding_window", window)] {
             if let Some(value) = value {
@@ -227,7 +226,7 @@ impl Config {
 }
 
 impl Rope {
-    /// The scaling of Llama 3.1. `key` is its key, for errors.
+    /// The scaling of Llama 3.1. `key` is the object's key in `config.json`, for errors.
     fn llama3(&self, key: &str) -> Result<RopeScaling, BadKey> {
         let number = |name: &str, value: Option<f64>| needed(&format!("{key}.{name}"), value);
         let original = format!("{key}.original_max_position_embeddings");
@@ -269,7 +268,7 @@ mod tests {
     #[test]
     fn a_config_is_the_preset_of_its_name() {
         assert_eq!(read(&llama_3_2_1b()), Ok(preset("llama-3.2-1b").unwrap()));
-        // Transformers 5 nests the base; older files leave out keys with a default.
+        // Transformers 5 has `rope_theta` within the rope object; older files omit keys with a default.
         let mut newer = llama_3_2_1b();
         let mut nested = newer["rope_scaling"].take();
         nested["rope_theta"] = newer["rope_theta"].take();
@@ -308,7 +307,7 @@ mod tests {
             let found = with(key, value);
             assert!(found.starts_with(why), "{found}");
         }
-        // For another architecture no other key is read.
+        // For another architecture no other key is read, so the wrong `intermediate_size` is not reported.
         let mut other = llama_3_2_1b();
         (other["model_type"], other["intermediate_size"]) = (json!("nemotron"), json!([1, 2]));
         assert!(read(&other).unwrap_err().contains("`model_type`"));
@@ -324,7 +323,7 @@ mod tests {
         assert_eq!(with("layer_types", layers), "`layer_types`: \"sliding_attention\" is not computed");
     }
 
-    /// The keys of Qwen/Qwen3-0.6B's file that matter.
+    /// The file has the keys of Qwen/Qwen3-0.6B's `config.json` that decide sizes or arithmetic.
     #[test]
     fn qwen3_normalises_queries_and_keys() {
         let mut json = json!({

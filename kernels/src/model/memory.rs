@@ -1,4 +1,4 @@
-//! The memory that a model needs, computed before anything is allocated.
+//! How many bytes a model needs on a device, computed before anything is allocated.
 
 use super::LlamaShape;
 use crate::paged::BLOCK_SIZE;
@@ -11,11 +11,11 @@ pub struct MemoryNeeded {
     pub weights: u64,
     /// Bytes of the KV blocks of all layers.
     pub kv: u64,
-    /// Bytes of the activations of the widest pass.
+    /// Bytes of the activations of the largest pass.
     pub activations: u64,
 }
 
-/// There is less memory than a model needs.
+/// The error of a model that needs more memory than is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{needed} MiB of memory are needed ({weights} weights, {kv} KV, {activations} activations), \
@@ -24,7 +24,7 @@ pub struct MemoryNeeded {
     activations = mib(needed.activations), available = mib(*available)
 )]
 pub struct TooLittleMemory {
-    /// The memory that is needed.
+    /// The memory that the model needs.
     pub needed: MemoryNeeded,
     /// Bytes that are available.
     pub available: u64,
@@ -35,8 +35,9 @@ fn mib(bytes: u64) -> u64 {
 }
 
 impl MemoryNeeded {
-    /// The memory of `shape` with weights of type `weights`, `kv_blocks` KV blocks, and passes of up to `max_rows`
-    /// tokens, up to `max_logit_rows` of them with logits. A number of KV has `kv_bytes` bytes; activations are f32.
+    /// The memory of a model of this `shape` with weights of type `weights`, `kv_blocks` KV blocks, and passes of up to
+    /// `max_rows` tokens, of which up to `max_logit_rows` have logits. A number of KV has `kv_bytes` bytes; activations
+    /// are f32.
     pub fn of(
         shape: &LlamaShape,
         weights: Dtype,
@@ -57,7 +58,7 @@ impl MemoryNeeded {
         }
     }
 
-    /// Returns the sum of the bytes.
+    /// Returns the bytes of weights, KV and activations together.
     pub fn total(&self) -> u64 {
         self.weights + self.kv + self.activations
     }
@@ -80,7 +81,7 @@ mod tests {
     fn a_model_too_large_is_refused_with_its_numbers() {
         let shape = preset("vicuna-7b").unwrap();
         let needed = MemoryNeeded::of(&shape, Dtype::Bf16, 2, 128, 16, 16);
-        // 128 blocks of 16 tokens at half a MiB per token.
+        // 128 blocks of 16 tokens need half a MiB of KV per token.
         assert_eq!(needed.kv, 1 << 30);
         assert!((needed.weights as f64 / 13.476e9 - 1.0).abs() < 0.01, "{}", needed.weights);
         assert_eq!(needed.fits(needed.total()), Ok(()));

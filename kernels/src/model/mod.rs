@@ -1,4 +1,4 @@
-//! A model without weights: its shape, the source of the shape, and the memory it needs.
+//! A model without weights: its shape, where the shape comes from (a preset or a `config.json`), and its memory.
 
 mod config;
 mod memory;

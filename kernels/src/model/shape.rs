@@ -2,17 +2,17 @@
 //! decides sizes and arithmetic, without weights.
 
 /// Llama 3's scaling of the rotary frequencies (`rope_type = "llama3"`; Hugging Face transformers,
-/// `modeling_rope_utils.py`): long wavelengths are slowed by `factor`, short ones are kept, and those between are
-/// blended.
+/// `modeling_rope_utils.py`): frequencies of long wavelengths are divided by `factor`, frequencies of short wavelengths
+/// stay, and between both the two values are blended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RopeScaling {
-    /// Factor by which long wavelengths are slowed.
+    /// Factor by which the frequencies of long wavelengths are divided.
     pub factor: f64,
     /// Wavelengths above `original_max_position_embeddings / low_freq_factor` are long.
     pub low_freq_factor: f64,
     /// Wavelengths below `original_max_position_embeddings / high_freq_factor` are short.
     pub high_freq_factor: f64,
-    /// Context of the original training, in tokens.
+    /// Context length with which the model was first trained, in tokens.
     pub original_max_position_embeddings: u32,
 }
 
@@ -28,24 +28,24 @@ pub struct LlamaShape {
     pub heads: u32,
     /// Number of key-value heads; each serves `heads / kv_heads` query heads.
     pub kv_heads: u32,
-    /// Width of a head; even.
+    /// Width of a head's query, key or value; even.
     pub head_dim: u32,
-    /// Width of the feed-forward block.
+    /// Width of the inner layer of the feed-forward block (MLP).
     pub intermediate: u32,
     /// Number of tokens in the vocabulary.
     pub vocab: u32,
-    /// True if the head shares the embedding's weights.
+    /// True if the LM head shares the embedding's weights.
     pub tied: bool,
     /// True if each head's query and key are normalised (RMSNorm over the head) before they are rotated. Qwen3 does
     /// this (Qwen3 Technical Report, arXiv 2505.09388, section 2).
     pub qk_norm: bool,
-    /// Added to the mean square in RMSNorm.
+    /// A small number that RMSNorm adds to the mean square.
     pub rms_norm_eps: f32,
     /// Base of the rotary frequencies.
     pub rope_theta: f64,
-    /// Llama 3's scaling of the rotary frequencies.
+    /// Llama 3's scaling of the rotary frequencies, if the model uses it.
     pub rope_scaling: Option<RopeScaling>,
-    /// Most positions the model supports, in tokens.
+    /// Longest context that the model supports, in tokens.
     pub max_positions: u32,
 }
 

@@ -1,7 +1,8 @@
 //! A checkpoint: a Hugging Face folder with `model.safetensors`, or with `model.safetensors.index.json` and the files
-//! it names; or a file that is part of this crate.
+//! that the index names; or a file that is part of this crate.
 //!
-//! Files are mapped, not read. Everything is checked against the shape before a weight is used.
+//! Files are mapped into memory, not read. The names, sizes and types of all tensors are checked against the model's
+//! shape before a weight is used.
 
 use super::{Dtype, TensorData, Weights, shipped, tensors};
 use crate::model::LlamaShape;
@@ -13,7 +14,7 @@ use std::ops::Deref;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// A checkpoint that cannot be read or does not fit its shape.
+/// Why a checkpoint cannot be read, or does not fit the model's shape.
 #[derive(Debug, thiserror::Error)]
 pub enum BadCheckpoint {
     /// A file cannot be opened, read or mapped.
@@ -24,7 +25,7 @@ pub enum BadCheckpoint {
         /// The system's error.
         why: std::io::Error,
     },
-    /// A file does not have the format of its name.
+    /// A file does not have the format that its name says.
     #[error("{}: {why}", file.display())]
     Malformed {
         /// The path of the file.
@@ -32,15 +33,15 @@ pub enum BadCheckpoint {
         /// What is wrong with the file.
         why: String,
     },
-    /// A tensor of the shape is missing.
+    /// A tensor that the shape needs is missing.
     #[error("{}: tensor `{tensor}` is missing", file.display())]
     Missing {
-        /// The file, or the index.
+        /// The path of the file, or of the index, that does not list the tensor.
         file: PathBuf,
         /// The name of the tensor.
         tensor: String,
     },
-    /// A tensor has other sizes than the shape.
+    /// A tensor has other sizes than the shape needs.
     #[error("{}: tensor `{tensor}` has shape {found:?}, config.json makes it {expected:?}", file.display())]
     Shape {
         /// The path of the file.
@@ -59,7 +60,7 @@ pub enum BadCheckpoint {
         file: PathBuf,
         /// The name of the tensor.
         tensor: String,
-        /// The tensor's type, in safetensors' words.
+        /// The name of the tensor's type in safetensors.
         found: String,
     },
 }
@@ -70,7 +71,7 @@ struct Place {
     bytes: Range<usize>,
 }
 
-/// The bytes of a file.
+/// The bytes of a checkpoint file.
 enum Bytes {
     Mapped(Mmap),
     Embedded(&'static [u8]),
@@ -97,7 +98,7 @@ pub struct Checkpoint {
 /// A file with its parsed header.
 struct Header {
     path: PathBuf,
-    /// Offset at which its tensors begin.
+    /// Byte offset in the file at which tensors begin.
     data: usize,
     metadata: safetensors::tensor::Metadata,
 }
@@ -118,7 +119,7 @@ impl Checkpoint {
         Checkpoint::of(listing, files, shape)
     }
 
-    /// The weights of a shipped preset ([`crate::model::SHIPPED`]), for the shape of [`crate::model::preset`]. `None`
+    /// The weights of a shipped model ([`crate::model::SHIPPED`]), whose shape [`crate::model::preset`] returns. `None`
     /// for any other name.
     pub fn shipped(name: &str) -> Option<Checkpoint> {
         let file = Bytes::Embedded(shipped::file(name)?);
@@ -175,7 +176,7 @@ impl Weights for Checkpoint {
     }
 }
 
-/// Which file has which tensor.
+/// The files of a checkpoint, and which file has which tensor.
 enum Listing {
     Single(PathBuf),
     Sharded { index: PathBuf, files: Vec<PathBuf>, places: HashMap<String, usize> },
@@ -194,7 +195,7 @@ impl Listing {
         let map = map.ok_or_else(|| malformed("`weight_map` is not an object".into()))?;
         let (mut names, mut places) = (Vec::<&str>::new(), HashMap::new());
         for (tensor, file) in map {
-            // A name with a folder in it could point to any file of the machine.
+            // A name with a path in it could point to any file of the machine, so it is refused.
             let name = file.as_str().filter(|f| Path::new(f).file_name().is_some_and(|n| n == *f));
             let name = name.ok_or_else(|| malformed(format!("`{tensor}`: {file} is not the name of a file")))?;
             let at = names.iter().position(|n| *n == name).unwrap_or_else(|| {
@@ -221,7 +222,7 @@ impl Listing {
         }
     }
 
-    /// The file that an error names if a tensor is missing.
+    /// The path that an error names if a tensor is missing: the file, or the index.
     fn path(&self) -> &Path {
         match self {
             Listing::Single(file) => file,
@@ -233,7 +234,7 @@ impl Listing {
 fn header(path: &Path, file: &[u8]) -> Result<Header, BadCheckpoint> {
     let (length, metadata) = SafeTensors::read_metadata(file)
         .map_err(|e| BadCheckpoint::Malformed { file: path.into(), why: e.to_string() })?;
-    // The first eight bytes are the length of the header.
+    // The header is preceded by its length, eight bytes.
     Ok(Header { path: path.into(), data: 8 + length, metadata })
 }
 

@@ -1,13 +1,14 @@
-//! The tensors of a Llama or Qwen3 checkpoint by Hugging Face's names, in the order of the forward pass.
+//! The tensors of a Llama or Qwen3 checkpoint with their Hugging Face names, in the order in which the forward pass
+//! uses them.
 
 use crate::model::LlamaShape;
 
 /// The name and sizes of a tensor that a shape needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorSpec {
-    /// Hugging Face's name.
+    /// The tensor's name in Hugging Face checkpoints.
     pub name: String,
-    /// Sizes: (outputs, inputs) of a matrix, (width) of a norm's gains.
+    /// The tensor's sizes: `[outputs, inputs]` of a matrix, `[width]` of a norm's gains.
     pub shape: Vec<usize>,
 }
 
@@ -23,7 +24,8 @@ impl TensorSpec {
     }
 }
 
-/// All tensors of a shape, in the order of the forward pass. A tied head is the embedding and not listed.
+/// All tensors of a shape, in the order in which the forward pass uses them. A tied LM head is the embedding and is not
+/// listed again.
 pub fn tensors(shape: &LlamaShape) -> Vec<TensorSpec> {
     let (hidden, inner, vocab) = (shape.hidden as usize, shape.intermediate as usize, shape.vocab as usize);
     let (q, kv, head_dim) = (shape.q_width(), shape.kv_width(), shape.head_dim as usize);

@@ -1,4 +1,4 @@
-//! Weights: the tensors that a shape needs, and their source, a Hugging Face folder or a seed.
+//! Weights: the tensors that a shape needs, and where they come from: a Hugging Face folder, this crate, or a seed.
 
 mod checkpoint;
 mod manifest;
@@ -11,12 +11,12 @@ pub use random::RandomWeights;
 
 use foretoken_sim::Luck;
 
-/// The type of stored numbers.
+/// The type of a weight's stored numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dtype {
     /// 32-bit IEEE float.
     F32,
-    /// The upper half of an f32.
+    /// bfloat16: the upper 16 bits of an f32.
     Bf16,
     /// 16-bit IEEE float.
     F16,
@@ -32,23 +32,24 @@ impl Dtype {
     }
 }
 
-/// The numbers of one tensor, row by row, not yet on a device.
+/// Where the numbers of one tensor come from, row-major: bytes stored on the host, or random numbers that the device
+/// draws itself.
 #[derive(Clone, Copy, Debug)]
 pub enum TensorData<'a> {
     /// Little-endian numbers, as safetensors stores them.
     Stored {
         /// The type of the stored numbers.
         dtype: Dtype,
-        /// The numbers.
+        /// The bytes of the numbers.
         bytes: &'a [u8],
     },
-    /// Number `i` is `scale` times a uniform in [−1, 1) drawn at position `i`; a device makes them in place.
+    /// Number `i` is `scale` times a uniform random number in [−1, 1), the draw at position `i` of `luck`.
     Random {
-        /// The random draws.
+        /// The random draws, one per position.
         luck: Luck,
         /// Half the width of the distribution.
         scale: f32,
-        /// The type to which they are rounded.
+        /// The type to which the numbers are rounded.
         dtype: Dtype,
     },
     /// All ones: the gains of a random model's norms.
@@ -57,11 +58,11 @@ pub enum TensorData<'a> {
 
 /// A source of a model's tensors.
 pub trait Weights {
-    /// The numbers of the tensor `name`, one of [`tensors`] for the shape of this source.
+    /// Returns the numbers of the tensor `name`, which must be one of the model's [`tensors`].
     fn tensor(&self, name: &str) -> TensorData<'_>;
 
-    /// The type in which matrices are kept: bf16 only if all are stored as bf16, because f16 has digits that bf16
-    /// lacks.
+    /// The type in which a device stores the matrices: bf16 only if all are bf16 in the source, because bf16 cannot
+    /// represent all f16 numbers.
     fn dtype(&self) -> Dtype;
 }
 

@@ -1,19 +1,20 @@
-//! Random weights from a seed: timing a model needs its shape, not its knowledge.
+//! Random weights from a seed. They are enough to time a model: pass times depend on its shape, not on its weights.
 
 use super::{Dtype, TensorData, Weights};
 use foretoken_sim::{Luck, Stream};
 
-/// Random weights, equal on every device for the same seed and dtype. Matrices have a standard deviation of 0.02,
-/// Hugging Face's `initializer_range` for Llama, so that activations have a realistic range. The gains of norms are 1.
+/// Random weights; the same seed and dtype give the same weights on every device. Matrices have a standard deviation of
+/// 0.02, Hugging Face's `initializer_range` for Llama, so that activations have a realistic range. The gains of norms
+/// are 1.
 #[derive(Clone, Copy, Debug)]
 pub struct RandomWeights {
-    /// Seed of the weights.
+    /// Seed with which the weights are drawn.
     pub seed: u64,
-    /// The type to which they are rounded.
+    /// The type to which the weights are rounded.
     pub dtype: Dtype,
 }
 
-/// Half the width of a uniform of standard deviation 0.02: 0.02 · √3.
+/// Half the width of a uniform distribution with standard deviation 0.02: 0.02 · √3.
 const SCALE: f32 = 0.034_641_016;
 
 impl Weights for RandomWeights {
@@ -21,7 +22,7 @@ impl Weights for RandomWeights {
         if name.ends_with("norm.weight") {
             return TensorData::Ones;
         }
-        // Each tensor draws from its own sequence, whatever other tensors the model has.
+        // A tensor's random sequence depends on its name only, not on which other tensors the model has.
         let luck = name.bytes().fold(Luck::new(self.seed, Stream::Weights, 0), |l, byte| l.narrow(byte.into()));
         TensorData::Random { luck, scale: SCALE, dtype: self.dtype }
     }

@@ -9,7 +9,7 @@ struct Aligned<B: ?Sized>(B);
 static TARGET: &Aligned<[u8]> = &Aligned(*include_bytes!("../../pair/target/model.safetensors"));
 static DRAFT: &Aligned<[u8]> = &Aligned(*include_bytes!("../../pair/draft/model.safetensors"));
 
-/// The bytes of a shipped preset's file; `None` for other names.
+/// The bytes of the `model.safetensors` of a shipped model; `None` for other names.
 pub(super) fn file(name: &str) -> Option<&'static [u8]> {
     let at = SHIPPED.iter().position(|shipped| *shipped == name)?;
     Some(&[TARGET, DRAFT][at].0)

@@ -1,4 +1,4 @@
-//! A small random Llama, and direct ways to run it.
+//! A small Llama with random weights, and functions that run it directly, without an engine.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
@@ -11,7 +11,7 @@ use foretoken_kernels::weights::{Dtype, RandomWeights, TensorData, Weights};
 
 pub const LIMITS: Limits = Limits { kv_blocks: 64, max_rows: 256, max_logit_rows: 128 };
 
-/// A shape whose sizes are no round numbers, with two groups of heads.
+/// A small shape with two key-value heads, whose sizes are not multiples of the kernels' widths.
 pub fn shape() -> LlamaShape {
     LlamaShape {
         layers: 3,
@@ -30,7 +30,7 @@ pub fn shape() -> LlamaShape {
     }
 }
 
-/// Weights ten times as large as usual, so that attention and choices are far from uniform.
+/// Random weights ten times as large as usual, so that attention weights and logits are far from uniform.
 pub struct Strong(pub RandomWeights);
 
 impl Weights for Strong {
@@ -54,17 +54,17 @@ pub fn load(cpu: &mut Cpu, shape: &LlamaShape, seed: u64, dtype: Dtype) -> Llama
     Llama::load(cpu, shape, &Strong(RandomWeights { seed, dtype }), LIMITS).unwrap()
 }
 
-/// `length` tokens without a pattern; `salt` changes them.
+/// A prompt of `length` tokens without a pattern; another `salt` gives other tokens.
 pub fn prompt(length: usize, salt: u32) -> Vec<u32> {
     (0..length as u32).map(|i| (i * i * 31 + i * 17 + salt * 53) % shape().vocab).collect()
 }
 
-/// The bits of the last pass's logits.
+/// The bits of the last pass's logits, row by row.
 pub fn bits(llama: &Llama<Cpu>) -> Vec<Vec<u32>> {
     (0..llama.logits().rows()).map(|r| llama.logits().row(r).iter().map(|x| x.to_bits()).collect()).collect()
 }
 
-/// Runs one request's tokens as one chain. Returns the bits of the logits of all of them.
+/// Runs new tokens of one request as one chain. Returns the bits of the logits of each of them.
 pub fn run(llama: &mut Llama<Cpu>, cpu: &mut Cpu, tokens: &[u32], computed: usize, table: &[u32]) -> Vec<Vec<u32>> {
     let mut batch = Batch::default();
     batch.push_chain(tokens, computed, table, Logits::All);
@@ -72,7 +72,7 @@ pub fn run(llama: &mut Llama<Cpu>, cpu: &mut Cpu, tokens: &[u32], computed: usiz
     bits(llama)
 }
 
-/// The token that row `row` of the last pass chooses.
+/// The most likely token by row `row` of the last pass's logits.
 pub fn chosen(llama: &Llama<Cpu>, cpu: &mut Cpu, row: usize) -> u32 {
     let mut out: Vec<Choice> = Vec::new();
     cpu.top_k(llama.logits(), 1, &mut out).unwrap();

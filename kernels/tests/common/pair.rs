@@ -1,4 +1,4 @@
-//! The shipped pair on the CPU, one request at a time: plain decoding, speculation, and how often both agree.
+//! The shipped pair on the CPU, one request at a time: plain decoding, speculation, and how often the models agree.
 
 #![allow(dead_code, reason = "tests and the benchmark use their part")]
 
@@ -13,29 +13,29 @@ use foretoken_traces::text::{END, Family, prompt_of_len};
 use itertools::zip_eq;
 use std::time::{Duration, Instant};
 
-/// Longest context, in tokens.
+/// Longest context of a request, in tokens.
 pub const CONTEXT: usize = 768;
 
-/// Bytes of a prompt: a question with some worked examples.
+/// Bytes (tokens) of a prompt, which is a question with some worked examples.
 pub const PROMPT: usize = 256;
 
-/// Most tokens of an answer; the families' answers end before.
+/// Most tokens of an answer. The answers of all families are shorter.
 pub const ANSWER: usize = 256;
 
-/// Seed of documents that were in no training text.
+/// Seed of the generated documents. The pair was trained on documents of other seeds.
 pub const HELD_OUT: u64 = 2;
 
-/// The held-out prompt `index` of a family, as tokens.
+/// Prompt `index` of a family from the documents of seed [`HELD_OUT`], as tokens.
 pub fn prompt(family: Family, index: u64) -> Vec<u32> {
     prompt_of_len(family, HELD_OUT, index, PROMPT).into_iter().map(u32::from).collect()
 }
 
-/// Counts of rounds of speculation, by depth.
+/// Counts of rounds of speculation, by depth of the draft (index 0 is the first draft).
 #[derive(Clone, Debug, Default)]
 pub struct Rounds {
-    /// Number of rounds that reached each depth, with all drafts before it accepted.
+    /// Number of rounds that drafted to this depth and accepted all drafts before it.
     pub reached: Vec<u64>,
-    /// Number of rounds in which the token of each depth was accepted.
+    /// Number of rounds that accepted the draft of this depth.
     pub accepted: Vec<u64>,
 }
 
@@ -48,7 +48,7 @@ impl Rounds {
     }
 }
 
-/// Both models, with memory for one request.
+/// The target and the draft, with memory for one request.
 pub struct Pair {
     target: Llama<Cpu>,
     draft: Llama<Cpu>,
@@ -71,7 +71,8 @@ impl Pair {
         Pair { target, draft, table: (0..blocks).collect(), batch, choices, accepted }
     }
 
-    /// Greedy tokens until the end of the answer, [`END`] included, and the time after the prompt's pass.
+    /// Plain greedy decoding until the end of the answer. Returns the tokens, [`END`] included, and the time from the
+    /// end of the prompt's pass.
     pub fn plain(&mut self, cpu: &mut Cpu, prompt: &[u32]) -> (Vec<u32>, Duration) {
         let mut all = prompt.to_vec();
         all.push(self.target_next(cpu, prompt, 0));
@@ -84,7 +85,7 @@ impl Pair {
         (all.split_off(prompt.len()), start.elapsed())
     }
 
-    /// `count` greedy tokens, also beyond the end of the answer.
+    /// Returns `count` greedy tokens, also beyond the end of the answer.
     pub fn tokens(&mut self, cpu: &mut Cpu, prompt: &[u32], count: usize) -> Vec<u32> {
         let mut all = prompt.to_vec();
         all.push(self.target_next(cpu, prompt, 0));
@@ -96,7 +97,7 @@ impl Pair {
         all.split_off(prompt.len())
     }
 
-    /// The same tokens as [`Pair::plain`], with chains of `k` drafts per round.
+    /// Greedy speculation with chains of `k` drafts per round. Returns tokens and time as [`Pair::plain`] does.
     pub fn speculative(
         &mut self,
         cpu: &mut Cpu,
@@ -128,7 +129,7 @@ impl Pair {
             all.truncate(context + 1 + kept);
             all.push(accepted[0].next);
             drafted = drafted.min(all.len() - 1);
-            // Tokens behind the end were drafted and verified but are not part of the answer.
+            // Tokens after `END` were drafted and verified but are not part of the answer.
             if let Some(end) = all[context + 1..].iter().position(|&t| t == u32::from(END)) {
                 all.truncate(context + 2 + end);
             }
@@ -138,7 +139,7 @@ impl Pair {
         (all.split_off(prompt.len()), time)
     }
 
-    /// For each position of an answer: true if the draft would choose the same token, given all before it.
+    /// For each position of an answer: true if the token is the draft's most likely one, given all tokens before it.
     pub fn agreement(&mut self, cpu: &mut Cpu, prompt: &[u32], answer: &[u32]) -> Vec<bool> {
         let all: Vec<u32> = prompt.iter().chain(answer).copied().collect();
         let Pair { draft, table, batch, choices, .. } = self;
@@ -146,7 +147,7 @@ impl Pair {
         batch.push_chain(&all, 0, table, Logits::All);
         draft.forward(cpu, batch).unwrap();
         cpu.top_k(draft.logits(), 1, choices).unwrap();
-        // The draft's choice behind the answer's end is not compared.
+        // The draft's guess after the answer's last token is not compared.
         let guesses = &choices[prompt.len() - 1..all.len() - 1];
         zip_eq(guesses, answer).map(|(choice, &token)| choice.token == token).collect()
     }

@@ -1,5 +1,5 @@
-//! A checkpoint whose numbers and KV a device keeps as f32: the same model without rounding of its own, so that it can
-//! be compared with another implementation digit by digit.
+//! A checkpoint that a device stores as f32, weights and KV, so that the device rounds nothing to bf16 and its results
+//! can be compared closely with another implementation's.
 
 use foretoken_kernels::weights::{Checkpoint, Dtype, TensorData, Weights};
 

@@ -1,6 +1,6 @@
-//! A backend without a GPU: the kernels are compiled for the processor and run thread by thread. It shows that kernels
-//! and host agree on what is computed. It says nothing about a GPU's timing, caches and memory order, or about NVRTC
-//! and the driver.
+//! A backend that emulates a GPU: the kernels are compiled for the processor and run thread by thread. Tests on it show
+//! that kernels and host agree on what is computed. They show nothing about a GPU's timing, caches and memory order, or
+//! about NVRTC and the driver.
 
 #![expect(unsafe_code, reason = "calls into the compiled kernels, which are given addresses of emulated memory")]
 
@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 type Emulate = unsafe extern "C" fn(u32, *const u32, *const u32, u32, *const c_void) -> *const c_char;
 type EmulateMatmul = unsafe extern "C" fn(*const c_void, *const c_void, *mut c_void, *const u32, u32);
 
-/// The library of compiled kernels. Its lock lets one launch run at a time.
+/// The library of compiled kernels; `None` without a C++ compiler. The lock lets one launch run at a time.
 static LIBRARY: OnceLock<Option<Mutex<Library>>> = OnceLock::new();
 
-/// A CUDA device on the emulation. `None`, with a skip message, if there is no C++ compiler.
+/// Makes a CUDA device on the emulation. Prints a skip message and returns `None` if there is no C++ compiler.
 pub fn device(tuning: Tuning) -> Option<Cuda> {
     if LIBRARY.get_or_init(build).is_none() {
         foretoken_tests::skip(Part::Cxx, "no C++ compiler emulates the CUDA kernels");
@@ -76,11 +76,11 @@ struct Memories {
     marks: [Option<Instant>; 2],
 }
 
-/// A backend that runs kernels on the processor.
+/// A backend that runs the compiled kernels on the processor.
 #[derive(Default)]
 struct Emulated(Arc<Mutex<Memories>>);
 
-/// Memory of the emulated GPU: one GiB.
+/// Bytes of memory of the emulated GPU: one GiB.
 const TOTAL: u64 = 1 << 30;
 
 impl Emulated {

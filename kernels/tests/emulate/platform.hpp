@@ -1,6 +1,7 @@
-// CUDA as far as the kernels need it, on a processor: blocks one after the other, the threads of a block as fibres that
-// run until they wait for each other. Stricter than a GPU: a barrier that a thread has left, lanes that meet at different
-// operations, and copies that are read before they were waited for are errors; shared memory begins as NaN.
+// Emulates the part of CUDA that the kernels use, on a processor. Blocks run one after the other; the threads of a
+// block are fibres that run until they wait for each other. The emulation is stricter than a GPU: it reports a barrier
+// that a thread has left, lanes that meet at different operations, and copies that are read before they were waited
+// for. Shared memory begins as NaN.
 #define FORETOKEN_EMULATED
 #include <math.h>
 #include <setjmp.h>
@@ -49,7 +50,7 @@ u32 exchange[32][32][8];
 void (*kernel_now)(const void*);
 const void* arguments_now;
 
-// Gives way until everybody whom it waits for has come.
+// Lets other fibres run until all threads for which this one waits have arrived.
 __attribute__((noinline)) void wait_as(Wait wait) {
     Fibre& me = fibres[current];
     me.wait = wait;
@@ -134,7 +135,8 @@ static u32 narrow2(float low, float high) { return round_to_bf16(low) | round_to
 static Quad load_once(const void* from) { return *(const Quad*)from; }
 static float load_shared_result(const float* from) { return *from; }
 
-// A copy arrives at any time between being issued and being waited for: in every other block at once, else at the end.
+// On a GPU, a copy arrives at any time between being issued and being waited for. Here it arrives at once in every
+// second block, and at the wait in the other blocks.
 static void copy_async(void* to, const void* from) {
     if (((u64)to | (u64)from) % 16) abort();
     if ((blockIdx.x + blockIdx.y) % 2) {
@@ -145,7 +147,7 @@ static void copy_async(void* to, const void* from) {
     fibres[current].copies.back().push_back(Copy{to, from});
 }
 static void copies_issued() { fibres[current].copies.emplace_back(); }
-// The last group is the one that is still being filled.
+// The last group is not yet issued: further copies are added to it.
 template <int left> static void copies_arrived() {
     auto& groups = fibres[current].copies;
     while (groups.size() > left + 1) {
@@ -250,7 +252,7 @@ static const char* run_grid(void (*kernel)(const void*), const u32* grid, const 
     return 0;
 }
 
-// What cuBLASLt does.
+// Computes the matrix product that cuBLASLt computes on a GPU.
 extern "C" void emulate_matmul(const bf16* x, const bf16* w, void* out, const u32* s, u32 wide) {
     for (u32 row = 0; row < s[0]; row++) {
         for (u32 o = 0; o < s[2]; o++) {
@@ -268,7 +270,7 @@ extern "C" void emulate_matmul(const bf16* x, const bf16* w, void* out, const u3
     }
 }
 
-// Memory that ends where a page ends that may not be touched, and begins behind one.
+// Allocates memory between two pages that may not be touched, so that an access outside of it ends the process.
 extern "C" void* emulate_allocate(u64 bytes) {
     u64 page = 4096, body = (bytes + page - 1) / page * page;
     char* at = (char*)mmap(0, body + 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,8 +1,8 @@
 //! Compares the CUDA device with the CPU: on a GPU (`gpu_device::…`; skipped with a message if there is none) and, at
-//! small sizes, on an emulation of one (`emulated::…`).
+//! small sizes, on an emulated GPU (`emulated::…`).
 //!
-//! The CPU computes in f32, the GPU keeps activations and KV as bf16, so results differ by roundings: 2⁻⁹ of a number
-//! each. Every check states the difference that it allows.
+//! The CPU computes in f32; the GPU stores activations and KV as bf16. Results therefore differ by roundings, each up
+//! to 2⁻⁹ of a number. Every check states the difference that it allows.
 
 #[path = "../emulate/mod.rs"]
 mod emulate;
@@ -14,7 +14,8 @@ mod whole;
 use foretoken_kernels::cuda::{Cuda, CudaError, Tuning};
 use foretoken_tests::Part;
 
-/// The GPU, or `None` if there is none. A GPU that cannot be used is a failure.
+/// Opens the GPU. Prints a skip message and returns `None` if there is no GPU; panics if there is one that cannot be
+/// used.
 fn gpu() -> Option<Cuda> {
     match Cuda::new(0) {
         Ok(cuda) => Some(cuda),

@@ -1,4 +1,4 @@
-//! Compares each operation with the CPU's, on fresh random inputs.
+//! Compares each operation of the CUDA device with the CPU's, on random inputs.
 
 use crate::support::{Scale, both, close, downloaded, empty, gains, luck, matrices, numbers, same};
 use foretoken_kernels::cpu::Cpu;
@@ -10,7 +10,7 @@ use foretoken_kernels::weights::{Dtype, RandomWeights, TensorData, Weights};
 use foretoken_sim::tree::ROOT;
 use half::{bf16, f16};
 
-/// Tolerance of a result that was rounded to bf16 once, from a sum in another order.
+/// Tolerance for a sum that was made in another order and rounded to bf16 once.
 const ONE_ROUNDING: f32 = 0.006;
 
 fn cpu() -> Cpu {
@@ -64,14 +64,14 @@ pub fn products_of_all_sizes(cuda: &mut Cuda, scale: Scale) {
                 cpu.matmul(&x, &weights, &mut out).unwrap();
                 cuda.matmul(&cuda_x, &cuda_weights, &mut cuda_out).unwrap();
                 let what = format!("{rows} rows of {inputs} times {outputs}");
-                // Sums of f32 in another order; a narrow result is also rounded.
+                // The devices make f32 sums in different orders; a narrow result is also rounded to bf16.
                 same(&what, cuda, &cuda_out, &out, if wide { 1e-4 } else { ONE_ROUNDING });
             }
         }
     }
 }
 
-/// The rows of a table, as embedding returns them.
+/// Reads rows `0..rows` of a weight matrix from the device, by embedding the tokens `0..rows`.
 fn rows_of(cuda: &mut Cuda, table: &<Cuda as Device>::Matrix, rows: usize, width: usize) -> Vec<f32> {
     let mut out = cuda.buffer(rows, width).unwrap();
     let mut batch = Batch::default();
@@ -119,12 +119,12 @@ fn shape(heads: u32, kv_heads: u32, head_dim: u32) -> LlamaShape {
     LlamaShape { layers: 2, heads, kv_heads, head_dim, max_positions: 100_000, ..preset("llama-3.1-8b").unwrap() }
 }
 
-/// Blocks for `tokens` tokens, no two next to each other: `first`, `first + 5`, ….
+/// A block table for `tokens` tokens, in which no two blocks are neighbours: `first`, `first + 5`, ….
 fn table(first: u32, tokens: usize) -> Vec<u32> {
     (0..tokens.div_ceil(16) as u32).map(|b| first + 5 * b).collect()
 }
 
-/// The parents of a random tree.
+/// The parents of a random tree's nodes; node 0 is the root.
 fn tree(nodes: usize) -> Vec<u32> {
     let luck = luck();
     (0..nodes as u64).map(|i| if i == 0 { ROOT } else { (luck.unit(i) * i as f64) as u32 }).collect()
@@ -140,7 +140,7 @@ pub fn attention_sees_what_it_should(cuda: &mut Cuda, scale: Scale) {
         let blocks = 5 * (context as u32 + 200).div_ceil(16) + 5;
         let (mut kv, mut cuda_kv) =
             (cpu.kv(&shape, Dtype::F32, blocks).unwrap(), cuda.kv(&shape, Dtype::Bf16, blocks).unwrap());
-        // Contexts: the whole prompt first, then a chunk after it; one context has a single token.
+        // Context lengths of the requests; the shortest has a single token. All prompts run whole first.
         let contexts = [context, context / 2 + 3, 17, 1];
         let mut check = |batch: &Batch, what: &str| {
             let rows = batch.rows();
@@ -151,7 +151,7 @@ pub fn attention_sees_what_it_should(cuda: &mut Cuda, scale: Scale) {
             cuda.rope_and_store(&mut cuda_qkv, batch, &mut cuda_kv, layer).unwrap();
             cpu.attention(&qkv, batch, &kv, layer, &mut out).unwrap();
             cuda.attention(&cuda_qkv, batch, &cuda_kv, layer, &mut cuda_out).unwrap();
-            // Queries, keys and weights are rounded to bf16.
+            // The GPU rounds queries, keys and attention weights to bf16, the CPU does not.
             same(&format!("{what} with {heads}/{kv_heads} heads of {head_dim}"), cuda, &cuda_out, &out, 0.03);
         };
         let mut batch = Batch::default();

@@ -1,4 +1,4 @@
-//! Compares choices and acceptance with the CPU's.
+//! Compares the CUDA device's probabilities, draws and accepted tokens with the CPU's.
 
 use crate::support::{Scale, both, close, empty, luck, numbers, same};
 use foretoken_kernels::accept::{self, Accepted, Chain, Tree};
@@ -12,7 +12,7 @@ use itertools::Itertools;
 pub fn probabilities_and_the_likeliest(cuda: &mut Cuda, scale: Scale) {
     let cpu = &mut Cpu::new(1).unwrap();
     for (rows, vocab) in scale.sizes(&[(1, 97), (4, 1500), (3, 7)], &[(64, 32_000), (5, 128_256)]) {
-        // Logits that bf16 can represent: many of 1500 are equal.
+        // `numbers` gives numbers that bf16 can represent, so some logits of a large vocabulary are equal.
         let logits: Vec<f32> = numbers(rows * vocab).into_iter().map(|x| 8.0 * x).collect();
         let (logits, cuda_logits) = both(cpu, cuda, &logits, vocab, true);
         let (mut out, mut cuda_out) = empty(cpu, cuda, rows, vocab, true);
@@ -35,7 +35,7 @@ pub fn probabilities_and_the_likeliest(cuda: &mut Cuda, scale: Scale) {
 
 pub fn greedy_acceptance_is_the_hosts(cuda: &mut Cuda, _: Scale) {
     let cpu = &mut Cpu::new(1).unwrap();
-    // Few tokens, so that guesses are often right.
+    // The vocabulary is small, so that guesses are often right.
     let (trees, nodes, vocab) = (20, 6, 3);
     let (logits, cuda_logits) = both(cpu, cuda, &numbers(trees * (nodes + 1) * vocab), vocab, true);
     let luck = luck();
@@ -61,7 +61,7 @@ pub fn greedy_acceptance_is_the_hosts(cuda: &mut Cuda, _: Scale) {
     assert!(got.iter().any(|a| a.nodes.len() > 1) && got.iter().any(|a| a.nodes.is_empty()));
 }
 
-/// Random rows of probabilities; some tokens have probability 0.
+/// Random rows of probabilities, in which some tokens have probability 0.
 fn probabilities(rows: usize, vocab: usize) -> Vec<f32> {
     let mut all: Vec<f32> = numbers(rows * vocab).into_iter().map(|x| x.max(0.0)).collect();
     for row in all.chunks_mut(vocab) {
@@ -79,7 +79,7 @@ pub fn rejection_is_the_hosts(cuda: &mut Cuda, scale: Scale) {
         let k = 3;
         let draft_rows = probabilities(count * k, vocab);
         let mut target_rows = probabilities(count * (k + 1), vocab);
-        // Close enough to the draft's distribution that most tokens are kept.
+        // The target's distribution is mixed with the draft's, so that most drafted tokens are accepted.
         for (i, p) in target_rows.iter_mut().enumerate() {
             let (chain, row) = (i / vocab / (k + 1), i / vocab % (k + 1));
             if row < k {
@@ -91,7 +91,7 @@ pub fn rejection_is_the_hosts(cuda: &mut Cuda, scale: Scale) {
         let luck = luck();
         let tokens: Vec<u32> =
             (0..count * k).map(|i| accept::sample(&draft_rows[i * vocab..][..vocab], luck.unit(i as u64))).collect();
-        // Chains of 0 to k tokens.
+        // Chain c has c mod (k + 1) drafted tokens.
         let chains: Vec<Chain<'_>> = (0..count)
             .map(|c| Chain {
                 target: c * (k + 1),
@@ -103,7 +103,7 @@ pub fn rejection_is_the_hosts(cuda: &mut Cuda, scale: Scale) {
         let (mut expected, mut got): (Vec<Accepted>, Vec<Accepted>) = (Vec::new(), Vec::new());
         cpu.accept_sampled(&target, &draft, &chains, &mut expected).unwrap();
         cuda.accept_sampled(&cuda_target, &cuda_draft, &chains, &mut got).unwrap();
-        // Sums of f64 are in another order, so a draw falls on the other side of a border once in about 10¹² times.
+        // The devices make f64 sums in different orders, so about one draw in 10¹² chooses another token.
         assert_eq!(got, expected);
         several_kept += got.iter().filter(|a| a.nodes.len() > 1).count();
     }
@@ -144,7 +144,7 @@ pub fn draws_entropies_and_divergences_are_the_hosts(cuda: &mut Cuda, scale: Sca
     }
 }
 
-/// χ² of the first emitted tokens against the target's distribution.
+/// χ² test: the first emitted tokens have the target's distribution.
 pub fn rejection_keeps_the_targets_distribution(cuda: &mut Cuda, scale: Scale) {
     let cpu = &mut Cpu::new(1).unwrap();
     let (vocab, at_once) = (8, 1000);
@@ -170,6 +170,6 @@ pub fn rejection_keeps_the_targets_distribution(cuda: &mut Cuda, scale: Scale) {
     assert!(seen.iter().zip_eq(&expected).all(|(&n, &e)| e > 0.0 || n == 0), "a token of probability 0");
     let chi2: f64 =
         seen.iter().zip_eq(&expected).filter(|(_, e)| **e > 0.0).map(|(&n, e)| (n as f64 - e).powi(2) / e).sum();
-    // The 99.99 % point of χ² with 7 degrees of freedom.
+    // The limit is the 99.99 % point of χ² with 7 degrees of freedom.
     assert!(chi2 < 29.88, "chi² {chi2} of {seen:?} against {expected:?}");
 }

@@ -1,4 +1,4 @@
-//! Fresh random inputs for both devices, and the comparison of results.
+//! Random inputs for the CPU and the CUDA device, and the comparison of their results.
 
 use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::cuda::{Buffer, Cuda, Matrix, Vector};
@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The device under test; the emulation gets small sizes.
+/// The device under test: a GPU, or an emulated one, which is slow and gets only small sizes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     Gpu,
@@ -26,19 +26,19 @@ impl Scale {
 }
 
 thread_local! {
-    /// The fixed seed of this thread's test, if it must be the same in every run.
+    /// The seed of this thread's test, if [`repeat`] fixed it.
     static FIXED: Cell<Option<u64>> = const { Cell::new(None) };
     static CALLS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Makes this test the same in every run. The emulation's tests must find what a change breaks, not what another random
-/// sequence finds.
+/// Fixes the seed of this test. Tests on the emulation must fail only if the code changed, not because another run drew
+/// other numbers.
 pub fn repeat() {
     FIXED.set(Some(1));
 }
 
-/// Random numbers from another sequence at every call and in every run, unless [`repeat`] was called. `FORETOKEN_SEED`
-/// repeats a run.
+/// A random sequence, a different one at every call and in every run, unless [`repeat`] was called. The environment
+/// variable `FORETOKEN_SEED` repeats a run whose printed seed it has.
 pub fn luck() -> Luck {
     static FRESH: LazyLock<u64> = LazyLock::new(|| {
         let given = std::env::var("FORETOKEN_SEED").ok().and_then(|s| s.parse().ok());
@@ -51,13 +51,13 @@ pub fn luck() -> Luck {
     Luck::new(FIXED.get().unwrap_or_else(|| *FRESH), Stream::Weights, call)
 }
 
-/// `count` uniform numbers in [−1, 1) that bf16 can represent.
+/// `count` uniform random numbers in [−1, 1], rounded to bf16.
 pub fn numbers(count: usize) -> Vec<f32> {
     let luck = luck();
     (0..count as u64).map(|i| bf16::from_f32((2.0 * luck.unit(i) - 1.0) as f32).to_f32()).collect()
 }
 
-/// A buffer with these rows on each device.
+/// Makes a buffer with these rows on each device; on the GPU f32 if `wide`, else bf16.
 pub fn both(
     cpu: &mut Cpu,
     cuda: &mut Cuda,
@@ -74,7 +74,7 @@ pub fn both(
     (one, other)
 }
 
-/// An empty buffer on each device.
+/// Makes an empty buffer on each device; on the GPU f32 if `wide`, else bf16.
 pub fn empty(
     cpu: &mut Cpu,
     cuda: &mut Cuda,
@@ -90,7 +90,7 @@ fn stored(numbers: &[f32]) -> Vec<u8> {
     numbers.iter().flat_map(|x| bf16::from_f32(*x).to_le_bytes()).collect()
 }
 
-/// A matrix with these weights on each device.
+/// Makes a bf16 matrix with these weights on each device.
 pub fn matrices(
     cpu: &mut Cpu,
     cuda: &mut Cuda,
@@ -102,22 +102,22 @@ pub fn matrices(
     (cpu.matrix(&parts, inputs, Dtype::Bf16).unwrap(), cuda.matrix(&parts, inputs, Dtype::Bf16).unwrap())
 }
 
-/// The gains on each device.
+/// Makes the gains of a norm on each device.
 pub fn gains(cpu: &mut Cpu, cuda: &mut Cuda, gains: &[f32]) -> (Vec<f32>, Vector) {
     let bytes = stored(gains);
     let data = TensorData::Stored { dtype: Dtype::Bf16, bytes: &bytes };
     (cpu.vector(data, gains.len()).unwrap(), cuda.vector(data, gains.len()).unwrap())
 }
 
-/// A buffer's numbers on the host.
+/// Downloads a buffer's numbers to the host.
 pub fn downloaded(cuda: &mut Cuda, buffer: &Buffer) -> Vec<f32> {
     let mut out = Vec::new();
     cuda.download(buffer, &mut out).unwrap();
     out
 }
 
-/// Checks that each number of `got` differs from `expected` by at most `tolerance` times its size plus the row's root
-/// mean square.
+/// Checks that each number of `got` differs from the expected number e by at most `tolerance` · (|e| + root mean square
+/// of e's row).
 pub fn close(what: &str, got: &[f32], expected: &[f32], width: usize, tolerance: f32) {
     assert_eq!(got.len(), expected.len(), "{what}: how many");
     for (row, (got, expected)) in got.chunks(width).zip(expected.chunks(width)).enumerate() {

@@ -1,4 +1,4 @@
-//! Compares whole passes with the CPU's, and with the same tokens in other batches.
+//! Compares whole passes on the CUDA device with the CPU's, and with passes over the same tokens in other batches.
 
 use crate::support::{Scale, close, downloaded, luck};
 use foretoken_kernels::accept::{Accepted, Tree};
@@ -14,8 +14,8 @@ use itertools::Itertools;
 
 const LIMITS: Limits = Limits { kv_blocks: 40, max_rows: 700, max_logit_rows: 128 };
 
-/// Allowed difference of logits relative to their root mean square, for two models with different roundings: bf16
-/// rounds by 2⁻⁹, and some ten roundings of a layer add up at random.
+/// Allowed difference between two computations of logits, relative to their size plus their root mean square. Each of
+/// some ten roundings to bf16 per layer changes a number by up to 2⁻⁹, with random sign.
 const TOLERANCE: f32 = 0.06;
 
 fn shapes(scale: Scale) -> Vec<LlamaShape> {
@@ -45,7 +45,7 @@ fn prompt(length: usize, salt: u32) -> Vec<u32> {
     (0..length as u32).map(|i| (i * i * 31 + i * 17 + salt * 53) % 97).collect()
 }
 
-/// The blocks of a request.
+/// A request's block table of eight blocks, of which no two are neighbours.
 fn table(first: u32) -> Vec<u32> {
     (0..8).map(|b| first + 5 * b).collect()
 }
@@ -65,7 +65,8 @@ pub fn logits_are_the_cpus(cuda: &mut Cuda, scale: Scale) {
         let mut one = Llama::load(&mut cpu, &shape, &weights, LIMITS).unwrap();
         let mut other = Llama::load(cuda, &shape, &weights, LIMITS).unwrap();
         let mut batch = Batch::default();
-        // A prompt and a tree, then a decode after the prompt: both kinds of attention, with few rows and many.
+        // A prompt with a tree, then two decodes after the prompt. They use split and tiled attention, and products
+        // with few and with many rows.
         batch.push_chain(&prompt(60, 1), 0, &table(0), Logits::All);
         batch.push_tree(&prompt(5, 2), &[ROOT, 0, 0, 1, ROOT], 0, &table(1), Logits::All);
         for step in 0..3 {
@@ -87,7 +88,7 @@ pub fn ragged_and_paged_batches_equal_single_requests(cuda: &mut Cuda, scale: Sc
         let width = shape.vocab as usize;
         let prompts = [prompt(50, 1), prompt(3, 2), prompt(17, 3)];
         let alone: Vec<Vec<f32>> = prompts.iter().map(|p| run(&mut llama, cuda, p, 0, &table(4))).collect();
-        // Each prompt in two chunks, in its own blocks.
+        // Each prompt runs in two chunks, with blocks of its own.
         let mut batch = Batch::default();
         for (i, p) in prompts.iter().enumerate() {
             batch.push_chain(&p[..p.len() / 2], 0, &table(i as u32), Logits::Skip);
@@ -141,19 +142,20 @@ pub fn moved_paths_become_context(cuda: &mut Cuda, scale: Scale) {
     }
 }
 
-/// The most likely token of a row, and the lead of its logit.
+/// The most likely token of a row, and how far its logit is above the second largest.
 fn leader(row: &[f32]) -> (u32, f32) {
     let first = (0..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best });
     let second = (0..row.len()).filter(|&i| i != first).map(|i| row[i]).fold(f32::NEG_INFINITY, f32::max);
     (first as u32, row[first] - second)
 }
 
-/// An emitted token differs from the autoregressive one only if the two most likely logits are as near as rounding.
+/// A token emitted with speculation differs from plain decoding's only if the two largest logits differ by no more than
+/// roundings can.
 pub fn greedy_speculation_emits_the_autoregressive_tokens(cuda: &mut Cuda, scale: Scale) {
     for shape in shapes(scale) {
         let same = weights();
         let mut target = Llama::load(cuda, &shape, &same, LIMITS).unwrap();
-        // The draft has the target's layers except the last: often right, not always.
+        // The draft is the target without its last layer, so it is often right, but not always.
         let shallow = LlamaShape { layers: shape.layers - 1, ..shape.clone() };
         let mut draft = Llama::load(cuda, &shallow, &same, LIMITS).unwrap();
         let (output, width) = (if scale == Scale::Gpu { 100 } else { 12 }, shape.vocab as usize);
@@ -184,7 +186,7 @@ pub fn greedy_speculation_emits_the_autoregressive_tokens(cuda: &mut Cuda, scale
                 next = out[0].next;
                 kept += out[0].nodes.len();
             }
-            // The choices of plain decoding after the same tokens, one token at a time.
+            // Compares with plain decoding: runs the emitted tokens one by one and looks at the most likely next token.
             run(&mut target, cuda, &tokens[..20], 0, &table(2));
             for t in 20..tokens.len() - 1 {
                 let logits = run(&mut target, cuda, &tokens[t..=t], t, &table(2));
@@ -205,7 +207,7 @@ pub fn greedy_speculation_emits_the_autoregressive_tokens(cuda: &mut Cuda, scale
     }
 }
 
-/// Repeated passes are replayed as graphs, with other data in the same places.
+/// Passes that are replayed as CUDA graphs, with other tokens and blocks, give the results of passes without graphs.
 pub fn graphs_change_nothing(cuda: &mut Cuda, scale: Scale) {
     let shape = shapes(scale).swap_remove(0);
     let weights = weights();

@@ -1,4 +1,4 @@
-//! A small world to serve: eight requests, a pair that often agrees, policies of fixed lengths and trees.
+//! A small scenario for tests: eight requests, a pair that often agrees, policies of fixed lengths and trees.
 
 use crate::common::{Strong, prompt, shape};
 use foretoken_kernels::cpu::Cpu;
@@ -12,14 +12,14 @@ use foretoken_sim::live::{Recorder, StepTrace};
 use foretoken_sim::*;
 use std::sync::atomic::AtomicBool;
 
-/// The outputs by request, and the records of all steps.
+/// A recorder that stores the outputs with their request ids, and the records of all steps.
 #[derive(Default)]
-pub struct Kept {
+pub struct Recorded {
     pub outputs: Vec<(u32, Vec<u32>)>,
     pub steps: Vec<StepTrace>,
 }
 
-impl Recorder for Kept {
+impl Recorder for Recorded {
     fn step(&mut self, step: &StepTrace) {
         self.steps.push(step.clone());
     }
@@ -29,15 +29,16 @@ impl Recorder for Kept {
     }
 }
 
-/// A policy with a fixed length of chains or depth of trees. It drafts in every `every`-th step.
+/// A policy that drafts chains of `k` tokens, or trees of depth `k` that grow by `growth`. It drafts only in steps
+/// whose number is a multiple of `every`.
 #[derive(Clone, Debug)]
 pub struct Fixed {
     pub k: u32,
     pub growth: Option<Growth>,
-    /// Number of tree tokens to verify.
+    /// Most tree tokens to verify; 0 for a policy of chains.
     pub tokens: u32,
     pub every: u64,
-    /// Before this step it drafts chains.
+    /// Before this step the policy drafts chains even if it has a `growth`.
     pub from_step: u64,
 }
 
@@ -73,7 +74,7 @@ impl SpecPolicy for Fixed {
     }
 }
 
-/// Policies of chains and of trees.
+/// Three policies that draft chains and two that draft trees.
 pub fn policies() -> Vec<Fixed> {
     let tree = |growth| Fixed { growth: Some(growth), tokens: 20, ..Fixed::chain(4) };
     let trees = [Growth::Expansion([2, 2, 1].into()), Growth::Beam { topk: 3 }].map(tree);
@@ -99,27 +100,27 @@ pub fn workload() -> (Workload, Vec<Vec<u32>>) {
     (requests, (0..).zip(lengths).map(|(i, (p, _))| prompt(p as usize, i)).collect())
 }
 
-pub struct World {
+pub struct Scenario {
     pub workload: Workload,
     pub prompts: Vec<Vec<u32>>,
 }
 
-impl World {
-    pub fn new() -> World {
+impl Scenario {
+    pub fn new() -> Scenario {
         let (workload, prompts) = workload();
-        World { workload, prompts }
+        Scenario { workload, prompts }
     }
 
-    /// The target in f32; its draft has the same weights in bf16.
+    /// Loads a target in f32 and a draft with the same weights in bf16.
     pub fn pair(&self, cpu: &mut Cpu, capacity: Capacity) -> Pair<Cpu> {
         let [target, draft] = [Dtype::F32, Dtype::Bf16].map(|dtype| Strong(RandomWeights { seed: 5, dtype }));
         Pair::load(cpu, (&shape(), &target), Some((&shape(), &draft)), capacity).unwrap()
     }
 
-    pub fn serve(&self, config: &EngineConfig, policy: Option<Fixed>, acceptance: Acceptance<'_>) -> (Run, Kept) {
-        let (run, error, kept) = self.try_serve(config, policy, acceptance);
+    pub fn serve(&self, config: &EngineConfig, policy: Option<Fixed>, acceptance: Acceptance<'_>) -> (Run, Recorded) {
+        let (run, error, recorded) = self.try_serve(config, policy, acceptance);
         assert_eq!(error, None);
-        (run, kept)
+        (run, recorded)
     }
 
     pub fn try_serve(
@@ -127,16 +128,16 @@ impl World {
         config: &EngineConfig,
         policy: Option<Fixed>,
         acceptance: Acceptance<'_>,
-    ) -> (Run, Option<String>, Kept) {
+    ) -> (Run, Option<String>, Recorded) {
         let mut cpu = Cpu::new(1).unwrap();
         let needs = Needs::of(policy.as_ref().map(|p| p as &dyn SpecPolicy), &acceptance).unwrap();
         let mut pair = self.pair(&mut cpu, Capacity::of(config, needs));
-        let mut kept = Kept::default();
+        let mut recorded = Recorded::default();
         let interrupt = AtomicBool::new(false);
         let with = (acceptance, &self.prompts as &dyn Prompts);
-        let (run, error) = self.run_to_the_end(&mut cpu, &mut pair, config, policy, with, &mut kept, &interrupt);
-        kept.outputs.sort();
-        (run, error, kept)
+        let (run, error) = self.run_to_the_end(&mut cpu, &mut pair, config, policy, with, &mut recorded, &interrupt);
+        recorded.outputs.sort();
+        (run, error, recorded)
     }
 
     #[allow(clippy::too_many_arguments, reason = "a test says everything")]
@@ -147,10 +148,10 @@ impl World {
         config: &EngineConfig,
         policy: Option<Fixed>,
         with: (Acceptance<'_>, &dyn Prompts),
-        kept: &mut Kept,
+        recorded: &mut Recorded,
         interrupt: &AtomicBool,
     ) -> Run {
-        self.run_to_the_end(cpu, pair, config, policy, with, kept, interrupt).0
+        self.run_to_the_end(cpu, pair, config, policy, with, recorded, interrupt).0
     }
 
     #[allow(clippy::too_many_arguments, reason = "a test says everything")]
@@ -161,7 +162,7 @@ impl World {
         config: &EngineConfig,
         policy: Option<Fixed>,
         (acceptance, prompts): (Acceptance<'_>, &dyn Prompts),
-        kept: &mut Kept,
+        recorded: &mut Recorded,
         interrupt: &AtomicBool,
     ) -> (Run, Option<String>) {
         let policy = policy.map(|p| Box::new(p) as Box<dyn SpecPolicy>);
@@ -171,7 +172,7 @@ impl World {
                 workload: &self.workload,
                 prompts,
                 acceptance,
-                recorder: kept,
+                recorder: recorded,
                 waiting: Waiting::default(),
                 interrupt,
             };
@@ -190,7 +191,8 @@ impl World {
     }
 }
 
-/// The joint distribution of the first three tokens after a prompt, by running every prefix of them.
+/// The joint distribution of the first three tokens that a model samples after a prompt, computed by running every
+/// possible prefix of them.
 pub fn joint(shape: &LlamaShape, weights: &Strong, prompt: &[u32], temperature: f32) -> Vec<f64> {
     let mut cpu = Cpu::new(1).unwrap();
     let limits = Limits { kv_blocks: 2, max_rows: 32, max_logit_rows: 32 };

@@ -1,4 +1,4 @@
-//! Runs one cell on the device: one policy with one seed.
+//! Runs one cell of a plan on the device: one policy with one seed, at one combination of swept values.
 
 use super::machine::{Job, Machine, Served};
 use super::monitor::Monitor;
@@ -14,37 +14,37 @@ use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// The parts that the cells of a setting share.
+/// What a live run needs besides its policy.
 pub struct Bench<'a> {
     /// The device with both models, which serves.
     pub machine: &'a mut dyn Machine,
-    /// The setting: workload, engine, the policies' belief.
+    /// Workload, engine settings, and the costs that policies believe.
     pub setting: &'a Setting,
     /// What decides which drafts are accepted.
     pub acceptance: LiveAcceptance,
-    /// The acceptance source that is imposed on real passes if acceptance is declared.
+    /// The acceptance source that decides which drafts are accepted if `acceptance` is declared.
     pub declared: &'a dyn AcceptanceSource,
-    /// The prompt of each request.
+    /// The prompt tokens of each request.
     pub prompts: &'a Vec<Vec<u32>>,
-    /// The seed of the cell, from which all its draws are made.
+    /// The seed of the run's random draws.
     pub seed: u64,
-    /// Set from outside to end the run early.
+    /// Set by another thread to end the run early.
     pub interrupt: &'a AtomicBool,
 }
 
 /// A finished live run whose tape was written.
 pub struct Recorded {
-    /// The run, or the part of the run before it ended early.
+    /// The results of the run; of the part before its end, if it ended early.
     pub run: Run,
     /// How the run ended.
     pub ending: TapeEnding,
-    /// Host times of the run's steps.
+    /// Statistics of the host time of steps.
     pub host: HostTimes,
 }
 
 impl Bench<'_> {
-    /// Serves the workload with a policy and records it in the file `tape`. `slo_tpot_s` is the TPOT bound that the
-    /// policy sees, in seconds. `which` is the run's place in the plan, for the terminal.
+    /// Serves the workload with a policy and records the run in the file `tape`. `slo_tpot_s` is the TPOT bound that
+    /// the policy sees, in seconds. `which` is the run's number in the plan as text, for the terminal.
     ///
     /// # Errors
     /// The device cannot serve the policy, or the tape cannot be written.
@@ -80,8 +80,8 @@ impl Bench<'_> {
         Ok(Recorded { run: served.run, ending, host })
     }
 
-    /// Serves the first requests in a closed loop, so that caches are warm and the clock rate has risen. The run is
-    /// recorded in the file `tape`, as later runs are, so that recording has its usual cost.
+    /// Warms up: serves the first `requests` requests in a closed loop, so that caches are warm and the clock frequency
+    /// has risen. The run is recorded in the file `tape`, so that recording has its usual cost.
     ///
     /// # Errors
     /// The device fails or cannot serve the policy, or the tape cannot be written.
@@ -140,7 +140,7 @@ impl Bench<'_> {
     }
 }
 
-/// The requests of a run.
+/// The requests of a run and how they arrive.
 #[derive(Clone, Copy)]
 struct Requests<'a> {
     workload: &'a Workload,
@@ -149,21 +149,21 @@ struct Requests<'a> {
     slo_tpot_s: f64,
 }
 
-/// The measurements from warming up, which the run needs.
+/// What was measured while warming up.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Warm {
     /// Host time between the passes of a step, seconds.
     pub overhead_s: f64,
-    /// Requests per second.
+    /// Finished requests per second.
     pub rate: f64,
 }
 
-/// The name of a cell's tape in the results folder.
+/// The file name of a cell's tape in the results folder, from the indices of variant, seed and policy.
 pub fn tape_name(variant: usize, seed: usize, policy: usize) -> String {
     format!("v{variant}-s{seed}-p{policy}.tape")
 }
 
-/// The cell of a tape, from its name: (variant, seed, policy). `None` for other files.
+/// The cell of a tape, from the tape's file name: the indices (variant, seed, policy). `None` for other files.
 pub fn cell_of_tape(name: &str) -> Option<(usize, usize, usize)> {
     let mut parts = name.strip_suffix(".tape")?.split('-');
     let mut number = |letter: char| parts.next()?.strip_prefix(letter)?.parse().ok();

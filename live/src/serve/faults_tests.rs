@@ -1,4 +1,4 @@
-//! A device that runs out of memory in the middle of a run: the steps before are kept, and the failure is reported.
+//! A device runs out of memory in the middle of a run: the steps before are recorded, and the failure is reported.
 
 use super::machine::{Job, Machine, Models, Served, acceptance};
 use super::refuse;
@@ -34,13 +34,13 @@ impl From<LiveError<Infallible>> for OutOfMemory {
     }
 }
 
-/// An executor that fails after `left` target passes.
-struct Ends<E> {
+/// An executor that fails with [`OutOfMemory`] after `left` target passes.
+struct FailsAfter<E> {
     inner: E,
     left: u64,
 }
 
-impl<E: Executor> AroundExecutor for Ends<E>
+impl<E: Executor> AroundExecutor for FailsAfter<E>
 where
     OutOfMemory: From<E::Error>,
 {
@@ -61,14 +61,14 @@ where
     }
 }
 
-/// A CPU machine that fails in a policy's run after some target passes.
-struct Small {
+/// A CPU device that fails in a policy's run after `passes` target passes.
+struct SmallDevice {
     cpu: Cpu,
     pair: Pair<Cpu>,
     passes: u64,
 }
 
-impl Machine for Small {
+impl Machine for SmallDevice {
     fn name(&self) -> &str {
         "a small device"
     }
@@ -84,11 +84,11 @@ impl Machine for Small {
             waiting: Waiting::default(),
             interrupt: serving.interrupt,
         };
-        // Warming up and the plain engine do not fail.
+        // Warm-up runs (which have no TPOT bound) and runs without speculation do not fail.
         let enough = policy.is_none() || serving.slo_tpot_s.is_infinite();
         let left = if enough { u64::MAX } else { self.passes };
         let inner = DeviceExecutor::new(&mut self.cpu, &mut self.pair, policy.as_deref(), live)?;
-        let served = serving.run(Ends { inner, left }, policy);
+        let served = serving.run(FailsAfter { inner, left }, policy);
         Ok(Served { run: served.run, error: served.error.map(|e| e.to_string()) })
     }
 
@@ -141,7 +141,7 @@ fn a_device_that_runs_out_of_memory_loses_nothing_that_was_done() {
     let mut cpu = Cpu::new(1).unwrap();
     let (target, draft) = (&models.target, &models.draft);
     let pair = Pair::load(&mut cpu, (&target.shape, &target.weights), Some((&draft.shape, &draft.weights)), room);
-    let mut machine = Small { cpu, pair: pair.unwrap(), passes: 9 };
+    let mut machine = SmallDevice { cpu, pair: pair.unwrap(), passes: 9 };
     let (folder, _) = Folder::open(dir.path().join("out"), &plan, Mode::Fresh).unwrap();
     let ran = run_on(&plan, &live, &folder, &AtomicBool::new(false), &models, &mut machine).unwrap();
 

@@ -1,4 +1,4 @@
-//! Host time of each step: scheduler, policy, and the rest of the loop. Counted in constant memory.
+//! Statistics of the host time of steps, in total and of scheduler and policy, in constant memory.
 
 use super::tape::passes;
 use foretoken_compare::live_runs::{HostTime, HostTimes, LARGE_BATCH};
@@ -6,7 +6,7 @@ use foretoken_sim::Time;
 use foretoken_sim::live::{MarkKind, Recorder, StepTrace};
 use foretoken_sim::metrics::Gaps;
 
-/// Counts the host time of steps.
+/// Collects the host times of a run's steps.
 #[derive(Default)]
 pub struct HostClock {
     all: Gaps,
@@ -21,7 +21,7 @@ impl HostClock {
     /// Adds the host time of a step.
     pub fn add(&mut self, step: &StepTrace) {
         let Some(passes) = passes(step, self.last_end) else { return };
-        // Time before the first step's round belongs to the start of the run, not to a step.
+        // The first step is not counted: the time before it belongs to the start of the run.
         if self.last_end > Time::ZERO {
             self.all.record(passes.host, 1);
             if step.rounds.len() >= LARGE_BATCH {
@@ -46,7 +46,7 @@ impl HostClock {
         self.last_end = step.marks.last().map_or(self.last_end, |m| m.end);
     }
 
-    /// Returns the statistics so far.
+    /// Returns the statistics of the steps added so far.
     pub fn times(self) -> HostTimes {
         let step = time(&self.all);
         HostTimes {

@@ -1,4 +1,4 @@
-//! A device with both models loaded, which serves one policy after the other.
+//! A device with both models loaded, which serves one run after the other.
 
 use crate::models::Model;
 use crate::processor;
@@ -12,7 +12,7 @@ use foretoken_sim::{AcceptanceSource, Run, Serving, SpecPolicy};
 use foretoken_spec::live::{self as spec, Device, LiveAcceptance, LiveSpec, WeightSource};
 use foretoken_spec::problem::{Problem, Result};
 
-/// The two models that an experiment names, not yet on a device.
+/// The two models that an experiment names, before they are loaded onto a device.
 pub struct Models {
     /// The target, which verifies.
     pub target: Model,
@@ -20,7 +20,7 @@ pub struct Models {
     pub draft: Model,
 }
 
-/// Seed of random weights. Measurements do not depend on it.
+/// Seed of random weights of the target; the draft has the next one. Pass times do not depend on it.
 const WEIGHT_SEED: u64 = 1;
 
 impl Models {
@@ -41,15 +41,15 @@ impl Models {
 pub struct Job<'a> {
     /// The engine's part of the run: workload, arrivals and engine settings.
     pub serving: Serving<'a>,
-    /// The policy; `None` is the plain engine.
+    /// The policy; `None`: no speculation.
     pub policy: Option<Box<dyn SpecPolicy>>,
-    /// The requests' prompts.
+    /// The tokens of the requests' prompts.
     pub prompts: &'a dyn Prompts,
     /// What decides which drafts are accepted.
     pub acceptance: LiveAcceptance,
-    /// The acceptance source that is imposed on real passes if acceptance is declared.
+    /// The acceptance source that decides which drafts are accepted if `acceptance` is declared.
     pub declared: &'a dyn AcceptanceSource,
-    /// Seed of sampled acceptance.
+    /// Seed of the random draws of sampled acceptance.
     pub seed: u64,
     /// Receives the record of every step.
     pub recorder: &'a mut dyn Recorder,
@@ -57,13 +57,13 @@ pub struct Job<'a> {
 
 /// The result of serving a job.
 pub struct Served {
-    /// The run, or the part of the run before it failed.
+    /// The results of the run; of the part before the failure, if it failed.
     pub run: Run,
-    /// The device's error as text, if it failed.
+    /// The device's error as text, if the run failed.
     pub error: Option<String>,
 }
 
-/// A device that serves. It is a trait, so that tests can use a device that fails.
+/// A device that serves runs. It is a trait, so that tests can use a device that fails.
 pub trait Machine {
     /// Returns the device's name.
     fn name(&self) -> &str;
@@ -74,16 +74,16 @@ pub trait Machine {
     /// The reason why the run cannot be served on this device.
     fn serve(&mut self, job: Job) -> std::result::Result<Served, CannotServe>;
 
-    /// Runs both models a few times, so that the first step meets warm threads and caches.
+    /// Runs both models a few times, so that threads and caches are warm before the first step.
     ///
     /// # Errors
     /// The device's error as text.
     fn warm_up(&mut self) -> std::result::Result<(), String>;
 }
 
-/// Converts the acceptance setting to the executor's type.
-pub fn acceptance<'a>(of: LiveAcceptance, declared: &'a dyn AcceptanceSource, seed: u64) -> Acceptance<'a> {
-    match of {
+/// Converts the `acceptance` setting of the `[live]` table to the executor's type.
+pub fn acceptance<'a>(setting: LiveAcceptance, declared: &'a dyn AcceptanceSource, seed: u64) -> Acceptance<'a> {
+    match setting {
         LiveAcceptance::Greedy => Acceptance::Greedy,
         LiveAcceptance::Sampled { temperature } => Acceptance::Sampled { temperature: temperature as f32, seed },
         LiveAcceptance::Declared => Acceptance::Declared(declared),
@@ -101,21 +101,21 @@ pub fn open(live: &LiveSpec, models: &Models, capacity: Capacity) -> Result<Box<
     }
 }
 
-/// Opens the CPU. Returns it with its name.
+/// Opens the CPU as the `[live]` table says. Returns the device and its name.
 pub(super) fn cpu(live: &LiveSpec) -> Result<(Cpu, String)> {
     let cpu = processor::open(live.threads, live.instructions)?;
     let name = format!("cpu, {} threads, {}", cpu.threads(), cpu.level().name());
     Ok((cpu, name))
 }
 
-/// Opens the GPU with number `n`. Returns it with its name.
+/// Opens the GPU with number `n`. Returns the device and its name.
 pub(super) fn cuda(n: u32) -> Result<(Cuda, String)> {
     let cuda = crate::gpu::open(n)?;
     let name = format!("cuda:{n}, {}", cuda.name());
     Ok((cuda, name))
 }
 
-/// Converts the setting of how a server waits.
+/// Converts the `waiting` setting of the `[live]` table to the executor's type.
 pub(super) fn waiting(live: &LiveSpec) -> Waiting {
     match live.waiting {
         spec::Waiting::Spin => Waiting::Spin,
@@ -125,16 +125,16 @@ pub(super) fn waiting(live: &LiveSpec) -> Waiting {
 
 /// A device with a loaded pair.
 pub(super) struct Loaded<D: device::Device> {
-    /// The device itself.
+    /// The device that runs the passes.
     pub(super) device: D,
-    /// The pair of models on the device.
+    /// Target and draft, loaded onto the device.
     pub(super) pair: Pair<D>,
     name: String,
     waiting: Waiting,
 }
 
 impl<D: device::Device> Loaded<D> {
-    /// Loads the models onto a device.
+    /// Loads the models onto a device, given with its name.
     pub(super) fn load(
         (mut device, name): (D, String),
         models: &Models,

@@ -1,8 +1,8 @@
-//! Runs an experiment on a device: the same engine, scheduler and policies as `run`, on a wall clock.
+//! Runs an experiment on a device: with the engine, scheduler and policies of `foretoken run`, on a wall clock.
 //!
-//! This module decides and schedules nothing. It opens the device, hands over prompts, records the run ([`tape`]) and
-//! reports its results. Policies run one after the other, the baseline first and then in the order of the table. Each
-//! gets the same requests at the same instants.
+//! This module decides and schedules nothing. It opens the device, provides prompts, records the run ([`tape`]) and
+//! reports its results. Policies run one after the other, the baseline first and then in the order of the experiment
+//! file. Every policy gets the same requests with the same arrival times.
 
 mod cell;
 #[cfg(test)]

@@ -7,10 +7,10 @@ use foretoken_sim::live::StepTrace;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 
-/// Time between two updates of the line.
+/// Time between two updates of the progress line: 0.2 s.
 const EVERY: Time = Time(200_000_000_000);
 
-/// Shows a run's progress. Shows nothing if stderr is no terminal.
+/// Shows a run's progress line. Shows nothing if stderr is no terminal.
 pub struct Monitor {
     bar: ProgressBar,
     label: String,
@@ -18,7 +18,7 @@ pub struct Monitor {
     window: Window,
 }
 
-/// Sums since the last update of the line.
+/// Sums over the steps since the last update of the line.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Window {
     request_steps: u64,
@@ -29,7 +29,7 @@ struct Window {
 }
 
 impl Monitor {
-    /// A monitor for the run of a policy. `which` is the run's place in the plan.
+    /// Makes a monitor for the run of the policy `label`. `which` is the run's number in the plan, as text.
     pub fn new(label: &str, which: &str) -> Monitor {
         let seen = std::io::stderr().is_terminal();
         let target = if seen { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };

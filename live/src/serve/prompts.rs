@@ -9,7 +9,8 @@ use foretoken_traces::text::{Family, prompt_of_len};
 use serde::Deserialize;
 use std::path::Path;
 
-/// Makes the prompt of each request for this target. Prompts with a length of their own change the workload's lengths.
+/// Makes the prompt of each request, as tokens of the target. Texts from a file replace the workload's prompt lengths
+/// by their own.
 ///
 /// # Errors
 /// The prompts cannot be read, or do not fit the workload.
@@ -39,7 +40,7 @@ pub fn prompts(of: &Prompts, workload: &mut Workload, seed: u64, models: &Models
 /// Size of a vocabulary in which each token is a byte.
 const BYTES: u32 = 256;
 
-/// The tokenizer for this pair.
+/// Returns the tokenizer that both models of the pair use.
 fn tokens(models: &Models) -> Result<Tokens> {
     let (target, draft) = (&models.target, &models.draft);
     let (tokens, drafts) = (Tokens::of("live.target", target)?, Tokens::of("live.draft", draft)?);
@@ -80,7 +81,7 @@ fn in_turn(each: Vec<Vec<u32>>, workload: &mut Workload) -> Vec<Vec<u32>> {
     all
 }
 
-/// A line of the file; other fields are ignored.
+/// A line of the prompt file, a JSON object; its other fields are ignored.
 #[derive(Deserialize)]
 struct Line {
     prompt: String,
@@ -119,7 +120,7 @@ mod tests {
         (0..8).map(|i| Request::new(Time(i), 5 + i as u32 * 9, 4)).collect()
     }
 
-    /// Finds the shipped pair.
+    /// Returns the shipped pair of models.
     fn pair() -> Models {
         let model = |name| crate::models::Model::find("live", name, None).unwrap();
         Models { target: model("tiny-target"), draft: model("tiny-draft") }

@@ -1,4 +1,4 @@
-//! Receives a run's steps: writes the tape, updates the terminal's line, and counts host time.
+//! Receives a run's steps: writes them to the tape, updates the progress line, and counts host time.
 
 use super::host_clock::HostClock;
 use super::monitor::Monitor;
@@ -28,10 +28,10 @@ impl LiveRecorder {
         Ok(LiveRecorder { tape, path: path.to_path_buf(), failed: None, monitor, host: HostClock::default() })
     }
 
-    /// Ends the tape and returns the host times.
+    /// Writes the end of the tape and returns the statistics of host times.
     ///
     /// # Errors
-    /// The tape, or a step before, could not be written.
+    /// The end, or an earlier step, could not be written to the tape.
     pub fn finish(self, tail: &Tail) -> Result<HostTimes> {
         self.monitor.clear();
         if let Some(e) = self.failed {

@@ -1,4 +1,4 @@
-//! Checks before anything is loaded whether each policy of a plan can run on a device. Errors name the policy.
+//! Checks, before models are loaded, whether each policy of a plan can run on a device. Errors name the policy.
 
 use super::machine::{Models, acceptance};
 use foretoken_kernels::cpu::Cpu;
@@ -11,7 +11,7 @@ use foretoken_spec::document::Path;
 use foretoken_spec::live::{LiveAcceptance, LiveSpec};
 use foretoken_spec::problem::{Problem, Result};
 
-/// The capacity that the models need for all policies of the plan, or the reason why one of them cannot run live.
+/// Computes the capacity with which the models must be loaded, so that all policies of the plan can run.
 ///
 /// # Errors
 /// A policy or a setting cannot run live. The message names it.
@@ -72,13 +72,13 @@ pub fn check(plan: &Plan, variant: &Variant, setting: &Setting, live: &LiveSpec,
     room.ok_or_else(|| Problem::bad_input("no policy is left to run"))
 }
 
-/// A variant as text: its swept values.
+/// The swept values of a variant as text, for messages.
 fn said(plan: &Plan, variant: usize) -> String {
     let all = plan.variants[variant].choices.iter().map(|c| format!("{} = {}", c.name, c.value));
     all.collect::<Vec<_>>().join(", ")
 }
 
-/// The error for a pair or a setting with which no policy can run, with its place in the document.
+/// Converts an error of the executor to a message that points to the setting in the experiment file that causes it.
 pub fn refused(variant: &Variant, live: &LiveSpec, error: &CannotServe) -> Box<Problem> {
     let at = |path: &str, message: String| variant.document().problem_at(&Path::of(path), message);
     match error {
@@ -92,7 +92,7 @@ pub fn refused(variant: &Variant, live: &LiveSpec, error: &CannotServe) -> Box<P
     }
 }
 
-/// The larger of each size, which fits both runs.
+/// The larger of each size, so that both runs fit.
 fn largest(a: Capacity, b: Capacity) -> Capacity {
     Capacity {
         blocks: a.blocks.max(b.blocks),

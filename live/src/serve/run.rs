@@ -1,4 +1,4 @@
-//! Runs all cells of a plan on the device, one after the other, and stores each when it ends.
+//! Runs all cells of a plan on the device, one after the other, and stores each cell's results when it ends.
 
 use super::cell::{Bench, Recorded, tape_name};
 use super::machine::{Machine, Models, open};
@@ -19,43 +19,43 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// The content of `live.json`.
+/// The content of `live.json`: facts that only live runs have.
 #[derive(Debug, Default, Serialize)]
 pub struct LiveReport {
     /// The name of the device that served.
     pub device: String,
-    /// The order of the cells, as text.
+    /// In which order the cells ran, as text.
     pub order: &'static str,
     /// The cells in the order in which they ran.
     pub cells: Vec<LiveCell>,
 }
 
-/// Results of a cell that only a live run has.
+/// The facts of a cell that only a live run has.
 #[derive(Debug, Serialize)]
 pub struct LiveCell {
     /// The policy's label.
     pub policy: String,
-    /// The seed of the cell.
+    /// The seed of the run's random draws. A cell is one policy with one seed, at one combination of swept values.
     pub seed: u64,
-    /// `done`, `interrupted`, or the failure.
+    /// How the run ended, as text: `done`, `interrupted …` or `failed …`.
     pub ended: String,
-    /// Host times of the steps.
+    /// Statistics of the host time of steps.
     pub host: HostTimes,
-    /// Present if the run fell behind its arrivals.
+    /// Present if the queue grew as long as requests arrived.
     pub overload: Option<Overload>,
 }
 
 const ORDER: &str = "seed by seed; the baseline first, then the policies in the order of the table";
 
-/// The results of a live run of a plan.
+/// The results of running a plan live.
 pub struct Ran {
-    /// The report for `live.json`.
+    /// The content of `live.json`.
     pub report: LiveReport,
-    /// The speed for the line at the end.
+    /// Numbers of cells and request steps, and the wall time, for the last line on the terminal.
     pub speed: Speed,
-    /// Number of finished cells, in the plan's order.
+    /// Number of cells whose results were stored; they are the first cells of the plan.
     pub cells: usize,
-    /// The reason of an early end.
+    /// Why the plan ended early; `None` if all cells ran.
     pub ended: Option<Box<Problem>>,
 }
 
@@ -71,7 +71,7 @@ pub fn run_live(plan: &Plan, live: &LiveSpec, folder: &Folder, interrupt: &Atomi
     run_on(plan, live, folder, interrupt, &models, &mut *machine)
 }
 
-/// Runs every cell on `machine`. Finished cells are kept if an error or an interrupt ends the run.
+/// Runs every cell on `machine`. If a failure or an interrupt ends the plan early, finished cells stay stored.
 pub(super) fn run_on(
     plan: &Plan,
     live: &LiveSpec,
@@ -105,16 +105,15 @@ struct Runner<'a> {
     interrupt: &'a AtomicBool,
     store: Store,
     ran: Ran,
-    /// P90 TPOT of the baseline, by (variant, seed). SLO bounds are scaled from it.
+    /// P90 TPOT of the baseline in seconds, by (variant, seed). SLO bounds may be multiples of it.
     p90: HashMap<(usize, usize), Option<f64>>,
 }
 
 impl Runner<'_> {
-    /// Runs all policies on one setting. Returns false if it ended early.
+    /// Runs all policies with one variant and seed. Returns false if the plan must end early.
     fn comparison(&mut self, machine: &mut dyn Machine, models: &Models, variant: usize, seed: usize) -> Result<bool> {
-        let of = &self.plan.variants[variant];
         let (number, count) = (self.plan.seeds[seed], self.plan.cells());
-        let mut setting = Setting::new(of, number)?;
+        let mut setting = Setting::new(&self.plan.variants[variant], number)?;
         let all = prompts(&self.live.prompts, &mut setting.workload, number, models)?;
         setting.notes.iter().for_each(|note| eprintln!("note: {note}"));
         let mut slo: Option<Slo> = None;
@@ -148,7 +147,7 @@ impl Runner<'_> {
         Ok(true)
     }
 
-    /// Stores a cell. Returns false if it ended early.
+    /// Stores the results of a cell. Returns false if the cell ended early, so that the plan must end too.
     fn keep(&mut self, id: CellId, setting: &Setting, recorded: Recorded, slo: &mut Option<Slo>) -> Result<bool> {
         let spec = &self.plan.policies[id.policy].spec;
         let (label, run) = (spec.label(), recorded.run);
@@ -205,7 +204,7 @@ impl Runner<'_> {
     }
 }
 
-/// The last instant in the records of a partial run.
+/// The last time in the records of a run that ended early.
 fn seen(r: &RequestRecords) -> Time {
     let times = [&r.first_scheduled, &r.first_token, &r.finish].into_iter().flatten();
     times.filter(|at| **at != Time::MAX).max().copied().unwrap_or_default()

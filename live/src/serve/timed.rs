@@ -1,5 +1,5 @@
-//! A device that serves and times passes in between, with the same models in the same memory. A change of the machine's
-//! speed then affects both, and the place of the weights in memory makes neither faster.
+//! A device that serves, and times passes between runs with the same loaded models. A change of the machine's speed
+//! then affects runs and timed passes equally, and so does the place of the weights in memory.
 
 use super::machine::{Job, Loaded, Machine, Models, Served, cpu, cuda, waiting};
 use crate::pair::{self, PairPasses, Timer};
@@ -13,22 +13,22 @@ use std::time::Duration;
 
 /// A machine that also times passes.
 pub trait Timed: Machine {
-    /// Returns the setup of its profile.
+    /// Returns the settings with which the machine's profile is measured.
     fn setup(&self) -> &Setup;
 
-    /// Calls `work` with the machine's passes, within one session of the device.
+    /// Calls `work` with an object that times the machine's passes, within one session of the device.
     fn time(&mut self, work: &mut Work);
 }
 
-/// A function that times passes.
+/// A function that times passes with the given object.
 pub type Work<'a> = dyn FnMut(&mut dyn Passes<Error = Failed>) + Send + 'a;
 
-/// A pass failed; the text is the device's error.
+/// The error of a pass that failed; the text is the device's error.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Failed(pub String);
 
-/// Loads the models once, with memory for serving and for timing as a profile does.
+/// Loads the models once, with enough memory to serve runs of `capacity` and to time all passes of a profile.
 ///
 /// # Errors
 /// There is no such device, or the models do not fit into its memory.
@@ -37,40 +37,40 @@ pub fn open_timed(live: &LiveSpec, models: &Models, capacity: Capacity, asked: &
         Named::Cpu => {
             let (cpu, name) = cpu(live)?;
             let setup = Place::cpu(&cpu).setup(&cpu, &models.target, &models.draft, asked);
-            Ok(Box::new(Both::load((cpu, name), setup, models, capacity, live)?))
+            Ok(Box::new(TimedMachine::load((cpu, name), setup, models, capacity, live)?))
         }
         Named::Cuda(n) => {
             let (cuda, name) = cuda(n)?;
             let setup = Place::cuda(n, &cuda).setup(&cuda, &models.target, &models.draft, asked);
-            Ok(Box::new(Both::load((cuda, name), setup, models, capacity, live)?))
+            Ok(Box::new(TimedMachine::load((cuda, name), setup, models, capacity, live)?))
         }
     }
 }
 
-struct Both<D: Device> {
+struct TimedMachine<D: Device> {
     serving: Loaded<D>,
     timer: Timer,
     setup: Setup,
 }
 
-impl<D: Device + Send> Both<D> {
+impl<D: Device + Send> TimedMachine<D> {
     fn load(
         device: (D, String),
         setup: Setup,
         models: &Models,
         capacity: Capacity,
         live: &LiveSpec,
-    ) -> Result<Both<D>> {
+    ) -> Result<TimedMachine<D>> {
         let room = capacity.or(&pair::capacity(&setup.target_room, &setup.draft_room));
         let mut serving = Loaded::load(device, models, room, waiting(live))?;
         let Loaded { device, pair, .. } = &mut serving;
         let timer = device.session(|device| Timer::new(device, pair));
         let timer = timer.map_err(|e| Problem::failed(format!("the pair cannot be run: {e}")))?;
-        Ok(Both { serving, timer, setup })
+        Ok(TimedMachine { serving, timer, setup })
     }
 }
 
-impl<D: Device + Send> Machine for Both<D> {
+impl<D: Device + Send> Machine for TimedMachine<D> {
     fn name(&self) -> &str {
         self.serving.name()
     }
@@ -84,21 +84,21 @@ impl<D: Device + Send> Machine for Both<D> {
     }
 }
 
-impl<D: Device + Send> Timed for Both<D> {
+impl<D: Device + Send> Timed for TimedMachine<D> {
     fn setup(&self) -> &Setup {
         &self.setup
     }
 
     fn time(&mut self, work: &mut Work) {
-        let Both { serving: Loaded { device, pair, .. }, timer, .. } = self;
-        device.session(|device| work(&mut InWords(timer.on(device, pair))));
+        let TimedMachine { serving: Loaded { device, pair, .. }, timer, .. } = self;
+        device.session(|device| work(&mut WithTextErrors(timer.on(device, pair))));
     }
 }
 
-/// Passes whose errors are text, for any device.
-struct InWords<'a, D: Device>(PairPasses<'a, D>);
+/// Times passes of any device, and returns the device's errors as text.
+struct WithTextErrors<'a, D: Device>(PairPasses<'a, D>);
 
-impl<D: Device> Passes for InWords<'_, D> {
+impl<D: Device> Passes for WithTextErrors<'_, D> {
     type Error = Failed;
 
     fn time(&mut self, role: Role, shape: &Shape) -> std::result::Result<Duration, Failed> {

@@ -1,4 +1,4 @@
-//! Compares the live runs of a folder with their simulations. Works on recordings alone.
+//! Compares the live runs of a folder with simulations of them. Needs only recordings, no device.
 
 use super::costs_of_other_cells::CostsOfOtherCells;
 use super::machine_speed::{Pace, drift, paces, typical, usual_of};
@@ -25,41 +25,42 @@ use foretoken_sim::{ContextReads, Pair};
 use foretoken_spec::problem::{Problem, Result};
 use foretoken_spec::validate::ValidateSpec;
 
-/// The costs of passes, from any kind of profile.
+/// The costs of both models' passes, from a measured or a calibrated profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PassCosts {
-    /// Costs of the passes of each model.
+    /// The latency model of each model's passes.
     pub models: Pair<LatencySpec>,
     /// How the target's costs count the context of a verify pass.
     pub reads: ContextReads,
-    /// Probes of the machine of these costs; empty if it is the machine of the runs.
+    /// Fixed passes that show how fast the machine was to which the costs were fitted; empty if the costs were measured
+    /// in the same runs.
     pub probes: Vec<ProbedPass>,
 }
 
 /// The input of a comparison.
 pub struct Compared<'a> {
-    /// The experiment, the baseline first.
+    /// The plan of the experiment, in which the baseline is the first policy.
     pub plan: &'a Plan,
     /// The tapes of the runs.
     pub tapes: Tapes<'a>,
     /// The list of the runs.
     pub runs: &'a Runs,
-    /// Costs that replace the experiment's in predictions, if given.
+    /// Costs with which the runs are predicted; `None`: the experiment's costs.
     pub profile: Option<&'a PassCosts>,
-    /// The source of the predicting costs, as text.
+    /// Where these costs come from, as text.
     pub costs: String,
-    /// Sentences that limit the verdict, beside partial runs.
+    /// Sentences that limit the verdict, for example about changed files. Sentences about partial runs are added.
     pub caveats: Vec<String>,
 }
 
 impl Compared<'_> {
-    /// Compares every run. Returns the validation, and the runs for the figures.
+    /// Compares every run with its simulations. Returns the validation, and the data of the figures.
     ///
     /// # Errors
     /// A tape is missing or damaged, no tape holds a step, or the tapes do not belong to the experiment.
     pub fn validation(&self) -> Result<(Validation, Vec<ValidatedRun>)> {
         let spec = self.plan.variants[0].experiment.validate.clone().unwrap_or_default();
-        let Found { cells: found, undecided, figures, device, mut notes } = self.compare_cells(&spec)?;
+        let ComparedCells { cells: found, undecided, figures, device, mut notes } = self.compare_cells(&spec)?;
         let changed = |u: &Undecided| u.pieces.iter().any(|p| p.standing == Standing::Changed);
         if found.is_empty() && !undecided.iter().any(changed) {
             return Err(Problem::bad_input(format!("{}: no recording holds a step", self.tapes.folder.display()))
@@ -102,9 +103,9 @@ impl Compared<'_> {
         Ok((validation, figures))
     }
 
-    /// Simulates and compares each cell.
-    fn compare_cells(&self, spec: &ValidateSpec) -> Result<Found<'_>> {
-        let mut found = Found::default();
+    /// Simulates each cell (a policy at a load) and compares it with its live runs.
+    fn compare_cells(&self, spec: &ValidateSpec) -> Result<ComparedCells<'_>> {
+        let mut found = ComparedCells::default();
         let typical = typical(self.runs.probes());
         let report = |piece: &Piece| PieceReport {
             tapes: piece.tapes.clone(),
@@ -126,7 +127,7 @@ impl Compared<'_> {
             };
             first.tapes[0].head.device.clone_into(&mut found.device);
             let runs = self.cell(entry, pieces, tapes, Predict { paces: &paces[n], learned: others.for_cell(n) })?;
-            let cell = FoundCell {
+            let cell = ComparedCell {
                 entry,
                 report: runs.report(),
                 rate: match entry.load {
@@ -145,7 +146,7 @@ impl Compared<'_> {
         Ok(found)
     }
 
-    /// The rule as text, with the probed passes.
+    /// The rule that decides which pieces count, as text with the probed passes; `None` if nothing was probed.
     fn rule(&self, steady: f64) -> Option<String> {
         let probed: Vec<String> = self.runs.probed.iter().map(ToString::to_string).collect();
         (!probed.is_empty()).then(|| {
@@ -158,14 +159,14 @@ impl Compared<'_> {
         })
     }
 
-    /// The report of a cell (a policy at a load) of which no piece may be used; `None` if no piece was begun.
+    /// The report of a cell without a piece that counts; `None` if no piece was begun or nothing was probed.
     fn undecided(&self, entry: &RunEntry, pieces: Vec<PieceReport>) -> Option<Undecided> {
         let probed = !self.runs.probed.is_empty() && !pieces.is_empty();
         let policy = self.plan.policies.get(entry.policy).filter(|_| probed)?.spec.label();
         Some(Undecided { policy, load: self.load(entry), share: self.share(entry), pieces })
     }
 
-    /// A sentence that the verdict covers a part of the runs, and how much.
+    /// A sentence that says which runs are missing or partial; `None` if all runs are complete.
     fn partial(&self, cells: &[CellReport]) -> Option<String> {
         let mut parts = Vec::new();
         let (manifest, recorded) = (self.tapes.manifest, self.runs.entries.len());
@@ -186,7 +187,7 @@ impl Compared<'_> {
         })
     }
 
-    /// Simulates the pieces of a cell.
+    /// Simulates the pieces of a cell that count, and predicts their passes.
     fn cell(&self, entry: &RunEntry, pieces: Vec<PieceReport>, tapes: CellTapes, by: Predict) -> Result<CellRuns> {
         let (Some(variant), Some(&seed), Some(entrant)) = (
             self.plan.variants.get(entry.variant),
@@ -205,7 +206,7 @@ impl Compared<'_> {
             Ok::<Setting, Box<Problem>>(setting)
         };
         let mut setting = with_costs(None)?;
-        // The predicting costs may know more than the belief that policies had before the runs.
+        // Passes are predicted with the given costs; policies believe the costs that they believed in the live runs.
         let costs = with_costs(self.profile.map(|p| (p.models.as_ref(), p.reads)))?;
         let learned = by.learned.as_ref().map(|models| with_costs(Some((models.as_ref(), ContextReads::Once))));
         let learned = learned.transpose()?;
@@ -243,9 +244,10 @@ impl Compared<'_> {
         })
     }
 
-    /// The speedups at the common load, by seed and swept values. Policies are compared within such a group.
-    fn speedups(&self, found: &[FoundCell], spec: &ValidateSpec) -> Vec<(String, Vec<PolicyValue>)> {
-        let mut groups: Vec<(&RunEntry, Vec<&FoundCell>)> = Vec::new();
+    /// The speedups of policies over the baseline at the common load, for each group of cells with the same seed and
+    /// swept values: (group as text, speedups).
+    fn speedups(&self, found: &[ComparedCell], spec: &ValidateSpec) -> Vec<(String, Vec<PolicyValue>)> {
+        let mut groups: Vec<(&RunEntry, Vec<&ComparedCell>)> = Vec::new();
         for cell in found {
             let same = |entry: &RunEntry| (entry.variant, entry.seed) == (cell.entry.variant, cell.entry.seed);
             match groups.iter_mut().find(|(entry, _)| same(entry)) {
@@ -253,13 +255,13 @@ impl Compared<'_> {
                 None => groups.push((cell.entry, vec![cell])),
             }
         }
-        let at_common = |cell: &&&FoundCell| match cell.entry.load {
+        let at_common = |cell: &&&ComparedCell| match cell.entry.load {
             Load::Common(_) | Load::AsRun => true,
             Load::Own(share) => cell.entry.policy == 0 && share == spec.common_load,
             Load::Closed(_) => false,
         };
-        let speedup = |(entry, cells): (&RunEntry, Vec<&FoundCell>)| {
-            let common: Vec<&&FoundCell> = cells.iter().filter(at_common).collect();
+        let speedup = |(entry, cells): (&RunEntry, Vec<&ComparedCell>)| {
+            let common: Vec<&&ComparedCell> = cells.iter().filter(at_common).collect();
             let baseline = common.iter().find(|cell| cell.entry.policy == 0)?;
             let reports: Vec<&CellReport> = common.iter().map(|cell| &cell.report).collect();
             Some((self.group(entry), speedups(&baseline.report, &reports)))
@@ -267,7 +269,8 @@ impl Compared<'_> {
         groups.into_iter().filter_map(speedup).filter(|(_, values)| !values.is_empty()).collect()
     }
 
-    /// The load of a run as a share of the policy's own service rate, by the rates from which loads were set.
+    /// The load of a run as a share of the policy's own service rate, given the service rates that were measured before
+    /// the loads were set; `None` if the run has no set rate.
     fn share(&self, entry: &RunEntry) -> Option<f64> {
         let rate = |policy: usize| self.runs.rates.get(policy).copied();
         match entry.load {
@@ -295,44 +298,44 @@ impl Compared<'_> {
     }
 }
 
-/// What is used to predict a cell.
+/// What is needed to predict a cell, besides the costs that predict all cells.
 struct Predict<'a> {
-    /// The machine's pace during each piece.
+    /// The machine's pace (how much slower than usual it was) during each piece.
     paces: &'a [Pace],
-    /// Costs learned from the other cells' live runs, if they suffice.
+    /// Costs learned from the live runs of other cells; `None` if these lack passes that this cell ran.
     learned: Option<Pair<LatencySpec>>,
 }
 
-/// The compared cells of a folder.
+/// The results of comparing all cells of a folder.
 #[derive(Default)]
-struct Found<'a> {
-    cells: Vec<FoundCell<'a>>,
+struct ComparedCells<'a> {
+    cells: Vec<ComparedCell<'a>>,
     undecided: Vec<Undecided>,
     figures: Vec<ValidatedRun>,
     device: String,
     notes: Vec<String>,
 }
 
-/// A cell with at least one piece that counts.
-struct FoundCell<'a> {
+/// The comparison of a cell with at least one piece that counts.
+struct ComparedCell<'a> {
     /// The cell's entry in the list of runs.
     entry: &'a RunEntry,
     report: CellReport,
-    /// The service rate, for a closed loop.
+    /// The measured and the predicted service rate of a closed loop; `None` for other loads.
     rate: Option<PolicyValue>,
 }
 
-/// The host times of a run's steps.
+/// The statistics of the host time of a run's steps.
 fn host_times(tape: &Tape) -> HostTimes {
     let mut clock = HostClock::default();
     tape.steps.iter().for_each(|step| clock.add(step));
     clock.times()
 }
 
-/// Most partial runs, or cells, that one sentence names.
+/// Most partial runs, or undecided cells, that a sentence names one by one.
 const MOST_PARTS: usize = 5;
 
-/// A sentence that names the undecided cells; `None` if there are none.
+/// A sentence that names the undecided cells (no piece counts); `None` if there are none.
 fn not_decided(cells: &[CellReport], undecided: &[Undecided]) -> Option<String> {
     let mut names: Vec<String> = undecided.iter().map(|u| format!("{}, {}", u.policy, u.load)).collect();
     let (n, all) = (names.len(), names.len() + cells.len());
@@ -344,7 +347,7 @@ fn not_decided(cells: &[CellReport], undecided: &[Undecided]) -> Option<String> 
     })
 }
 
-/// Remarks about a cell that a reader must know.
+/// Notes for the reader about a cell: partial live runs, and acceptance that differs from the recorded one.
 fn remarks(cell: &CellReport) -> Vec<String> {
     let mut all = Vec::new();
     if !cell.parts.is_empty() {

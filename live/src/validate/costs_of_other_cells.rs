@@ -1,4 +1,4 @@
-//! Costs learned from the live runs of the other cells: no cell is predicted with its own measurements.
+//! Predicts a cell with costs that are learned from the live runs of all other cells, and never from its own.
 
 use super::machine_speed::Pace;
 use super::read_tapes::{TapeReader, Tapes};
@@ -8,16 +8,16 @@ use foretoken_hardware::LatencySpec;
 use foretoken_sim::Pair;
 use foretoken_spec::problem::Result;
 
-/// The costs learned from the pieces of each cell that count.
+/// For each cell: the timed passes of its pieces that count.
 pub struct CostsOfOtherCells(Vec<Learned>);
 
 impl CostsOfOtherCells {
-    /// Learns from the pieces of all cells, each divided by its pace.
+    /// Collects the passes of all cells. `paces` are the paces of each cell's pieces, by which times are divided.
     ///
     /// # Errors
     /// A tape is damaged.
     pub fn of(tapes: &Tapes, cells: &[Vec<PieceReport>], paces: &[Vec<Pace>]) -> Result<CostsOfOtherCells> {
-        // The notes about tapes are dropped here; they are reported by the comparison.
+        // This reader's notes about tapes are not used: the comparison reads the tapes too, and reports the notes.
         let mut reader = TapeReader::new(tapes);
         let mut by_cell = Vec::new();
         for (pieces, paces) in cells.iter().zip(paces) {
@@ -31,7 +31,8 @@ impl CostsOfOtherCells {
         Ok(CostsOfOtherCells(by_cell))
     }
 
-    /// The costs of passes learned from all cells except `cell`. `None` if they lack passes that this cell ran.
+    /// The costs of passes fitted to all cells except `cell`. `None` if the other cells have no passes, or no draft
+    /// passes although `cell` drafted.
     pub fn for_cell(&self, cell: usize) -> Option<Pair<LatencySpec>> {
         let mut others = Learned::default();
         self.0.iter().enumerate().filter(|(at, _)| *at != cell).for_each(|(_, learned)| others.extend(learned));
@@ -54,7 +55,7 @@ mod tests {
 
     #[test]
     fn a_cell_is_predicted_by_nothing_of_its_own() {
-        // The first cell ran at another speed than the others.
+        // The first cell's passes took nine times as long as the other cells' passes.
         let others = CostsOfOtherCells(vec![learned(2, 9.0), learned(2, 1.0), learned(2, 1.0)]);
         let shape = PassShape { requests: 1, batched: 8, context: 1000, pairs: 8000 };
         let at = |cell| others.for_cell(cell).unwrap().target.build().pass(shape).as_s();

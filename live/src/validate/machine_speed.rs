@@ -1,8 +1,8 @@
-//! The machine's speed while a piece ran, from the piece's probes. A profile is the mean over all moments; a piece has
-//! its own speed. Shared caches slow passes of few tokens and hardly change those with many, so the pace depends on
-//! tokens.
+//! The machine's speed while a piece (a live run and its repeat) ran, from the piece's probes. A profile's costs are
+//! means over a longer time; during a piece the machine may be slower or faster. Other users of a shared cache slow
+//! down passes of few tokens, and hardly passes of many tokens, so the factor (the pace) depends on tokens.
 //!
-//! The pace is computed from probes only, never from the passes that were served.
+//! The pace is computed from probes only, never from the passes of the live runs.
 
 use super::probe::{Probe, Probed, by_pass};
 use super::runs::{Piece, Runs};
@@ -16,43 +16,45 @@ pub struct Pace {
     by_tokens: Pair<Vec<PacePoint>>,
 }
 
-/// The factor of a probed pass.
+/// How much slower than usual one probed pass was.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct PacePoint {
-    /// Logarithm of the pass's tokens.
+    /// Natural logarithm of the pass's number of new tokens.
     ln_tokens: f64,
-    /// Its time over its usual time.
+    /// The pass's time during the piece over its usual time.
     factor: f64,
 }
 
-/// The usual probe of a run: for each probed pass the mean over all probes, in seconds. Interrupted samples are left
-/// out. A profile is likewise a mean over all moments.
+/// The usual time of each probed pass in seconds: the mean over all probes, without interrupted ones. A mean is used
+/// because a profile's costs are means too.
 pub fn usual<'a>(probes: impl IntoIterator<Item = &'a Probe>) -> Vec<f64> {
     by_pass(probes).iter().map(|all| uninterrupted_mean(all)).collect()
 }
 
-/// The usual probe for these runs: the one `given` with fitted costs if it has the same passes, else the runs' own.
-/// With given probes, a machine that has become faster since the costs were fitted is predicted as it is now.
+/// The usual time of each probed pass in seconds: from `given`, the probes that came with fitted costs, if they have
+/// all passes; otherwise from the probes of these runs. With given probes, the prediction accounts for a change of the
+/// machine's speed since the costs were fitted.
 pub fn usual_of(runs: &Runs, given: &[ProbedPass]) -> Vec<f64> {
     let found = |p: &Probed| given.iter().find(|g| (g.role, g.shape) == (p.role, p.shape)).map(|g| g.seconds);
     let all: Option<Vec<f64>> = runs.probed.iter().map(found).collect();
     all.filter(|all| !all.is_empty()).unwrap_or_else(|| usual(runs.probes()))
 }
 
-/// The usual probe of these runs, with each pass's role and shape.
+/// The usual time of each probed pass over these runs, with the pass's role and shape.
 pub fn usual_passes(runs: &Runs) -> Vec<ProbedPass> {
     let pass = |(p, seconds): (&Probed, f64)| ProbedPass { role: p.role, shape: p.shape, seconds };
     runs.probed.iter().zip(usual(runs.probes())).map(pass).collect()
 }
 
-/// The pace of each piece of each cell.
+/// The pace of each piece of each cell, given the usual times of the probed passes.
 pub fn paces(runs: &Runs, usual: &[f64]) -> Vec<Vec<Pace>> {
-    let of = |piece: &Piece| Pace::of(&runs.probed, &piece.probes, usual);
-    runs.entries.iter().map(|entry| entry.pieces.iter().map(of).collect()).collect()
+    let pace = |piece: &Piece| Pace::of(&runs.probed, &piece.probes, usual);
+    runs.entries.iter().map(|entry| entry.pieces.iter().map(pace).collect()).collect()
 }
 
 impl Pace {
-    /// The pace of a piece with these probes, given the usual probe. Without probes all factors are 1.
+    /// The pace of a piece with these probes, given the usual times of the passes `probed`. Without probes all factors
+    /// are 1.
     pub fn of(probed: &[Probed], probes: &[Probe], usual: &[f64]) -> Pace {
         let mut pace = Pace::default();
         for ((probed, here), usual) in probed.iter().zip(self::usual(probes)).zip(usual) {
@@ -66,8 +68,8 @@ impl Pace {
         pace
     }
 
-    /// Factor by which passes of `tokens` tokens took longer than usual. It is interpolated between the probed passes;
-    /// beyond them it is the nearest pass's factor.
+    /// The factor by which passes of `tokens` tokens took longer than usual. It is interpolated between the probed
+    /// passes, on a logarithmic scale; outside of their range it is the factor of the nearest probed pass.
     pub fn factor(&self, role: Role, tokens: u64) -> f64 {
         let points = match role {
             Role::Target => &self.by_tokens.target,
@@ -84,15 +86,15 @@ impl Pace {
     }
 }
 
-/// A latency model at the pace of a piece.
+/// A latency model whose times are multiplied by the pace of a piece.
 pub struct Paced<'a> {
-    /// The model of the usual machine.
+    /// The latency model of the machine at its usual speed.
     pub model: &'a dyn LatencyModel,
-    /// The role of the passes.
+    /// The role of the model whose passes are predicted.
     pub role: Role,
     /// The pace of the piece.
     pub pace: &'a Pace,
-    /// A further factor on all passes.
+    /// A further factor on the times of all passes.
     pub slower: f64,
 }
 
@@ -106,13 +108,13 @@ impl LatencyModel for Paced<'_> {
     }
 }
 
-/// The typical probe of a run: for each probed pass the median over all probes, in seconds.
+/// The typical time of each probed pass in seconds: the median over all probes.
 pub fn typical<'a>(probes: impl IntoIterator<Item = &'a Probe>) -> Vec<f64> {
     by_pass(probes).into_iter().map(median).collect()
 }
 
-/// Relative change of pass times in a piece against the typical probe: the mean over the probed passes of the median
-/// over the piece's probes. `None` for a piece without probes.
+/// How much slower than typical the machine was during a piece (0.05: 5 %): the relative difference between the median
+/// over the piece's probes and the typical time, as the mean over the probed passes. `None` for a piece without probes.
 pub fn drift(probes: &[Probe], typical: &[f64]) -> Option<f64> {
     let own = self::typical(probes);
     let changes: Vec<f64> = own.iter().zip(typical).map(|(now, usual)| now / usual - 1.0).collect();
@@ -157,13 +159,13 @@ mod tests {
         close(1, 1.6 / 1.3);
         close(32, 2.2 / 2.1);
         close(500, 2.2 / 2.1);
-        // 16 tokens are halfway on the logarithmic scale.
+        // 16 tokens are halfway between 8 and 32 on the logarithmic scale.
         close(16, (1.6 / 1.3 + 2.2 / 2.1) / 2.0);
         assert_eq!(slow.factor(Role::Draft, 3), 1.0);
         // An interrupted sample is left out.
         let wild = self::usual(all.iter().chain([&probe(1e9, 1.3, 0.1)]));
         assert!((wild[0] - 2.1).abs() < 1e-12, "{wild:?}");
-        // All pieces together have the usual pace, and so does a piece without probes.
+        // The factor is 1 for all probes together, and for a piece without probes.
         assert!((Pace::of(&probed, &all, &usual).factor(Role::Target, 8) - 1.0).abs() < 1e-12);
         assert_eq!(Pace::of(&[], &[], &[]).factor(Role::Target, 8), 1.0);
     }

@@ -1,6 +1,6 @@
-//! The live side of a validation. A cell is a policy at a load; it runs in pieces. A piece is a probe of the machine, a
-//! live run, a probe, the same run again, and a probe. All cells make one piece, then all cells make the next. Nothing
-//! is predicted here.
+//! Makes the live runs of a validation. A cell is a policy at a load; it runs in pieces. A piece consists of a probe of
+//! the machine's speed, a live run, a probe, the same run again, and a probe. In each round every cell makes one piece.
+//! Nothing is predicted here.
 
 use super::piece::{Measuring, Pieces};
 use super::piece_requests::no_arrivals;
@@ -12,9 +12,9 @@ use foretoken_sim::{Arrivals, Workload};
 use foretoken_spec::problem::{Problem, Result};
 
 impl Measuring<'_> {
-    /// Makes all pieces. The closed loops come first in the first round, because the other loads are set by their
-    /// service rates. Every other round goes backwards, so that no cell is always early. After each piece a part of the
-    /// profile is measured.
+    /// Makes all pieces. The closed loops come first in the first round, because the other loads are set from the
+    /// service rates that they measure. Every second round runs the cells in reverse order, so that no cell is always
+    /// early. After each piece a part of the profile is measured.
     ///
     /// # Errors
     /// The workload does not fit the loads, the device or a file fails, or the user interrupts.
@@ -45,34 +45,35 @@ impl Measuring<'_> {
         Ok(pieces.runs)
     }
 
-    /// The open-workload runs: each policy at each share of its own service rate, and all policies at a common rate.
+    /// The cells with set arrival rates: each policy at each share of its own service rate, and all policies at a
+    /// common rate, so that they can be compared.
     fn open_loads(&self) -> Vec<RunEntry> {
         let common = (self.spec.common_load > 0.0).then_some(Load::Common(self.spec.common_load));
         let loads = || self.spec.loads.iter().map(|&share| Load::Own(share)).chain(common);
         let all = (0..self.policies.len()).flat_map(|policy| loads().map(move |load| (policy, load)));
-        // The baseline's own service rate is the common one, so this run would be a repetition.
-        let known = |&(policy, load): &(usize, Load)| match load {
+        // The common rate is a share of the baseline's service rate, so the baseline may have this cell already.
+        let repeated = |&(policy, load): &(usize, Load)| match load {
             Load::Common(share) => policy == 0 && self.spec.loads.contains(&share),
             _ => false,
         };
-        all.filter(|run| !known(run)).map(|(policy, load)| RunEntry::new(policy, load)).collect()
+        all.filter(|run| !repeated(run)).map(|(policy, load)| RunEntry::new(policy, load)).collect()
     }
 }
 
-/// Tokens of a median prompt.
+/// Median prompt length in tokens.
 fn usual_prompt(workload: &Workload) -> u32 {
     median(workload.prompt_len.iter().map(|&p| f64::from(p)).collect()) as u32
 }
 
-/// Context of a request in the middle of its output, in tokens, as the median: what a pass usually has.
+/// Median over the requests of the context length in the middle of the output, in tokens.
 fn usual_context(workload: &Workload) -> u32 {
     let halfway =
         workload.prompt_len.iter().zip(&workload.output_len).map(|(p, o)| f64::from(*p) + f64::from(*o) / 2.0);
-    // An empty workload is refused before.
+    // The workload is not empty: an empty one was refused before.
     median(halfway.collect()) as u32
 }
 
-/// Refuses several settings: each would be a validation of its own.
+/// Refuses a plan with several variants or seeds, because a validation has one of each.
 ///
 /// # Errors
 /// The plan has several settings or seeds.

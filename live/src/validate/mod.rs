@@ -1,10 +1,11 @@
-//! Measures the simulator's errors: a device's runs are replayed on the event clock, and every number is compared.
+//! Measures the simulator's errors: live runs of a device are simulated on the event clock, and all numbers of both are
+//! compared.
 //!
-//! [`run_and_compare`] does all of it. [`Measuring`] makes the live runs in pieces ([`piece`]), between probes of the
-//! machine ([`probe`]), and [`runs`] lists them. [`compare_runs`] simulates each piece twice: with the recorded
-//! acceptance, where the token flow must be the same and only times differ, and with the modelled one. The numbers,
-//! bounds and pages are in `foretoken-compare`. A piece in which the machine changed its speed is in no number. A run
-//! must never be predicted with measurements of that run.
+//! [`run_and_compare`] runs the whole validation. [`Measuring`] makes the live runs in pieces ([`piece`]), between
+//! probes of the machine's speed ([`probe`]), and [`runs`] lists them. [`compare_runs`] simulates each piece with the
+//! recorded acceptance, where tokens must be equal and only times may differ, and with the modelled acceptance. The
+//! numbers, bounds and pages are in `foretoken-compare`. A piece in which the machine changed its speed is left out of
+//! all numbers. A run must never be predicted with measurements of that run.
 
 mod compare_runs;
 mod costs_of_other_cells;

@@ -1,5 +1,5 @@
-//! Makes one piece of a cell on the device: a probe, the run, a probe, the run again, a probe; then measures a part of
-//! the profile.
+//! Makes one piece of a cell on the device: a probe of the machine's speed, the live run, a probe, the same run again,
+//! a probe. Then measures a part of the profile.
 
 use super::piece_requests::{PieceRequests, arriving, counted};
 use super::probe::probe;
@@ -23,7 +23,7 @@ use foretoken_spec::validate::ValidateSpec;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The parts of a validation's measurement.
+/// What is needed to make the live runs of a validation.
 pub struct Measuring<'a> {
     /// The machine that serves and times passes.
     pub machine: &'a mut dyn Timed,
@@ -33,44 +33,44 @@ pub struct Measuring<'a> {
     pub spec: &'a ValidateSpec,
     /// The policies, the baseline first.
     pub policies: &'a [PolicySpec],
-    /// The setting with the whole workload.
+    /// Engine settings, belief and the whole workload, of which each piece serves a part.
     pub setting: Setting,
-    /// The prompts of all requests.
+    /// The prompt tokens of all requests of the workload.
     pub prompts: Vec<Vec<u32>>,
-    /// The profile that is measured in between; `None` if one is given.
+    /// The profile that is measured in slices between the pieces; `None` if a profile is given.
     pub slices: Option<&'a mut Slices>,
-    /// The folder of the recordings and of their list.
+    /// The results folder, for the tapes and the list of runs.
     pub folder: &'a Folder,
-    /// Set from outside to end the measurement early.
+    /// Set by another thread to end the measurement early.
     pub interrupt: &'a AtomicBool,
 }
 
-/// Share of the profile's time for its first slice, from which policies get their belief. Each round of pieces has a
-/// slice of the same length.
+/// Share of the profile's time that its first slice takes. The first slice is measured before the live runs, and
+/// policies believe its costs. The rest is measured between the pieces; each round of pieces takes the same share.
 pub fn first_slice(spec: &ValidateSpec) -> f64 {
     1.0 / (f64::from(spec.pieces) + 1.0)
 }
 
-/// The state of making pieces.
+/// The pieces of a validation while they are made.
 pub struct Pieces<'a> {
-    /// The pieces made so far.
+    /// The list of runs, with the pieces made so far.
     pub runs: Runs,
     measuring: Measuring<'a>,
     /// The whole workload.
     own: Workload,
-    /// The SLO bounds that the baseline's first open run has set.
+    /// The SLO bounds, once the baseline's first run with set arrivals has determined them.
     bound: Option<Slo>,
     made: usize,
     all: usize,
 }
 
 impl<'a> Pieces<'a> {
-    /// Starts with no piece made, of `all`.
+    /// Starts with no piece made; `all` is the number of pieces to make, and `own` the whole workload.
     pub fn new(measuring: Measuring<'a>, own: Workload, runs: Runs, all: usize) -> Pieces<'a> {
         Pieces { runs, measuring, own, bound: None, made: 0, all }
     }
 
-    /// Makes the next piece of cell `at`, and measures a part of the profile.
+    /// Makes the next piece of the cell with index `at` in the list of runs, then measures a part of the profile.
     ///
     /// # Errors
     /// The device or a file fails, the workload has too few requests, or the user interrupts.
@@ -109,7 +109,7 @@ impl<'a> Pieces<'a> {
         self.write_list()
     }
 
-    /// Serves the first requests of the workload, once per piece, so that both live runs meet an equally warm machine.
+    /// Warms up with the first requests of the workload, once per piece, before both of its live runs.
     fn warm_up(&mut self, policy: usize, load: Load, tape: &Path) -> Result<Warm> {
         let Measuring { machine, live, policies, setting, prompts, interrupt, .. } = &mut self.measuring;
         let requests = match load {
@@ -121,7 +121,7 @@ impl<'a> Pieces<'a> {
         bench(*machine, live, setting, declared, prompts, interrupt).warm_up(&policies[policy], requests, tape)
     }
 
-    /// The requests of a cell's `nth` piece.
+    /// Chooses the requests of a cell's `nth` piece (from 0), and their arrivals.
     fn requests(&self, policy: usize, load: Load, nth: usize, warm: Warm) -> Result<PieceRequests> {
         let (spec, rates) = (self.measuring.spec, &self.runs.rates);
         match load {
@@ -135,7 +135,7 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Makes one live run of these requests.
+    /// Serves these requests once, and records the run in the file `tape`.
     fn live(&mut self, policy: usize, load: Load, requests: &PieceRequests, warm: Warm, tape: &Path) -> Result<()> {
         let which = format!("[piece {} of {}]", self.made + 1, self.all);
         let Measuring { machine, live, policies, setting, prompts, interrupt, .. } = &mut self.measuring;
@@ -156,11 +156,11 @@ impl<'a> Pieces<'a> {
             &which,
         )?;
         let file = tape.file_name().unwrap_or_default().to_string_lossy();
-        // From now on the recording must not change.
+        // The manifest gets the digest of the finished tape, so that later damage is found.
         self.measuring.folder.enter(&[&format!("{TAPES}/{file}")])?;
         let recorded = whole(spec, recorded)?;
         if arrivals == Arrivals::Open {
-            // The baseline's first open run sets the bound that all other runs see, as in an experiment.
+            // The first run with set arrivals is the baseline's. It determines the bound that later runs see.
             let p90 = || self.measuring.setting.summary(&recorded.run, Slo::default()).tpot.map(|q| q.p90);
             self.bound.get_or_insert_with(|| self.measuring.setting.slo(p90()));
         }
@@ -175,7 +175,8 @@ impl<'a> Pieces<'a> {
         Ok(())
     }
 
-    /// Computes each policy's service rate from its closed loops, in requests per second. Loads are set from it.
+    /// Computes each policy's service rate from its closed loops, in requests per second. The loads of the other cells
+    /// are shares of these rates.
     ///
     /// # Errors
     /// A tape cannot be read, or a closed loop is too short.
@@ -199,7 +200,8 @@ impl<'a> Pieces<'a> {
         Ok(())
     }
 
-    /// Adds a recording to the list before it is made, so that a killed process leaves it in the list.
+    /// Adds a tape to the list of runs before the run begins, so that the list is complete even if the process is
+    /// killed. Returns the tape's path.
     fn list_tape(&mut self, at: usize, name: String) -> Result<PathBuf> {
         if self.measuring.interrupt.load(Ordering::Relaxed) {
             return Err(interrupted());
@@ -226,7 +228,7 @@ fn bench<'b>(
     Bench { machine, setting, acceptance: live.acceptance, declared, prompts, seed: setting.seed(), interrupt }
 }
 
-/// Returns the run if it reached its end, else an error.
+/// Returns the run if it reached its end; otherwise an error that says why it ended.
 fn whole(spec: &PolicySpec, recorded: Recorded) -> Result<Recorded> {
     match &recorded.ending {
         TapeEnding::Done => Ok(recorded),

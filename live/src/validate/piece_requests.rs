@@ -1,21 +1,21 @@
-//! Chooses the requests of a piece. Successive pieces of a cell serve successive parts of the workload, as one longer
-//! run would.
+//! Chooses the requests of a piece. Successive pieces of a cell serve successive parts of the workload, so that
+//! together they serve what one longer run would.
 
 use foretoken_run::workload::stretch;
 use foretoken_sim::{Time, Workload};
 use foretoken_spec::problem::{Problem, Result};
 
-/// Successive requests of a workload, renumbered from 0.
+/// Successive requests of a workload, with new ids from 0.
 #[derive(Clone, Debug)]
 pub struct PieceRequests {
-    /// The number of the first request in the whole workload.
+    /// The id in the whole workload of the first request.
     pub first: u32,
-    /// The requests; the first arrives at 0.
+    /// The requests; the first one arrives at time 0.
     pub workload: Workload,
 }
 
-/// Scales the workload's arrivals to a mean of `rate` requests per second, and takes the `nth` interval of `run_s`
-/// seconds.
+/// Scales the workload's arrivals to a mean of `rate` requests per second, and returns the requests that arrive in the
+/// `nth` interval (from 0) of `run_s` seconds.
 ///
 /// # Errors
 /// The workload has no arrivals to scale, or too few requests.
@@ -43,13 +43,13 @@ pub fn arriving(own: &Workload, rate: f64, run_s: f64, nth: usize) -> Result<Pie
     Ok(PieceRequests { first: from as u32, workload })
 }
 
-/// The error for a workload without arrivals.
+/// The error for a workload without arrivals whose rate can be set, such as a closed loop.
 pub fn no_arrivals() -> Box<Problem> {
     Problem::bad_input("validate: the workload has no arrivals whose rate could be set")
         .help("take arrivals = { poisson = { rate = 1.0 } } with requests = 2000; the rate is set by the loads")
 }
 
-/// The `nth` group of `requests` requests. If the workload has too few, its last ones are used again.
+/// The `nth` group (from 0) of `requests` requests. If the workload has too few, the last `requests` requests.
 pub fn counted(own: &Workload, requests: usize, nth: usize) -> PieceRequests {
     let first = (nth * requests).min(own.len().saturating_sub(requests));
     PieceRequests { first: first as u32, workload: stretch(own, first..first + requests) }
@@ -93,14 +93,14 @@ mod tests {
             assert_eq!((part.first, part.workload.arrival[0]), (next, Time::ZERO));
             let at = part.first as usize;
             let gaps = |w: &Workload, from: usize| {
-                let of = &w.arrival[from..from + part.workload.len()];
-                of.windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<_>>()
+                let arrivals = &w.arrival[from..from + part.workload.len()];
+                arrivals.windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<_>>()
             };
             assert_eq!(gaps(&part.workload, 0), gaps(&whole.workload, at));
             assert_eq!(part.workload.prompt_len, own.prompt_len[at..at + part.workload.len()]);
             next += part.workload.len() as u32;
         }
-        // Hardly any request arrives in the interval; the piece still has two.
+        // Hardly any request arrives in an interval of 1 s, but a piece has at least two.
         assert_eq!(arriving(&own, 0.01, 1.0, 3).unwrap().workload.len(), 2);
     }
 

@@ -1,4 +1,4 @@
-//! A validation on a machine with prescribed speeds: the order of its runs, and which pieces count.
+//! A validation on a machine whose probes have prescribed times: the order of its runs, and which pieces count.
 
 use super::*;
 use crate::profiling::{Asked, Limits};
@@ -49,10 +49,11 @@ run_s = 0.05
 profile_s = 0.5
 "#;
 
-/// A machine on which passes take 1 ms, times a prescribed factor for each call of `time`.
+/// A machine that serves on the CPU, and on which timed passes take 1 ms times a prescribed factor. Each call of
+/// `Timed::time`, which is a probe here, has its factor.
 struct Prescribed {
     inner: Box<dyn Timed>,
-    /// The factor of the nth call; 1 for later calls.
+    /// The factor of each call in order; 1 for later calls.
     factors: Vec<f64>,
     asked: usize,
 }
@@ -93,7 +94,8 @@ impl Passes for Constant {
     }
 }
 
-/// Runs the experiment on a machine with prescribed probes, without a profile, and compares.
+/// Runs the experiment on a machine with prescribed probes, without a profile, and compares. Returns the list of runs,
+/// the validation and its HTML page.
 fn validated(factors: &[f64]) -> (Runs, Validation, String) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("x.toml");
@@ -140,7 +142,7 @@ fn validated(factors: &[f64]) -> (Runs, Validation, String) {
     (runs, validation, page)
 }
 
-/// Number of cells in this experiment, and of probes in a round of their pieces.
+/// Number of cells in this experiment (`CELLS`), and of probes in a round of their pieces (`ROUND`).
 const CELLS: usize = 4;
 const ROUND: usize = 3 * CELLS;
 
@@ -151,7 +153,7 @@ fn cells_take_turns_and_a_piece_is_two_runs_of_the_same_requests() {
     for entry in &runs.entries {
         assert_eq!(entry.pieces.len(), 3);
         assert!(entry.pieces.iter().all(|p| p.tapes.len() == 2 && p.probes.len() == 3));
-        // Later pieces serve later requests.
+        // Later pieces serve later requests of the workload.
         assert!(entry.pieces.windows(2).all(|pair| pair[0].first < pair[1].first), "{entry:?}");
     }
     assert_eq!((validation.counted, validation.undecided.len()), ((12, 12), 0));
@@ -159,24 +161,25 @@ fn cells_take_turns_and_a_piece_is_two_runs_of_the_same_requests() {
     for cell in &validation.cells {
         let per_piece = |row: &str| cell.row(row).map(|r| r.observed.len());
         assert_eq!(per_piece("TPOT, mean"), Some(2), "live, and live again");
-        // The flow is of all pieces, not only of the first.
+        // The compared token flow has the requests of all pieces, not only of the first.
         assert_eq!((cell.replay_parted.as_deref(), cell.flow.other_acceptance), (None, 0));
         assert_eq!(cell.flow.requests, cell.requests);
     }
     let text = render(&validation);
-    let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is missing in {text}"));
-    // The rule and its result come before any number.
+    let place = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is missing in {text}"));
+    // The text states the rule, then which pieces count, then the compared numbers.
     let (rule, repeats, number) =
-        (at("rule, stated before the runs: a piece counts when"), at("live against live: "), at("TPOT, mean"));
-    assert!(rule < repeats && repeats < number && at("12 of 12 count") < number);
-    at("of 2 cells at 0.5");
+        (place("rule, stated before the runs: a piece counts when"), place("live against live: "), place("TPOT, mean"));
+    assert!(rule < repeats && repeats < number && place("12 of 12 count") < number);
+    place("of 2 cells at 0.5");
 }
 
-/// The second piece of the second closed loop is left out; the cell's other pieces count.
+/// The machine changes its speed in the second piece of the second closed loop. This piece is left out; the cell's
+/// other pieces count.
 #[test]
 fn a_piece_in_which_the_machine_changed_is_left_out() {
     let steady = vec![1.0; ROUND];
-    // The second round goes backwards, so its last cell but one is the second.
+    // The second round runs the cells in reverse order, so the second cell comes third.
     let second = ROUND + 2 * 3;
     let mut factors = [steady.clone(), steady.clone(), steady].concat();
     factors[second + 1] = 1.06;
@@ -193,7 +196,8 @@ fn a_piece_in_which_the_machine_changed_is_left_out() {
     assert!(validation.decided() && validation.caveats.is_empty(), "every cell has pieces that count");
 }
 
-/// From then on the machine was slower, but steady: this is drift, and all pieces count.
+/// In the second round the machine is slower, but its speed does not change within a piece. This is drift between
+/// pieces, and all pieces count.
 #[test]
 fn a_speed_that_is_kept_through_a_piece_is_drift() {
     let (_, validation, _) = validated(&[vec![1.0; ROUND], vec![1.2; ROUND], vec![1.0; ROUND]].concat());

@@ -1,15 +1,15 @@
-//! Probes: a few fixed passes of both models, timed before, between and after the live runs of a piece. They alone
-//! decide whether the machine kept its speed.
+//! Probes: a few fixed passes of both models, which are timed before, between and after the live runs of a piece. Only
+//! probes decide whether the machine kept its speed during the piece.
 
 use crate::serve::{Failed, Timed};
 use foretoken_profiler::{Kind, Passes, Role, Setup, Shape, grid, uninterrupted_mean};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// A pass that is probed.
+/// A fixed pass that every probe times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probed {
-    /// The role of the pass.
+    /// The model that runs the pass.
     pub role: Role,
     /// The shape of the pass.
     pub shape: Shape,
@@ -22,35 +22,35 @@ impl std::fmt::Display for Probed {
     }
 }
 
-/// The result of a probe: the mean time of each probed pass in seconds, without interrupted samples, as in a profile.
-/// The mean is used because serving on a machine that is slow for a while takes the sum of its passes' times.
+/// The result of a probe: the mean time of each probed pass, without interrupted samples, as in a profile. It is a mean
+/// and not a median, because the time of serving is a sum of pass times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
-    /// Seconds, in the order of the probed passes.
+    /// Mean seconds of each pass, in the order of the probed passes.
     pub seconds: Vec<f64>,
 }
 
 /// Number of probes in a piece: before, between and after its live runs.
 pub const PROBES: usize = 3;
-/// Time for each probed pass in a probe, including the passes run before it, as in a profile. If other tenants share a
-/// cache, the median over 20 ms of passes differs by 6 % from the median of the seconds around it, over a quarter of a
-/// second by 4 %.
+/// How long a probe times each pass, including the passes that run before the samples. If other virtual machines share
+/// a cache, the median over 20 ms of passes differs by 6 % from the median over the seconds around it; the median over
+/// a quarter of a second differs by 4 %.
 const EACH: Duration = Duration::from_millis(80);
-/// Fewest and most samples of each pass. With fewer, interrupted ones cannot be recognised.
+/// (fewest, most) samples of each pass in a probe. With fewer samples, interrupted ones cannot be recognised.
 const TIMES: (usize, usize) = (5, 400);
-/// A pass that takes longer than this is not timed again: with a large model a single pass takes seconds.
+/// A pass that takes longer than this is timed once per probe: with a large model, a pass may take seconds.
 const LONG: Duration = Duration::from_secs(1);
-/// Number of samples of one pass in a row, after one that is not counted, as in a profile's visits.
+/// Number of samples of a pass in a row, after a first pass that is not counted, as in a profile.
 const IN_A_ROW: usize = 3;
-/// New tokens per request in the probed verify pass: three drafts and the token before them.
+/// New tokens per request in the probed verify pass: the newest token and three drafts.
 const VERIFIED: u32 = 4;
 
-/// Chooses the passes to probe, from the shapes that a profile measures. They are the nearest to these: a decode pass
-/// of one request with `context` tokens, a decode and a verify pass of `requests` such requests, a prompt of `prompt`
-/// tokens, and a draft's decode pass.
+/// Chooses the passes to probe. They are shapes of the profile's grid, the nearest ones to these: the target's decode
+/// pass over one request with `context` tokens, its decode and its verify pass over `requests` such requests, its
+/// prefill pass over a prompt of `prompt` tokens, and the draft's decode pass over `requests` requests.
 ///
-/// A prompt is included because prompts may take most of the time, and a busy neighbour slows them differently from
-/// decodes.
+/// A prefill pass is included because prompts may take most of the time of a run, and other users of the machine slow
+/// down prefill passes differently from decode passes.
 pub fn probed(setup: &Setup, requests: u32, context: u32, prompt: u32) -> Vec<Probed> {
     let nearest = |role: Role, wanted: Shape| {
         let room = if role == Role::Target { &setup.target_room } else { &setup.draft_room };
@@ -78,7 +78,7 @@ pub fn probed(setup: &Setup, requests: u32, context: u32, prompt: u32) -> Vec<Pr
     once
 }
 
-/// Times the passes `probed` on a machine.
+/// Makes a probe: times the passes `probed` on the machine.
 ///
 /// # Errors
 /// A pass failed.
@@ -88,8 +88,8 @@ pub fn probe(machine: &mut dyn Timed, probed: &[Probed]) -> Result<Probe, Failed
     found
 }
 
-/// Times the passes in turn, so that all see the same moments: the next pass is always the one with the least time so
-/// far.
+/// Times the passes alternately, so that a change of the machine's speed affects all of them: the next pass is always
+/// the one on which the least time was spent so far.
 fn timed(passes: &mut dyn Passes<Error = Failed>, probed: &[Probed]) -> Result<Probe, Failed> {
     let mut all = vec![(Duration::ZERO, Vec::new()); probed.len()];
     let wanted = |(spent, seconds): &(Duration, Vec<f64>)| {
@@ -98,12 +98,12 @@ fn timed(passes: &mut dyn Passes<Error = Failed>, probed: &[Probed]) -> Result<P
     };
     while let Some((_, at)) = (0..all.len()).filter(|&at| wanted(&all[at])).map(|at| (all[at].0, at)).min() {
         let (begun, Probed { role, shape }) = (Instant::now(), probed[at]);
-        // This pass is not counted, because the pass before has left its own data in the caches.
+        // The first pass in a row is not counted, because caches have the data of another pass.
         let mut spent = passes.time(role, &shape)?;
         for _ in 0..IN_A_ROW {
             let took = passes.time(role, &shape)?;
             spent += took;
-            // A clock too coarse for the pass must not give a time of zero, because times are divided.
+            // A coarse clock may measure 0 s. Times are divided by each other, so the least time is 1 ns.
             all[at].1.push(took.as_secs_f64().max(1e-9));
             if spent > LONG {
                 break;
@@ -114,28 +114,28 @@ fn timed(passes: &mut dyn Passes<Error = Failed>, probed: &[Probed]) -> Result<P
     Ok(Probe { seconds: all.iter().map(|(_, seconds)| uninterrupted_mean(seconds)).collect() })
 }
 
-/// The times of each probed pass in seconds, probe by probe.
+/// For each probed pass: its times in all probes, in seconds.
 pub fn by_pass<'a>(probes: impl IntoIterator<Item = &'a Probe>) -> Vec<Vec<f64>> {
-    let mut of: Vec<Vec<f64>> = Vec::new();
+    let mut times: Vec<Vec<f64>> = Vec::new();
     for probe in probes {
-        of.resize(of.len().max(probe.seconds.len()), Vec::new());
-        of.iter_mut().zip(&probe.seconds).for_each(|(all, &seconds)| all.push(seconds));
+        times.resize(times.len().max(probe.seconds.len()), Vec::new());
+        times.iter_mut().zip(&probe.seconds).for_each(|(all, &seconds)| all.push(seconds));
     }
-    of
+    times
 }
 
-/// Largest relative change of a pass between the probes of a piece: the longest mean over the shortest, minus 1. `None`
-/// if a probe is missing.
+/// How much the machine's speed changed within a piece: for each probed pass the longest of the probes' mean times over
+/// the shortest, minus 1; returns the largest over the passes. `None` if a probe is missing.
 pub fn spread(probes: &[Probe]) -> Option<f64> {
     let passes = probes.first().map_or(0, |p| p.seconds.len());
     if probes.len() < PROBES || passes == 0 || probes.iter().any(|p| p.seconds.len() != passes) {
         return None;
     }
-    let of = |pass: usize| {
+    let change = |pass: usize| {
         let all = probes.iter().map(|p| p.seconds[pass]);
         all.clone().fold(0.0, f64::max) / all.fold(f64::INFINITY, f64::min) - 1.0
     };
-    Some((0..passes).map(of).fold(0.0, f64::max))
+    Some((0..passes).map(change).fold(0.0, f64::max))
 }
 
 #[cfg(test)]
@@ -153,7 +153,7 @@ mod tests {
         let spread_of = |seconds: &[[f64; 2]]| spread(&probes(seconds)).map(|s| (s * 1e6).round() / 1e6);
         assert_eq!(spread_of(&[[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]), Some(0.0));
         assert_eq!(spread_of(&[[1.0, 2.0], [1.04, 2.0], [1.02, 2.2]]), Some(0.1));
-        // Neither the order matters, nor that the machine came back to its speed.
+        // A change counts in either direction, even if the machine returned to its speed.
         assert_eq!(spread_of(&[[1.0, 2.0], [1.2, 2.0], [1.0, 2.0]]), Some(0.2));
         assert_eq!(spread_of(&[[1.2, 2.0], [1.0, 2.0], [1.2, 2.0]]), Some(0.2));
         assert_eq!(spread_of(&[[1.0, 2.0], [1.0, 2.0]]), None);
@@ -200,14 +200,14 @@ mod tests {
         let said: Vec<String> = all.iter().map(ToString::to_string).collect();
         let (decodes, verify) = (["target 1 x 1 at 256", "target 8 x 1 at 256"], "target 8 x 4 at 64");
         assert_eq!(said, [&decodes[..], &[verify, "target 1 x 128 at 0", "draft 8 x 1 at 256"]].concat());
-        // A prompt longer than a pass is split into chunks.
+        // The probed prefill pass is at most as long as the largest pass, even if prompts are longer.
         let few = probed(&setup(), 3, 10, 5000);
         assert_eq!((few[1].shape.requests, few[1].shape.context, few[3].shape.new), (2, 16, 256));
-        // With one client two of the passes are the same, and are probed once.
+        // With one request, both decode passes have the same shape, which is probed once.
         assert_eq!(probed(&setup(), 1, 200, 150).len(), 4);
     }
 
-    /// A machine whose passes take seconds.
+    /// A machine on which each pass takes 2 s. The number counts the passes.
     struct Slow(u32);
 
     impl Passes for Slow {
@@ -224,11 +224,11 @@ mod tests {
         let mut machine = Slow(0);
         let all = probed(&setup(), 8, 200, 150);
         assert_eq!(timed(&mut machine, &all).unwrap().seconds, [2.0; 5]);
-        // Each sample follows one that is not counted.
+        // Five samples, each after a pass that is not counted.
         assert_eq!(machine.0, 10);
     }
 
-    /// A machine of constant speed that is interrupted in some passes.
+    /// A machine of constant speed, on which a quarter of the passes is interrupted and takes five times as long.
     struct Interrupted {
         passes: usize,
         luck: Luck,
@@ -251,7 +251,7 @@ mod tests {
         let found = timed(&mut machine, &all).unwrap();
         let off = found.seconds.iter().zip([1e-3, 1e-3, 1e-3, 1e-3, 1e-4]).map(|(s, expected)| s / expected - 1.0);
         assert!(off.clone().all(|off| off.abs() < 1e-9), "{found:?}");
-        // Including the passes that are not counted.
+        // The number of passes includes the passes that are not counted.
         assert!(machine.passes >= 5 * (2 + TIMES.0) && machine.passes <= 5 * 2 * TIMES.1, "{}", machine.passes);
     }
 }

@@ -1,4 +1,5 @@
-//! The profile of a validation, measured in slices between the pieces, so that both see the same machine.
+//! The profile of a validation. It is measured in slices between the live runs, so that changes of the machine's speed
+//! affect profile and runs equally.
 
 use crate::serve::{Failed, Timed};
 use foretoken_profiler::{CpuTime, MeasureError, Profile, Setup, Stop, Until, Visit, measure};
@@ -8,7 +9,7 @@ use std::convert::Infallible;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// A profile that is being measured.
+/// A profile that is measured in slices: the visits made so far.
 pub struct Slices {
     setup: Setup,
     stops: Vec<Stop>,
@@ -18,12 +19,12 @@ pub struct Slices {
 }
 
 impl Slices {
-    /// An empty profile for `setup`: no slice is measured yet.
+    /// Begins a profile with these settings. Measures nothing yet.
     pub fn new(setup: Setup) -> Slices {
         Slices { stops: setup.stops(), setup, visits: Vec::new(), wall: Duration::ZERO, begun: CpuTime::now() }
     }
 
-    /// Measures more visits, until `until`.
+    /// Measures the next slice: makes visits until the condition `until` holds.
     ///
     /// # Errors
     /// A pass fails, or the measurement is interrupted.
@@ -40,10 +41,10 @@ impl Slices {
         })
     }
 
-    /// The profile from all visits so far.
+    /// Fits the profile to all visits made so far.
     ///
     /// # Errors
-    /// No model fits the visits.
+    /// Costs cannot be fitted to the visits.
     pub fn profile(&self, measured_at: String) -> Result<Profile> {
         let busy = self.begun.zip(CpuTime::now()).and_then(|(before, after)| before.until(&after));
         self.setup

@@ -1,7 +1,7 @@
-//! Reads tapes for a comparison. A tape is whole, partial because the run was killed, or damaged.
+//! Reads tapes for a comparison. A tape is complete, partial because the run was killed, or damaged.
 //!
-//! A tape ends within a frame because its process was killed or because the file was cut later. The folder can tell: it
-//! enters a tape in its manifest when the run has ended, and from then on every byte must be there.
+//! A tape without an end comes from a process that was killed, or from a file that was cut later. The manifest tells
+//! which: it lists a tape, with its digest, as soon as the run has ended. A listed tape must be complete.
 
 use crate::serve::tape::{End, Tape, TapeEnding, TapeError, read_intact, read_tape};
 use foretoken_compare::live_runs::{PartialRun, PieceReport, Standing};
@@ -12,21 +12,21 @@ use foretoken_sim::Outcome;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
 
-/// The place of the tapes.
+/// The tapes of a results folder.
 pub struct Tapes<'a> {
-    /// The folder of the runs.
+    /// The results folder.
     pub folder: &'a Path,
-    /// The manifest, with the finished files.
+    /// The folder's manifest, which lists the finished files with their digests.
     pub manifest: &'a Manifest,
-    /// Reads a damaged tape up to the damage, instead of refusing it.
+    /// If true, a damaged tape is read up to the damage; if false, it is an error.
     pub intact: bool,
 }
 
 /// The result of reading a tape.
 pub enum Recording {
-    /// The tape, whole or partial.
+    /// The tape, complete or partial.
     Of(Box<Tape>),
-    /// Nothing of the run, with the reason.
+    /// The file has nothing of the run, for this reason.
     Nothing(&'static str),
 }
 
@@ -34,7 +34,8 @@ const AGAIN_LIVE: &str = "make it again with `foretoken live` or `foretoken vali
 const RUN_AGAIN: &str = "run it again, or compare what lies before the damage with --intact";
 
 impl Tapes<'_> {
-    /// Reads a tape. If its run had finished, it must be whole; otherwise it may end where the run was killed.
+    /// Reads the tape `name`. If the manifest lists it, it must be complete; otherwise it may end where the run was
+    /// killed.
     ///
     /// # Errors
     /// The tape is missing, damaged, or not the one that the manifest lists.
@@ -46,7 +47,7 @@ impl Tapes<'_> {
             return Ok(Recording::Nothing("its run was not begun"));
         }
         let tape = if self.intact { read_intact(&path) } else { read_tape(&path) };
-        // A kill may come between the making of the file and its first frame.
+        // The process may have been killed after it made the file and before it wrote the first frame.
         if matches!(tape, Err(TapeError::NoHead(_))) && listed.is_none() && !self.manifest.complete {
             return Ok(Recording::Nothing("its run was killed before anything was recorded"));
         }
@@ -76,7 +77,7 @@ impl Tapes<'_> {
         }
     }
 
-    /// True if the tape's run had ended.
+    /// True if the manifest lists the tape, so its run had ended.
     pub fn finished(&self, name: &str) -> bool {
         self.manifest.has(&format!("{TAPES}/{name}"))
     }
@@ -89,7 +90,7 @@ fn ends(cut: &Cut) -> String {
     }
 }
 
-/// The part of a run that a tape holds; `None` for a whole run.
+/// Says how much of a run a partial tape holds, and why it is partial; `None` for a complete run.
 fn partial(name: &str, tape: &Tape) -> Option<PartialRun> {
     let why = match &tape.end {
         End::Tail(tail) => match &tail.ending {
@@ -106,33 +107,34 @@ fn partial(name: &str, tape: &Tape) -> Option<PartialRun> {
     Some(PartialRun { tape: name.to_owned(), ended, requests, seconds, why })
 }
 
-/// The tapes of a piece.
+/// The tapes of a piece that counts.
 pub struct PieceTapes {
     /// Index of the piece in its cell.
     pub index: usize,
-    /// The tapes that hold a step: the first live run, then its repeat.
+    /// The tapes of the live run and of its repeat, without tapes that hold no step.
     pub tapes: Vec<Tape>,
 }
 
-/// The tapes of a cell's pieces that count.
+/// The tapes of a cell's pieces that count for the comparison.
 pub struct CellTapes {
     /// The pieces with a tape that holds a step.
     pub pieces: Vec<PieceTapes>,
-    /// For each tape that is not whole: how much of it there is.
+    /// For each partial tape: how much of its run it holds.
     pub parts: Vec<PartialRun>,
 }
 
-/// Reads the tapes cell by cell. It reads every tape, so that all damage is reported.
+/// Reads the tapes of one cell after the other. Reads the tapes of pieces that do not count too, so that all damage is
+/// reported.
 pub struct TapeReader<'a> {
-    /// Notes about tapes, for the user.
+    /// Notes about tapes for the user, such as tapes without a step.
     pub notes: Vec<String>,
     tapes: &'a Tapes<'a>,
-    /// The tape without an end that was found before, if any.
+    /// The first tape without an end. A killed process leaves at most one.
     unended: Option<String>,
 }
 
 impl<'a> TapeReader<'a> {
-    /// A reader of these tapes.
+    /// Makes a reader of these tapes.
     pub fn new(tapes: &'a Tapes<'a>) -> TapeReader<'a> {
         TapeReader { notes: Vec::new(), tapes, unended: None }
     }
@@ -166,7 +168,7 @@ impl<'a> TapeReader<'a> {
         Ok(cell)
     }
 
-    /// Reads a tape. `None`, with a note, if it has nothing of a run.
+    /// Reads a tape. If the file has nothing of a run, adds a note and returns `None`.
     fn read(&mut self, name: &str) -> Result<Option<Tape>> {
         let tape = match self.tapes.read(name)? {
             Recording::Of(tape) => *tape,

@@ -1,4 +1,5 @@
-//! A whole validation: profiles a device, makes the live runs, compares them with the simulator, writes the results.
+//! Runs a whole validation: profiles a device, makes the live runs, compares them with simulations, writes the results.
+//! Or compares the live runs of an existing folder.
 
 use super::compare_runs::{Compared, PassCosts};
 use super::measure::check_one_setting;
@@ -25,35 +26,35 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// File of the profile that predicts.
+/// File name of the profile whose costs predict the runs.
 pub const PROFILE: &str = "profile.toml";
-/// File of the profile's first slice, which policies believed in the live runs. Only where the validation made the
-/// profile.
+/// File name of the profile that policies believed in the live runs: the first slice of the measured profile. Exists
+/// only if the validation measured the profile.
 pub const BELIEF: &str = "belief.toml";
-/// Files of the outcome: JSON, text, page.
+/// File names of the outcome: as JSON, as text, as an HTML page.
 pub const OUTCOME: [&str; 3] = ["validation.json", "validation.txt", "validation.html"];
-/// Seed of the order of a profile's visits.
+/// Seed that decides the order in which the profile's shapes are measured.
 const PROFILE_SEED: u64 = 1;
-/// The source of a measured profile's costs, in a word.
+/// The word with which the report says that the costs come from a measured profile.
 const PROFILED: &str = "profiled";
 
-/// What to validate.
+/// What to validate, and how.
 pub struct Request<'a> {
-    /// The experiment's file.
+    /// Path of the experiment file.
     pub experiment: &'a Path,
-    /// Changes of its settings, as `key=value`.
+    /// Changes of the experiment's settings, each as `key=value`.
     pub sets: &'a [String],
-    /// The device; `None`: the one that the experiment names.
+    /// The device; `None`: the device that the experiment names.
     pub device: Option<&'a str>,
-    /// The CPU's instructions; `None`: the best that it has.
+    /// The CPU's vector instructions; `None`: the experiment's, or the best that the CPU has.
     pub instructions: Option<foretoken_spec::live::Instructions>,
-    /// A profile that predicts; `None`: the experiment's, or one that is measured.
+    /// The profile whose costs predict the runs; `None`: the experiment's profile, or one that is measured.
     pub profile: Option<&'a Path>,
-    /// The results folder; `None`: a new one with the usual name.
+    /// The results folder; `None`: a new folder with the usual name.
     pub output: Option<PathBuf>,
-    /// Replaces what is in the folder.
+    /// Whether to replace the contents of an existing results folder.
     pub overwrite: bool,
-    /// Asks the validation to end, and learns what an interrupt leaves.
+    /// Handle through which Ctrl-C stops the validation. The message on an interrupt says what was stored.
     pub work: &'a Work,
     /// Returns the current time as RFC 3339 text, for the profile.
     pub now: fn() -> String,
@@ -61,11 +62,11 @@ pub struct Request<'a> {
 
 /// The result of a validation.
 pub struct Outcome {
-    /// The comparison.
+    /// The comparison of live and simulated runs.
     pub validation: Validation,
     /// The results folder.
     pub folder: PathBuf,
-    /// Seconds that everything took.
+    /// Wall time of the whole validation, seconds.
     pub wall_s: f64,
 }
 
@@ -103,7 +104,7 @@ pub fn run_and_compare(request: Request) -> Result<Outcome> {
     request.work.interrupt.keeps("all runs are kept", "foretoken validate DIR compares them");
     drop(watch);
     let mut manifest = Manifest::read(folder.path())?;
-    // The runs are complete; the manifest says so once the comparison is written.
+    // The runs are complete. The file itself says so only when the comparison is written.
     manifest.complete = true;
     let tapes = Tapes { folder: folder.path(), manifest: &manifest, intact: false };
     let caveats = changes(folder.path(), &manifest, &plan)?;
@@ -115,19 +116,19 @@ pub fn run_and_compare(request: Request) -> Result<Outcome> {
     Ok(Outcome { validation, folder: folder.path().to_path_buf(), wall_s: speed.wall_s })
 }
 
-/// A comparison of the runs of an existing folder.
+/// What to compare: the runs of an existing folder.
 pub struct Comparing<'a> {
     /// The folder of the runs.
     pub folder: &'a Path,
-    /// A profile that predicts; `None`: the folder's, or the experiment's.
+    /// The profile whose costs predict the runs; `None`: the folder's profile, or the experiment's.
     pub profile: Option<PathBuf>,
     /// The folder to which the outcome is written; `None`: the folder of the runs.
     pub output: Option<PathBuf>,
-    /// Reads damaged tapes up to the damage, instead of refusing them.
+    /// If true, damaged tapes are read up to the damage; if false, they are errors.
     pub intact: bool,
 }
 
-/// Compares the runs of an existing folder with the simulator, and writes the outcome. Nothing is run on a device.
+/// Compares the live runs of an existing folder with simulations, and writes the outcome. Runs nothing on a device.
 ///
 /// # Errors
 /// The folder, a tape or the profile is missing, damaged, or does not belong to the runs, or the profile was fitted to
@@ -139,7 +140,7 @@ pub fn compare_folder(comparing: Comparing) -> Result<Validation> {
     runs.check(path, &manifest)?;
     let mut plan = Plan::load(&path.join("experiment.toml"), &[])?;
     plan.baseline_first();
-    // A finished validation has the whole profile, which continues the first slice.
+    // A folder with both files is a validation that measured its profile: `PROFILE` then has all slices.
     let whole = Some(path.join(PROFILE)).filter(|whole| whole.exists() && path.join(BELIEF).exists());
     let given = comparing.profile.or(whole);
     let profile = given.as_deref().map(GivenProfile::read).transpose()?;
@@ -163,7 +164,7 @@ pub fn compare_folder(comparing: Comparing) -> Result<Validation> {
     write_outcome(&compared, &Folder::at(to))
 }
 
-/// The plan of an experiment's live runs.
+/// Loads an experiment's plan and prepares it for live runs.
 fn load_plan(experiment: &Path, sets: &[String]) -> Result<Plan> {
     let mut plan = Plan::load(experiment, sets)?;
     prepare(&mut plan);
@@ -175,10 +176,10 @@ fn prepare(plan: &mut Plan) {
     plan.measured = Some(Measured::Live);
 }
 
-/// The profile of a validation: given, or measured in slices between the pieces.
+/// The profile of a validation while the live runs are made: given by the user, or measured in slices between the runs.
 struct Profiling<'a> {
     given: Option<GivenProfile>,
-    /// The profile that is measured; `None` if one is given.
+    /// The measured profile; `None` if a profile is given, and before the first slice.
     slices: Option<Slices>,
     spec: &'a ValidateSpec,
     now: fn() -> String,
@@ -186,15 +187,15 @@ struct Profiling<'a> {
 
 /// The costs that predict the runs.
 struct Predicting {
-    /// The costs; `None` for the costs of the experiment, whose profile was given.
+    /// The costs; `None` if a profile was given: the experiment then has its costs.
     costs: Option<PassCosts>,
-    /// Their source as text.
+    /// Where the costs come from, as text.
     words: String,
 }
 
 impl Profiling<'_> {
-    /// Writes the profile that policies believe: the given one, or the first slice of the measured one. Returns the
-    /// file's name.
+    /// Writes the file with the profile whose costs policies believe: the given profile, or the first slice of the
+    /// measured profile, which is measured here. Returns the file's name.
     fn write_belief(
         &mut self,
         machine: &mut dyn Timed,
@@ -202,7 +203,7 @@ impl Profiling<'_> {
         interrupt: &AtomicBool,
     ) -> Result<&'static str> {
         let (name, text) = match &self.given {
-            // Written byte for byte, so that an edited profile stays recognisable.
+            // The file is copied byte for byte, so that the seal of an edited profile stays broken.
             Some(given) => (PROFILE, given.text.clone()),
             None => {
                 let (share, whole_s) = (first_slice(self.spec), self.spec.profile_s);
@@ -218,7 +219,7 @@ impl Profiling<'_> {
         Ok(name)
     }
 
-    /// Writes the measured profile. Returns the costs that predict.
+    /// Writes the whole measured profile, if it was measured. Returns the costs that predict the runs.
     fn finish(self, folder: &Folder) -> Result<Predicting> {
         let Some(slices) = self.slices else {
             let given = self.given.expect("a profile is given or measured");
@@ -233,7 +234,7 @@ impl Profiling<'_> {
     }
 }
 
-/// Runs every policy at every load.
+/// Makes the live runs: every policy at every load.
 fn serve(
     plan: &Plan,
     live: &LiveSpec,
@@ -254,10 +255,10 @@ fn serve(
     Measuring { machine, live, spec, policies: &policies, setting, prompts, slices, folder, interrupt }.run()
 }
 
-/// The ways in which the folder's experiment differs from the one that was run.
+/// Sentences about files that changed since the live runs: experiment, profile and inputs.
 fn changes(folder: &Path, manifest: &Manifest, plan: &Plan) -> Result<Vec<String>> {
     let mut changes = Vec::new();
-    // A profile that was given is among the inputs below.
+    // A given profile is one of the plan's inputs, which are compared below.
     let own_profile = folder.join(BELIEF).exists().then_some(PROFILE);
     for name in [Some(EXPERIMENT), own_profile].into_iter().flatten() {
         let Some(was) = manifest.files.get(name) else { continue };
@@ -279,15 +280,15 @@ fn changed_profile(why: String) -> String {
     format!("CHANGED: the profile {why}")
 }
 
-/// A profile that was made before: measured, or calibrated.
+/// A profile that the user or the experiment gives: measured, or calibrated.
 pub struct GivenProfile {
     costs: PassCosts,
     text: String,
-    /// Its source: profiled or calibrated.
+    /// How its costs were made: `profiled` or `calibrated`.
     word: &'static str,
-    /// When it was measured, or what it was fitted to, and on which device.
+    /// When it was measured or to which device's runs it was fitted, as text.
     made: String,
-    /// Digests of the recordings that it was fitted to and may not predict.
+    /// Digests of the tapes to which it was fitted. It must not predict these runs.
     fitted_to: Vec<String>,
     /// A warning if its seal is broken.
     changed: Option<String>,
@@ -341,11 +342,11 @@ fn made_when(profile: &Profile) -> String {
     format!("of {}{on}", profile.measured_at)
 }
 
-/// The ranges that a profile must cover to predict the experiment.
+/// The settings of a profile that covers all passes of the experiment.
 fn profile_settings(setting: &Setting, spec: &ValidateSpec) -> Asked {
     let (engine, workload) = (setting.engine(true), &setting.workload);
     let lengths = workload.prompt_len.iter().zip(&workload.output_len).map(|(p, o)| p.saturating_add(*o));
-    // A round drafts beyond the end of the output.
+    // The last round may draft tokens beyond the end of the output.
     let longest = lengths.max().unwrap_or(0).saturating_add(engine.max_draft_len + 1);
     let limits = Limits {
         max_model_len: Some(longest.min(engine.max_model_len)),
@@ -355,7 +356,7 @@ fn profile_settings(setting: &Setting, spec: &ValidateSpec) -> Asked {
     Asked { limits, density: Density::Full, budget_s: spec.profile_s, seed: PROFILE_SEED }
 }
 
-/// Compares, and writes the outcome.
+/// Makes the comparison, and writes its JSON, text and page to the folder `to`.
 fn write_outcome(compared: &Compared, to: &Folder) -> Result<Validation> {
     let (validation, runs) = compared.validation()?;
     to.write(OUTCOME[0], validation.to_json().as_bytes())?;

@@ -1,4 +1,5 @@
-//! The list of live runs to compare: a validation's own list, or the runs of a folder that `foretoken live` wrote.
+//! The list of live runs to compare (`runs.json`): the list that a validation wrote, or one entry per tape of a folder
+//! that `foretoken live` wrote.
 
 use super::probe::{PROBES, Probe, Probed, spread};
 use crate::serve::cell_of_tape;
@@ -9,20 +10,20 @@ use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// The version of the list.
+/// The version of the list's format.
 const VERSION: u32 = 2;
 
 /// Number of live runs in a piece: the run and its repeat.
 pub const PARTS: usize = 2;
 
-/// One policy at one load, run in pieces.
+/// A cell of a validation: one policy at one load, run in pieces.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunEntry {
-    /// Index of the experiment's variant.
+    /// Index of the variant (combination of swept values) in the plan.
     pub variant: usize,
-    /// Index of the seed.
+    /// Index of the seed in the plan.
     pub seed: usize,
-    /// Index of the policy.
+    /// Index of the policy in the plan.
     pub policy: usize,
     /// The load of the run.
     pub load: Load,
@@ -30,28 +31,28 @@ pub struct RunEntry {
     pub pieces: Vec<Piece>,
 }
 
-/// A part of the workload's requests, served once or twice.
+/// A piece of a cell: a part of the workload's requests, served once or twice, with the probes around the runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Piece {
-    /// The number in the workload of the piece's first request.
+    /// The id in the whole workload of the piece's first request.
     pub first: u32,
-    /// Names of its tapes: the live run, then its repeat.
+    /// File names of the piece's tapes: of the live run, then of its repeat.
     pub tapes: Vec<String>,
     /// The probes before, between and after the runs; empty if nothing is probed.
     pub probes: Vec<Probe>,
 }
 
-/// The load of a run.
+/// How the requests of a run arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Load {
-    /// A closed loop of this number of clients, which measures the service rate.
+    /// A closed loop with this number of clients, which measures the policy's service rate.
     Closed(u32),
     /// Arrivals at this share of the policy's own service rate.
     Own(f64),
-    /// Arrivals at this share of the baseline's service rate, for comparing policies.
+    /// Arrivals at this share of the baseline's service rate, equal for all policies, so that they can be compared.
     Common(f64),
-    /// The arrivals of a live run, unchanged.
+    /// The arrivals of the experiment, unchanged: the load of a run by `foretoken live`.
     AsRun,
 }
 
@@ -69,37 +70,38 @@ impl std::fmt::Display for Load {
 /// The list of a folder's runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Runs {
-    /// The version of this format.
+    /// The version of the list's format.
     version: u32,
-    /// The probed passes; empty if nothing is probed.
+    /// The passes that probes time; empty if nothing is probed.
     pub probed: Vec<Probed>,
-    /// The service rate of each policy, in requests per second, from which loads are set; empty before it is known.
+    /// The measured service rate of each policy, in requests per second, from which loads are set; empty before it is
+    /// measured.
     pub rates: Vec<f64>,
-    /// The runs, in the order of the plan.
+    /// The cells; a folder of `foretoken live` has one per tape, in the plan's order.
     pub entries: Vec<RunEntry>,
 }
 
 impl RunEntry {
-    /// An entry without pieces.
+    /// Makes an entry without pieces, for the first variant and seed.
     pub fn new(policy: usize, load: Load) -> RunEntry {
         RunEntry { variant: 0, seed: 0, policy, load, pieces: Vec::new() }
     }
 
-    /// Returns the names of all its tapes.
+    /// Returns the file names of the tapes of all pieces.
     pub fn tapes(&self) -> impl Iterator<Item = &String> {
         self.pieces.iter().flat_map(|piece| &piece.tapes)
     }
 }
 
 impl Runs {
-    /// An empty list, with the passes to probe.
+    /// Makes an empty list with these passes to probe.
     pub fn new(probed: Vec<Probed>) -> Runs {
         Runs { version: VERSION, probed, rates: Vec::new(), entries: Vec::new() }
     }
 
-    /// Whether a piece counts. The rule was stated before the runs: all of the piece was made, and for each probed pass
-    /// the longest mean is at most `steady` (a share) above the shortest. Only probes are used. If nothing was probed,
-    /// every piece counts.
+    /// Whether a piece counts in the comparison. It counts if both runs and all probes were made, and for each probed
+    /// pass the longest of the probes' mean times is at most `steady` (a share) above the shortest. Results of the runs
+    /// play no part. If nothing is probed, every piece counts.
     pub fn standing(&self, piece: &Piece, steady: f64) -> Standing {
         match spread(&piece.probes) {
             _ if self.probed.is_empty() => Standing::Counts,
@@ -109,7 +111,7 @@ impl Runs {
         }
     }
 
-    /// The runs of a folder: a validation's own list, or one run per tape.
+    /// Reads the list of a folder's runs; without a list, makes an entry for each tape.
     ///
     /// # Errors
     /// The list is damaged or of another version, or the folder has no tape.
@@ -140,7 +142,7 @@ impl Runs {
         let text = fs_err::read_to_string(list).map_err(|e| bad(&e))?;
         seal::check(Syntax::Json, &text).map_err(|e| bad(&e))?;
         let value: serde_json::Value = serde_json::from_str(&text).map_err(|e| bad(&e))?;
-        // The first version of the list had no version.
+        // The first version of the list had no `version` key.
         let version = value.get("version").and_then(serde_json::Value::as_u64).unwrap_or(1);
         if version != u64::from(VERSION) {
             let message =
@@ -150,7 +152,7 @@ impl Runs {
         serde_json::from_value(value).map_err(|e| bad(&e))
     }
 
-    /// Checks that the list has every tape that the folder has finished.
+    /// Checks that the list has every tape that the manifest lists as finished.
     ///
     /// # Errors
     /// A tape is missing from the list.
@@ -166,7 +168,7 @@ impl Runs {
         }
     }
 
-    /// The list as JSON.
+    /// The text of `runs.json`: the list as JSON, with a seal.
     pub fn to_json(&self) -> String {
         seal::seal(Syntax::Json, &serde_json::to_string_pretty(self).expect("plain data always serialises"))
     }

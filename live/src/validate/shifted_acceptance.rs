@@ -1,15 +1,14 @@
-//! An [`AcceptanceSource`] with request ids shifted by `first`, for a part of a workload whose requests are numbered
-//! from 0.
+//! An [`AcceptanceSource`] that adds `first` to request ids, for a part of a workload whose requests have ids from 0.
 
 use foretoken_sim::acceptance::RankLaw;
 use foretoken_sim::{AcceptanceSource, RequestTruth, TruthRow};
 
-/// An acceptance source for a part of a workload.
+/// The acceptance source of a part of a workload: request `i` of the part is request `first + i` of the whole.
 #[derive(Clone, Copy)]
 pub struct ShiftedAcceptance<'a> {
     /// The source of the whole workload.
     pub whole: &'a dyn AcceptanceSource,
-    /// The number of the part's first request in the whole workload.
+    /// The id in the whole workload of the part's first request.
     pub first: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Simulates a live run on the event clock, and the runs of a piece.
+//! Simulates the live run of a piece on the event clock, with several kinds of acceptance and costs.
 
 use super::machine_speed::{Pace, Paced};
 use super::shifted_acceptance::ShiftedAcceptance;
@@ -16,11 +16,13 @@ use foretoken_sim::metrics::{Slo, overload_of};
 use foretoken_sim::{AcceptanceSource, Ending, Host, Outcome, Request, Serving, SpecPolicy, Time, Workload};
 use std::sync::atomic::AtomicBool;
 
-/// Factor by which passes are lengthened, to see how a small error of their times changes latencies.
+/// Factor by which all passes of an additional simulation take longer. The simulation shows how an error of pass times
+/// by 3 % changes latencies.
 const NUDGE: f64 = 1.03;
 
-/// Simulates a piece of which there are these tapes. `first` is the number of its first request in the workload.
-/// `learned` has the costs learned from other runs, if there are any.
+/// Simulates a piece: with recorded and with modelled acceptance, with longer passes, and with the costs `learned` from
+/// other runs, if there are any. `tapes` are the tapes of the piece's live runs; `first` is the id in the workload of
+/// the piece's first request.
 pub fn simulate_piece(replay: &Replay, learned: Option<&Setting>, tapes: &[Tape], first: u32, slo: Slo) -> PieceRuns {
     let (setting, tape) = (replay.setting, &tapes[0]);
     let model = ShiftedAcceptance { whole: setting.acceptance(), first };
@@ -51,28 +53,28 @@ pub fn simulate_piece(replay: &Replay, learned: Option<&Setting>, tapes: &[Tape]
 /// The live run to simulate, and the costs that predict it.
 #[derive(Clone, Copy)]
 pub struct Replay<'a> {
-    /// The engine and the belief, with the live run's requests.
+    /// The engine settings and the belief of the live run, with its requests.
     pub setting: &'a Setting,
-    /// The setting whose costs predict passes.
+    /// A setting of which only the pass costs are used: they are the simulation's truth.
     pub costs: &'a Setting,
     /// The machine's pace during the live run.
     pub pace: &'a Pace,
     /// The head of the live run's tape.
     pub head: &'a Head,
-    /// The policy's settings.
+    /// The policy that runs.
     pub spec: &'a PolicySpec,
 }
 
 /// The steps and records of a simulated run.
 struct SimulatedRun {
-    /// The simulated steps.
+    /// The steps, in the format of a tape.
     steps: Vec<StepTrace>,
-    /// The records of requests and steps.
+    /// The records of requests and steps, rebuilt from the steps as for a live run.
     records: Records,
 }
 
 impl Replay<'_> {
-    /// Simulates the run with this acceptance; all passes take `slower` times as long.
+    /// Simulates the run with this acceptance source. All passes take `slower` times as long as the costs say.
     fn run(&self, acceptance: &dyn AcceptanceSource, slower: f64) -> SimulatedRun {
         let (setting, head) = (self.setting, self.head);
         let policy: Option<Box<dyn SpecPolicy>> = setting.policy(self.spec);
@@ -94,7 +96,7 @@ impl Replay<'_> {
             noise_cv,
             seed: setting.seed(),
             max_draft_len: if plain { 0 } else { config.max_draft_len },
-            // The live device runs each step at once; it queues no step.
+            // A live device runs each step when it is scheduled; no step is queued behind another one.
             queues: false,
         };
         let clock = EventClock::new(world, setting.workload.len());
@@ -116,8 +118,8 @@ impl Replay<'_> {
         SimulatedRun { steps, records }
     }
 
-    /// Replays the engine and the policy on the recorded times. Schedule, decisions and tokens must be the same in
-    /// every step. Returns the first difference.
+    /// Runs engine and policy again, with the recorded pass times and acceptance. Schedule, decisions and tokens must
+    /// equal the recorded ones in every step. Returns the first difference as text; `None` if there is none.
     fn parted(&self, tape: &Tape, acceptance: &dyn AcceptanceSource) -> Option<String> {
         let setting = self.setting;
         let policy = setting.policy(self.spec);
@@ -138,7 +140,7 @@ impl Replay<'_> {
         let (ending, error) = (served.run.ending, served.error.map(|e| e.to_string()));
         let flow = token_flow::compare(&tape.steps, &served.executor.into_steps());
         match (flow.parted, ending, error) {
-            // If the recording stops early, so does the replay.
+            // A partial tape ends early, and the replay ends with it. This is no difference.
             (Some(parting), _, _) if parting.what != token_flow::Difference::End => {
                 Some(format!("step {}: {}", parting.step, parting.how))
             }
@@ -150,8 +152,8 @@ impl Replay<'_> {
     }
 }
 
-/// The requests of a live run. Fields that the tape lacks are taken from the experiment's own workload, of which the
-/// run served the requests from `first` on.
+/// The requests of a live run, from its tape. Fields that a tape does not have are taken from the experiment's workload
+/// `own`, of which the run served the requests from `first` on.
 pub fn requests_of(head: &Head, own: &Workload, first: u32) -> Workload {
     let number = |i: usize| first as usize + i;
     let request = |i: usize| Request {

@@ -1,4 +1,5 @@
-//! Predicts each pass of a tape from its own shape, at the machine's speed during its piece.
+//! Predicts the time of each recorded pass from its shape and the machine's speed during its piece, and compares it
+//! with the measured time.
 
 use super::machine_speed::{Pace, Paced};
 use crate::serve::tape::{Tape, passes, span};
@@ -8,16 +9,17 @@ use foretoken_profiler::{Kind, Region, Role};
 use foretoken_sim::live::{Round, StepTrace};
 use foretoken_sim::{ContextReads, LatencyModel, Pair, PassShape, Time};
 
-/// Errors of predicted passes.
+/// Predicted and measured times of recorded passes.
 #[derive(Default)]
 pub struct PredictedPasses {
-    /// Errors by kind of pass.
+    /// Errors of the predictions, by kind of pass.
     pub errors: Vec<PassErrors>,
-    /// Times of the passes of each step.
+    /// For each step: measured and predicted time of all its passes.
     pub steps: Vec<StepTimes>,
 }
 
-/// Predicts the passes of these tapes, each at its pace. `reads` is how the target's costs count context.
+/// Predicts the passes of these tapes with `costs`, each tape at its pace. `reads` says how the target's costs count
+/// the context of a verify pass.
 pub fn predict_passes<'a>(
     tapes: impl IntoIterator<Item = (&'a Tape, &'a Pace)>,
     costs: Pair<&dyn LatencyModel>,
@@ -50,7 +52,7 @@ pub fn predict_passes<'a>(
     PredictedPasses { errors: times.errors(), steps }
 }
 
-/// The kind of a step's target pass.
+/// The kind of a step's target pass: prefill if it has a prefill chunk, verify if it has drafts, otherwise decode.
 fn kind(step: &StepTrace) -> Kind {
     if !step.chunks.is_empty() {
         Kind::Prefill
@@ -61,17 +63,18 @@ fn kind(step: &StepTrace) -> Kind {
     }
 }
 
-/// The shape of a target pass as the costs count context; the recorded shape counts context once per request.
+/// Converts the recorded shape of a target pass, which counts context once per request, to the count of context
+/// `reads`.
 fn as_read(shape: PassShape, step: &StepTrace, reads: ContextReads) -> PassShape {
     if reads == ContextReads::Once || step.rounds.iter().any(|r| r.nodes > 0) {
         return shape;
     }
-    // Each verified position after the first reads the context and the positions before it.
-    let again = |r: &Round| {
+    // Each of the `verified` drafts adds a reading of the context and of the new tokens before the draft.
+    let added = |r: &Round| {
         let (v, c) = (u64::from(r.verified), u64::from(r.context));
         v * c + v * (v + 1) / 2
     };
-    PassShape { context: shape.context + step.rounds.iter().map(again).sum::<u64>(), ..shape }
+    PassShape { context: shape.context + step.rounds.iter().map(added).sum::<u64>(), ..shape }
 }
 
 #[cfg(test)]
@@ -82,7 +85,7 @@ mod tests {
     use foretoken_sim::live::{Mark, MarkKind};
     use foretoken_sim::{Arrivals, Coefficients, Linear, Workload};
 
-    /// A tape of one step: two draft passes of 10 µs and a verify pass of 3 tokens of 100 µs.
+    /// A tape of one step: two draft passes that take 10 µs each, and a verify pass over 3 tokens that takes 100 µs.
     fn tape() -> Tape {
         let mark = |kind, begin_us: u64, end_us: u64, batched| Mark {
             kind,
@@ -125,7 +128,7 @@ mod tests {
 
     #[test]
     fn context_can_be_counted_once_per_position() {
-        // 10, 11 and 12 tokens.
+        // The three positions read 10, 11 and 12 tokens of context.
         let errors = predicted(ContextReads::PerPosition).errors;
         assert!(close(errors[0].predicted_s, 93e-6), "{errors:?}");
     }

@@ -1,24 +1,25 @@
-//! The trace of a simulated run in the format of a live one, so that both can be compared field by field.
+//! Records the steps of a simulated run in the format of a live run's tape, so that both can be compared field by
+//! field.
 
 use foretoken_sim::executor::{DraftPass, Executor, Moment, StepPlan};
 use foretoken_sim::live::{Mark, MarkKind, Round, StepTrace, TracedNode};
 use foretoken_sim::{AroundExecutor, ContextReads, Drafts, PassShape, RequestId, Time};
 
-/// Wraps an executor and records its calls.
+/// An executor that forwards calls to another executor and records them as steps.
 pub struct TraceRecorder<E> {
     inner: E,
-    /// True for the plain engine: its target passes have one token per request.
+    /// True without speculation: target passes then have one token per decode request.
     plain: bool,
-    /// Host time after each step; the wrapped clock knows only passes.
+    /// Host time that is added after each step, because the wrapped executor only has the times of passes.
     overhead: Time,
-    /// True if a step has ended and its host time was not yet spent.
+    /// True if a step has ended and its host time was not yet added.
     host_time_due: bool,
     step: StepTrace,
     steps: Vec<StepTrace>,
 }
 
 impl<E: Executor> TraceRecorder<E> {
-    /// Records the calls of `inner`, with `overhead` between steps. `plain` is true without a drafter.
+    /// Makes a recorder of the calls of `inner`, with the host time `overhead` between steps. `plain`: no speculation.
     pub fn new(inner: E, plain: bool, overhead: Time) -> TraceRecorder<E> {
         TraceRecorder { inner, plain, overhead, host_time_due: false, step: StepTrace::default(), steps: Vec::new() }
     }
@@ -80,7 +81,7 @@ impl<E: Executor> AroundExecutor for TraceRecorder<E> {
 
     fn around_begin_iteration(&mut self) {
         self.inner.begin_iteration();
-        // Recorded times include the host's.
+        // The steps of a live run include host time, so it is added here too.
         if std::mem::take(&mut self.host_time_due) && self.overhead > Time::ZERO {
             self.inner.wait_until(self.inner.now() + self.overhead);
         }
@@ -104,7 +105,7 @@ impl<E: Executor> AroundExecutor for TraceRecorder<E> {
     }
 
     fn around_draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), E::Error> {
-        // The shape is computed before the pass, because the pass extends the trees.
+        // The shape is computed before the pass runs, because the pass extends the trees.
         let (shape, begin) = (pass.shape(&step.batch, &out.trees), self.inner.now());
         self.inner.draft(step, pass, out)?;
         self.mark(MarkKind::Draft(pass.pass), begin, shape);

@@ -1,12 +1,12 @@
-//! Reads and writes the text of a profile.
+//! Reads, checks and writes the TOML text of a profile.
 
 use super::{ModelProfile, Profile};
 use crate::shapes::Role;
 use foretoken_hardware::LatencySpec;
 use foretoken_intact::seal::{self, Syntax, Unsealed};
 
-/// The version of the format that is written, and the only one that is read. Version 2: a table's context costs are a
-/// line too.
+/// The version of the file's format that is written, and the only one that is read. Since version 2 a table has context
+/// costs at several points.
 pub const SCHEMA_VERSION: u32 = 2;
 
 /// Why a text is not a profile.
@@ -50,7 +50,7 @@ impl Profile {
     /// Reads and checks the text of a profile.
     ///
     /// # Errors
-    /// What is wrong, with the line if it is an error of TOML.
+    /// What is wrong with the text; an error of the TOML parser names the line.
     pub fn parse(text: &str) -> Result<Profile, ProfileError> {
         let table: toml::Table = toml::from_str(text).map_err(toml_error)?;
         Profile::check_version(&table)?;
@@ -59,7 +59,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Checks that this version can read the profile. Called before its other keys are read.
+    /// Checks that the file's `schema_version` is the one that this Foretoken reads. Called before other keys are read.
     ///
     /// # Errors
     /// The version is missing, wrong, older or newer.
@@ -81,8 +81,8 @@ impl Profile {
         Role::BOTH.into_iter().try_for_each(|role| check_model(role.name(), self.of(role)))
     }
 
-    /// A warning if the text is not byte for byte what was written after the measurement; else `None`. Users may edit a
-    /// profile, so this is no error.
+    /// A warning if the text was changed after it was written, which the seal shows; otherwise `None`. It is not an
+    /// error, because users may edit a profile.
     pub fn changed(text: &str) -> Option<String> {
         match seal::check(Syntax::Toml, text) {
             Ok(()) => None,
@@ -100,7 +100,7 @@ impl Profile {
         let text = toml::to_string(self).expect("plain data always serialises");
         let mut out = HEAD.to_owned();
         for line in text.lines() {
-            // Arrays of arrays get one line per row; they contain no other brackets.
+            // Arrays of arrays are written with one line per row; they contain no other brackets.
             let table = ["measured = [[", "batched = [[", "pairs = [[", "context = [["]
                 .iter()
                 .any(|start| line.starts_with(start));

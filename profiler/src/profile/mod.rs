@@ -29,8 +29,8 @@ pub struct Profile {
     pub trusted: bool,
     /// Warnings for the user of the profile, most serious first.
     pub warnings: Vec<String>,
-    /// How the target's alpha counts the context of a verify pass: the count whose linear fit has the smaller error.
-    /// The draft's alpha and both tables count context once.
+    /// How the target's alpha counts the context of a verify pass, once per request or once per new token: the count
+    /// whose linear fit has the smaller error. The draft's alpha and both tables count context once per request.
     pub context_reads: ContextReads,
     /// The machine that was measured.
     pub device: DeviceInfo,
@@ -52,11 +52,11 @@ pub struct DeviceInfo {
     pub name: String,
     /// A CPU's instruction sets that the kernels use, or a GPU's compute capability.
     pub features: Vec<String>,
-    /// Cores the process may use.
+    /// Number of CPU cores that the process may use.
     pub cores: u32,
-    /// Threads that ran the passes; 1 for a GPU.
+    /// Number of threads that ran the passes; 1 for a GPU.
     pub threads: u32,
-    /// For a CPU, the instructions that the kernels use and how fast they run.
+    /// For a CPU: the vector instructions that the kernels use, and the measured speed of a core, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<String>,
     /// Versions of the GPU's driver and libraries; absent for a CPU.
@@ -68,13 +68,14 @@ pub struct DeviceInfo {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measuring {
-    /// Seed for the order of shapes and for the fold of each shape.
+    /// Seed that decides the order in which shapes are measured, and the fold of each shape.
     pub seed: u64,
-    /// Number of timed passes of both models.
+    /// Number of timed passes of both models together.
     pub passes: u64,
     /// Wall time of the measurement, seconds; 0.0 if it was resumed after an interruption.
     pub wall_s: f64,
-    /// Largest relative change of an anchor pass from the beginning to the end, over both models.
+    /// Relative change of an anchor's time from the beginning to the end of the measurement (0.05: 5 % slower), of the
+    /// model with the larger change.
     pub drift: f64,
     /// Share of the machine's CPU time that other processes used, if the system reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -85,7 +86,7 @@ pub struct Measuring {
 }
 
 impl Profile {
-    /// The costs of one of the two models.
+    /// The costs of the passes of one of the two models.
     pub fn of(&self, role: Role) -> &ModelProfile {
         match role {
             Role::Target => &self.target,
@@ -93,7 +94,7 @@ impl Profile {
         }
     }
 
-    /// The latency model of a pass of `role`.
+    /// The latency model of the passes of `role`, of the kind `truth`.
     pub fn truth(&self, role: Role, truth: Truth) -> LatencySpec {
         self.of(role).truth(truth)
     }
@@ -106,19 +107,20 @@ impl Profile {
         }
     }
 
-    /// The largest measured pass of `role`, with context counted as `truth` counts it.
+    /// The largest values over all measured passes of `role`, with context counted as the latency model `truth` counts
+    /// it.
     pub fn range(&self, role: Role, truth: Truth) -> Range {
         let (model, reads) = (self.of(role), self.reads(role, truth));
         let context = model.measured.iter().map(|m| m.shape.pass(reads).context).max();
         Range { context: context.unwrap_or(0), ..model.range }
     }
 
-    /// The costs that policies believe for a pass of `role`.
+    /// The linear costs α, γ, δ that policies believe for the passes of `role`.
     pub fn belief(&self, role: Role) -> Coefficients {
         self.of(role).linear.coefficients()
     }
 
-    /// Why the profile is not trusted; `None` if it is.
+    /// A message that says why the profile is not trusted; `None` if it is trusted.
     pub fn distrust(&self) -> Option<String> {
         (!self.trusted).then(|| match self.warnings.first() {
             Some(first) => format!("the profile is not trusted: {first}"),

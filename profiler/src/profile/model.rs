@@ -10,22 +10,22 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelProfile {
-    /// Robust coefficient of variation of the times of passes around the median time of their shape. Simulations add
-    /// noise of this size.
+    /// Robust coefficient of variation of the times of equal passes, the median over all shapes. Simulations add noise
+    /// of this size.
     pub noise_cv: f64,
-    /// Mean relative difference of one shape's median between two visits. No model can be expected to have a smaller
-    /// error.
+    /// Mean relative difference between the medians of the first and the second half of a shape's visits. No latency
+    /// model can be expected to have a smaller error.
     pub repeatability: f64,
-    /// Size and weights of the model.
+    /// Name, size and weights of the model.
     pub model: ModelInfo,
-    /// Non-negative least squares on relative errors: what policies believe.
+    /// α, γ, δ by non-negative least squares on relative errors. Policies believe these costs.
     pub linear: LinearFit,
-    /// Ordinary least squares on seconds, for its statistics.
+    /// α, γ, δ by ordinary least squares on seconds, for standard errors and p-values.
     pub ols: OlsFit,
-    /// Errors of fits on shapes that they had not seen. Each of five fits leaves out another fifth of the shapes,
-    /// without the ends.
+    /// Errors of fits on shapes that they were not fitted to: each of five fits leaves out a different fifth of the
+    /// shapes. The ends of the measured range are in every fit.
     pub held_out: Errors,
-    /// The largest pass that was measured.
+    /// The largest values over all measured passes.
     pub range: Range,
     /// The latency table that was fitted to the measured passes.
     pub table: MeasuredSpec,
@@ -37,7 +37,7 @@ pub struct ModelProfile {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelInfo {
-    /// Name of the preset or of the folder.
+    /// Name of the preset, or of the checkpoint's folder.
     pub name: String,
     /// `random, seed N`, or `blake3:…` of the checkpoint's files.
     pub weights: String,
@@ -47,11 +47,11 @@ pub struct ModelInfo {
     pub parameters: u64,
     /// Number of tokens in the vocabulary.
     pub vocab: u32,
-    /// Longest context that the model was made for, tokens.
+    /// Longest context that the model supports, tokens.
     pub max_positions: u32,
 }
 
-/// α, γ, δ and their standard errors. A coefficient that is held at 0 has the standard error 0.
+/// α, γ, δ ≥ 0 and their standard errors. A coefficient that the bound holds at 0 has the standard error 0.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinearFit {
@@ -67,7 +67,8 @@ pub struct LinearFit {
     pub gamma_se_s: f64,
     /// Standard error of `delta_s`, seconds.
     pub delta_se_s: f64,
-    /// Condition number of the equations, columns scaled: how well the shapes tell the terms apart.
+    /// Condition number of the equations, with columns scaled to unit length. It is large if the shapes hardly separate
+    /// the effects of the terms.
     pub condition: f64,
     /// Number of shapes in the fit.
     pub shapes: u64,
@@ -80,7 +81,7 @@ impl LinearFit {
     }
 }
 
-/// Ordinary least squares; coefficients may be negative.
+/// α, γ, δ by ordinary least squares; they may be negative.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OlsFit {
@@ -102,7 +103,7 @@ pub struct OlsFit {
     pub gamma_p: f64,
     /// Two-sided p-value of `delta_s` = 0.
     pub delta_p: f64,
-    /// Share of the variance of times that the fit explains.
+    /// R²: share of the variance of times that the fit explains.
     pub r2: f64,
 }
 
@@ -110,11 +111,11 @@ pub struct OlsFit {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Errors {
-    /// Number of shapes held out.
+    /// Number of shapes that were held out.
     pub shapes: u64,
-    /// Errors of α, γ, δ.
+    /// Errors of the linear fits α, γ, δ.
     pub linear: ByRegion,
-    /// Errors of the latency table.
+    /// Errors of the fitted tables.
     pub table: ByRegion,
 }
 
@@ -124,22 +125,22 @@ pub struct Errors {
 pub struct ByRegion {
     /// The mean error over all shapes.
     pub overall: f64,
-    /// One token a request, up to 64 tokens.
+    /// The mean error over passes with one new token per request, up to 64 tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decode: Option<f64>,
-    /// Several tokens a request, up to 64 tokens.
+    /// The mean error over passes with several new tokens per request, up to 64 tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<f64>,
-    /// Decode and verify above 64 tokens.
+    /// The mean error over decode and verify passes with more than 64 tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wide: Option<f64>,
-    /// Passes with chunks of prompts.
+    /// The mean error over passes with prompt chunks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefill: Option<f64>,
 }
 
 impl ByRegion {
-    /// The error of one region.
+    /// The mean error of one region; `None` if no shape of the region was held out.
     pub fn of(&self, region: Region) -> Option<f64> {
         match region {
             Region::Decode => self.decode,
@@ -154,13 +155,13 @@ impl ByRegion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Range {
-    /// Number of requests in a pass.
+    /// Most requests in a pass.
     pub requests: u64,
-    /// New tokens in a pass.
+    /// Most new tokens in a pass.
     pub batched: u64,
-    /// Tokens of context of all requests, each counted once.
+    /// Most tokens of context of all requests of a pass, each counted once.
     pub context: u64,
-    /// Query-key pairs in a pass.
+    /// Most query-key pairs in a pass.
     pub pairs: u64,
 }
 
@@ -171,14 +172,14 @@ pub struct Range {
 pub struct Measurement {
     /// The shape of the pass.
     pub shape: Shape,
-    /// Mean time without interrupted passes, seconds. The time of a target's prompt includes what it costs the passes
-    /// after it.
+    /// Mean time without interrupted passes, seconds. The time of a target's prefill pass includes the time by which it
+    /// makes the passes after it slower.
     pub seconds: f64,
     /// Robust coefficient of variation of the samples: 1.4826 · median absolute deviation / median.
     pub spread: f64,
     /// Number of timed passes of the shape.
     pub samples: u64,
-    /// The cross-validation fold that held the shape out, from 1; 0 if none did.
+    /// The cross-validation fold to which the shape belongs, from 1; 0 if the shape was never held out.
     pub fold: u8,
 }
 
@@ -198,7 +199,7 @@ impl From<Measurement> for Row {
 }
 
 impl ModelProfile {
-    /// The latency model of the chosen kind.
+    /// The latency model of the kind `truth`.
     pub fn truth(&self, truth: Truth) -> LatencySpec {
         match truth {
             Truth::Table => LatencySpec::Measured(self.table.clone()),
@@ -207,8 +208,8 @@ impl ModelProfile {
         }
     }
 
-    /// A staircase with the table's sizes as captured graph sizes: a pass takes the time of the next size. Context
-    /// costs the linear fit's α. Above the largest size the table's last segment continues.
+    /// A staircase whose steps are the table's numbers of tokens: a pass takes the time of the next larger number. A
+    /// token of context costs the linear fit's α. Above the largest number the table's last segment continues.
     fn staircase(&self) -> StaircaseSpec {
         let steps = self.table.batched.clone();
         let (tail_gamma_s, tail_delta_s) = match steps.as_slice() {

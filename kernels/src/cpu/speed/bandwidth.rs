@@ -1,5 +1,5 @@
-//! Measures how many bytes per second a core moves to and from a given amount of memory: as large as a cache, or larger
-//! than all.
+//! Measures how many bytes per second a core moves to and from an array. The array's size decides which cache holds it,
+//! or that it is in memory.
 
 use super::tries::best;
 use crate::cpu::lanes::{Kernel, LANES, Lanes};
@@ -7,29 +7,29 @@ use crate::cpu::level::Level;
 use crate::cpu::pages::Pages;
 use std::hint::black_box;
 
-/// Bandwidth in bytes per second, by kind of access.
+/// Bandwidth in bytes per second, for three kinds of access.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bandwidth {
     /// Bandwidth of reading.
     pub read: f64,
-    /// Bandwidth of copying one half to the other; read and written bytes both count.
+    /// Bandwidth of copying one half of the array to the other; read and written bytes both count.
     pub copy: f64,
-    /// Bandwidth of writing a third plus a multiple of another third to the last third.
+    /// Bandwidth of the triad `a = b + factor · c`, where `a`, `b` and `c` are thirds of the array; all bytes count.
     pub triad: f64,
 }
 
 impl Bandwidth {
-    /// Returns the best of the three.
+    /// Returns the highest of the three bandwidths.
     pub fn best(&self) -> f64 {
         self.read.max(self.copy).max(self.triad)
     }
 }
 
-/// Bandwidth of one core to `bytes` bytes of memory, which are read again and again; the best of `tries`.
+/// Measures the bandwidth of one core to an array of `bytes` bytes, which is used over and over; the best of `tries`.
 pub fn bandwidth(level: Level, bytes: usize, tries: u32) -> Bandwidth {
     let groups = (bytes / (LANES * size_of::<f32>())).max(24);
     let mut numbers = Pages::<f32>::zeros(groups * LANES);
-    // Pages that were never written are all mapped to the same page.
+    // Until it is written, the system maps every page to one shared page of zeros, which would stay in the cache.
     numbers.fill(1.0);
     let (groups, _) = numbers.as_chunks_mut();
     let each = |parts: usize, groups: &mut [[f32; LANES]], run: &mut dyn FnMut(&mut [[f32; LANES]])| {

@@ -1,11 +1,11 @@
-//! Measures the clock at which a core runs now.
+//! Measures the clock frequency at which a core runs now.
 
 #[cfg(target_arch = "x86_64")]
 use super::tries::best;
 
-/// The present core's clock in cycles per second, the best of `tries`. It times a chain of 64-bit multiplications, each
-/// of which waits for the one before: three cycles each on every x86-64 processor since 2008 (Fog, "Instruction
-/// tables": Intel from Nehalem on, AMD from Zen on). `None` on other processors.
+/// The clock frequency of the present core in cycles per second, the highest of `tries`. Times a chain of 64-bit
+/// multiplications, each of which waits for the one before. Each takes three cycles on all x86-64 processors of Intel
+/// from Nehalem on and of AMD from Zen on (Fog, "Instruction tables"). `None` on other architectures.
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "the compiler would compute what a chain of known instructions gives")]
 pub fn clock(tries: u32) -> Option<f64> {
@@ -27,7 +27,7 @@ pub fn clock(tries: u32) -> Option<f64> {
     Some(16.0 * 3.0 / turn)
 }
 
-/// The clock is not known on this processor.
+/// `None`: the duration of instructions is not known on this architecture.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn clock(_: u32) -> Option<f64> {
     None

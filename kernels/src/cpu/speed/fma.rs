@@ -1,12 +1,12 @@
-//! Measures how many multiply-adds a core makes.
+//! Measures how many multiply-adds per second a core makes.
 
 use super::tries::best;
 use crate::cpu::lanes::{Kernel, LANES, Lanes};
 use crate::cpu::level::Level;
 use std::hint::black_box;
 
-/// Floating-point operations per second of one core; a multiply-add counts as two. The best of six kernels, which
-/// differ in how many sums they make at a time, and of `tries` of each.
+/// The peak floating-point operations per second of one core; a multiply-add counts as two. It is the best of six
+/// kernels, which differ in how many sums they make at a time, with `tries` tries each.
 pub fn peak(level: Level, tries: u32) -> f64 {
     let each = [
         rate::<1>(level, tries),
@@ -26,10 +26,10 @@ fn rate<const N: usize>(level: Level, tries: u32) -> f64 {
     (2 * N * LANES * UNROLLED) as f64 / turn
 }
 
-/// Multiply-adds of each sum in one turn.
+/// Number of multiply-adds of each sum in one turn of the timed loop.
 const UNROLLED: usize = 16;
 
-/// `N` independent sums of multiply-adds.
+/// Makes `N` independent sums by multiply-adds, in a loop of `turns` turns.
 struct Fmas<const N: usize> {
     turns: u64,
 }

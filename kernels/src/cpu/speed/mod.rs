@@ -1,4 +1,4 @@
-//! Measures how fast this processor is, as the reference for kernels.
+//! Measures how fast this processor is. Benches compare the kernels with these numbers.
 //!
 //! Every result is the best of several tries, each of some hundred microseconds: another process can make a try slower
 //! and never faster.
@@ -18,13 +18,13 @@ use super::level::Level;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The speed of one core.
+/// The arithmetic rate and the bandwidths of one core.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Speed {
-    /// The vector instructions of the measurement, by their name in settings.
+    /// The vector instructions of the measurement: one of [`Level::KEYS`].
     pub instructions: String,
-    /// Cycles per second; absent if they cannot be counted.
+    /// Clock frequency in cycles per second; absent where [`clock()`] cannot measure it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_hz: Option<f64>,
     /// f32 floating-point operations per second; a multiply-add counts as two.
@@ -33,15 +33,16 @@ pub struct Speed {
     pub bytes_per_s: Vec<f64>,
 }
 
-/// A number of bytes that is larger than any cache, or that stands for memory if no cache is known.
+/// Bytes of the array with which memory bandwidth is measured if the caches are not known. If they are known, the array
+/// has four times the largest cache, but at least half and at most twice this size.
 const BEYOND: usize = 128 << 20;
 
 impl Speed {
-    /// Measures the speed, in some tenths of a second.
+    /// Measures the speed of the present core at `level`. This takes some tenths of a second.
     pub fn measure(level: Level) -> Speed {
         let caches = processor().caches;
-        // Half of a cache is used, because others always use a part of it.
         let memory = caches.last().map_or(BEYOND, |last| (4 * last).clamp(BEYOND / 2, 2 * BEYOND));
+        // An array has half a cache's size, because other threads and the system always use a part of the cache.
         let footprints = caches.iter().map(|bytes| bytes / 2).chain([memory]);
         Speed {
             instructions: level.key().to_owned(),
@@ -51,7 +52,7 @@ impl Speed {
         }
     }
 
-    /// Compares this speed with a stated reference processor, in words.
+    /// Says in words how this speed compares with the reference processor's, for printing.
     pub fn compared(&self) -> String {
         let (name, reference) = Speed::reference();
         let memory = |speed: &Speed| speed.bytes_per_s.last().copied().unwrap_or(f64::NAN);
@@ -59,7 +60,7 @@ impl Speed {
         format!("{flops:.2} times the multiply-adds and {bytes:.2} times the memory bandwidth of {name}")
     }
 
-    /// The processor of the recorded numbers, and its speed. Other processors are compared with it.
+    /// Name and speed of the reference processor, on which the project's recorded measurements were made.
     pub fn reference() -> (&'static str, Speed) {
         let speed = Speed {
             instructions: "avx2".to_owned(),
@@ -72,7 +73,7 @@ impl Speed {
 }
 
 impl fmt::Display for Speed {
-    /// Writes the speed in one line.
+    /// Writes clock, arithmetic rate and bandwidths in one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(clock) = self.clock_hz {
             write!(f, "{:.2} GHz, ", clock / 1e9)?;
@@ -93,7 +94,7 @@ impl fmt::Display for Speed {
 mod tests {
     use super::*;
 
-    /// Values are for the benches: tests run on busy machines, and unoptimised.
+    /// Checks only orders of magnitude: tests run unoptimised and on busy machines. Benches check the values.
     #[test]
     fn every_level_has_a_speed() {
         for level in Level::all() {

@@ -3,14 +3,14 @@
 use crate::cpu::level::Level;
 use std::fs::read_to_string;
 
-/// The facts that Linux reports about a processor. Other systems do not report them without extra libraries.
+/// What Linux reports about a processor. On other systems the facts are missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Processor {
-    /// The name under which it is sold.
+    /// The name under which the processor is sold.
     pub name: Option<String>,
-    /// Vendor, family and model, which identify its design.
+    /// Vendor, family and model number, which identify the processor's design.
     pub design: Option<(String, u32, u32)>,
-    /// Bytes of the data caches of a core, the nearest first; the last one may be shared.
+    /// Bytes of the data caches of a core, the nearest first. Cores may share the last cache.
     pub caches: Vec<usize>,
 }
 
@@ -70,20 +70,20 @@ impl Processor {
     pub fn fma_units(&self, level: Level) -> Option<u32> {
         let (vendor, family, model) = self.design.as_ref()?;
         match (vendor.as_str(), family, level.width()?) {
-            // Zen splits 256 bits in two halves.
+            // Zen (model below 0x30) splits a 256-bit instruction in two halves.
             ("AuthenticAMD", 0x17, 8) => Some(if *model < 0x30 { 1 } else { 2 }),
-            // Zen 3 and later. Zen 4 combines both its units for 512 bits.
+            // Zen 3 and later. Zen 4 uses both 256-bit units for one 512-bit instruction.
             ("AuthenticAMD", 0x19.., 8) => Some(2),
             ("AuthenticAMD", 0x19, 16) => Some(1),
-            // Zen 5 has 512 bits in servers and desktops, and half of it in some laptops.
+            // Zen 5 has 512-bit units in servers and desktops, and 256-bit units in some laptops.
             ("AuthenticAMD", 0x1A, 16) => matches!(model, 0x00..=0x1F | 0x40..=0x4F).then_some(2),
-            // Haswell and all later ones; small cores are not distinguished.
+            // Haswell and all later designs. The efficiency cores of hybrid processors are not distinguished.
             ("GenuineIntel", 6, 8) => Some(2),
-            // Servers: Skylake to Cascade Lake, Ice Lake, Sapphire, Emerald and Granite Rapids. Some small ones have
-            // one unit only.
+            // Servers: Skylake to Cascade Lake, Ice Lake, Sapphire, Emerald and Granite Rapids. Some of the smaller
+            // models have only one unit.
             ("GenuineIntel", 6, 16) => match model {
                 0x55 | 0x6A | 0x6C | 0x8F | 0xCF | 0xAD | 0xAE => Some(2),
-                // Ice Lake, Tiger Lake and Rocket Lake of laptops and desktops.
+                // Laptops and desktops: Ice Lake, Tiger Lake and Rocket Lake.
                 0x7D | 0x7E | 0x8C | 0x8D | 0xA7 => Some(1),
                 _ => None,
             },
@@ -113,16 +113,16 @@ mod tests {
 
     #[test]
     fn designs_that_are_not_known_have_no_units() {
-        let of = |vendor: &str, family, model| Processor {
+        let processor = |vendor: &str, family, model| Processor {
             design: Some((vendor.into(), family, model)),
             ..Processor::default()
         };
         for level in Level::all() {
             for (family, of_512) in [(25, 1), (26, 2)] {
                 let expected = level.width().map(|width| if width == 16 { of_512 } else { 2 });
-                assert_eq!(of("AuthenticAMD", family, 2).fma_units(level), expected, "{level:?}");
+                assert_eq!(processor("AuthenticAMD", family, 2).fma_units(level), expected, "{level:?}");
             }
-            assert_eq!(of("CentaurHauls", 7, 1).fma_units(level), None);
+            assert_eq!(processor("CentaurHauls", 7, 1).fma_units(level), None);
             assert_eq!(Processor::default().fma_units(level), None);
         }
     }

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-/// Approximate duration of a try.
+/// Approximate duration of one try.
 const TRY: Duration = Duration::from_micros(300);
 
-/// Seconds of one turn, the best of `tries`. `run(turns)` makes `turns` turns.
+/// Seconds per turn in the fastest of `tries` tries. `run(turns)` repeats the timed work `turns` times.
 pub(super) fn best(tries: u32, mut run: impl FnMut(u64)) -> f64 {
     let mut turns = 1;
-    // Finds a number of turns that takes long enough to be timed.
+    // Raises the number of turns until a try takes long enough to be timed.
     loop {
         let begin = Instant::now();
         run(turns);

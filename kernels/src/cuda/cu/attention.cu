@@ -1,37 +1,38 @@
-// Paged attention for requests with different numbers of queries. A query sees a prefix of its context and then a set
-// of new tokens (a path of a tree).
+// Paged attention for requests with different numbers of queries. A query attends to a prefix of its context and to a
+// set of new tokens after the prefix (a path of a tree).
 //
 // A query is a (token, head) pair. The queries of one key-value head are numbered token by token, and 16 of them are a
-// tile of the matrix units. Keys and values lie in blocks of 16 tokens, rows of `DIM` numbers.
+// tile of the matrix units. KV blocks have 16 tokens; the key or value of a token is a row of `DIM` numbers.
 //
-// Lanes read 16 bytes at a time straight into the layout of the matrix units. Of keys these are 8 neighbouring
-// dimensions: scores are sums over dimensions, whose order is free if queries have the same order. Of values they are
-// also 8 neighbouring dimensions, which are then 8 different columns of the output. So no transposition is needed.
+// A lane reads 16 bytes at a time, 8 neighbouring dimensions of a key or of a value, and passes them to the matrix
+// units without transposition. For keys this works because a score is a sum over dimensions, whose order is free as
+// long as queries use the same order. For values the 8 dimensions become 8 different columns of the output.
 
 #define TILE 16
 #define WARPS 4
 #define LOG2_E 1.4426950408889634f
 
-// What one of a lane's two queries sees (queries g and g + 8 of the tile).
+// The tokens that a query attends to. A lane has two queries, g and g + 8 of the tile.
 struct Sight {
     u32 prefix;
-    // Visible tokens after the prefix: `bits` bits from word `bits_at` on.
+    // Bit mask of the tokens after the prefix: `bits` bits from word `bits_at` on. A set bit is a visible token.
     u32 bits_at, bits;
 };
 
 template <int DIM> struct Queries {
-    // [stretch of 32 dimensions][query g: four pairs; query g + 8: four pairs].
+    // The queries as pairs of bf16: [32 dimensions][four pairs of query g, then four pairs of query g + 8].
     u32 pairs[DIM / 32][8];
     Sight sight[2];
-    // Weighted sums of values for the two queries: dimension 64·h + 16·c + 8·e + u is out[h][u][2·query + e].
+    // Weighted sums of values for the two queries (0, 1): dimension 64·h + 16·c + 8·e + u is out[h][u][2·query + e].
     float out[DIM / 64][8][4];
     float largest[2], sum[2];
 };
 
 struct Tile {
-    // First row of the request, first query of the tile, number of queries in it.
+    // First row of the request, first query of the tile, number of queries in the tile.
     u32 row, query, queries;
-    // Begin of its block table, number of tokens it may see, number of tokens that all its queries see.
+    // First word of the request's block table, number of tokens that any query may attend to, number of tokens that all
+    // queries attend to.
     u32 table, end, all_see;
 };
 
@@ -51,7 +52,7 @@ DEVICE void begin(Queries<DIM>& q, const AttendArgs& a, const Tile& tile, u32 fi
         UNROLL for (int j = 0; j < DIM / 32; j++) {
             UNROLL for (int p = 0; p < 4; p++) {
                 u32 d = 32 * j + 8 * c + 2 * p;
-                // Heads have an even width and begin at even places.
+                // Heads have an even width and begin at even indices, so a pair is one aligned word.
                 q.pairs[j][4 * which + p] = there && d < a.head_dim ? *(const u32*)(from + d) : 0;
             }
         }
@@ -72,8 +73,8 @@ DEVICE bool sees(const Sight& s, const u32* bits, u32 token) {
     return bit < s.bits && (bits[s.bits_at + bit / 32] >> (bit % 32) & 1);
 }
 
-// Adds 16 tokens to the queries' scores and sums; the first of them is `token`. `keys` and `values` point to the first
-// token's rows, in global or shared memory.
+// Adds the 16 tokens from `token` on to the queries' running attention: computes their scores and adds their weighted
+// values. `keys` and `values` point to the rows of the first token, in global or shared memory.
 template <int DIM>
 DEVICE void take_in(Queries<DIM>& q, const AttendArgs& a, u32 all_see, u32 token, const bf16* keys, u32 key_stride,
                     const bf16* values, u32 value_stride, u32 g, u32 c) {
@@ -104,14 +105,14 @@ DEVICE void take_in(Queries<DIM>& q, const AttendArgs& a, u32 all_see, u32 token
             }
         }
     }
-    // The scores of a query lie in four neighbouring lanes.
+    // Four neighbouring lanes hold the 16 scores of a query.
     float scale[2];
     UNROLL for (int w = 0; w < 2; w++) {
         float most = fmaxf(fmaxf(scores[0][2 * w], scores[0][2 * w + 1]), fmaxf(scores[1][2 * w], scores[1][2 * w + 1]));
         most = fmaxf(most, __shfl_xor_sync(EVERY_LANE, most, 1));
         most = fmaxf(most, __shfl_xor_sync(EVERY_LANE, most, 2));
         most = fmaxf(most, q.largest[w]);
-        // A query that has seen nothing yet has no largest score. Its shift is 0, and all its exponentials are 0.
+        // A query without a visible token so far has no largest score. Its shift is 0, and all its exponentials are 0.
         float shift = most == MINUS_INFINITY ? 0.0f : most * a.scale;
         scale[w] = exp2f(q.largest[w] * a.scale - shift);
         q.largest[w] = most;
@@ -123,10 +124,10 @@ DEVICE void take_in(Queries<DIM>& q, const AttendArgs& a, u32 all_see, u32 token
                 sum += x;
             }
         }
-        // The four lanes' parts are added at the end; until then all have the same scale.
+        // Each of the four lanes has a part of the sum. `add_up` adds the parts at the end; all have the same scale.
         q.sum[w] = q.sum[w] * scale[w] + sum;
     }
-    // The largest score seldom changes after the first few blocks.
+    // The outputs are rescaled only if a largest score changed, which is rare after the first few blocks.
     if (__any_sync(EVERY_LANE, scale[0] != 1.0f || scale[1] != 1.0f)) {
         UNROLL for (int h = 0; h < DIM / 64; h++) {
             UNROLL for (int u = 0; u < 8; u++) {
@@ -150,7 +151,7 @@ DEVICE void take_in(Queries<DIM>& q, const AttendArgs& a, u32 all_see, u32 token
     }
 }
 
-// Adds the four lanes' parts of the sums.
+// Adds the parts of the sums of exponentials that the four lanes of a query hold.
 template <int DIM> DEVICE void add_up(Queries<DIM>& q) {
     UNROLL for (int w = 0; w < 2; w++) {
         q.sum[w] += __shfl_xor_sync(EVERY_LANE, q.sum[w], 1);
@@ -164,15 +165,16 @@ DEVICE bf16* out_of(const AttendArgs& a, const Tile& tile, u32 query, u32 kv_hea
     return a.out + (u64)row * a.out_stride + (u64)(kv_head * a.group + query % a.group) * a.head_dim;
 }
 
-// Few queries, long context: block = tile (x), key-value head (y), stretch of the context (z). The warps take turns at
-// the stretch's KV blocks. The last block that ends adds the stretches, in their order.
+// Split attention, for few queries and a long context: block of threads = tile (x), key-value head (y), stretch of the
+// context (z). The warps take the stretch's KV blocks in turn. The block of threads that ends last adds the results of
+// all stretches of the tile, in the order of the context.
 template <int DIM> DEVICE void split(const AttendArgs& a) {
     wait_for_inputs();
     let_next_start();
     u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, g = lane / 4, c = lane % 4;
     Tile tile = tile_of(a, blockIdx.x);
     u32 kv_head = blockIdx.y;
-    // The stretches of a tile depend only on its own context and on the launch's most stretches.
+    // The length of a tile's stretches depends only on the tile's context and on the grid's z dimension.
     u32 length = (tile.end + gridDim.z - 1) / gridDim.z;
     length = length < a.stretch ? a.stretch : (length + 63) / 64 * 64;
     u32 stretches = (tile.end + length - 1) / length;
@@ -242,7 +244,7 @@ template <int DIM> DEVICE void split(const AttendArgs& a) {
     if (threadIdx.x == 0) {
         u32* done = a.done + blockIdx.x * a.kv_heads + kv_head;
         last = atomicAdd(done, 1u) == stretches - 1;
-        // Reset for the next launch.
+        // The count is 0 again for the next launch.
         if (last) *done = 0;
     }
     __syncthreads();
@@ -265,12 +267,13 @@ template <int DIM> DEVICE void split(const AttendArgs& a) {
 
 #define CHUNK 64
 
-// Strides that keep the lanes' reads in different banks.
+// Distances between rows in shared memory, in numbers, with which the lanes' reads hit different banks.
 #define KEY_STRIDE(dim) (dim + 32)
 #define VALUE_STRIDE(dim) (dim + 8)
 
-// Many queries: block = tile of 64 queries (x), key-value head (y). Each warp has 16 queries, and all warps read the
-// same keys and values, 64 tokens at a time, while the next 64 are being copied.
+// Tiled attention, for many queries: block of threads = tile of 64 queries (x), key-value head (y). Each warp has 16
+// queries. All warps read the same keys and values from shared memory, 64 tokens at a time, while the next 64 tokens
+// are being copied.
 template <int DIM> DEVICE void tile(const AttendArgs& a) {
     wait_for_inputs();
     let_next_start();
@@ -283,7 +286,7 @@ template <int DIM> DEVICE void tile(const AttendArgs& a) {
     u32 kv_head = blockIdx.y;
     Queries<DIM> q;
     begin(q, a, tile, TILE * warp, kv_head, g, c);
-    // The end of the tokens that the warp's own queries may see.
+    // One more than the last token that a query of this warp may attend to.
     u32 end = 0;
     UNROLL for (int w = 0; w < 2; w++) {
         u32 sees = q.sight[w].prefix + q.sight[w].bits;
@@ -297,7 +300,7 @@ template <int DIM> DEVICE void tile(const AttendArgs& a) {
         const u32 parts = DIM / 8;
         for (u32 i = threadIdx.x; i < CHUNK * parts; i += blockDim.x) {
             u32 t = i / parts, part = i % parts, token = CHUNK * chunk + t;
-            // Only whole blocks that have a token the tile sees.
+            // Copies only KV blocks with a token that the tile may attend to, but these completely.
             if (token / 16 * 16 >= tile.end) break;
             u64 from = (((u64)a.words[tile.table + token / 16] * a.kv_heads + kv_head) * 16 + token % 16) * DIM + 8 * part;
             u32 place = chunk % 2 * CHUNK + t;
@@ -323,7 +326,7 @@ template <int DIM> DEVICE void tile(const AttendArgs& a) {
             take_in<DIM>(q, a, tile.all_see, token, keys + place * KEY_STRIDE(DIM), KEY_STRIDE(DIM),
                          values + place * VALUE_STRIDE(DIM), VALUE_STRIDE(DIM), g, c);
         }
-        // The chunk after the next one replaces this one.
+        // All warps must be done with this chunk: the copy of the chunk after the next one overwrites it.
         __syncthreads();
     }
     add_up(q);

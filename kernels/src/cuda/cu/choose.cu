@@ -30,7 +30,7 @@ KERNEL THREADS(1024) softmax(const SoftmaxArgs a) {
         sum += e;
     });
     float scale = 1.0f / block_sum(sum, scratch);
-    // Each thread reads what it wrote itself.
+    // Each thread reads only numbers that it wrote, so no synchronisation is needed.
     each(out, a.width, [&](u32 t, float e) { out[t] = e * scale; });
 }
 
@@ -50,12 +50,12 @@ KERNEL THREADS(1024) top_k(const TopKArgs a) {
     sum = block_sum(sum, scratch);
     for (u32 n = 0;; n++) {
         if (threadIdx.x == 0) {
-            // A row of NaN only has no best token: the first token then, as on the host.
+            // A row in which all logits are NaN has no best token; the result is token 0, as on the host.
             a.tokens[blockIdx.x * a.k + n] = best.token < a.width ? best.token : 0;
             a.probabilities[blockIdx.x * a.k + n] = expf(best.logit - largest) / sum;
         }
         if (n + 1 == a.k) return;
-        // The best of the tokens that come after the last one found.
+        // Finds the best of the tokens that come after the last found token in the falling order.
         Best last = best;
         best = Best{MINUS_INFINITY, 0xffffffffu};
         each(logits, a.width, [&](u32 t, float logit) {
@@ -67,15 +67,16 @@ KERNEL THREADS(1024) top_k(const TopKArgs a) {
     }
 }
 
-// The weight of token t in sampling: p, or the part of p that exceeds q.
+// The weight of token t in sampling: p, or with a draft's q max(0, p − q).
 DEVICE double weight(const float* p, const float* q, u32 t) {
     double w = q ? (double)p[t] - (double)q[t] : (double)p[t];
     return w > 0.0 ? w : 0.0;
 }
 
 // Rejection sampling over chains (see the host's `accept::reject`), one block per chain. `units` has 2·(n + 1) uniforms
-// per chain: for each token one that decides whether it is kept and one for its replacement, then an unused one and one
-// for the token after the last. Results: the number of kept tokens, the next token, and the target's probability of it.
+// for a chain of n tokens: for each token one that decides whether it is accepted and one for its replacement, then an
+// unused one and one for the token after the last. Results: the number of accepted tokens, the next token, and the
+// target's probability of the next token.
 KERNEL THREADS(512) reject(const RejectArgs a) {
     wait_for_inputs();
     SHARED u32 kept;
@@ -96,7 +97,8 @@ KERNEL THREADS(512) reject(const RejectArgs a) {
     __syncthreads();
     const float* p = a.target + (u64)(target + kept) * a.target_stride;
     const float* q = kept < count ? a.draft + (u64)(draft + kept) * a.draft_stride : nullptr;
-    // Each thread sums a stretch of the vocabulary. Thread 0 finds the stretch, then the token in it.
+    // Each thread sums the weights of a range of tokens. Thread 0 then finds the range in which the draw falls, and the
+    // token in the range.
     u32 stretch = (a.width + blockDim.x - 1) / blockDim.x;
     u32 begin = threadIdx.x * stretch, end = begin + stretch < a.width ? begin + stretch : a.width;
     double sum = 0.0;
@@ -107,7 +109,7 @@ KERNEL THREADS(512) reject(const RejectArgs a) {
         double total = 0.0;
         for (u32 s = 0; s < blockDim.x; s++) total += sums[s];
         double rest = units[2 * kept + 1] * total;
-        // The last stretch with any weight takes the rest that rounding leaves.
+        // If rounding leaves `rest` beyond the last range, the last range with a positive weight is taken.
         u32 at = 0;
         double left = rest;
         for (u32 s = 0; s < blockDim.x; s++) {
@@ -134,7 +136,8 @@ KERNEL THREADS(512) reject(const RejectArgs a) {
     }
 }
 
-// The sum of p·ln(p / q) over the vocabulary, or of −p·ln(p) without a q, for pairs of rows; one block per pair.
+// For pairs of rows p of the target and q of the draft: the sum of p·ln(p / q) over the vocabulary; without a draft, of
+// −p·ln(p). One block per pair.
 KERNEL THREADS(512) divergence(const DivergenceArgs a) {
     wait_for_inputs();
     SHARED double sums[512];

@@ -1,6 +1,6 @@
-// Shared by all kernels. No header of the CUDA toolkit is needed: a machine that runs kernels needs only NVRTC. The
-// structs of arguments stand above this text; they are generated from the host's structs, so the two cannot drift
-// apart.
+// Functions that all kernels use. No header of the CUDA toolkit is included, so a machine that compiles kernels needs
+// only NVRTC. The structs of arguments come before this text; they are generated from the host's structs
+// (arguments.rs).
 
 #ifndef FORETOKEN_EMULATED
 #define DEVICE static __device__ __forceinline__
@@ -18,16 +18,17 @@ DEVICE void wait_for_inputs() {
 #endif
 }
 
-// Lets the next kernel begin the part that does not depend on this one.
+// Lets the next kernel start; it runs up to its `wait_for_inputs` while this kernel goes on.
 DEVICE void let_next_start() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-// D += A·B for A of 16 × 16 and B of 16 × 8 bf16. Lane = 4·g + c. Of A it has the pairs (row g, columns 2c), (g + 8,
-// 2c), (g, 2c + 8), (g + 8, 2c + 8). Of B it has the pairs (rows 2c, column g), (2c + 8, g). Of D it has (g, 2c), (g,
-// 2c + 1), (g + 8, 2c), (g + 8, 2c + 1) (PTX ISA, "Matrix Fragments for mma.m16n8k16").
+// D += A·B for A of 16 × 16 and B of 16 × 8 bf16 and D of f32. Lane 4·g + c of the warp has: of A the pairs that begin
+// at (row g, column 2c), (g + 8, 2c), (g, 2c + 8), (g + 8, 2c + 8); of B the pairs that begin at (row 2c, column g),
+// (2c + 8, g), down the column; of D the numbers (g, 2c), (g, 2c + 1), (g + 8, 2c), (g + 8, 2c + 1). Source: PTX ISA,
+// "Matrix Fragments for mma.m16n8k16".
 DEVICE void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
                  "{%0,%1,%2,%3};"
@@ -42,7 +43,7 @@ DEVICE u32 narrow2(float low, float high) {
     return out;
 }
 
-// Reads 16 bytes that are read once: they bypass the first cache.
+// Reads 16 bytes without allocating them in the L1 cache, for data that is used once.
 DEVICE Quad load_once(const void* from) {
     Quad q;
     asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -51,7 +52,7 @@ DEVICE Quad load_once(const void* from) {
     return q;
 }
 
-// Reads a number that another block of this launch has written. It bypasses the first cache, which may be stale.
+// Reads a number that another block of this launch has written. The read bypasses the L1 cache, which may be stale.
 DEVICE float load_shared_result(const float* from) {
     float x;
     asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(x) : "l"(from) : "memory");
@@ -78,7 +79,7 @@ DEVICE Quad load(const void* from) { return *(const Quad*)from; }
 #define EVERY_LANE 0xffffffffu
 #define MOST_WARPS 32
 
-// The sum over a block, in one fixed order, returned to every thread. `scratch` has a place for each warp.
+// The sum of `x` over a block's threads, in one fixed order, returned to every thread. `scratch` has a place per warp.
 DEVICE float block_sum(float x, float* scratch) {
     UNROLL for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(EVERY_LANE, x, step);
     __syncthreads();
@@ -99,7 +100,7 @@ DEVICE bool before(float logit, u32 token, float other, u32 other_token) {
     return logit > other || (logit == other && token < other_token);
 }
 
-// The first `Best` of a block, returned to every thread.
+// The first of the threads' `Best` in the order of `before`, returned to every thread of the block.
 DEVICE Best block_best(Best best, Best* scratch) {
     UNROLL for (int step = 16; step > 0; step /= 2) {
         float logit = __shfl_xor_sync(EVERY_LANE, best.logit, step);

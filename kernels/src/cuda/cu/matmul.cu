@@ -1,9 +1,9 @@
-// Products of few rows. Their time is the time to read the weights: every weight is read once, straight into the layout
-// of the matrix units, so 32 rows cost the same as one. cuBLASLt computes larger products.
+// Matrix products with at most 32 rows. Their time is the time to read the weights: every weight is read once, straight
+// into the registers of the matrix units, so 32 rows cost the same as one. cuBLASLt computes larger products.
 //
-// A block makes 16 outputs. Its 8 warps take turns at stretches of 32 inputs, so that together they read 512 bytes of a
-// weight row. A lane reads 8 neighbouring inputs at once, where the matrix units would have 2 + 2 of 16: sums over
-// inputs may be made in any order, if weights and activations have the same one.
+// A block makes 16 outputs. Its 8 warps take stretches of 32 inputs in turn, so that together they read 512 bytes of a
+// weight row. A lane reads 8 neighbouring inputs at once; the matrix units' own order would be 2 + 2 of 16. Sums over
+// inputs may be made in any order, as long as weights and activations use the same order.
 
 #define FEW_WARPS 8
 #define AT_ONCE 4
@@ -12,7 +12,7 @@ struct Weights {
     Quad upper, lower;
 };
 
-// Multiplies one stretch: its weights (outputs g and g + 8) times the rows' activations.
+// Multiplies one stretch of inputs: the weights of outputs g (upper) and g + 8 (lower) times the rows' activations.
 template <int TILES>
 DEVICE void multiply(float (&sums)[TILES][4], const Weights& w, const Quad (&x)[TILES]) {
     const u32 first[4] = {w.upper.x, w.lower.x, w.upper.y, w.lower.y};
@@ -26,7 +26,7 @@ DEVICE void multiply(float (&sums)[TILES][4], const Weights& w, const Quad (&x)[
 template <int TILES> DEVICE void few(const FewArgs& a) {
     u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, g = lane / 4, c = lane % 4;
     u32 first = blockIdx.x * 16;
-    // Outputs beyond the last one are computed from the last one's weights and not kept.
+    // Outputs beyond the last one are computed from the last output's weights and not written.
     u32 upper = first + g < a.outputs ? first + g : a.outputs - 1;
     u32 lower = first + g + 8 < a.outputs ? first + g + 8 : a.outputs - 1;
     const bf16* upper_row = a.weights + (u64)upper * a.weight_stride + 8 * c;
@@ -38,11 +38,12 @@ template <int TILES> DEVICE void few(const FewArgs& a) {
         x_rows[n] = a.x + (u64)(there[n] ? 8 * n + g : 0) * a.x_stride + 8 * c;
     }
     float sums[TILES][4] = {};
-    // Rows are padded with zeros to 8 inputs, not to 32, so some lanes have nothing in the last stretch.
+    // Rows are padded with zeros to a multiple of 8 inputs, not of 32, so some lanes have no inputs in the last
+    // stretch.
     u32 whole = a.inputs / 32, stretches = (a.inputs + 31) / 32;
     Weights w[AT_ONCE];
     u32 s = warp;
-    // The first weights do not depend on other kernels' results.
+    // The first weights are read before `wait_for_inputs`, because they do not depend on other kernels' results.
     bool ahead = s + (AT_ONCE - 1) * FEW_WARPS < whole;
     if (ahead) {
         UNROLL for (int i = 0; i < AT_ONCE; i++) {

@@ -1,4 +1,5 @@
-// Operations on single rows. Rows begin at multiples of 16 bytes; block = row (y), part of the row (x).
+// Operations on single rows. Rows begin at multiples of 16 bytes. Unless a kernel says otherwise, a block of threads
+// handles one part (x) of one row (y).
 
 // Writes the embeddings of tokens as f32.
 KERNEL THREADS(256) embed(const EmbedArgs a) {
@@ -9,7 +10,7 @@ KERNEL THREADS(256) embed(const EmbedArgs a) {
     a.out[row * a.out_stride + i] = widen(a.table[(u64)a.tokens[row] * a.table_stride + i]);
 }
 
-// RMSNorm; `delta`, if given, is first added to `x` in place. One block per row.
+// RMSNorm of rows of `x`; `delta`, if given, is first added to `x` in place. One block per row.
 KERNEL THREADS(1024) add_norm(const AddNormArgs a) {
     wait_for_inputs();
     let_next_start();
@@ -36,7 +37,7 @@ KERNEL THREADS(1024) add_norm(const AddNormArgs a) {
     }
     float scale = 1.0f / sqrtf(block_sum(squares, scratch) / (float)a.width + a.eps);
     bf16* out = a.out + row * a.out_stride;
-    // Each thread reads what it wrote itself.
+    // Each thread reads only numbers that it wrote, so no synchronisation is needed.
     for (u32 q = threadIdx.x; q < quads; q += blockDim.x) {
         Floats v = ((Floats*)x)[q];
         Floats g = ((const Floats*)a.gains)[q];
@@ -67,7 +68,8 @@ KERNEL THREADS(128) norm_heads(const NormHeadsArgs a) {
 
 DEVICE float silu_times(float gate, float up) { return gate / (1.0f + expf(-gate)) * up; }
 
-// silu(gate) · up; a row has all gates first. Eight numbers per thread if the width is a multiple of 8, else one.
+// silu(gate) · up; a row of `gate_up` has all gates first. A thread makes eight numbers if the width is a multiple of
+// 8, otherwise one.
 KERNEL THREADS(256) swiglu(const SwigluArgs a) {
     wait_for_inputs();
     let_next_start();
@@ -89,7 +91,7 @@ KERNEL THREADS(256) swiglu(const SwigluArgs a) {
     }
 }
 
-// Copies chosen rows, padding included, in units of 16 bytes.
+// Copies row `rows[i]` of the input to row i of the output, padding included, in units of 16 bytes.
 KERNEL THREADS(256) gather(const GatherArgs a) {
     wait_for_inputs();
     let_next_start();
@@ -98,7 +100,7 @@ KERNEL THREADS(256) gather(const GatherArgs a) {
     for (u32 q = threadIdx.x; q < a.quads; q += blockDim.x) to[q] = from[q];
 }
 
-// Copies rows to chosen places.
+// Copies row i of the input to row `rows[i]` of the output.
 KERNEL THREADS(256) scatter(const GatherArgs a) {
     wait_for_inputs();
     const Quad* from = a.input + (u64)blockIdx.x * a.quads;
@@ -106,7 +108,7 @@ KERNEL THREADS(256) scatter(const GatherArgs a) {
     for (u32 q = threadIdx.x; q < a.quads; q += blockDim.x) to[q] = from[q];
 }
 
-// Writes rows of either type as f32 without padding, for the host.
+// Writes rows of f32 or bf16 as f32 without padding, for a download to the host.
 KERNEL THREADS(256) unpack(const UnpackArgs a) {
     wait_for_inputs();
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -115,7 +117,7 @@ KERNEL THREADS(256) unpack(const UnpackArgs a) {
     a.out[(u64)blockIdx.y * a.width + i] = a.wide ? ((const float*)a.input)[from] : widen(((const bf16*)a.input)[from]);
 }
 
-// Writes rows from f32 without padding.
+// Writes rows given as f32 without padding to padded rows of f32 or bf16.
 KERNEL THREADS(256) pack(const PackArgs a) {
     wait_for_inputs();
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -135,7 +137,7 @@ DEVICE u64 mixed(u64 z) {
     return z ^ (z >> 31);
 }
 
-// Random weights: the same hash of (base, position) and the same roundings as on the host (sim's `Luck::unit`).
+// Draws random weights, with the hash of (base, position) and the roundings of the host (`Luck::unit` of crate sim).
 KERNEL THREADS(256) random_weights(const RandomWeightsArgs a) {
     wait_for_inputs();
     u64 count = (u64)a.rows * a.width;
@@ -146,10 +148,10 @@ KERNEL THREADS(256) random_weights(const RandomWeightsArgs a) {
     }
 }
 
-// Rotates queries and keys to their positions, and writes keys and values to their slots. A slot has rows of `dim`
-// numbers; numbers beyond the head's width are zero. A dimension is paired with the one half a head further on, as in
-// Hugging Face. Thread = pair of dimensions (x), head of queries, keys, then values (y of the block); block = heads
-// (x), row (y).
+// Rotates queries and keys to their positions, and writes keys and values to their KV slots. A slot has a row of `dim`
+// numbers per key-value head; numbers beyond the head's width are zero. Dimension i is paired with dimension i +
+// head_dim / 2, as in Hugging Face. Thread = pair of dimensions (x), head (y; all heads of queries, then of keys, then
+// of values); block = group of heads (x), row (y).
 KERNEL THREADS(256) rope_store(const RopeStoreArgs a) {
     wait_for_inputs();
     let_next_start();
@@ -183,8 +185,8 @@ KERNEL THREADS(256) rope_store(const RopeStoreArgs a) {
     out[i + half] = narrow(second);
 }
 
-// Copies keys and values from slot to slot, pair by pair. Each thread copies 16 bytes of every pair, so the pairs'
-// order holds.
+// Copies keys and values from slot to slot for each pair (from, to). Each thread copies the same 16 bytes of all pairs
+// one after the other, so the copies are made in the order of the pairs.
 KERNEL THREADS(256) move_kv(const MoveKvArgs a) {
     wait_for_inputs();
     u32 per_token = a.kv_heads * (a.dim / 8);

@@ -1,10 +1,10 @@
-//! Facts from the marks of a step: its span, its passes, and the host time between them.
+//! Facts that follow from the marks (timed events) of a step: its span, its passes, and the host time between passes.
 
 use foretoken_sim::live::{Mark, MarkKind, StepTrace};
 use foretoken_sim::{PassShape, Time};
 
-/// (start, end) of a step: from the start of its scheduling to the end of its target pass. `None` for marks after the
-/// last step.
+/// (start, end) of a step: from the start of its scheduling to the end of its target pass. `None` for the record of the
+/// marks after the last step.
 pub fn span(step: &StepTrace) -> Option<(Time, Time)> {
     let verify = step.marks.iter().find(|m| m.kind == MarkKind::Verify)?;
     let start = step.marks.iter().rfind(|m| m.kind == MarkKind::Round && m.begin <= verify.begin);
@@ -16,18 +16,18 @@ pub fn span(step: &StepTrace) -> Option<(Time, Time)> {
 pub struct Pass {
     /// The shape of the pass.
     pub shape: PassShape,
-    /// Its duration on the host's clock.
+    /// Duration of the pass on the host's clock.
     pub time: Time,
 }
 
-/// The passes of a step.
+/// The passes of a step, and the host time between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Passes {
-    /// Draft passes in order, without empty ones.
+    /// The draft passes in order, without passes of 0 tokens.
     pub draft: Vec<Pass>,
     /// The target pass.
     pub target: Pass,
-    /// Time between passes without waits: scheduler, policy, and committing the step before.
+    /// Time between passes without waits: scheduler, policy, and the work that ends the step before.
     pub host: Time,
 }
 
@@ -37,7 +37,8 @@ impl Default for Pass {
     }
 }
 
-/// The passes of a step. `last_end` is the end of the step before. `None` for marks after the last step.
+/// The passes of a step. `last_end` is the end of the step before. `None` for the record of the marks after the last
+/// step.
 pub fn passes(step: &StepTrace, last_end: Time) -> Option<Passes> {
     let pass = |m: &Mark| Pass { shape: m.shape, time: m.end - m.begin };
     let target = step.marks.iter().find(|m| m.kind == MarkKind::Verify).map(pass)?;

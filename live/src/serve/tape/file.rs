@@ -1,8 +1,8 @@
-//! A tape on disk. The run appends to it, so that a killed process loses at most the last second.
+//! A tape as a file. The run appends its steps, so that a killed process loses at most the last second.
 //!
-//! A file is a sequence of frames (`foretoken_intact::frames`) with bodies in postcard. The first is the [`Head`], the
-//! next are steps, and the last is the [`Tail`]. Without a tail the process was killed, or the file was cut. Whether
-//! the run had ended is recorded in the folder.
+//! A file is a sequence of frames with checksums (`foretoken_intact::frames`), whose bodies are encoded with postcard.
+//! The first frame is the [`Head`], the next are steps, and the last is the [`Tail`]. If there is no tail, the process
+//! was killed or the file was cut. The manifest of the results folder says whether the run had ended.
 
 use super::{End, Head, Tail, Tape};
 use foretoken_intact::frames::{Cut, Damage, FrameError, Kind, Next, Reader, Writer};
@@ -14,17 +14,17 @@ use std::io::{self, BufReader, BufWriter, Read};
 use std::path::Path;
 
 const KIND: Kind = Kind { name: b"FTKTAPE", version: b'2' };
-/// Longest time between two flushes, in run time: a killed process loses at most this much.
+/// Longest time between two flushes on the run's clock (1 s): a killed process loses at most this much.
 const FLUSH_EVERY: Time = Time(1_000_000_000_000);
 
-/// The content of the frames after the first.
+/// The content of a frame after the first.
 #[derive(Deserialize)]
 enum Event {
     Step(StepTrace),
     End(Tail),
 }
 
-/// [`Event`], borrowed.
+/// [`Event`] with borrowed content, for writing.
 #[derive(Serialize)]
 enum EventRef<'a> {
     Step(&'a StepTrace),
@@ -51,7 +51,7 @@ impl TapeWriter {
         Ok(tape)
     }
 
-    /// Adds a step. Steps older than a second of run time are on disk afterwards.
+    /// Appends a step. Afterwards, all steps that are more than a second older are on disk.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -65,7 +65,7 @@ impl TapeWriter {
         Ok(())
     }
 
-    /// Ends the tape.
+    /// Appends the tail, which ends the tape.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -91,7 +91,7 @@ pub enum TapeError {
     /// The file is not a tape.
     #[error("this is not the recording of a live run, or one of before version 2")]
     Foreign,
-    /// The tape has another version.
+    /// The tape was written in another version of the format.
     #[error("the recording is of version `{}`, and this Foretoken reads 2", found.escape_ascii())]
     Version {
         /// The version in the file.
@@ -100,10 +100,10 @@ pub enum TapeError {
     /// The tape ends within its head.
     #[error("the recording has no head: it ends after {0} bytes")]
     NoHead(u64),
-    /// A frame was changed.
+    /// The bytes of a frame were changed after they were written.
     #[error("{0}")]
     Damaged(Damage),
-    /// A frame is whole, but its content is unknown to this version, or must not stand at this place.
+    /// A frame is undamaged, but its content is unknown to this version, or is not allowed at this place.
     #[error("frame {frame}, which begins at byte {offset}, {what}")]
     Wrong {
         /// Index of the frame, from 0.
@@ -206,7 +206,7 @@ mod tests {
 
     fn step(n: u64) -> StepTrace {
         let end = Time::from_s(n as f64 * 0.3);
-        // A tape does not keep the number of requests.
+        // A tape does not store a pass's number of requests.
         let shape = PassShape { requests: 0, batched: n, context: 3, pairs: 4 };
         let mark = Mark { kind: MarkKind::Verify, begin: Time::ZERO, end, device: end, shape };
         StepTrace { step: n, marks: vec![mark], confidence: vec![0.5; 3], ..StepTrace::default() }
@@ -216,7 +216,7 @@ mod tests {
         Tail { ending: TapeEnding::Failed("out of memory".into()), rejected: vec![3] }
     }
 
-    /// The bytes of a tape of `steps` steps.
+    /// The bytes of a tape file with `steps` steps.
     fn tape(steps: u64, tail: Option<&Tail>) -> Vec<u8> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.tape");
@@ -246,7 +246,7 @@ mod tests {
         assert!(kept.len() >= 16, "{} of 20 steps, the last of them 1 s before the end", kept.len());
     }
 
-    /// A tape cut at any byte is read up to its last whole step, and its end says where it was cut.
+    /// A tape cut at any byte is read up to its last complete step, and the result says where the file was cut.
     #[test]
     fn a_cut_tape_is_read_up_to_its_last_whole_step_and_says_where_it_ends() {
         let bytes = tape(5, Some(&tail()));
@@ -267,7 +267,8 @@ mod tests {
         assert_eq!(seen, [0, 1, 2, 3, 4, 5]);
     }
 
-    /// A tape with any flipped bit, with or without a tail, is read neither as whole nor as cut.
+    /// A tape in which any bit was flipped, with or without a tail, is reported as damaged, and never as complete or
+    /// cut.
     #[test]
     fn no_flipped_bit_passes_for_a_kill() {
         for bytes in [tape(5, Some(&tail())), tape(5, None)] {

@@ -1,4 +1,4 @@
-//! The log of a live run. Per-request records can be rebuilt from it.
+//! The tape: the log of a live run, from which the records of requests and steps can be rebuilt.
 
 mod facts;
 mod file;
@@ -14,26 +14,26 @@ use foretoken_sim::live::StepTrace;
 use foretoken_sim::{Arrivals, Time, Workload};
 use serde::{Deserialize, Serialize};
 
-/// The facts known before the first step.
+/// The first part of a tape: the facts known before the first step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Head {
     /// The policy's label.
     pub policy: String,
-    /// True for the tape of warming up. The run's own tape later replaces it.
+    /// True for the tape of a warm-up run. The tape of the run itself later replaces this file.
     pub warming_up: bool,
-    /// The seed of the cell.
+    /// The seed of the run's random draws.
     pub seed: u64,
     /// The name of the device that served.
     pub device: String,
     /// Number of clients of a closed loop; `None` for an open workload.
     pub clients: Option<u32>,
-    /// Arrival of each request on the run's clock; ignored in a closed loop.
+    /// Arrival time of each request on the run's clock; ignored in a closed loop.
     pub arrival: Vec<Time>,
-    /// Prompt tokens of each request.
+    /// Number of prompt tokens of each request.
     pub prompt_len: Vec<u32>,
-    /// Output tokens that each request must emit.
+    /// Number of output tokens that each request must emit.
     pub output_len: Vec<u32>,
-    /// Category of each request.
+    /// Category of each request (index into the workload's categories).
     pub category: Vec<u16>,
     /// The engine's `max_model_len`.
     pub max_model_len: u32,
@@ -44,7 +44,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// The head for a workload, with an engine without limits and a host that takes no time.
+    /// Makes the head for a workload, without a `max_model_len`, a TPOT bound or host time.
     pub fn new(policy: String, seed: u64, device: String, arrivals: Arrivals, workload: &Workload) -> Head {
         Head {
             policy,
@@ -66,23 +66,23 @@ impl Head {
         }
     }
 
-    /// Returns whether requests arrive by themselves or in a closed loop.
+    /// Returns whether requests arrive at set times (open) or in a closed loop.
     pub fn arrivals(&self) -> Arrivals {
         self.clients.map_or(Arrivals::Open, |clients| Arrivals::Closed { clients })
     }
 
-    /// Number of output tokens that a request really emits; `max_model_len` limits it.
+    /// Number of output tokens after which a request ends: its output length, or less if `max_model_len` is reached.
     pub fn stop_at(&self, request: usize) -> u32 {
         self.output_len[request].min(self.max_model_len.saturating_sub(self.prompt_len[request]))
     }
 }
 
-/// The facts known after the last step.
+/// The last part of a tape: the facts known after the last step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tail {
     /// How the run ended.
     pub ending: TapeEnding,
-    /// Requests that were rejected because they can never fit.
+    /// Ids of the requests that were rejected because they can never fit.
     pub rejected: Vec<u32>,
 }
 
@@ -93,7 +93,7 @@ pub enum TapeEnding {
     Done,
     /// The user interrupted the run.
     Interrupted,
-    /// The device failed, with its error.
+    /// The device failed; the text is its error.
     Failed(String),
 }
 
@@ -102,20 +102,20 @@ pub enum TapeEnding {
 pub struct Tape {
     /// The facts known before the first step.
     pub head: Head,
-    /// The steps of the run.
+    /// The records of the run's steps, in order.
     pub steps: Vec<StepTrace>,
-    /// The end of the file.
+    /// How the file ends.
     pub end: End,
 }
 
 /// How a tape's file ends.
 #[derive(Clone, Debug, PartialEq)]
 pub enum End {
-    /// With the facts known after the last step.
+    /// The file is complete: it ends with a tail.
     Tail(Tail),
-    /// Without a tail, after a whole frame or within one: the process was killed, or the file was cut.
+    /// The file ends without a tail, after a frame or within one: the process was killed, or the file was cut.
     Cut(Cut),
-    /// Before a damaged frame.
+    /// A frame is damaged; only the frames before it were read.
     Damaged(Damage),
 }
 
@@ -128,12 +128,12 @@ impl Tape {
         }
     }
 
-    /// True if every request ended.
+    /// True if the tape has a tail, and all requests of the run ended.
     pub fn complete(&self) -> bool {
         self.tail().is_some_and(|t| t.ending == TapeEnding::Done)
     }
 
-    /// The last instant in the tape.
+    /// The last time in the tape, on the run's clock.
     pub fn last(&self) -> Time {
         self.steps.iter().filter_map(|s| s.marks.last()).map(|m| m.end).max().unwrap_or_default()
     }

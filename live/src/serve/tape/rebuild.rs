@@ -1,11 +1,11 @@
-//! Rebuilds the records of requests and steps from a tape's steps, also of a killed run.
+//! Rebuilds the records of requests and steps from a tape's steps. This works for killed runs too.
 
 use super::{Head, Tail, span};
 use foretoken_compare::live_runs::Records;
 use foretoken_sim::live::{MarkKind, StepTrace};
 use foretoken_sim::{Arrivals, Outcome, RequestRecords, StepRecord, Time};
 
-/// Rebuilds the records from the tape's parts.
+/// Rebuilds the records of requests and steps from the parts of a tape.
 pub fn rebuild_records<'a>(
     head: &Head,
     steps: impl IntoIterator<Item = &'a StepTrace>,
@@ -21,7 +21,7 @@ struct Rebuilt<'a> {
     head: &'a Head,
     rejected: &'a [u32],
     requests: RequestRecords,
-    /// Number of requests sent. In a closed loop the next one is sent when one has ended.
+    /// In a closed loop: number of requests sent so far. The next one is sent when a request has ended.
     sent: usize,
 }
 
@@ -39,7 +39,8 @@ impl<'a> Rebuilt<'a> {
         rebuilt
     }
 
-    /// A client of a closed loop sends the next request. If that request is rejected, it sends another at once.
+    /// In a closed loop, a client sends the next request at time `at`. If this request is rejected, the client sends
+    /// the next one at once.
     fn send(&mut self, at: Time) {
         while self.sent < self.requests.len() {
             self.requests.arrival[self.sent] = at;
@@ -107,7 +108,7 @@ impl<'a> Rebuilt<'a> {
         Some(record)
     }
 
-    /// Adds tokens to a request's output, up to its end. Returns the number added.
+    /// Adds up to `tokens` tokens to a request's output, until the output is complete. Returns the number added.
     fn emit(&mut self, i: usize, tokens: u32, at: Time) -> u32 {
         let r = &mut self.requests;
         let stop_at = self.head.stop_at(i);
