@@ -39,7 +39,7 @@ fn the_default_table_starts_at_three_or_in_the_middle() {
     assert_eq!(averages, [2.0, 2.0, 0.0, -1.0]);
 }
 
-/// Rules (i) and (ii): at length 0 the average stays, batches count, and each decision probes.
+/// docs/model.md 1.3, rules (i) and (ii): at length 0 the average stays, batches count, and each decision probes.
 #[test]
 fn a_slot_at_zero_probes_every_interval() {
     let mut policy = built(&SglangGen3::default(), 256);
@@ -129,7 +129,7 @@ fn the_ceiling_caps_but_never_keeps_from_rising() {
 /// A slot keeps its average while other batch sizes run. If the drafts get worse meanwhile, it restarts with a length
 /// that was right before.
 #[test]
-fn slots_that_are_not_visited_go_stale() {
+fn a_slot_without_batches_keeps_a_stale_average() {
     let mut policy = built(&SglangGen3::default(), 256);
     (0..15).for_each(|_| assert_eq!(step(&mut policy, 1, 7), 3));
     (0..40).for_each(|_| assert!(step(&mut policy, 1, 7) > 3));
@@ -183,7 +183,8 @@ fn bad_settings_are_named() {
     assert_eq!(SglangGen3::default().check(), Ok(()));
 }
 
-/// SGLang's slot as its code has it: the length itself is the state, and lists are searched.
+/// A second implementation of a slot, close to SGLang's code: the length itself is the state, and every rule searches
+/// the list of candidates.
 struct ByTheCode {
     candidates: Vec<u32>,
     rule: Rule,
