@@ -105,7 +105,7 @@ struct Running {
     costs: CodeCosts,
     cap: u32,
     expected: LifetimeMean,
-    /// True if the expected confidence is given, not learned.
+    /// True if `foretoken decide` gave the expected confidence, so that it is not learned.
     told: bool,
     /// Goodput of the drafts so far in this step, in tokens per second.
     goodput: f64,
@@ -201,7 +201,7 @@ impl Running {
         mean.value = mean.sum / mean.count as f64;
     }
 
-    /// Drops a whole bucket of tokens, or nothing.
+    /// Drops the tokens above the next lower capture size, or nothing if goodput would fall.
     fn eliminate(&mut self, batch: &BatchView, drafts: &mut Drafts) {
         let rows: u32 = drafts.draft_len.iter().map(|&k| k + 1).sum();
         let mut delta = bucket_delta(rows);
