@@ -1,5 +1,5 @@
-//! The step times that `turbospec-v1` believes: the branch's formula, with its published coefficients or those of a
-//! linear belief.
+//! The step times that `turbospec-v1` believes: the branch's formula, with its published coefficients or with a linear
+//! belief's.
 //!
 //! Source: LiuXiaoxuanPKU/vllm, branch batch-dsd @b08a7d37, `vllm/v1/spec_decode/{auto_tuner,config}.py` (docs/model.md
 //! 3.4). The published fit is collinear: c_comp + c_batch < 0, so that a plain step gets no slower with more requests.
