@@ -2,8 +2,8 @@
 //! while serving. Now and then other lengths are tried for a few rounds.
 //!
 //! Source: jundot/omlx `_DepthController`, `omlx/patches/mlx_lm_mtp/batch_generator.py` (v0.5.4rc1 and later; PRs
-//! #3352, #3412). score(d) = (1 + p₁ + p₁p₂ + …) / t(d). Its depth 0, at which drafting is parked, is left out: the
-//! constants were not found.
+//! #3352, #3412). score(d) = (1 + p₁ + p₁p₂ + …) / t(d). omlx's depth 0, which switches drafting off, is
+//! left out, because its constants were not found.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, Candidate, DraftLimits, DraftPlan, Explanation, SpecPolicy, Speculation, StepOutcome};
