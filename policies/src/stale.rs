@@ -11,7 +11,7 @@ pub(crate) struct Stale {
     steps: usize,
     /// Outcomes that the policy has not observed, oldest first.
     late: VecDeque<SavedOutcome>,
-    /// Outcomes that were delivered, whose buffers are used again.
+    /// Delivered outcomes, kept to reuse their buffers.
     spare: Vec<SavedOutcome>,
 }
 

@@ -1,6 +1,6 @@
-//! A belief with the truth's coefficients gives every step's real time, whatever policy runs: chains and trees, both
-//! ways of drafting, prompt lookups, both schedulers, every kind of gap. In all these simulations, no policy that
-//! drafts chains beats the oracle in any of its steps (docs/model.md 13).
+//! A belief with the true coefficients predicts the time of every step exactly, whatever policy runs: chains and trees,
+//! sequential and parallel drafting, prompt lookups, both schedulers, every kind of gap in the draft's KV. In all these
+//! simulations, no policy that drafts chains beats the oracle in any of its steps (docs/model.md 13).
 
 use foretoken_policies::{Belief, OracleGoodput, PolicyContext, PolicySpec};
 use foretoken_sim::acceptance::{AcceptanceSpec, PromptLookup, Rates};

@@ -50,7 +50,7 @@ struct Round {
 
 #[derive(Default)]
 struct Scratch {
-    /// By hypothesis: the probability of its present state, not normalised.
+    /// By hypothesis: as in [`Posterior`], but moved on to the round at hand.
     weights: Vec<f64>,
     last_right: Vec<f64>,
 }
@@ -194,7 +194,7 @@ fn given_proposal(law: &dyn Law, right: f64, proposes: bool) -> f64 {
     }
 }
 
-/// Passes a position whose bit stays unknown.
+/// Moves `last_right` on by one position, whose bit stays unknown.
 fn pass_unknown(law: &dyn Law, request: RequestTruth, position: u32, last_right: &mut [f64]) {
     for (h, last) in last_right.iter_mut().enumerate() {
         *last = Chain::new(law, request, h, position, *last).next();

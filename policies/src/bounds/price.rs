@@ -1,9 +1,9 @@
-//! The price of time with which a bound weighs a step: it takes the choice with the most tokens − price × time.
+//! The price of time: in each step a bound takes the choice with the most tokens − price × time.
 //!
 //! The step's own ratio of tokens to time is the best myopic choice. It is not the best choice for a whole run: a step
-//! that a prompt makes slow has a low ratio, so drafts look cheap just when time is dear. A price in units of what the
-//! batch can make without prompts, or of the tokens that the requests in the system wait for, does better there
-//! (docs/model.md 12).
+//! that a prompt makes slow has a low ratio, so drafts look cheap just when time is dear. A price in units of the rate
+//! that the batch could have without prompts, or of the tokens that all requests in the system wait for, does better
+//! there (docs/model.md 12).
 
 use crate::definition::{BadParameter, Check};
 use foretoken_sim::{BatchView, ChunkTotals, StepOutcome};

@@ -181,7 +181,7 @@ impl Definition for TrueBelief {
     }
 }
 
-/// A running policy that is shown more than a server has.
+/// A running policy whose confidences are replaced by better ones than a server has: `shown` says which.
 struct Informed {
     policy: Box<dyn SpecPolicy>,
     shown: Shown,

@@ -124,7 +124,8 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        // At threshold 0.9 the cost is 0 + 3·(2/3) = 2. At 0.8: 1/3 + 2. At 0.7: 1/3 + 1. At 0.6: 1/3 + 0, the least.
+        // The cost FPR + 3·FNR is 0 + 3·(2/3) = 2 at threshold 0.9, 1/3 + 2 at 0.8, 1/3 + 1 at 0.7, and 1/3 + 0 at 0.6,
+        // the least.
         let samples = [(0.9, true), (0.8, false), (0.7, true), (0.6, true), (0.3, false), (0.1, false)];
         assert_eq!(tuned(&samples), Some(0.6));
         assert_eq!(tuned(&samples[..5]), None, "more than five are needed");

@@ -178,7 +178,8 @@ mod tests {
 
     #[test]
     fn it_closes_for_good_once_a_full_window_is_below() {
-        // The shares are 0, 0, 1, 0.75, 0.125, 0; the means of three are 1/3, 0.583, 0.625, 0.292.
+        // The shares of accepted drafts are 0, 0, 1, 0.75, 0.125, 0 by step. Their means over three steps are 1/3,
+        // 0.583, 0.625, 0.292.
         let accepted = [[0, 0], [0, 0], [4, 4], [4, 2], [1, 0], [0, 0], [4, 4], [4, 4], [4, 4]];
         assert_eq!(lengths(&gate(3, 0.3), &accepted), [4, 4, 4, 4, 4, 4, 0, 0, 0]);
         assert_eq!(lengths(&gate(3, 0.35), &accepted), [4, 4, 4, 0, 0, 0, 0, 0, 0]);

@@ -44,8 +44,8 @@ fn the_next_step_is_expected_to_have_the_usual_prompts() {
     assert!(costs.verify_s(8) - without > 0.9 * 1000.0 * BELIEF.target.gamma_s, "the step's own prompts are known");
 }
 
-/// A prompt in the step makes every choice slower by the same time. The decode price does not move with it; the step's
-/// own ratio falls, so that it drafts more.
+/// A prompt in the step makes every choice slower by the same time. The decode price stays. The step's own ratio of
+/// tokens to seconds falls, so that a policy that goes by it drafts more.
 #[test]
 fn a_prompt_does_not_make_drafts_look_cheap() {
     let mut dear = CONTEXT;
@@ -147,7 +147,7 @@ fn the_time_of_a_decision_is_learnt_apart_from_passes() {
     assert!((costs.slower().1 - 1.0).abs() < 0.02, "{:?}", costs.slower());
 }
 
-/// Requests that wait make a second dear only where prompts fill the steps and requests could still start.
+/// Waiting requests raise the price of time only if prompts fill the steps and more requests could run.
 #[test]
 fn a_backlog_of_prompts_makes_time_dear() {
     let batch = Batch::new(&[100; 4], &[8; 4]);

@@ -56,7 +56,7 @@ fn a_slot_with_zero_alone_never_drafts() {
     assert_eq!((policy.slots[3].ema, policy.slots[3].batches), (-1.0, 100));
 }
 
-/// Rule (ii): a slot that starts at 0 has an average of -1. Its first probe replaces the average.
+/// docs/model.md 1.3, rule (ii): a slot that starts at 0 has an average of -1. Its first probe replaces the average.
 #[test]
 fn the_first_probe_starts_the_average_afresh() {
     let params =
@@ -66,7 +66,8 @@ fn the_first_probe_starts_the_average_afresh() {
     assert_eq!((policy.slots[0].steps(), policy.slots[0].ema), (4, 3.0));
 }
 
-/// Rule (iii): the threshold towards 0 is 0.5 + hysteresis; the rule of the other lengths would give -0.5.
+/// docs/model.md 1.3, rule (iii): the threshold towards 0 is 0.5 + hysteresis; the rule of the other lengths would give
+/// -0.5.
 #[test]
 fn zero_is_reached_at_half_a_token() {
     for (average, length) in [(0.5, 0), (0.51, 1)] {
@@ -83,7 +84,7 @@ fn zero_is_reached_at_half_a_token() {
     }
 }
 
-/// Rule (iv): a decision that moved down does not move up, even if the average asks for it.
+/// docs/model.md 1.3, rule (iv): a decision that moved down does not move up, even if the average asks for it.
 #[test]
 fn a_decision_goes_one_way() {
     let params = SglangGen3 { slots: vec![slot(1, &[1, 3])], down_hysteresis: 2.0, ..SglangGen3::default() };
@@ -95,7 +96,7 @@ fn a_decision_goes_one_way() {
     assert_eq!(policy.slots[0].steps(), 3);
 }
 
-/// Rule (v): the ceiling caps a length that does not rise.
+/// docs/model.md 1.3, rule (v): the ceiling caps a length that does not rise.
 #[test]
 fn the_ceiling_caps_but_never_keeps_from_rising() {
     let decided = |initial_steps, ema| {

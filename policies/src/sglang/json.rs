@@ -1,11 +1,11 @@
 //! Reads and writes SGLang's `adaptive_spec.json` (`--speculative-adaptive-config`).
 //!
-//! Generations 1 and 2 have flat keys. From generation 3 on, keys that are whole numbers are batch sizes, and the other
-//! keys are defaults for all of them; `strategy` chooses between `ema` and `throughput_aware`. The file does not have
-//! the initial length, which is the server's `--speculative-num-steps`, and does not say whether CUDA graphs are on.
-//! Source: `load_adaptive_config` in sgl-project/sglang `srt/speculative/adaptive_spec_params.py` @13d3f642 and
-//! @015c8726, and `_parse_bs_candidates` in `throughput_aware_controller.py` @088c5abe; restated in docs/model.md 1.1
-//! to 1.4.
+//! Files of generations 1 and 2 of SGLang's adaptive speculation have flat keys. From generation 3 on, keys that are
+//! whole numbers are batch sizes, and the other keys are defaults for all of them; `strategy` chooses between `ema` and
+//! `throughput_aware`. The file does not have the initial length, which is the server's `--speculative-num-steps`, and
+//! does not say whether CUDA graphs are on. Source: `load_adaptive_config` in sgl-project/sglang
+//! `srt/speculative/adaptive_spec_params.py` @13d3f642 and @015c8726, and `_parse_bs_candidates` in
+//! `throughput_aware_controller.py` @088c5abe; restated in docs/model.md 1.1 to 1.4.
 //!
 //! SGLang sorts candidates and ignores unknown keys. Here both are errors, because such a file does not say what runs.
 

@@ -9,7 +9,7 @@ use foretoken_sim::{BatchView, DraftLimits, DraftPlan, SpecPolicy, Speculation};
 pub(crate) enum Counted {
     /// Requests scheduled in the step: decodes and prefill chunks.
     Scheduled,
-    /// The whole running list.
+    /// All requests of the running list.
     Running,
 }
 

@@ -81,13 +81,13 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// The step without drafts. Walks over the batch once.
+    /// The estimate of the step without drafts. Walks over the batch once.
     pub fn undrafted(belief: &Belief, batch: &BatchView) -> Estimate {
         Estimate::of_passes(belief, shape::draft_idle_pass(batch), shape::plain_pass(batch))
     }
 
-    /// The step without drafts, from the shapes of its passes: the draft model's pass over prompts and catch-up tokens,
-    /// if there is one, and the target's.
+    /// The estimate of the step without drafts, from the shapes of its passes: the draft model's pass over prompts and
+    /// catch-up tokens, if there is one, and the target's.
     pub(crate) fn of_passes(belief: &Belief, idle: Option<PassShape>, plain: PassShape) -> Estimate {
         Estimate {
             belief: *belief,
@@ -208,7 +208,8 @@ mod tests {
             }
         }
 
-        /// A belief with the truth's coefficients gives the executor's time: the same shapes, rounded to picoseconds.
+        /// A belief with the true coefficients predicts the executor's time, up to the executor's rounding to
+        /// picoseconds.
         #[test]
         fn the_right_belief_is_the_truth(batch in any_batch(12, 8), belief in any_belief()) {
             let view = batch.view();
