@@ -5,7 +5,7 @@
 //!
 //! - `knows-rates` knows what a server has observed of each request so far.
 //! - `knows-confidences` knows also every confidence of this round, before it drafts. A later confidence is evidence
-//! about earlier tokens: after a wrong token, confidences are as low as for wrong tokens.
+//!   about earlier tokens: after a wrong token, confidences are as low as for wrong tokens.
 //! - `knows-lengths` knows also how many tokens each request has still to make, so that it drafts none beyond the end.
 //!
 //! Survival is the exact posterior of the source's law (`posterior.rs`). Of earlier rounds, the confidences of drafted

@@ -5,20 +5,19 @@
 //! Our own; docs/foresight.md says why each part is there, what it earns and where the policy loses. In short:
 //!
 //! 1. **Price of time** (`price.rs`): tokens − λ·seconds, where λ is the most tokens a second that the decodes of this
-//! batch could make without the step's prompts. The step's own ratio of tokens to seconds is low in a step that a
-//! prompt makes slow. By that ratio drafts would look cheap just when time is dear.
+//!    batch could make without the step's prompts. The step's own ratio of tokens to seconds is low in a step that a
+//!    prompt makes slow. By that ratio drafts would look cheap just when time is dear.
 //! 2. **Odds** (`odds.rs`): the chance that a token is accepted, from its confidence by a logistic curve that is learnt
-//! while serving. Where confidences carry no information, the curve's intercepts are the acceptance rates by depth.
+//!    while serving. Where confidences carry no information, the curve's intercepts are the acceptance rates by depth.
 //! 3. **Stopping**: after each draft pass the policy goes on with the requests whose next token is expected to pay, if
-//!    the pass as a whole pays.
-//!    `asking.rs` finds out whether decisions between passes are worth their own time.
+//!    the pass as a whole pays. `asking.rs` finds out whether decisions between passes are worth their own time.
 //! 4. **Selection**: of all drafted tokens, those most likely to survive are verified, as many as pay. For a drafter
-//! that makes all tokens in one pass, the length is planned for the tokens left after this selection.
+//!    that makes all tokens in one pass, the length is planned for the tokens left after this selection.
 //! 5. **Costs** (`cost.rs`): pass times measured at start-up, corrected slowly by the times of real steps.
 //! 6. **The next step's prompts** (`cost.rs`): where drafts are verified by the next step, whose prompts are not known
 //!    yet, a token costs what it costs on average over the prompts that usually come.
 //! 7. **A backlog of prompts** (`price.rs`): if requests wait because prompts fill the steps, a token starts no waiting
-//! prompt sooner, so that time is dearer.
+//!    prompt sooner, so that time is dearer.
 //! 8. **Room for prompts**: while prompts wait or run, drafts are charged at most a share of the token budget.
 //! 9. **Probing**: a policy that drafts nothing learns nothing. From time to time it drafts one token, to notice when
 //!    drafting pays again.

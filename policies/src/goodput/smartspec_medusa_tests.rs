@@ -46,8 +46,8 @@ fn expected(alpha: &[f64], widths: &[u32]) -> f64 {
     1.0 + (1..=widths.len()).map(|i| (0..i).map(s).product::<f64>()).sum::<f64>()
 }
 
-/// [`expected`], computed as a mean over the accepted length: Σ_{i=0..h} (i+1)·(1 − s_{i+1})·Π_{j≤i} s_j, with s_{h+1}
-/// = 0.
+/// [`expected`], computed as a mean over the accepted length: Σ_{i=0..h} (i+1)·(1 − s_{i+1})·Π_{j≤i} s_j. Here
+/// s_{h+1} is 0.
 fn expected_by_length(alpha: &[f64], widths: &[u32]) -> f64 {
     let h = widths.len();
     let s = |j: usize| if j < h { 1.0 - (1.0 - alpha[j]).powi(widths[j] as i32) } else { 0.0 };
