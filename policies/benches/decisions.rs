@@ -31,7 +31,8 @@ const BELIEF: Belief = Belief {
     drafting: Drafting::Autoregressive,
 };
 
-/// The input of one step: the batch's columns, and what draft and target would answer.
+/// The input of one step: the batch's columns, the draft's outputs (`said`), and how many drafts of each request the
+/// target would accept (`run`).
 struct Step {
     ids: Vec<RequestId>,
     context: Vec<u32>,
@@ -201,6 +202,7 @@ struct Timed {
     watch: Arc<Watch>,
 }
 
+/// Total time and number of timed calls.
 #[derive(Default)]
 struct Watch {
     nanos: AtomicU64,
@@ -339,7 +341,7 @@ fn decisions(c: &mut Criterion) {
     let mut group = c.benchmark_group("decision-at-32");
     let (draft, target) = (Linear::new(BELIEF.draft), Linear::new(BELIEF.target));
     for preset in PolicySpec::all() {
-        // Bounds that reason with the law of acceptance need a running clock.
+        // Bounds that need the acceptance law run on the event clock only.
         if preset.definition().needs_law() {
             continue;
         }

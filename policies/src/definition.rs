@@ -1,6 +1,6 @@
 //! The contract between a policy's file and the table of policies: what a policy says about itself, what it is built
-//! from, and how it refuses settings. Of the table it uses [`PolicySpec`] alone, because a clairvoyant names other
-//! policies to run.
+//! from, and how it refuses settings. From the table it needs only [`PolicySpec`], because `clairvoyant-static` names
+//! other policies to run.
 
 use crate::PolicySpec;
 use crate::look::Look;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// The inputs from which a policy is built.
 #[derive(Clone, Copy)]
 pub struct PolicyContext<'a> {
-    /// What the policy believes passes cost.
+    /// The policy's linear model of pass times, which may differ from the true times.
     pub belief: Belief,
     /// Pass times that the policy may measure before serving starts. Policies with cost tables fill them from this.
     pub profile: &'a dyn PassTimes,
@@ -31,46 +31,49 @@ pub struct PolicyContext<'a> {
     /// Names of the requests' categories ([`BatchView::category`](foretoken_sim::BatchView::category) is an index into
     /// them); empty if requests have none.
     pub categories: &'a [String],
-    /// Values that the policy is given instead of learning them (`foretoken decide`): no warm-up, no staleness.
+    /// Acceptance values that `foretoken decide` gives to the policy, which then learns none: no warm-up, no staleness.
     pub told: Option<Told<'a>>,
-    /// The truths that the wrappers `true-cost` and `true-rates` give to a policy; `None` without such a wrapper.
+    /// The true costs and rates that the wrappers `true-cost` and `true-rates` give to a policy; `None` without a
+    /// wrapper.
     pub truths: Option<Truths<'a>>,
-    /// Each request's own acceptance rate by its id, which a policy takes in place of its own estimates; `None` in
-    /// service.
+    /// The true acceptance rate of each request, by request id. A policy that gets them does not estimate rates. `None`
+    /// unless the wrapper `true-rates` sets them.
     pub own_rates: Option<&'a Arc<[f64]>>,
 }
 
-/// The truths in place of a policy's beliefs.
+/// The true pass costs and acceptance rates, for a policy that is to know them and not estimate them.
 #[derive(Clone, Copy)]
 pub struct Truths<'a> {
-    /// The line through the true cost of passes.
+    /// The true pass times as a linear model (α, γ, δ), fitted if they are not linear.
     pub line: Belief,
-    /// The true times of passes.
+    /// The true time of a pass of any shape.
     pub passes: &'a dyn PassTimes,
-    /// Each request's own acceptance rate by its id; `None` if acceptance has no law.
+    /// The true acceptance rate of each request, by request id; `None` for recorded acceptance, which has no rates.
     pub own_rates: Option<&'a Arc<[f64]>>,
 }
 
-/// The beliefs that a policy has, which a wrapper may put right.
+/// Which beliefs a policy has. The wrappers `true-*` replace them by the truth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Beliefs {
-    /// What passes cost, from [`belief`](PolicyContext::belief) or [`profile`](PolicyContext::profile).
+    /// True if the policy uses a cost model of passes, from [`belief`](PolicyContext::belief) or
+    /// [`profile`](PolicyContext::profile).
     pub cost: bool,
-    /// Confidences of chains.
+    /// True if the policy decides by the confidences of chains.
     pub confidence: bool,
-    /// An acceptance rate that it learns, for which it takes [`own_rates`](PolicyContext::own_rates).
+    /// True if the policy learns an acceptance rate and can use [`own_rates`](PolicyContext::own_rates) in its place.
     pub rate: bool,
 }
 
-/// Values that a policy is given instead of learning them.
+/// Values that `foretoken decide` gives to a policy, which otherwise learns them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Told<'a> {
-    /// The conditional acceptance rate a of E(a, k).
+    /// Probability that a draft is accepted if all before it are: a of E(a, k),
+    /// [`expected_tokens`](crate::expected_tokens).
     pub acceptance_rate: f64,
-    /// The confidence expected of a token.
+    /// The confidence that the policy expects of a draft token before it is drafted.
     pub prev_confidence: f64,
-    /// The context of each request of the state. Tables by tokens alone use passes over these contexts, not over the
-    /// made-up requests that engines time at the start.
+    /// KV tokens of each request in the batch to decide on. Cost tables by tokens alone time passes over these
+    /// requests, not over the made-up requests that engines time at start-up.
     pub contexts: &'a [u32],
 }
 
@@ -86,9 +89,10 @@ pub struct BadParameter {
     pub why: String,
 }
 
-/// What a policy's file says about its policy. The parameters implement it; several presets may share them.
+/// What a policy says about itself. The type of its parameters implements this trait; several presets may share the
+/// type.
 pub trait Definition {
-    /// The policy's own label (`fixed-3`), for policies whose name and changed settings do not read well.
+    /// A short label for reports (`fixed-3`). `None` gives the usual label: the name, then the settings that differ.
     fn short_label(&self) -> Option<String> {
         None
     }
@@ -120,17 +124,17 @@ pub trait Definition {
         false
     }
 
-    /// True if the policy needs the law of acceptance, which recordings do not have.
+    /// True if the policy needs the probabilities by which drafts are accepted. Recorded acceptance does not have them.
     fn needs_law(&self) -> bool {
         false
     }
 
-    /// The beliefs of the policy that a wrapper may put right; none by default.
+    /// The beliefs of the policy that a wrapper `true-*` may replace by the truth; none by default.
     fn beliefs(&self) -> Beliefs {
         Beliefs::default()
     }
 
-    /// The policy in this one, for a wrapper.
+    /// The policy that this policy wraps; `None` for all but wrappers.
     fn wraps(&self) -> Option<&PolicySpec> {
         None
     }
@@ -140,12 +144,12 @@ pub trait Definition {
         false
     }
 
-    /// True if the policy's lengths depend on nothing that it sees. Figures then show nothing learnt.
+    /// True if the policy's lengths depend on nothing that it observes. Reports then show no beliefs of the policy.
     fn is_blind(&self) -> bool {
         false
     }
 
-    /// True if the policy drafts trees, which `oracle-goodput` does not bound: it drafts chains.
+    /// True if the policy drafts trees. `oracle-goodput` is no bound for them, because that oracle drafts chains.
     fn drafts_trees(&self) -> bool {
         false
     }
@@ -155,12 +159,13 @@ pub trait Definition {
         false
     }
 
-    /// A length that the user gave by number, with its key. An engine that cuts it would run another policy.
+    /// The longest draft that the settings ask for, with its key. An experiment is refused if `engine.max_draft_len` is
+    /// shorter.
     fn asks_for(&self) -> Option<(&'static str, u32)> {
         None
     }
 
-    /// The categories of requests that the user named in the settings. One that no request can have is an error.
+    /// The categories of requests that the settings name. A category that no request can have is an error.
     fn names_categories(&self) -> Vec<&str> {
         Vec::new()
     }
@@ -171,6 +176,9 @@ pub trait Definition {
     }
 
     /// Refuses settings that the policy cannot work with.
+    ///
+    /// # Errors
+    /// The first bad setting's key, and which values are right.
     fn check(&self) -> Result<(), BadParameter>;
 
     /// Builds the policy. The settings have passed [`check`](Definition::check).

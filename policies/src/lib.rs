@@ -31,7 +31,7 @@ mod testing;
 // The modules are declared here, not by the table's macro, because rustfmt and editors do not find files that only a
 // macro names.
 
-/// The plain engine, fixed lengths, and lengths by what a request states.
+/// No speculation, fixed lengths, and lengths by a request's category or context.
 mod plain {
     pub(crate) mod autoregressive;
     pub(crate) mod by_category;
@@ -98,7 +98,7 @@ mod slo {
     pub(crate) mod adaspec_verifier;
 }
 
-/// Policies of servers on laptops, 2026: by measured time, or by accepted drafts alone.
+/// Policies of inference servers for laptops (2026). They choose lengths by measured time, or by accepted drafts alone.
 mod local {
     pub(crate) mod aimd;
     pub(crate) mod downshift;
@@ -138,7 +138,7 @@ mod bandits {
     pub(crate) mod ucb_specstop;
 }
 
-/// Our own policy.
+/// `foresight`, Foretoken's own policy.
 mod foresight {
     pub(crate) mod asking;
     pub(crate) mod cost;
@@ -149,7 +149,7 @@ mod foresight {
     pub(crate) mod settings;
 }
 
-/// Bounds, and lengths drawn at random.
+/// Bounds, which see hidden truth, and lengths drawn at random.
 mod bounds {
     pub(crate) mod clairvoyant_static;
     pub(crate) mod frontier;
@@ -163,7 +163,7 @@ mod bounds {
     pub(crate) mod true_cost;
 }
 
-/// Shared by several families: beliefs, estimates, acceptance rates, tables.
+/// Code that several families share: beliefs, estimates, acceptance rates, tables.
 mod shared {
     pub(crate) mod acceptance;
     pub(crate) mod belief;

@@ -61,17 +61,17 @@ fn colour(family: &str) -> Colour {
     }
 }
 
-/// Looks that settings choose, whatever the table says. They are not given to other policies.
+/// Looks that a policy's settings choose in place of the table's look. No other policy may get them.
 fn by_settings() -> impl Iterator<Item = Look> {
     let batch = Look::new(SKY_BLUE, Dash::Dashed, Marker::Square);
     let per_request = Look::new(GREY, Dash::Dotted, Marker::Cross);
     (0..8).map(of_length).chain([batch, per_request])
 }
 
-/// The first look that is not in `taken`: in the family's colour, as long as one is left.
+/// The first look that is not in `taken`, in the family's colour as long as one of its 32 looks is left.
 ///
 /// # Panics
-/// If all looks are taken, 32 in each colour.
+/// If all looks of all colours are taken.
 pub(crate) fn free(family: &str, taken: &[Look]) -> Look {
     let colours = [colour(family)].into_iter().chain(COLOURS);
     let all = colours.flat_map(|c| DASHES.into_iter().flat_map(move |d| MARKERS.map(|m| Look::new(c, d, m))));
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(of_rows(&rows), looks);
     }
 
-    /// More rows than one colour has looks, and more than all colours without sky blue have.
+    /// 215 rows take all free looks of the 7 colours other than sky blue: 32 each, without the 9 that settings choose.
     #[test]
     fn a_full_family_goes_on_in_other_colours() {
         let rows: Vec<Row> = (0..215).map(|_| row("x", "vllm", None)).collect();

@@ -21,7 +21,7 @@ pub enum BadName {
     },
 }
 
-/// Most characters of a name, for which labels, files and tables have room.
+/// Longest name, in characters. Labels, file names and tables have room for it.
 const LONGEST: usize = 40;
 
 /// Refuses names that are not in kebab-case: words of lower-case letters and digits with single hyphens between them,
@@ -46,7 +46,7 @@ pub(crate) fn kebab_case(name: &str) -> Result<(), BadName> {
     Err(BadName::Malformed { name: name.into(), why })
 }
 
-/// Refuses a name in `taken`, hyphens apart: `fixed` and `fi-xed` would be one name in prose and in code.
+/// Refuses a name that is in `taken`. Hyphens are ignored: `fixed` and `fi-xed` would be one name in prose and in code.
 ///
 /// # Errors
 /// [`BadName::Taken`].

@@ -72,7 +72,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Chained<A> {
     }
 }
 
-/// Reads a key and returns its name too. If there is no key, the seed stays in place.
+/// Reads a key with the given seed and returns the key's name too. If there is no key, the seed is not taken.
 struct Remember<'a, K>(&'a mut Option<K>);
 
 impl<'de, K: DeserializeSeed<'de>> DeserializeSeed<'de> for Remember<'_, K> {

@@ -29,7 +29,7 @@ fn mix(value: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The number drawn for one decision; equal to the draw in Python (`tests/vllm/chance.py`).
+/// The number drawn for one decision; equal to the draw of the recorders in Python (`tests/vllm/chance.py`).
 pub fn draw(seed: u64, kind: u64, request: u64, position: u64) -> u64 {
     mix(mix(mix(mix(seed) ^ kind) ^ request) ^ position)
 }

@@ -1,6 +1,6 @@
 //! Policies from other crates. A binary [registers](register) them before it calls `foretoken`'s `main`. From then on
-//! they are read, listed, checked, labelled, drawn and built like the policies of the table. They come after these in
-//! every list.
+//! they are read, listed, checked, labelled, drawn and built like the policies of the table. They come after the
+//! table's policies in every list.
 
 use crate::definition::{BadParameter, Definition};
 use crate::look::{self, Look};
@@ -45,7 +45,7 @@ where
 /// while the process runs.
 ///
 /// # Errors
-/// As [`register`]; a name of the table's policies stays taken.
+/// As [`register`]. A policy of the table cannot be replaced.
 pub fn register_again<T>(name: &'static str, preset: T) -> Result<(), CannotRegister>
 where
     T: Definition + Clone + fmt::Debug + PartialEq + Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static,
@@ -90,7 +90,7 @@ where
     Ok(())
 }
 
-/// A policy's settings of any type.
+/// The settings of a registered policy, whose type is only known to its own crate.
 trait Settings: Definition + fmt::Debug + Send + Sync {
     fn plain(&self) -> Value;
     fn is(&self, other: &dyn Settings) -> bool;
@@ -118,7 +118,7 @@ impl<T: Definition + fmt::Debug + PartialEq + Serialize + Send + Sync + 'static>
 
 type Read = dyn Fn(&mut dyn erased_serde::Deserializer) -> Result<Arc<dyn Settings>, erased_serde::Error> + Send + Sync;
 
-/// What is registered under one name.
+/// A registered policy: its name, look and default settings, and how to read settings of its type.
 struct Entry {
     name: &'static str,
     look: Look,

@@ -47,7 +47,7 @@ macro_rules! policies {
         }),+),+];
 
         impl PolicySpec {
-            /// The table's policies with their default settings, in its order.
+            /// The table's policies with their default settings, in the order of the table.
             pub(crate) fn of_table() -> Vec<PolicySpec> {
                 vec![$($(PolicySpec::$variant(registry::preset!($settings $(, $preset)?))),+),+]
             }
@@ -186,9 +186,9 @@ pub(crate) struct Name(pub &'static str);
 
 impl<'de> Deserialize<'de> for Name {
     fn deserialize<D: Deserializer<'de>>(name: D) -> Result<Name, D::Error> {
-        struct Known;
+        struct ExistingName;
 
-        impl Visitor<'_> for Known {
+        impl Visitor<'_> for ExistingName {
             type Value = Name;
 
             fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
@@ -202,7 +202,7 @@ impl<'de> Deserialize<'de> for Name {
             }
         }
 
-        name.deserialize_identifier(Known)
+        name.deserialize_identifier(ExistingName)
     }
 }
 

@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Replaces about every third setting by an extreme one of the same kind.
+/// Replaces about a third of the settings by extreme values of the same type.
 fn mutate(value: &mut Value, rng: &mut TestRng) {
     let chance = rng.next_u32();
     let pick = |n: u32| chance % n;
@@ -44,8 +44,8 @@ fn extreme(policy: &PolicySpec, rng: &mut TestRng) -> Option<PolicySpec> {
     policy.check().is_ok().then_some(policy)
 }
 
-/// Runs steps as the engine makes them: requests come, go and come back, and steps with chunks only have empty columns.
-/// Returns false for an oracle and for a policy that drafts nothing.
+/// Runs steps as the engine makes them: requests join, leave for some steps and end, and some steps have no decode
+/// request. Returns false for an oracle and for a policy that drafts nothing.
 fn run(policy: &PolicySpec, context: &PolicyContext, batches: &[Batch], rng: &mut TestRng) -> bool {
     let Speculation::Policy(mut policy) = policy.build(context) else { return false };
     let mut first_id = 0;

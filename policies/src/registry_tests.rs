@@ -1,4 +1,4 @@
-//! Tests of [`super`]: names, labels, looks, checks, the duties of every policy to the engine, and the golden
+//! Tests of [`super`]: names, labels, looks, checks, what the engine requires of every policy, and the golden
 //! decisions.
 
 use super::*;
@@ -9,7 +9,7 @@ use itertools::zip_eq;
 use proptest::prelude::*;
 use std::collections::HashSet;
 
-/// Settings whose decisions are recorded beside the presets'.
+/// Settings other than the presets', whose decisions are in the golden snapshot too.
 const VARIANTS: &[&str] = &[
     r#"{"fixed": {"k": 1}}"#,
     r#"{"fixed": {"k": 5}}"#,
@@ -98,7 +98,8 @@ fn names_and_defaults_are_one_table() {
     }
 }
 
-/// oracle-goodput does not bound trees, so reports must know who drafts them: a tree has more tokens than levels.
+/// oracle-goodput does not bound trees, so reports must know which policies draft them: those whose drafts may have
+/// more tokens than levels.
 #[test]
 fn presets_that_draft_trees_say_so() {
     for spec in PolicySpec::all() {
@@ -140,7 +141,8 @@ fn errors_say_where() {
     assert_eq!(bad.check().expect_err("zero").key, "absorbing_steps");
 }
 
-/// Five requests: one has no room, one has a gap. A prefill chunk is in the step.
+/// Five decode requests and a prefill chunk. One request may not draft (limit 0), one has a gap of 1 token in its draft
+/// KV.
 fn small_batch() -> Batch {
     let mut batch = Batch::new(&[120, 900, 64, 2000, 333], &[8, 8, 0, 3, 8]);
     batch.gap[1] = 1;

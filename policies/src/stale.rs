@@ -1,6 +1,6 @@
 //! Staleness: a policy learns outcomes some steps late, as in overlapped schedulers (docs/model.md 0.7). `Stale` wraps
-//! any policy. The end of a request comes as late as the outcomes. Decisions within a step, made with the step's own
-//! confidences, are not delayed.
+//! any policy. The policy learns the end of a request as late as the outcomes. Decisions within a step, made with the
+//! step's own confidences, are not delayed.
 
 use foretoken_sim::{Around, Drafts, RequestId, SpecPolicy, StepOutcome, Time};
 use std::collections::VecDeque;
@@ -10,14 +10,14 @@ pub(crate) struct Stale {
     policy: Box<dyn SpecPolicy>,
     steps: usize,
     /// Outcomes that the policy has not observed, oldest first.
-    late: VecDeque<Kept>,
-    /// Buffers for reuse.
-    spare: Vec<Kept>,
+    late: VecDeque<SavedOutcome>,
+    /// Delivered outcomes, kept to reuse their buffers.
+    spare: Vec<SavedOutcome>,
 }
 
 /// A copy of an outcome, which lives longer than its step.
 #[derive(Default)]
-struct Kept {
+struct SavedOutcome {
     ids: Vec<RequestId>,
     drafted: Vec<u32>,
     verified: Vec<u32>,
@@ -25,7 +25,7 @@ struct Kept {
     drafts: Drafts,
     draft_time: Time,
     verify_time: Time,
-    /// Requests that ended behind this outcome and before the next one.
+    /// Requests that ended after this outcome and before the next one.
     ended: Vec<RequestId>,
 }
 
@@ -46,15 +46,15 @@ impl Around for Stale {
     }
 
     fn around_observe(&mut self, o: &StepOutcome) {
-        let mut kept = self.spare.pop().unwrap_or_default();
-        let columns = [(&mut kept.ids, o.ids), (&mut kept.drafted, o.drafted), (&mut kept.verified, o.verified)];
-        for (to, from) in columns.into_iter().chain([(&mut kept.accepted, o.accepted)]) {
+        let mut saved = self.spare.pop().unwrap_or_default();
+        let columns = [(&mut saved.ids, o.ids), (&mut saved.drafted, o.drafted), (&mut saved.verified, o.verified)];
+        for (to, from) in columns.into_iter().chain([(&mut saved.accepted, o.accepted)]) {
             to.clear();
             to.extend_from_slice(from);
         }
-        kept.drafts.clone_from(o.drafts);
-        (kept.draft_time, kept.verify_time) = (o.draft_time, o.verify_time);
-        self.late.push_back(kept);
+        saved.drafts.clone_from(o.drafts);
+        (saved.draft_time, saved.verify_time) = (o.draft_time, o.verify_time);
+        self.late.push_back(saved);
         if self.late.len() <= self.steps {
             return;
         }
@@ -88,7 +88,7 @@ mod tests {
     use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Wants};
     use std::sync::{Arc, Mutex};
 
-    /// Writes down what it learns: the accepted drafts of a step, or the negative id of an ended request.
+    /// A policy that writes down what it learns: the accepted drafts of a step, or the negative id of an ended request.
     struct Diary(Arc<Mutex<Vec<i64>>>);
 
     impl SpecPolicy for Diary {
@@ -107,7 +107,7 @@ mod tests {
         }
     }
 
-    /// Copies keep their buffers: nothing is allocated once the queue has its full length.
+    /// `clone_from` copies everything into the buffers of the old copy, so that a full queue allocates nothing.
     #[test]
     fn copies_of_drafts_are_whole_and_keep_their_buffers() {
         let mut drafts = Drafts::default();
@@ -141,7 +141,7 @@ mod tests {
         }
     }
 
-    /// The end of a request keeps its place between the outcomes.
+    /// A request's end is delivered after the outcome that preceded it and before the next one.
     #[test]
     fn an_end_is_learnt_behind_the_last_outcome() {
         for steps in [0, 1, 3] {

@@ -115,14 +115,14 @@ fn write_both(new: &Path, text: &str, old: &Path, changed: &str) -> Result<(), C
         io::ErrorKind::AlreadyExists => CannotWrite::Exists(new.into()),
         _ => CannotWrite::Io { doing: "write", path: new.into(), cause },
     })?;
-    let beside = old.with_extension("rs.tmp");
+    let temporary = old.with_extension("rs.tmp");
     let mut write = || {
         file.write_all(text.as_bytes()).map_err(io_error("write", new))?;
-        fs::write(&beside, changed).and_then(|()| fs::rename(&beside, old)).map_err(io_error("write", old))
+        fs::write(&temporary, changed).and_then(|()| fs::rename(&temporary, old)).map_err(io_error("write", old))
     };
     write().inspect_err(|_| {
-        // The error that follows names what could not be removed either.
-        let _ = fs::remove_file(&beside);
+        // A failed removal is not reported: the returned error names the file already.
+        let _ = fs::remove_file(&temporary);
         let _ = fs::remove_file(new);
     })
 }
@@ -131,7 +131,7 @@ fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Canno
     move |cause| CannotWrite::Io { doing, path: path.into(), cause }
 }
 
-/// The words of a text that could be identifiers.
+/// Splits a text into the words that could be Rust identifiers.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
 }
@@ -165,7 +165,7 @@ impl Row<'_> {
     }
 }
 
-/// The table's file, as far as a new policy changes it.
+/// The lines of the table's file, and where its rows are.
 struct Table<'a> {
     lines: Vec<&'a str>,
     /// Index of the line `policies! {`, and of the line at its end.
@@ -225,8 +225,8 @@ impl<'a> Table<'a> {
         self.lines[start..end].iter().filter_map(|l| Table::module(l))
     }
 
-    /// The file's text with the new policy: its module among the family's in order, and its row after the family's
-    /// last.
+    /// The file's text with the new policy: its module among the family's modules in alphabetical order, and its row
+    /// after the family's last row.
     fn with(&self, new: &Row) -> String {
         let (start, end) = self.block(new.family).unwrap_or_default();
         let after = |line: &&str| Table::module(line).is_some_and(|m| m > new.module);

@@ -10,7 +10,7 @@ use foretoken_sim::{
 use itertools::Itertools;
 use proptest::prelude::*;
 
-/// A 7B target and a small draft on a datacentre GPU, in round numbers.
+/// Pass costs of a 7B target and a small draft on a datacentre GPU, in round numbers.
 pub const BELIEF: Belief = Belief {
     draft: Coefficients { alpha_s: 1e-9, gamma_s: 2e-6, delta_s: 0.5e-3 },
     target: Coefficients { alpha_s: 1e-7, gamma_s: 40e-6, delta_s: 8e-3 },
@@ -34,7 +34,7 @@ pub const CONTEXT: PolicyContext = PolicyContext {
     own_rates: None,
 };
 
-/// The columns behind a [`BatchView`].
+/// The columns that a [`BatchView`] borrows, with an entry per request.
 #[derive(Clone, Debug)]
 pub struct Batch {
     pub step: u64,
@@ -120,7 +120,7 @@ pub fn any_batch(most: usize, longest: u32) -> impl Strategy<Value = Batch> {
     )
 }
 
-/// Costs of the size that real models have, or 0. They are whole nanoseconds per token, so picoseconds are exact.
+/// Costs of the size that real models have; α and γ may be 0. All are whole picoseconds, the unit of the event clock.
 pub fn any_belief() -> impl Strategy<Value = Belief> {
     let model = |alpha: u32, gamma: u32, delta: u32| {
         (0..alpha, 0..gamma, 0..delta).prop_map(|(a, g, d)| Coefficients {
@@ -153,7 +153,7 @@ pub fn outcome<'a>(drafts: &'a Drafts, verified: &'a [u32], accepted: &'a [u32])
     }
 }
 
-/// A policy in a stand-in for the engine's draft loop.
+/// A policy, run by a stand-in for the engine's draft loop.
 pub struct Run {
     speculation: Speculation,
     belief: Belief,
@@ -171,7 +171,7 @@ impl Run {
     }
 
     /// Runs one step as the engine does. `confidence(i, j)` is the confidence of the j-th token (from 0) of request i;
-    /// `run[i]` is the number of drafts of request i that would be accepted. Checks what every policy must keep to.
+    /// `run[i]` is the number of drafts of request i that would be accepted. Asserts that lengths respect the limits.
     /// Returns the drafted and verified lengths.
     pub fn step(&mut self, batch: &Batch, confidence: impl Fn(usize, usize) -> f64, run: &[u32]) -> Drafts {
         let mut batch = batch.clone();

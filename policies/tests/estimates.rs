@@ -1,6 +1,6 @@
-//! A belief with the truth's coefficients gives every step's real time, whatever policy runs: chains and trees, both
-//! ways of drafting, prompt lookups, both schedulers, every kind of gap. In each of these worlds, no chain beats the
-//! oracle on a state that the chain visits (docs/model.md 13).
+//! A belief with the true coefficients predicts the time of every step exactly, whatever policy runs: chains and trees,
+//! sequential and parallel drafting, prompt lookups, both schedulers, every kind of gap in the draft's KV. In all these
+//! simulations, no policy that drafts chains beats the oracle in any of its steps (docs/model.md 13).
 
 use foretoken_policies::{Belief, OracleGoodput, PolicyContext, PolicySpec};
 use foretoken_sim::acceptance::{AcceptanceSpec, PromptLookup, Rates};
@@ -74,22 +74,22 @@ impl Columns {
 }
 
 /// Wraps a policy and compares the belief with each step of its run.
-struct Watched {
+struct ComparedPolicy {
     policy: Box<dyn SpecPolicy>,
     oracle: Box<dyn OraclePolicy>,
     belief: Belief,
-    /// The truth of every request, drawn separately from the run.
+    /// The true accept/reject bits of every request, drawn separately from the run.
     rows: Vec<TruthRow>,
     name: String,
     batch: Columns,
     planned: Vec<u32>,
     /// (tokens, seconds) of the oracle's choice.
     best: (f64, f64),
-    /// Number of decodes whose step was compared.
+    /// Number of decode requests, summed over the steps compared.
     compared: Arc<AtomicU64>,
 }
 
-impl Watched {
+impl ComparedPolicy {
     fn step_s(&self, draft_len: &[u32], verify_len: &[u32]) -> f64 {
         self.belief.step_s(&self.batch.view(), draft_len, verify_len)
     }
@@ -116,7 +116,7 @@ impl Watched {
     }
 }
 
-impl Around for Watched {
+impl Around for ComparedPolicy {
     fn inner(&self) -> &dyn SpecPolicy {
         &*self.policy
     }
@@ -178,7 +178,7 @@ fn rows(source: &dyn AcceptanceSource, workload: &Workload) -> Vec<TruthRow> {
     (0..workload.len()).map(row).collect()
 }
 
-fn hold(belief: Belief, config: &EngineConfig, source: &dyn AcceptanceSource, workload: &Workload) {
+fn check_every_policy(belief: Belief, config: &EngineConfig, source: &dyn AcceptanceSource, workload: &Workload) {
     let context = PolicyContext {
         belief,
         profile: &BELIEF,
@@ -199,7 +199,7 @@ fn hold(belief: Belief, config: &EngineConfig, source: &dyn AcceptanceSource, wo
             unreachable!("an oracle is built as one")
         };
         let compared = Arc::default();
-        let watched = Watched {
+        let compared_policy = ComparedPolicy {
             policy,
             oracle,
             belief,
@@ -226,7 +226,7 @@ fn hold(belief: Belief, config: &EngineConfig, source: &dyn AcceptanceSource, wo
             keep_lives: false,
             interrupt: &AtomicBool::new(false),
         };
-        let run = simulation.run(Speculation::Policy(Box::new(watched)));
+        let run = simulation.run(Speculation::Policy(Box::new(compared_policy)));
         assert_eq!((run.ending, run.totals.emitted), (Ending::Done, 30 * 40), "{}", spec.label());
         let compared = compared.load(Ordering::Relaxed);
         assert!(compared > 0 && compared == run.totals.request_steps, "{}: {compared} compared", spec.label());
@@ -260,7 +260,7 @@ fn the_right_belief_is_what_every_step_of_every_policy_takes() {
                     max_draft_len: LONGEST,
                     ..EngineConfig::default()
                 };
-                hold(belief, &pressure, &**source, &workload);
+                check_every_policy(belief, &pressure, &**source, &workload);
             }
         }
     }

@@ -133,7 +133,7 @@ fn what_is_registered_is_one_of_the_policies() {
     let twice = register("seesaw", Seesaw::default()).unwrap_err();
     assert_eq!(twice.to_string(), "`seesaw` is taken: there is a policy `seesaw`");
 
-    // They are listed after the table's policies.
+    // Registered policies are listed after the table's policies.
     let names = PolicySpec::all_names();
     assert_eq!((&names[..table.len()], &names[table.len()..]), (table, ["seesaw", "steep-seesaw"].as_slice()));
     let all = PolicySpec::all();
@@ -142,7 +142,7 @@ fn what_is_registered_is_one_of_the_policies() {
     assert_eq!(made.len(), all.len(), "a look each");
     assert_eq!(all.iter().map(PolicySpec::look).take(looks.len()).collect::<Vec<_>>(), looks, "the table's stay");
 
-    // They are read with their own defaults, and written.
+    // Registered policies are read with their own defaults, and written.
     let (plain, steep) = (read(r#"{"seesaw": {}}"#).unwrap(), read(r#"{"steep-seesaw": {"k": 3}}"#).unwrap());
     assert_eq!((&plain, plain.label().as_str()), (&all[table.len()], "seesaw"));
     assert_eq!(steep.label(), "steep-seesaw[k=3]");
@@ -162,7 +162,7 @@ fn what_is_registered_is_one_of_the_policies() {
         assert!(error.contains(what), "{error}");
     }
 
-    // They are checked under their registered name, and built.
+    // Registered policies are checked under their registered name, and built.
     let bad = read(r#"{"steep-seesaw": {"share": 1.5}}"#).unwrap().check().unwrap_err();
     assert_eq!(bad.to_string(), "steep-seesaw.share: 1.5 is not a share from 0 to 1");
     assert!(plain.check().is_ok() && plain.summary().starts_with("drafts k") && !plain.sees_hidden_truth());
@@ -183,7 +183,7 @@ fn what_is_registered_is_one_of_the_policies() {
     let Speculation::Policy(running) = plain.build(&context) else { panic!("a policy") };
     assert_eq!(running.limits().depth, 3);
 
-    // They are in the schema, after the others.
+    // Registered policies are in the schema, after the table's policies.
     let after = schema();
     let each = |schema: &serde_json::Value| schema["oneOf"].as_array().unwrap().clone();
     assert_eq!(each(&after)[..table.len()], each(&before));

@@ -1,5 +1,6 @@
 //! SpecForge's published EAGLE-3 trees against the simulator's. Two questions: what do trees add to the chain of the
-//! same depth, and which law of the draft's further guesses do the published lengths support?
+//! same depth, and how often are the draft's second and later guesses at a position right (the rank law) by the
+//! published lengths?
 //!
 //! Method: each (model, dataset, draft) has chains of 3, 5 and 7 steps. Their mean lengths give the conditional rate of
 //! depths 1 to 3, 4 and 5, 6 and 7 (taken as equal within each group). With these rates the simulator runs the
@@ -131,8 +132,8 @@ fn means(pairs: &[(f64, f64)]) -> (f64, f64) {
     (pairs.iter().map(|p| p.0).sum::<f64>() / n, pairs.iter().map(|p| p.1).sum::<f64>() / n)
 }
 
-/// The default law's trees gain as much as Qwen3-Next's, within 5 % of the length. Without right further guesses they
-/// gain nothing.
+/// With the default rank law, trees gain as much over chains as Qwen3-Next's, within 5 % of the length. If later
+/// guesses are never right, trees gain nothing.
 #[test]
 fn the_default_law_is_of_the_published_size() {
     let Some(all) = published() else { return };

@@ -114,6 +114,7 @@ struct Running {
     rewards: Vec<Mean>,
     /// Number of steps in which at least one request could draft, this one included.
     round: u64,
+    /// Greatest reward so far, in tokens per second.
     greatest: f64,
     /// Scores of the arms in the last decision; empty while arms take turns.
     scores: Vec<f64>,

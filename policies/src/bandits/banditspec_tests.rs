@@ -1,4 +1,4 @@
-//! Tests of [`super`].
+//! Tests of [`super`]: which arms are chosen, scores by hand, and a second implementation.
 
 use super::*;
 use crate::testing::{Batch, outcome};
@@ -22,7 +22,8 @@ fn play(policy: &mut Running, rounds: u32, reward: impl Fn(u32, u32) -> f64) -> 
         .collect()
 }
 
-/// Rounds 1 to 7 take turns. Then the shipped bonus keeps the best mean for good, even if it was best by accident.
+/// In rounds 1 to 7 the arms take turns. Then the shipped bonus keeps the best mean for good, even if it was best by
+/// accident.
 #[test]
 fn the_literal_bandit_is_greedy() {
     let mut p = Running::new(&Banditspec::literal(), 8);

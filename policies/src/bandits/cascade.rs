@@ -3,8 +3,9 @@
 //!
 //! Source: the abstract of "Utility-Driven Speculative Decoding for Mixture-of-Experts" (Cascade, arXiv 2506.20675).
 //! Utility is the gain in tokens over the rise in cost against decoding without drafts; test phases are short, set
-//! phases long; utility below one disables speculation. The constants, the back-off and the climb are our own, hence
-//! "-like" (docs/model.md 7.7). A vLLM fork has a rule accepted/(1 + 0.1 k), which knows no time; it is another rule.
+//! phases long; utility below one disables speculation. Our own, hence "-like" (docs/model.md 7.7), are the constants,
+//! the growing pauses without speculation, and testing from the shortest length up until utility falls. A vLLM fork has
+//! the rule accepted/(1 + 0.1 k), which uses no times; it is another rule.
 
 use crate::bandits::bandit::{cut, has_room};
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
@@ -165,7 +166,7 @@ impl Running {
         // Without drafts a request gains one token at a cost of one: utility 1 by definition.
         let now = if tested == 0 { 1.0 } else { gain / (step_s / self.plain_s) };
         self.utility.push(now);
-        // Length 1 may not pay although a longer one does, so a fall at the first length does not end the climb.
+        // Length 1 may not pay although a longer one does, so a fall at the first length does not end the tests.
         let rises = tested < 2 || before.is_some_and(|before| now > before);
         if rises && tested + 1 < self.lengths.len() {
             return self.begin(Phase::Test(tested + 1));
@@ -184,7 +185,7 @@ impl SpecPolicy for Running {
         DraftLimits::chain(self.lengths.last().copied().unwrap_or(0))
     }
 
-    /// A step in which no request can draft belongs to no phase.
+    /// A step in which no request can draft does not count in any phase.
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
         let testing = matches!(self.phase, Phase::Test(_)).then_some(self.trials);
         if !has_room(batch) {
@@ -199,10 +200,10 @@ impl SpecPolicy for Running {
         if outcome.accepted.is_empty() {
             return;
         }
-        let of = self.awaited.pop_front().flatten();
+        let trial = self.awaited.pop_front().flatten();
         let seconds = (outcome.draft_time + outcome.verify_time).as_s();
         if let Phase::Test(tested) = self.phase
-            && of == Some(self.trials)
+            && trial == Some(self.trials)
             && seconds > 0.0
         {
             let t = &mut self.trial;
@@ -258,7 +259,8 @@ mod tests {
         runs.iter().flat_map(|&(k, times)| vec![k; times]).collect()
     }
 
-    /// Utilities 1, 1.5/1.2 = 1.25, 2/1.3 = 1.538, 2/1.4 = 1.429: the climb ends at 3, 2 is set, then all starts again.
+    /// Utilities 1, 1.5/1.2 = 1.25, 2/1.3 = 1.538, 2/1.4 = 1.429: the tests end at 3, length 2 is set, then the tests
+    /// start again.
     #[test]
     fn it_climbs_while_utility_rises_and_sets_the_best() {
         let mut p = running(&[1, 2, 3, 4]);
@@ -272,7 +274,8 @@ mod tests {
         assert!(utility.iter().zip(expected).all(|(u, e)| (u - e).abs() < 1e-9) && utility.len() == 4, "{utility:?}");
     }
 
-    /// If no length pays, the rest doubles each time up to the bound. A bad first length alone does not end the climb.
+    /// If no length pays, the pause without speculation doubles each time up to the bound. A bad first length alone
+    /// does not end the tests.
     #[test]
     fn it_backs_off_where_nothing_pays() {
         let mut p = running(&[1, 2]);

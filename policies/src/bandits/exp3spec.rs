@@ -73,11 +73,13 @@ struct Running {
     luck: Luck,
     /// Sum of Ẑ of each arm.
     losses: Vec<f64>,
+    /// Probability of each arm at the last draw.
     chances: Vec<f64>,
     round: u64,
+    /// Greatest reward so far, in tokens per second.
     greatest: f64,
     /// The draws of the steps whose outcomes have not arrived, oldest first; `None` if no request could draft. Outcomes
-    /// arrive in order, and the estimate of a loss needs the probability at the time of the draw.
+    /// arrive in order, and the loss of an arm is divided by the arm's probability at the time of the draw.
     awaited: VecDeque<Option<Drawn>>,
 }
 

@@ -1,9 +1,9 @@
 //! `nightjar-like`: one bandit per batch size over the lengths from 0, with a charge for starting to draft again.
 //!
-//! Source: Nightjar (arXiv 2512.22420) and the planner of its vLLM extension; docs/model.md 7.8. Each batch size has
-//! its own time, in steps. It is cut into blocks of doubling length, and each block into bins as long as the square
-//! root of the block. Bin b of a block explores with probability 1/√b: it draws one length evenly and keeps it for the
-//! whole bin. Other bins run the length with the least time per token,
+//! Source: Nightjar (arXiv 2512.22420) and the planner of its vLLM extension; docs/model.md 7.8. The steps of each
+//! batch size are counted by themselves. They are cut into blocks of doubling length, and each block into bins as long
+//! as the square root of the block. Bin b of a block explores with probability 1/√b: it draws one length evenly and
+//! keeps it for the whole bin. Other bins run the length with the least time per token,
 //!
 //! `1 / (tokens per second and request) + (0 before, drafting now) · C_switch / k`
 //!
@@ -67,13 +67,14 @@ impl Definition for NightjarLike {
     }
 }
 
-/// The position of one bucket of batch sizes in its blocks and bins.
+/// The position of one bucket of batch sizes in its sequence of blocks and bins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Clock {
     /// Length of the current block, in steps.
     block: u64,
     /// Number of the bin in its block, from 1.
     bin: u64,
+    /// Number of the step in its bin, from 1.
     step: u64,
     /// The length that an exploring bin runs; `None` if the bin does not explore.
     exploring: Option<u32>,
@@ -270,9 +271,10 @@ mod tests {
         assert!(each.into_iter().all(|d| (d / f64::from(all) - 1.0 / 6.0).abs() < 0.02), "{drawn:?}");
     }
 
-    /// Losses by hand: 20 ms a token without drafts, 19 ms with 2 drafts, 18 ms with 4. Starting again costs C/k.
+    /// Losses by hand: 20 ms a token without drafts, 19 ms with 2 drafts, 18 ms with 4. Starting to draft again costs
+    /// C_switch / k.
     #[test]
-    fn the_way_back_is_charged() {
+    fn starting_to_draft_again_is_charged() {
         let mut p = running();
         for (k, ms) in [(0, 20.0), (2, 19.0), (4, 18.0)] {
             seen(&mut p, 2, k, ms * 1e-3);

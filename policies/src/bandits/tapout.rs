@@ -33,8 +33,8 @@ impl Default for TapoutLike {
     }
 }
 
-/// Outcomes after a change of rules that may still be the rule's before: the latest that an engine or a late belief
-/// usually brings.
+/// Number of outcomes after a change of rules that may belong to the rule before. Outcomes usually come at most this
+/// number of steps late.
 const LATE: u32 = 3;
 
 impl Definition for TapoutLike {
@@ -102,9 +102,9 @@ struct Running {
     params: TapoutLike,
     arms: Vec<Arm>,
     chosen: usize,
-    /// Steps that the chosen rule decided since it was chosen.
+    /// Steps that the chosen rule has decided since it was chosen.
     held: u32,
-    /// Outcomes since it was chosen.
+    /// Outcomes with drafts since the rule was chosen.
     seen: u32,
     longest: u32,
 }
@@ -142,7 +142,7 @@ impl SpecPolicy for Running {
     }
 
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
-        // A rule is kept until it has outcomes of its own, even if they come late.
+        // A rule is kept until some outcomes of its own steps have arrived, even if they come late.
         if self.held >= self.params.hold && self.seen > LATE {
             self.choose();
         }
@@ -160,7 +160,7 @@ impl SpecPolicy for Running {
 
     fn observe(&mut self, outcome: &StepOutcome) {
         self.arms.iter_mut().for_each(|arm| arm.policy.observe(outcome));
-        let sum = |of: &[u32]| of.iter().map(|&x| f64::from(x)).sum::<f64>();
+        let sum = |column: &[u32]| column.iter().map(|&x| f64::from(x)).sum::<f64>();
         let (drafted, accepted) = (sum(outcome.drafted), sum(outcome.accepted));
         if drafted == 0.0 {
             return;
@@ -191,8 +191,9 @@ mod tests {
     use crate::testing::{Batch, CONTEXT, Run};
     use foretoken_sim::Time;
 
-    /// Serves steps in which the rule's acceptance rate is `rate[rule]`; returns how often each rule decided.
-    fn served(params: TapoutLike, rate: [u32; 3], steps: u32) -> [u32; 3] {
+    /// Runs steps in which `accepted[rule]` of the deciding rule's 8 drafts are accepted. Returns how often each rule
+    /// decided.
+    fn served(params: TapoutLike, accepted: [u32; 3], steps: u32) -> [u32; 3] {
         let Speculation::Policy(mut policy) = params.build(&CONTEXT) else { unreachable!("a policy") };
         let batch = Batch::new(&[100], &[8]);
         let mut times = [0; 3];
@@ -211,7 +212,7 @@ mod tests {
                 ids: &[0],
                 drafted: &[8],
                 verified: &[8],
-                accepted: &[rate[chosen]],
+                accepted: &[accepted[chosen]],
                 drafts: &drafts,
                 draft_time: Time::ZERO,
                 verify_time: Time(1),

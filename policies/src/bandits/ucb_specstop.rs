@@ -3,7 +3,7 @@
 //!
 //! Source: the abstract of "UCB-SpecStop" (arXiv 2606.20591), which was all that could be read: the throughput is a
 //! ratio of means, so that the mean of each step's ratio is the wrong reward, and an upper confidence bound is taken of
-//! the ratio. The bonus here is UCB1's, on either mean.
+//! the ratio. The bonus here is UCB1's, on the mean of tokens and on the mean of times.
 
 use crate::bandits::bandit::{Mean, check_arms, cut, has_room, played};
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
@@ -65,7 +65,7 @@ impl Definition for UcbSpecstopLike {
     }
 }
 
-/// A draft length with what its steps gave.
+/// A draft length with the mean tokens and the mean time of its steps.
 struct Arm {
     len: u32,
     /// Tokens of a request in a step, the bonus token included.
@@ -145,7 +145,7 @@ mod tests {
     use crate::testing::{Batch, CONTEXT, Run};
     use foretoken_sim::{Drafts, Time};
 
-    /// Serves `steps` steps in which `law` gives the accepted tokens and the seconds of a length; returns the lengths.
+    /// Runs `steps` steps in which `law` gives the accepted tokens and the seconds of a length; returns the lengths.
     fn served(params: &UcbSpecstopLike, steps: usize, law: impl Fn(u32, usize) -> (u32, f64)) -> Vec<u32> {
         let Speculation::Policy(mut policy) = params.build(&CONTEXT) else { unreachable!("a policy") };
         let batch = Batch::new(&[100], &[8]);
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn bad_settings_are_named() {
-        let of = |arms: Vec<u32>, exploration| UcbSpecstopLike { arms, exploration }.check().map_err(|e| e.key);
-        assert_eq!((of(vec![2, 2], 1.0), of(vec![1, 2], -1.0)), (Err("arms"), Err("exploration")));
+        let refused = |arms: Vec<u32>, exploration| UcbSpecstopLike { arms, exploration }.check().map_err(|e| e.key);
+        assert_eq!((refused(vec![2, 2], 1.0), refused(vec![1, 2], -1.0)), (Err("arms"), Err("exploration")));
     }
 }

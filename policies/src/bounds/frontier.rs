@@ -17,7 +17,7 @@ use crate::bounds::price::Worth;
 use crate::bounds::true_cost::{Slopes, TrueCost, draft_token, verify_token};
 use foretoken_sim::{BatchView, Truth, shape};
 
-/// The enumeration. Its vectors are scratch, kept between steps.
+/// The enumeration of lengths. Its vectors are buffers that are reused between steps.
 #[derive(Default)]
 pub(crate) struct Frontier {
     segments: Vec<Segment>,
@@ -40,7 +40,7 @@ struct Segment {
 }
 
 impl Segment {
-    /// Cost of a token's worth of value.
+    /// Picoseconds per expected token.
     fn price(&self) -> f64 {
         self.cost / self.value
     }

@@ -48,16 +48,16 @@ proptest! {
         let worth = price.map_or(Worth::Ratio, Worth::Priced);
         let mut lens = vec![0; view.len()];
         let best = Frontier::default().best(&view, &truth, worth, (|i: usize| view.limit[i], survival), Some(&mut lens));
-        let of = |lens: &[u32]| {
+        let tokens_and_time = |lens: &[u32]| {
             let tokens: f64 = lens.iter().enumerate().map(|(i, &d)| 1.0 + (1..=d).map(|j| survival(i, j)).sum::<f64>()).sum();
             (tokens, true_time(&view, &truth, lens).0)
         };
-        let chosen = of(&lens);
+        let chosen = tokens_and_time(&lens);
         prop_assert!((chosen.0 - best.tokens).abs() < 1e-9 && chosen.1 == best.time, "{chosen:?} {best:?}");
         // Sums in another order differ in the last bits.
         let slack = 1e-9 * match worth { Worth::Ratio => chosen.0 * chosen.1 as f64, Worth::Priced(p) => chosen.0 + p * 1e-12 * chosen.1 as f64 };
         for other in all_vectors(view.limit) {
-            prop_assert!(worth.compare(of(&other), chosen) <= slack, "{other:?} {:?} beats {lens:?} {chosen:?}", of(&other));
+            prop_assert!(worth.compare(tokens_and_time(&other), chosen) <= slack, "{other:?} {:?} beats {lens:?} {chosen:?}", tokens_and_time(&other));
         }
     }
 }

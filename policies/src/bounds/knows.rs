@@ -1,15 +1,15 @@
-//! `knows-rates`, `knows-confidences` and `knows-lengths`: bounds by what is known. Each chooses the lengths that are
-//! worth most in expectation, at the true cost and with the true law of acceptance. They stand between the best fixed
-//! length in hindsight and the oracle that sees every bit: what a server could at best have with this knowledge in one
-//! step.
+//! `knows-rates`, `knows-confidences` and `knows-lengths`: bounds by what is known. Each chooses the draft lengths with
+//! the greatest expected worth, by the true costs and the true acceptance law, that is the probabilities by which
+//! drafts are accepted. No server with this knowledge can do better in one step. The oracle that sees which drafts are
+//! right can; the best fixed length in hindsight knows less.
 //!
 //! - `knows-rates` knows what a server has observed of each request so far.
 //! - `knows-confidences` knows also every confidence of this round, before it drafts. A later confidence is evidence
-//!   about earlier tokens: behind a wrong token, confidences look wrong.
+//!   about earlier tokens: after a wrong token, confidences are as low as for wrong tokens.
 //! - `knows-lengths` knows also how many tokens each request has still to make, so that it drafts none beyond the end.
 //!
-//! Survival is the exact posterior of the source's law (`posterior.rs`). In earlier rounds, confidences of drafted
-//! tokens count. The choice is exact for linear truths (`frontier.rs`).
+//! Survival is the exact posterior of the source's law (`posterior.rs`). Of earlier rounds, the confidences of drafted
+//! tokens are used. The choice is exact for linear truths (`frontier.rs`).
 //!
 //! Source: docs/model.md 12 and 13.
 
@@ -44,7 +44,7 @@ pub struct Knows {
 }
 
 impl Knows {
-    /// A bound with this knowledge, at the step's own ratio.
+    /// A bound with this knowledge that maximises the step's own ratio of tokens to time.
     pub fn with(knowledge: Knowledge) -> Knows {
         Knows { knowledge, price: Price::Step }
     }

@@ -5,8 +5,8 @@
 //! Source: docs/model.md 12; `form = "batch"` is the oracle of the SmartSpec paper's Fig. 14.
 //!
 //! The vector form gives each request its own length ([`Frontier`]): exact for linear truths. It is never worse than
-//! the batch form, because drafting min(run_i, k) for all requests is the last prefix of k passes. With a
-//! [price](OracleGoodput::price) of time it chooses what does better over a run where prompts weigh.
+//! the batch form, because its candidates include min(run_i, k) drafts for every request. With a
+//! [price](OracleGoodput::price) of time it chooses what does better over a run with prompts in many steps.
 //!
 //! The [`Truth`] that an oracle sees has no residual noise, because no policy could choose by it.
 
@@ -102,17 +102,17 @@ impl Running {
 
     fn best_length(&self, batch: &BatchView, truth: &Truth, plan: &mut DraftPlan) {
         let worth = self.request_rate.worth(self.settings.price, batch, || {
-            let (_, tokens, time) = self.longest_worth(&without_prompts(batch), truth, Worth::Ratio);
+            let (_, tokens, time) = self.best_common_length(&without_prompts(batch), truth, Worth::Ratio);
             tokens / (time as f64 * 1e-12)
         });
-        let (best, ..) = self.longest_worth(batch, truth, worth);
+        let (best, ..) = self.best_common_length(batch, truth, worth);
         for (len, &limit) in plan.draft_len.iter_mut().zip(batch.limit) {
             *len = limit.min(best);
         }
     }
 
-    /// The common length that is worth most, with its tokens and picoseconds.
-    fn longest_worth(&self, batch: &BatchView, truth: &Truth, worth: Worth) -> (u32, f64, u64) {
+    /// The draft length, equal for all requests, with the greatest worth, and the tokens and picoseconds of the step.
+    fn best_common_length(&self, batch: &BatchView, truth: &Truth, worth: Worth) -> (u32, f64, u64) {
         let mut cost = TrueCost::undrafted(batch, truth);
         let mut tokens = batch.len() as f64;
         let mut best = (0, tokens, cost.time().0);

@@ -1,5 +1,5 @@
 //! `oracle-length`: drafts exactly the tokens that will be accepted. It ignores cost, so under load cheap policies can
-//! beat it. It is no bound; it shows what perfect knowledge of acceptance alone is worth.
+//! beat it. So it is no bound. It shows what perfect knowledge of acceptance alone is worth.
 //!
 //! Source: docs/model.md 7.12 (`oracle-k` there), 12.
 

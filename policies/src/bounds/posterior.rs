@@ -1,10 +1,11 @@
-//! What is known of the drafts of a request to one who knows the law of acceptance and what a server has observed: the
-//! probability that a draft token and all before it are accepted.
+//! The survival of draft tokens for a bound that knows the acceptance law and what a server has observed. Survival is
+//! the probability that a token and all before it are accepted.
 //!
-//! A request has one of several hypotheses (its own rate), and its bits are a Markov chain given the hypothesis
-//! ([`Law`]). A round tells its accepted bits and, if a token was rejected, one wrong bit. It updates the weight of
-//! each hypothesis, and the probability that the newest bit is right given the hypothesis: the exact filter of a chain
-//! with a hidden constant. Confidences of drafted tokens are evidence as well, on the path and behind it.
+//! A request's own acceptance rate is one of several hypotheses. Given the hypothesis, its bits (true where the draft
+//! at that position would be right) are a Markov chain ([`Law`]). A round shows its accepted bits and, if a token was
+//! rejected, one wrong bit. The filter updates the weight of each hypothesis, and the probability that the newest bit
+//! is right given the hypothesis. This is exact for a chain with a hidden constant. Confidences of drafted tokens are
+//! evidence as well, before and after the first rejected token.
 
 use crate::shared::slots::Slots;
 use foretoken_sim::acceptance::{Hidden, Law, RequestTruth};
@@ -14,16 +15,16 @@ use std::collections::VecDeque;
 /// Longest draft of a round.
 const DEPTHS: usize = MAX_SPEC_LEN as usize;
 
-/// What is known of the requests in the system.
+/// What a bound knows of the requests that have not ended.
 #[derive(Default)]
 pub(crate) struct Posteriors {
     slots: Slots,
     requests: Vec<Posterior>,
-    /// By hypothesis, for the request at hand.
+    /// Buffers for the request at hand.
     scratch: Scratch,
 }
 
-/// What is known of one request.
+/// What a bound knows of one request.
 #[derive(Default)]
 struct Posterior {
     /// Probability of each hypothesis.
@@ -34,7 +35,7 @@ struct Posterior {
     position: u32,
     /// Rounds that were proposed and not yet observed: output position of the first draft, and length.
     proposed: VecDeque<(u32, u32)>,
-    /// Rounds that were observed and not yet taken in.
+    /// Rounds that were observed and have not updated the weights yet.
     observed: VecDeque<Round>,
 }
 
@@ -49,22 +50,22 @@ struct Round {
 
 #[derive(Default)]
 struct Scratch {
-    /// By hypothesis: the probability of its present state, not normalised.
+    /// By hypothesis: as in [`Posterior`], but moved on to the round at hand.
     weights: Vec<f64>,
     last_right: Vec<f64>,
 }
 
 impl Posteriors {
-    /// Takes a step's outcome in.
+    /// Stores a step's outcome. The request's next call of [`survival`](Posteriors::survival) takes it in.
     pub fn observe(&mut self, outcome: &StepOutcome) {
         for (i, &id) in outcome.ids.iter().enumerate() {
             let Some(slot) = self.slots.get(id) else { continue };
             let (drafted, verified, accepted) = (outcome.drafted[i], outcome.verified[i], outcome.accepted[i]);
-            let of = &mut self.requests[slot];
+            let posterior = &mut self.requests[slot];
             // A proposal that was lost (its request was preempted) has no outcome.
-            while let Some((start, len)) = of.proposed.pop_front() {
+            while let Some((start, len)) = posterior.proposed.pop_front() {
                 if len == drafted {
-                    of.observed.push_back(Round { start, drafted, verified, accepted });
+                    posterior.observed.push_back(Round { start, drafted, verified, accepted });
                     break;
                 }
             }
@@ -76,7 +77,7 @@ impl Posteriors {
         self.slots.free(id);
     }
 
-    /// Notes that a round was proposed: `len` tokens from output position `start`.
+    /// Stores that a round was proposed: `len` tokens from output position `start`.
     pub fn propose(&mut self, id: RequestId, start: u32, len: u32) {
         if let Some(slot) = self.slots.get(id) {
             self.requests[slot].proposed.push_back((start, len));
@@ -100,17 +101,17 @@ impl Posteriors {
         if self.requests.len() <= slot {
             self.requests.resize_with(slot + 1, Posterior::default);
         }
-        let known = &mut self.requests[slot];
+        let posterior = &mut self.requests[slot];
         if new {
-            known.begin(law, request);
+            posterior.begin(law, request);
         }
-        while let Some(round) = known.observed.pop_front() {
-            known.take_in(law, hidden, request, round);
+        while let Some(round) = posterior.observed.pop_front() {
+            posterior.take_in(law, hidden, request, round);
         }
         let now = &mut self.scratch;
-        now.weights.clone_from(&known.weights);
-        now.last_right.clone_from(&known.last_right);
-        for position in known.position + 1..start {
+        now.weights.clone_from(&posterior.weights);
+        now.last_right.clone_from(&posterior.last_right);
+        for position in posterior.position + 1..start {
             pass_unknown(law, request, position, &mut now.last_right);
         }
         let evidence = |depth: usize| match confidences {
@@ -138,7 +139,7 @@ impl Posterior {
         self.observed.clear();
     }
 
-    /// Updates what is known with the outcome of a round.
+    /// Updates the hypotheses with the outcome of a round.
     fn take_in(&mut self, law: &dyn Law, hidden: Hidden, request: RequestTruth, round: Round) {
         for position in self.position + 1..round.start {
             pass_unknown(law, request, position, &mut self.last_right);
@@ -155,19 +156,19 @@ impl Posterior {
                 *weight *= chain.next();
                 chain.was(true);
             }
-            // The position behind the accepted tokens holds the target's own token. Its bit is known only if a draft
-            // was rejected there.
+            // The position after the accepted tokens holds the target's own token. Its bit is known only if a draft was
+            // rejected there.
             let mut right = chain.next();
             if round.accepted == 0 {
-                // A lookup that proposes nothing says that its token would have been wrong.
+                // If prompt lookup proposes nothing, its token counts as wrong.
                 right = given_proposal(law, right, hidden.proposes(request.id, round.start));
             }
             if rejected {
                 *weight *= 1.0 - right;
             }
             *last = if rejected { 0.0 } else { right };
-            // Behind a rejected token drafts are off the path, as wrong tokens are. Behind the last accepted token,
-            // drafts that were not verified may be either.
+            // Drafts after a rejected token count as wrong tokens. Drafts that were not verified may be right or wrong,
+            // if none before them was rejected.
             let decided = if rejected { round.drafted } else { round.accepted };
             for depth in 0..decided {
                 if let Some(z) = seen[depth as usize] {
@@ -193,7 +194,7 @@ fn given_proposal(law: &dyn Law, right: f64, proposes: bool) -> f64 {
     }
 }
 
-/// Passes a position whose bit stays unknown.
+/// Moves `last_right` on by one position, whose bit stays unknown.
 fn pass_unknown(law: &dyn Law, request: RequestTruth, position: u32, last_right: &mut [f64]) {
     for (h, last) in last_right.iter_mut().enumerate() {
         *last = Chain::new(law, request, h, position, *last).next();
@@ -227,7 +228,7 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// Goes on by one bit, which is known.
+    /// Moves on to the next position, given the bit of this one.
     fn was(&mut self, right: bool) {
         self.before = f64::from(u8::from(right));
         self.depth += 1;
@@ -258,7 +259,7 @@ fn survival_given(
         return;
     }
     let mut total = 0.0;
-    // By number of tokens accepted: the weight of the run that ends there.
+    // By number of accepted tokens: the weight of that outcome.
     let mut ends = [0.0; DEPTHS + 1];
     let informed = seen.iter().any(Option::is_some);
     for (h, &weight) in now.weights.iter().enumerate() {
@@ -277,7 +278,7 @@ fn survival_given(
                 }
             }
         }
-        // Behind a run of r tokens all evidence is that of wrong tokens.
+        // By number of accepted tokens r: the density of the evidence after them, where all tokens count as wrong.
         let mut behind = [1.0; DEPTHS + 1];
         for depth in (0..len).rev() {
             behind[depth] = behind[depth + 1] * wrong[depth];

@@ -19,7 +19,7 @@ fn source(rates: Rates, confidence: Confidence) -> Box<dyn AcceptanceSource> {
     spec.build(7, &Workload::default()).expect("a source without recordings")
 }
 
-/// Predicted survival and the truth, of every token of every round.
+/// (predicted survival, whether the token survives) of every token of every round.
 fn predictions(source: &dyn AcceptanceSource, requests: u32, confidences: bool) -> Vec<(f64, bool)> {
     let law = source.law().expect("it has a law");
     let mut truths = Truths::new(source, LONGEST, requests as usize);
@@ -119,8 +119,8 @@ fn more_knowledge_predicts_better() {
     assert!(error(&confidences) < 0.8 * error(&rates), "{} against {}", error(&confidences), error(&rates));
 }
 
-/// A second way: the probability that a request with a hidden rate accepts, given a history, summed over all rates and
-/// all unknown bits.
+/// A second computation of survival: the probability that a request with a hidden rate accepts, given a history, summed
+/// over all rates and all unknown bits.
 #[test]
 fn the_filter_equals_a_sum_over_all_bits() {
     let mixture = Mixture { all: Beta { a: 2.0, b: 3.0 }, categories: Default::default(), autocorrelation: 0.4 };

@@ -1,9 +1,9 @@
-//! The price of time with which a bound weighs a step: it takes the choice with the most tokens − price × time.
+//! The price of time: in each step a bound takes the choice with the most tokens − price × time.
 //!
 //! The step's own ratio of tokens to time is the best myopic choice. It is not the best choice for a whole run: a step
-//! that a prompt makes slow has a low ratio, so drafts look cheap just when time is dear. A price in units of what the
-//! batch can make without prompts, or of the tokens that the requests in the system wait for, does better there
-//! (docs/model.md 12).
+//! that a prompt makes slow has a low ratio, so drafts look cheap just when time is dear. A price in units of the rate
+//! that the batch could have without prompts, or of the tokens that all requests in the system wait for, does better
+//! there (docs/model.md 12).
 
 use crate::definition::{BadParameter, Check};
 use foretoken_sim::{BatchView, ChunkTotals, StepOutcome};
@@ -42,7 +42,7 @@ impl Price {
     }
 }
 
-/// How a bound weighs tokens against time.
+/// How a bound compares choices by their tokens and time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Worth {
     /// Tokens a second.
@@ -66,19 +66,20 @@ impl Worth {
 #[derive(Debug, Default)]
 pub(crate) struct RequestRate {
     tokens: f64,
+    /// Seconds of all steps, each times its number of decode requests.
     request_s: f64,
 }
 
 impl RequestRate {
-    /// Takes a step's outcome in.
+    /// Adds a step's outcome.
     pub fn observe(&mut self, outcome: &StepOutcome) {
         let accepted: u32 = outcome.accepted.iter().sum();
         self.tokens += (outcome.ids.len() as f64) + f64::from(accepted);
         self.request_s += outcome.ids.len() as f64 * (outcome.draft_time + outcome.verify_time).as_s();
     }
 
-    /// How to weigh a step. `decode_rate` gives the most tokens a second without the step's prompts. Before the first
-    /// outcome a price in units of u is the step's own ratio.
+    /// How to compare choices in a step, by `price`. `decode_rate` gives the most tokens a second without the step's
+    /// prompts. Before the first outcome u is unknown, and a price that needs it is replaced by the step's own ratio.
     pub fn worth(&self, price: Price, batch: &BatchView, decode_rate: impl FnOnce() -> f64) -> Worth {
         let requests = |n: f64, factor: f64| match self.request_s > 0.0 {
             true => Worth::Priced(factor * n * self.tokens / self.request_s),

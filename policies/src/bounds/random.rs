@@ -1,5 +1,5 @@
-//! `random`: a length drawn uniformly from 0 to the longest draft. Any policy with an idea should beat this floor
-//! ("Random all" in the SmartSpec paper's Fig. 14; docs/model.md 7.12).
+//! `random`: a length drawn uniformly from 0 to the longest draft. Every useful policy should beat it ("Random all" in
+//! the SmartSpec paper's Fig. 14; docs/model.md 7.12).
 
 use crate::definition::{BadParameter, Definition, PolicyContext};
 use crate::look::{Look, Marker};

@@ -1,6 +1,6 @@
-//! `true-cost`, `true-calibration` and `true-rates`: a policy with a truth in the place of one of its beliefs. The
-//! policy decides by its own rule. The difference to the policy as it is says what the belief costs (`foretoken
-//! ladder`). Wrappers can be put around each other.
+//! `true-cost`, `true-calibration` and `true-rates`: wrappers that give a policy the truth in place of one of its
+//! beliefs. The policy decides by its own rule. How much better it does than without the wrapper says what the wrong
+//! belief costs (`foretoken ladder`). Wrappers can be nested.
 
 use crate::PolicySpec;
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
@@ -40,7 +40,7 @@ impl Default for TrueBelief {
 }
 
 impl TrueBelief {
-    /// A wrapper around `smartspec`, which believes costs and a rate.
+    /// The default wrapper for `right`: around `smartspec`, or around `adaspec` for confidences.
     pub fn in_place_of(right: Right) -> TrueBelief {
         let policy = match right {
             Right::Cost | Right::Rates => PolicySpec::Smartspec(Smartspec::default()),
@@ -159,7 +159,7 @@ impl Definition for TrueBelief {
         check.that("policy", some, || format!("{} has no belief about {belief} that could be put right", label()))
     }
 
-    /// Builds the policy without the wrapper's delay of outcomes: the wrapper is built with one.
+    /// Builds the wrapped policy without a delay of outcomes. `PolicySpec::build` delays the outcomes of the wrapper.
     fn build(&self, context: &PolicyContext) -> Speculation {
         let mut context = *context;
         if let Some(truths) = context.truths {
@@ -181,7 +181,7 @@ impl Definition for TrueBelief {
     }
 }
 
-/// A running policy that is shown more than a server has.
+/// A running policy whose confidences are replaced by better ones than a server has: `shown` says which.
 struct Informed {
     policy: Box<dyn SpecPolicy>,
     shown: Shown,
@@ -196,7 +196,7 @@ impl Around for Informed {
         &mut *self.policy
     }
 
-    /// Of two wrappers the one that shows more decides.
+    /// If wrappers are nested, the policy is shown the most that one of them shows.
     fn around_wants(&self) -> Wants {
         let wants = self.policy.wants();
         Wants { shown: wants.shown.max(self.shown), ..wants }

@@ -17,7 +17,7 @@ fn servers() -> impl Iterator<Item = PolicySpec> {
         .filter(|p| matches!(p.build(&CONTEXT), Speculation::Policy(_)) && !p.sees_hidden_truth())
 }
 
-/// Decisions of 60 steps of a growing and shrinking batch: drafted and verified lengths.
+/// Drafted and verified lengths of 60 steps, in which the batch grows and shrinks.
 fn decisions(policy: &PolicySpec, context: &PolicyContext) -> Vec<(Vec<u32>, Vec<u32>)> {
     let mut run = Run::of_spec(policy, context);
     let step = |step: usize| {
@@ -46,8 +46,8 @@ fn confidences_are_believed_where_they_are_read() {
 }
 
 /// A policy decides otherwise under another cost if, and only if, it says that it believes costs. Two policies use
-/// costs in a state that these steps do not bring about: `adaserve-like` for a request that is late by a clock,
-/// `nightjar-like` for an arm that is switched to.
+/// costs in a state that these steps do not bring about: `adaserve-like` for a request that is behind its TPOT limit by
+/// the clock, `nightjar-like` when it starts to draft again.
 #[test]
 fn costs_are_believed_where_they_change_decisions() {
     let model = |delta_s: f64, gamma_s: f64| Coefficients { alpha_s: 1e-8, gamma_s, delta_s };
@@ -85,9 +85,10 @@ fn a_wrapper_gives_its_truth() {
     let low: Arc<[f64]> = vec![0.1; 64].into();
     let truths = Some(crate::Truths { line: other, passes: &other, own_rates: Some(&low) });
     let smartspec = PolicySpec::Smartspec(Smartspec::default());
-    let told = PolicyContext { truths, ..CONTEXT };
-    let same =
-        |wrapped: &str, context: PolicyContext| decisions(&policy(wrapped), &told) == decisions(&smartspec, &context);
+    let with_truths = PolicyContext { truths, ..CONTEXT };
+    let same = |wrapped: &str, context: PolicyContext| {
+        decisions(&policy(wrapped), &with_truths) == decisions(&smartspec, &context)
+    };
     let believes_other = PolicyContext { belief: other, profile: &other, ..CONTEXT };
     let knows_low = PolicyContext { own_rates: Some(&low), ..CONTEXT };
     assert!(same(r#"{"true-cost": {"policy": {"smartspec": {}}}}"#, believes_other));

@@ -1,5 +1,5 @@
-//! The true time of a step, updated token by token. `oracle-goodput` weighs by it. Only oracles can use it, because it
-//! needs a [`Truth`]. Its shapes must equal those the executor charges ([`foretoken_sim::shape`]).
+//! The true time of a step, updated token by token. Bounds compare choices by it. Only they can, because it needs a
+//! [`Truth`]. Its shapes must equal those the executor charges ([`foretoken_sim::shape`]).
 
 use foretoken_sim::host::HostStep;
 use foretoken_sim::{BatchView, ContextReads, Drafting, LatencyModel, MAX_SPEC_LEN, PassShape, Time, Truth, shape};
@@ -90,7 +90,8 @@ pub(crate) fn draft_token(batch: &BatchView, i: usize, depth: u32, drafting: Dra
     let before = c + u64::from(depth) - 1;
     // A parallel draft is one pass, which reads the context once, with the first token.
     let context = if drafting == Drafting::Parallel && depth > 1 { 0 } else { before };
-    // A parallel draft has the request since the first token, and the idle pass has it where it catches up anyway.
+    // A pass counts a request once: a parallel draft with its first token, and no token if the idle pass has the
+    // request's catch-up already.
     let first = drafting != Drafting::Parallel || depth == 1;
     let idle_has_it = depth == 1 && batch.always_extend && batch.draft_gap[i] > 0;
     let requests = u64::from(first && !idle_has_it);

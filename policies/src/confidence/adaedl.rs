@@ -91,7 +91,7 @@ impl Definition for Adaedl {
     }
 }
 
-/// The adaptive state of a request.
+/// What adapts for a request: the average acceptance rate and λ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Adapted {
     acceptance: f64,
@@ -229,7 +229,8 @@ mod tests {
     }
 
     proptest! {
-        /// Several steps equal a second implementation of the source: all scores of a pass first, then the stop.
+        /// Several steps equal a second implementation of the source: it computes all bounds of a pass, then decides
+        /// whether to stop.
         #[test]
         fn equals_a_second_reading(
             batches in prop::collection::vec(any_batch(6, 8), 1..8),

@@ -108,15 +108,15 @@ impl Definition for Dsde {
 
 /// The state of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Known {
-    /// Its next draft length.
+struct RequestState {
+    /// Next draft length.
     k: u32,
     /// Shortest and longest draft; `None` until the warm-up has fixed them.
     bounds: Option<(u32, u32)>,
-    /// Number of divergences in its history, and the index of the next one.
+    /// Number of divergences in the request's history, and the index in its ring at which the next one is written.
     filled: u32,
     next: u32,
-    /// Of the warm-up: the most drafts accepted in a step; sum, number and maximum of the divergences.
+    /// Collected in the warm-up: the most drafts accepted in a step; sum, number and maximum of the divergences.
     most_accepted: u32,
     sum: f64,
     samples: u32,
@@ -128,12 +128,12 @@ struct Running {
     rule: Dsde,
     slots: Slots,
     /// State of each request, by slot.
-    known: Vec<Known>,
+    states: Vec<RequestState>,
     /// `history` divergences per slot, each as a ring.
     history: Vec<f64>,
     /// Weights of a full history, oldest first.
     weights: Vec<f64>,
-    /// Scratch: one history in order.
+    /// Buffer for one request's history, oldest first.
     ordered: Vec<f64>,
     /// For each request of the outcome that drafted: its slot, its mean divergence, and its length before the cap (0
     /// during the warm-up).
@@ -147,7 +147,7 @@ impl Running {
         let n = rule.history as i32;
         Running {
             slots: Slots::default(),
-            known: Vec::new(),
+            states: Vec::new(),
             history: Vec::new(),
             weights: (0..n).map(|i| rule.decay.powi(n - 1 - i)).collect(),
             ordered: Vec::with_capacity(rule.history as usize),
@@ -156,8 +156,8 @@ impl Running {
         }
     }
 
-    fn fresh(&self) -> Known {
-        Known {
+    fn fresh(&self) -> RequestState {
+        RequestState {
             k: self.rule.initial,
             bounds: None,
             filled: 0,
@@ -171,11 +171,11 @@ impl Running {
 
     /// Copies the history of slot `place` into `ordered`, oldest first.
     fn order(&mut self, place: usize) {
-        let (n, known) = (self.rule.history as usize, &self.known[place]);
+        let (n, state) = (self.rule.history as usize, &self.states[place]);
         let ring = &self.history[place * n..][..n];
-        let start = if known.filled == self.rule.history { known.next as usize } else { 0 };
+        let start = if state.filled == self.rule.history { state.next as usize } else { 0 };
         self.ordered.clear();
-        self.ordered.extend_from_slice(&ring[start..known.filled as usize]);
+        self.ordered.extend_from_slice(&ring[start..state.filled as usize]);
         self.ordered.extend_from_slice(&ring[..start]);
     }
 
@@ -193,30 +193,30 @@ impl Running {
         }
     }
 
-    /// Takes in a step of the warm-up: adds the divergences, and doubles the length on full acceptance.
+    /// Adds a step of the warm-up: collects the divergences, and doubles the length on full acceptance.
     fn warm_up(&mut self, place: usize, accepted: u32, newest: impl Iterator<Item = f64>) {
-        let known = &mut self.known[place];
-        known.most_accepted = known.most_accepted.max(accepted);
+        let state = &mut self.states[place];
+        state.most_accepted = state.most_accepted.max(accepted);
         for nats in newest {
-            known.sum += nats;
-            known.samples += 1;
-            known.greatest = known.greatest.max(nats);
+            state.sum += nats;
+            state.samples += 1;
+            state.greatest = state.greatest.max(nats);
         }
-        known.k = match accepted >= known.k {
-            true => (2 * known.k).max(1).min(self.rule.k_max),
-            false => known.k.max(self.rule.k_min),
+        state.k = match accepted >= state.k {
+            true => (2 * state.k).max(1).min(self.rule.k_max),
+            false => state.k.max(self.rule.k_min),
         };
     }
 
     /// The bounds (k_min, k_max) that follow from a request's warm-up.
-    fn bounds(&self, known: &Known) -> (u32, u32) {
+    fn bounds(&self, state: &RequestState) -> (u32, u32) {
         let (least, most) = (self.rule.k_min, self.rule.k_max);
-        if known.most_accepted == 0 && known.samples == 0 {
+        if state.most_accepted == 0 && state.samples == 0 {
             return (least, most);
         }
-        let mean = if known.samples > 0 { known.sum / f64::from(known.samples) } else { 0.0 };
-        let greatest = if known.greatest > 0.0 { known.greatest } else { 1.0 };
-        let k_max = f64::from(known.most_accepted) * (1.0 + 0.5 * mean / greatest);
+        let mean = if state.samples > 0 { state.sum / f64::from(state.samples) } else { 0.0 };
+        let greatest = if state.greatest > 0.0 { state.greatest } else { 1.0 };
+        let k_max = f64::from(state.most_accepted) * (1.0 + 0.5 * mean / greatest);
         let k_max = (k_max.round_ties_even() as u32).clamp(least, most);
         let k_min = ((f64::from(k_max) * 0.1).ceil() as u32).max(least).min(k_max);
         (k_min, k_max)
@@ -235,7 +235,7 @@ impl SpecPolicy for Running {
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
         for (len, &id) in plan.draft_len.iter_mut().zip(batch.ids) {
             let (least, most) = (self.rule.k_min, self.rule.k_max);
-            *len = self.slots.get(id).map_or(self.rule.initial, |place| self.known[place].k.clamp(least, most));
+            *len = self.slots.get(id).map_or(self.rule.initial, |place| self.states[place].k.clamp(least, most));
         }
     }
 
@@ -248,31 +248,31 @@ impl SpecPolicy for Running {
             }
             let (place, new) = self.slots.take(id);
             if new {
-                let (places, n) = (self.known.len().max(place + 1), self.rule.history as usize);
-                self.known.resize(places, self.fresh());
+                let (places, n) = (self.states.len().max(place + 1), self.rule.history as usize);
+                self.states.resize(places, self.fresh());
                 self.history.resize(places * n, 0.0);
-                self.known[place] = self.fresh();
+                self.states[place] = self.fresh();
             }
             let accepted = outcome.accepted[i];
             let positions = verified.min(accepted + 1) as usize;
             let nats = |j: usize| outcome.drafts.divergence(i, j);
             let ring = &mut self.history[place * self.rule.history as usize..][..self.rule.history as usize];
-            let known = &mut self.known[place];
+            let state = &mut self.states[place];
             for j in 0..positions {
-                ring[known.next as usize] = nats(j);
-                known.next = (known.next + 1) % self.rule.history;
-                known.filled = (known.filled + 1).min(self.rule.history);
+                ring[state.next as usize] = nats(j);
+                state.next = (state.next + 1) % self.rule.history;
+                state.filled = (state.filled + 1).min(self.rule.history);
             }
             let mean = (0..positions).map(&nats).sum::<f64>() / positions as f64;
             let mut length = 0;
-            match known.bounds {
+            match state.bounds {
                 // The cap is the mean over the requests whose warm-up had ended before this step.
                 Some(bounds) => {
                     length = self.length(place, mean, bounds);
                     uncapped_sum += length;
                     uncapped += 1;
                 }
-                None if known.filled < self.rule.history => {
+                None if state.filled < self.rule.history => {
                     self.warm_up(place, accepted, (0..positions).map(nats));
                 }
                 None => {}
@@ -282,15 +282,15 @@ impl SpecPolicy for Running {
         let cap = if self.rule.batch_cap && uncapped > 0 { uncapped_sum.div_ceil(uncapped) } else { u32::MAX };
         for s in 0..self.step.len() {
             let (place, mean, mut length) = self.step[s];
-            if self.known[place].bounds.is_none() {
-                if self.known[place].filled < self.rule.history {
+            if self.states[place].bounds.is_none() {
+                if self.states[place].filled < self.rule.history {
                     continue;
                 }
-                let bounds = self.bounds(&self.known[place]);
-                self.known[place].bounds = Some(bounds);
+                let bounds = self.bounds(&self.states[place]);
+                self.states[place].bounds = Some(bounds);
                 length = self.length(place, mean, bounds);
             }
-            self.known[place].k = length.min(cap);
+            self.states[place].k = length.min(cap);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Tests of [`super`].
+//! Tests of [`super`]: warm-up, bounds, lengths and cap by hand, and a second implementation.
 
 use super::*;
 use crate::testing::{Batch, CONTEXT, outcome};
@@ -69,7 +69,7 @@ fn bounds_and_lengths_by_hand() {
     };
     let mut p = Running::new(SMALL, &CONTEXT);
     warm(&mut p, 0);
-    assert_eq!(p.known[0].bounds, Some((1, 5)));
+    assert_eq!(p.states[0].bounds, Some((1, 5)));
     // The last six divergences, oldest first; the newest third is the last two.
     let x = [0.1f64, 0.4, 0.2, 0.3, 0.05, 0.1].map(|x| x);
     let w = [0.59049, 0.6561, 0.729, 0.81, 0.9, 1.0];
@@ -98,7 +98,7 @@ fn a_steady_history_counts_as_unsteady_and_the_cap_is_the_mean() {
     feed(&mut p, &[(0, 5, 5, vec![0.01; 5]), (1, 5, 5, vec![0.01; 5])]);
     feed(&mut p, &[(0, 5, 5, vec![0.01; 5]), (1, 5, 5, vec![0.01; 5])]);
     // k_max = round(5 · 1.5) = 8 (7.5 rounds to even), k_min = 1, so the length is ⌈7 · 0.596 + 1⌉ = 6.
-    assert_eq!(p.known[0].bounds, Some((1, 8)));
+    assert_eq!(p.states[0].bounds, Some((1, 8)));
     assert_eq!(lengths(&mut p, &[0, 1]), [6, 6]);
     // Request 1 now diverges: it falls to 1, and request 0 to the mean ⌈(6 + 1) / 2⌉.
     let far = vec![0.5, 3.0, 0.1, 2.0, 4.0];

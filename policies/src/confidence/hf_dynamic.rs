@@ -89,7 +89,7 @@ impl Definition for HfDynamic {
          samples. A new request goes on from the threshold tuned last and, with \"heuristic\", from the length of the request \
          observed last: both persist over calls by its documentation. The tuned threshold holds from the request's next \
          round on; in the revision read, the draft loop has its own copy of it until the call ends. A round without drafts \
-         changes nothing. A request that is preempted for more than 10,000 steps starts over"
+         changes nothing"
     }
 
     fn beliefs(&self) -> Beliefs {
@@ -121,7 +121,7 @@ struct Assistants {
     longest: u32,
     slots: Slots,
     /// The generators by slot.
-    of: Vec<Generator>,
+    generators: Vec<Generator>,
     /// Length and threshold with which a new request starts.
     first_len: u32,
     first_threshold: f64,
@@ -134,7 +134,7 @@ impl Assistants {
         Assistants {
             longest: context.max_draft_len,
             slots: Slots::default(),
-            of: Vec::new(),
+            generators: Vec::new(),
             first_len: params.num_assistant_tokens,
             first_threshold: params.assistant_confidence_threshold,
             batch: Vec::new(),
@@ -159,10 +159,10 @@ impl SpecPolicy for Assistants {
         self.batch.clear();
         for (&id, len) in batch.ids.iter().zip(&mut plan.draft_len) {
             let (place, new) = self.slots.take(id);
-            if self.of.len() <= place {
-                self.of.resize_with(place + 1, Generator::default);
+            if self.generators.len() <= place {
+                self.generators.resize_with(place + 1, Generator::default);
             }
-            let generator = &mut self.of[place];
+            let generator = &mut self.generators[place];
             if new {
                 generator.len = self.first_len;
                 generator.threshold = self.first_threshold;
@@ -178,7 +178,7 @@ impl SpecPolicy for Assistants {
             for (i, &place) in self.batch.iter().enumerate() {
                 let in_pass = drafts.draft_len[i] == drafts.passes;
                 let confidence = |drafts: &Drafts| drafts.confidence(i, drafts.passes as usize - 1);
-                if in_pass && confidence(drafts) < self.of[place].threshold {
+                if in_pass && confidence(drafts) < self.generators[place].threshold {
                     drafts.stop(i);
                 }
             }
@@ -190,7 +190,7 @@ impl SpecPolicy for Assistants {
         for (i, &id) in outcome.ids.iter().enumerate() {
             let (drafted, accepted) = (outcome.drafted[i], outcome.accepted[i]);
             let Some(place) = self.slots.get(id).filter(|_| drafted > 0) else { continue };
-            let generator = &mut self.of[place];
+            let generator = &mut self.generators[place];
             if self.params.num_assistant_tokens_schedule != Schedule::Constant {
                 let len = generator.len;
                 generator.len = if accepted == drafted { len.saturating_add(2) } else { (len - 1).max(1) };
@@ -286,7 +286,7 @@ mod tests {
         }
     }
 
-    /// The state of ended requests is used again: 60,000 requests of 20 steps each, two at a time.
+    /// The state of an ended request is reused for a new one: 60,000 requests of 20 steps each, two at a time.
     #[test]
     fn memory_does_not_grow_with_the_trace() {
         let mut policy = Assistants::new(HfDynamic::default(), &PolicyContext { max_num_seqs: 2, ..CONTEXT });
@@ -307,7 +307,7 @@ mod tests {
                 batch.ids.iter().for_each(|&id| policy.request_finished(id));
             }
         }
-        assert_eq!(policy.of.len(), 2);
+        assert_eq!(policy.generators.len(), 2);
     }
 
     #[test]

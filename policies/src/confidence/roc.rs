@@ -12,7 +12,7 @@ const MIN_SAMPLES: u64 = 6;
 /// Most points in a block; a larger block is split in two.
 const BLOCK: usize = 64;
 
-/// The samples of one confidence. They make one point of the curve.
+/// All samples with one confidence. They make one point of the ROC curve.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     confidence: f64,
@@ -20,7 +20,7 @@ struct Point {
     missed: u32,
 }
 
-/// Neighbouring points, from the highest confidence down, and their sums.
+/// Neighbouring points, from the highest confidence down, and the sums of their counts.
 #[derive(Clone, Debug, Default)]
 struct Block {
     points: Vec<Point>,
@@ -68,7 +68,7 @@ impl Samples {
         }
         if block.points.len() > BLOCK {
             let points = block.points.split_off(BLOCK / 2);
-            let sum = |of: fn(&Point) -> u32| points.iter().map(|p| i64::from(of(p))).sum::<i64>();
+            let sum = |count: fn(&Point) -> u32| points.iter().map(|p| i64::from(count(p))).sum::<i64>();
             let (matched, missed) = (sum(|p| p.matched), sum(|p| p.missed));
             block.matched -= matched;
             block.missed -= missed;
@@ -95,7 +95,7 @@ impl Samples {
         let mut before = 0;
         let mut best = (i64::MIN, 0.0);
         for block in &self.blocks {
-            // Upper bound of the block: its score if all its hits came before its false alarms.
+            // The scores in the block are at most the score if all its hits came before its false alarms.
             if before + hit * block.matched >= least {
                 let mut score = before;
                 for p in &block.points {
@@ -124,7 +124,8 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        // At threshold 0.9 the cost is 0 + 3·(2/3) = 2. At 0.8: 1/3 + 2. At 0.7: 1/3 + 1. At 0.6: 1/3 + 0, the least.
+        // The cost FPR + 3·FNR is 0 + 3·(2/3) = 2 at threshold 0.9, 1/3 + 2 at 0.8, 1/3 + 1 at 0.7, and 1/3 + 0 at 0.6,
+        // the least.
         let samples = [(0.9, true), (0.8, false), (0.7, true), (0.6, true), (0.3, false), (0.1, false)];
         assert_eq!(tuned(&samples), Some(0.6));
         assert_eq!(tuned(&samples[..5]), None, "more than five are needed");
@@ -178,7 +179,7 @@ mod tests {
             samples in prop::collection::vec((0u16..600, 0u16..600), 300..900),
             scale in 1u16..4,
         ) {
-            let sample = |&(c, luck): &(u16, u16)| (f64::from(c / scale) / 600.0, luck < c);
+            let sample = |&(c, draw): &(u16, u16)| (f64::from(c / scale) / 600.0, draw < c);
             let samples: Vec<(f64, bool)> = samples.iter().map(sample).collect();
             let mut all = Samples::default();
             (0..200).for_each(|i| all.add(f64::from(i) / 200.0, i % 3 == 0));

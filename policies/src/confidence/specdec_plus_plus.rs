@@ -79,7 +79,7 @@ struct Running {
 struct Row {
     /// Probability that all tokens before the newest one are accepted.
     survival: f64,
-    /// Tokens up to the stop.
+    /// Number of drafts up to the one at which the rule stops.
     len: u32,
     ended: bool,
 }
@@ -127,7 +127,7 @@ impl SpecPolicy for Running {
         if self.rows.iter().all(|row| row.ended) { Continue::Stop } else { Continue::Yes }
     }
 
-    /// Drafts that come in one pass cannot stop; what the rule would not have drafted is not verified.
+    /// A draft made in one pass cannot stop early. Tokens that the rule would not have drafted are then not verified.
     fn select(&mut self, _: &BatchView, drafts: &mut Drafts) {
         self.take_in(drafts);
         for (verify, row) in drafts.verify_len.iter_mut().zip(&self.rows) {

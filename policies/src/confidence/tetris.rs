@@ -6,7 +6,7 @@
 //! a parameter; there is no cost model.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
-use crate::shared::survival::{Slots, survivals};
+use crate::shared::survival::{RankedTokens, survivals};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Drafts, MAX_SPEC_LEN, SpecPolicy, Speculation, Wants};
 use serde::{Deserialize, Serialize};
 
@@ -67,7 +67,12 @@ impl Definition for Tetris {
 
     fn build(&self, context: &PolicyContext) -> Speculation {
         let longest = context.max_draft_len;
-        Speculation::Policy(Box::new(Running { params: *self, longest, active: false, slots: Slots::default() }))
+        Speculation::Policy(Box::new(Running {
+            params: *self,
+            longest,
+            active: false,
+            ranked: RankedTokens::default(),
+        }))
     }
 }
 
@@ -77,7 +82,7 @@ struct Running {
     longest: u32,
     /// True if this step drafts extra tokens and so must select.
     active: bool,
-    slots: Slots,
+    ranked: RankedTokens,
 }
 
 impl SpecPolicy for Running {
@@ -98,11 +103,11 @@ impl SpecPolicy for Running {
         if !self.active {
             return;
         }
-        self.slots.clear();
+        self.ranked.clear();
         for (i, &len) in drafts.draft_len.iter().enumerate() {
-            self.slots.push_draft(i, survivals((0..len as usize).map(|j| drafts.confidence(i, j))), 0.0);
+            self.ranked.push_draft(i, survivals((0..len as usize).map(|j| drafts.confidence(i, j))), 0.0);
         }
-        self.slots.allocate(self.params.k as usize * batch.len(), &mut drafts.verify_len);
+        self.ranked.allocate(self.params.k as usize * batch.len(), &mut drafts.verify_len);
     }
 }
 

@@ -85,7 +85,8 @@ mod tests {
 
     #[test]
     fn the_running_list_counts() {
-        // With 64 sequences, 9 · 5 and 10 · 4 to 16 · 4 fit, 17 · 4 to 19 · 4 do not, 20 · 3 and 21 · 3 do.
+        // With max_num_sequence = 64, 9 · 5, 10 · 4 to 16 · 4, 20 · 3 and 21 · 3 tokens fit; 17 · 4 to 19 · 4 and 22 ·
+        // 3 do not.
         let sizes = [(1, 0), (9, 0), (7, 3), (16, 0), (17, 0), (20, 0), (22, 0), (30, 0)];
         assert_eq!(lengths(&MlcTable {}, &sizes), [4, 4, 3, 3, 0, 2, 0, 0]);
     }

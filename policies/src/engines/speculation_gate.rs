@@ -2,7 +2,8 @@
 //! speculation ends for good.
 //!
 //! Source: NVIDIA/TensorRT-LLM `_torch/speculative/speculation_gate.py` (PR #7283, 2025; reworked by PR #12905,
-//! 2026-04). It has no default: without its two settings there is no gate. It combines with `draft_len_schedule`.
+//! 2026-04). The gate is off by default: it needs a window and a threshold. It can be combined with
+//! `draft_len_schedule`.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::engines::draft_len_schedule::{check_schedule, ranges};
@@ -105,10 +106,11 @@ impl Definition for SpeculationGate {
 
 /// The running policy: its parameters and its state between steps.
 struct Gate {
-    /// The lengths while the gate is open.
+    /// Chooses the draft lengths while the gate is open, that is, while speculation has not ended.
     open: ByBatchSize,
     threshold: f64,
-    /// Shares of accepted drafts of the last batches. Once it is full, `next` is the oldest.
+    /// Shares of accepted drafts in the last batches. Once the list is full, it is a ring and `next` is the index of
+    /// the oldest.
     samples: Vec<f64>,
     window: usize,
     next: usize,
@@ -167,7 +169,7 @@ mod tests {
         }
     }
 
-    /// Draft lengths of two requests over the steps; `accepted` has the accepted drafts of each.
+    /// Draft lengths of two equal requests, step by step; `accepted` has the accepted drafts of both in each step.
     fn lengths(params: &SpeculationGate, accepted: &[[u32; 2]]) -> Vec<u32> {
         let mut run = Run::of(params, &CONTEXT);
         let mut step = |a: &[u32; 2]| run.step(&Batch::new(&[9; 2], &[8; 2]), |_, _| 0.5, a).draft_len[0];
@@ -176,7 +178,8 @@ mod tests {
 
     #[test]
     fn it_closes_for_good_once_a_full_window_is_below() {
-        // The shares are 0, 0, 1, 0.75, 0.125, 0; the means of three are 1/3, 0.583, 0.625, 0.292.
+        // The shares of accepted drafts are 0, 0, 1, 0.75, 0.125, 0 by step. Their means over three steps are 1/3,
+        // 0.583, 0.625, 0.292.
         let accepted = [[0, 0], [0, 0], [4, 4], [4, 2], [1, 0], [0, 0], [4, 4], [4, 4], [4, 4]];
         assert_eq!(lengths(&gate(3, 0.3), &accepted), [4, 4, 4, 4, 4, 4, 0, 0, 0]);
         assert_eq!(lengths(&gate(3, 0.35), &accepted), [4, 4, 4, 0, 0, 0, 0, 0, 0]);

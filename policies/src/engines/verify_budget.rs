@@ -1,11 +1,11 @@
-//! `verify-budget`: every request drafts N tokens, and exactly round(B·M) tokens of the batch of B are verified, the
-//! best prefixes first ("dNtM").
+//! `verify-budget`: every request drafts N tokens, and round(B·M) tokens of a batch of B requests are verified, those
+//! most likely to survive first. sfllm calls the setting "dNtM".
 //!
 //! Source: wejoncy/sfllm PR #53 (2026-09-18). The verified tokens include each request's newest one, which needs no
-//! draft. It resembles TETRIS, but the capacity is a setting.
+//! draft. The rule is that of TETRIS, but the number of verified tokens is a setting.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
-use crate::shared::survival::{Slots, survivals};
+use crate::shared::survival::{RankedTokens, survivals};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Drafts, MAX_SPEC_LEN, SpecPolicy, Speculation, Wants};
 use serde::{Deserialize, Serialize};
 
@@ -65,7 +65,7 @@ impl Definition for VerifyBudget {
 
     fn build(&self, context: &PolicyContext) -> Speculation {
         let draft_len = self.draft_len.min(context.max_draft_len);
-        let running = Running { draft_len, verify_tokens: self.verify_tokens, slots: Slots::default() };
+        let running = Running { draft_len, verify_tokens: self.verify_tokens, ranked: RankedTokens::default() };
         Speculation::Policy(Box::new(running))
     }
 }
@@ -74,7 +74,7 @@ impl Definition for VerifyBudget {
 struct Running {
     draft_len: u32,
     verify_tokens: f64,
-    slots: Slots,
+    ranked: RankedTokens,
 }
 
 impl SpecPolicy for Running {
@@ -91,12 +91,12 @@ impl SpecPolicy for Running {
     }
 
     fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
-        self.slots.clear();
+        self.ranked.clear();
         for (i, &len) in drafts.draft_len.iter().enumerate() {
-            self.slots.push_draft(i, survivals((0..len as usize).map(|j| drafts.confidence(i, j))), 0.0);
+            self.ranked.push_draft(i, survivals((0..len as usize).map(|j| drafts.confidence(i, j))), 0.0);
         }
         let tokens = (batch.len() as f64 * self.verify_tokens).round_ties_even() as usize;
-        self.slots.allocate(tokens - batch.len(), &mut drafts.verify_len);
+        self.ranked.allocate(tokens - batch.len(), &mut drafts.verify_len);
     }
 }
 
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn less_may_be_there() {
+    fn short_drafts_leave_part_of_the_budget_unused() {
         assert_eq!(verified(VerifyBudget::default(), &[[0.9; 4]; 2], 1), [1, 1]);
     }
 

@@ -16,7 +16,7 @@ struct Model {
     by_tokens: Vec<f64>,
     /// Seconds more for each token of context.
     per_context: f64,
-    /// Factor by which real passes are slower.
+    /// Factor by which real passes are slower than measured at start-up.
     slower: f64,
 }
 
@@ -32,7 +32,7 @@ impl Model {
         Model::measured(most, |s| line.pass_s(s.context as f64, s.batched as f64))
     }
 
-    /// Seconds of a pass; none for a pass without tokens.
+    /// Seconds of a pass; 0 for a pass without tokens.
     fn pass_s(&self, batched: u64, context: f64) -> f64 {
         match batched {
             0 => 0.0,
@@ -42,7 +42,8 @@ impl Model {
         }
     }
 
-    /// Moves the correction towards what a step took. `weight` is the step's share.
+    /// Moves the correction towards the ratio of a step's time to the predicted time. `weight` is the share of the
+    /// step.
     fn correct(&mut self, took_s: f64, predicted_s: f64, weight: f64) {
         if took_s > 0.0 && predicted_s > 0.0 {
             let ratio = (took_s / predicted_s).clamp(0.1, 10.0);
@@ -51,20 +52,21 @@ impl Model {
     }
 }
 
-/// What a step leaves of the weight of the steps before it.
+/// Factor on the weights of earlier steps when a step is added.
 const KEEP: f64 = 0.99;
 
-/// The prompts of the next step, as they usually come: apart for steps behind which a prompt is known to go on or wait.
+/// The prompt tokens that the next step is expected to have, from the averages of past steps. Steps before which a
+/// prompt was unfinished or waiting are averaged apart from the others.
 #[derive(Default)]
 struct NextPrompts {
-    /// Whether a prompt went on or waited behind the last step.
+    /// True if a prompt was unfinished or waiting at the end of the last step.
     awaited: bool,
-    /// By `awaited`: weights of all steps and of steps with prompts, and tokens of these.
+    /// By `awaited`: weight of all steps, weight of the steps with prompts, and weighted sum of their prompt tokens.
     seen: [(f64, f64, f64); 2],
 }
 
 impl NextPrompts {
-    /// Takes in the prompts of a step, and looks what is certain of the next step.
+    /// Adds the prompts of a step, and notes whether a prompt is left for the next step.
     fn begin(&mut self, batch: &BatchView) {
         let (all, with, tokens) = &mut self.seen[usize::from(self.awaited)];
         let has = f64::from(u8::from(batch.prefill.tokens > 0));
@@ -72,18 +74,18 @@ impl NextPrompts {
         self.awaited = batch.num_waiting > 0 || batch.num_running as usize > batch.len();
     }
 
-    /// The share of steps that have prompts, and how many tokens these have on average.
+    /// The share of steps that have prompts, and the mean prompt tokens of such a step.
     fn expected(&self) -> (f64, u64) {
         let (all, with, tokens) = self.seen[usize::from(self.awaited)];
         if with > 0.0 { (with / all, (tokens / with) as u64) } else { (0.0, 0) }
     }
 }
 
-/// Makes measured times rise: more tokens never take less. Times that rise already, steps included, stay as they are.
-/// Where they fall, they are noise: neighbours are pooled to their mean (isotonic regression), and the means are joined
-/// by straight lines.
+/// Makes measured times monotone: more tokens never take less time. Times that never fall stay as they are, stairs
+/// included. A fall counts as noise: neighbours are pooled to their mean (isotonic regression), and the means are
+/// joined by straight lines.
 fn smooth(times: &mut [f64]) {
-    // (sum, number) of each pool.
+    // (sum of times, number of times) of each pool.
     let mut pools: Vec<(f64, usize)> = Vec::new();
     for &time in times.iter() {
         let mut last = (time, 1);
@@ -121,42 +123,43 @@ fn smooth(times: &mut [f64]) {
     }
 }
 
-/// A step that was proposed for and whose outcome is not known yet.
+/// A step that has begun and whose outcome was not observed yet.
 struct Pending {
     step: u64,
     prefill: u64,
     draft_prefill: (u64, f64),
     context: f64,
-    /// The first draft pass behind which something is decided; `u32::MAX` for none.
+    /// The first draft pass after which the policy decides whether to draft on; `u32::MAX` for none.
     first_asked: u32,
 }
 
-/// Where costs come from.
+/// Which costs the policy uses.
 #[derive(Clone, Copy)]
 pub(crate) struct Settings {
-    /// Times measured at start-up instead of the linear belief.
+    /// True for pass times measured at start-up, false for the linear belief.
     pub profile: bool,
-    /// Weight of a step's time in the correction.
+    /// Weight of a step's time in the correction; 0 for no correction.
     pub correction: f64,
-    /// Whether the next step's prompts are expected as they usually come, if the next step verifies.
+    /// True if the prompts of the next step are estimated from past steps, where the next step verifies the drafts.
     pub expect_prompts: bool,
 }
 
-/// The costs of a step.
+/// Computes the times of passes for the step in progress.
 pub(crate) struct Costs {
     target: Model,
     draft: Model,
-    /// Whether the engine runs the first draft pass also behind a step for which nothing is drafted.
+    /// True if the engine runs the first draft pass also if nothing is drafted.
     first_pass_is_free: bool,
     correction: f64,
-    /// Seconds of a decision behind a draft pass, as observed.
+    /// Seconds of a decision after a draft pass, as observed.
     decision_s: f64,
-    /// The last draft pass behind which something can be decided.
+    /// The last draft pass after which the policy can decide.
     last_asked: u32,
     next_prompts: NextPrompts,
-    /// Whether the prompts of the step that verifies are expected, not known.
+    /// True if the prompts of the step that verifies are estimated, not known.
     expects_prompts: bool,
-    /// Tokens and context of the step without drafts, and of the prompts in the draft's first pass.
+    /// (tokens, context) of the target pass without drafts, of the prompts in the draft's first pass, and of the decode
+    /// requests.
     plain: (u64, f64),
     ride: (u64, f64),
     decodes: (u64, f64),
@@ -166,7 +169,7 @@ pub(crate) struct Costs {
 }
 
 impl Costs {
-    /// Measures passes, or takes the linear belief.
+    /// Measures pass times, or takes them from the linear belief.
     pub fn new(context: &PolicyContext, settings: Settings) -> Costs {
         let most = context.max_num_batched_tokens as usize + 1;
         let (target, draft) = match settings.profile {
@@ -193,7 +196,7 @@ impl Costs {
         }
     }
 
-    /// Begins a step.
+    /// Begins a step: notes the sizes of its batch.
     pub fn begin(&mut self, batch: &BatchView) {
         self.decodes = (batch.len() as u64, batch.context_sum as f64);
         self.plain = (self.decodes.0 + batch.prefill.tokens, self.decodes.1 + batch.prefill.context as f64);
@@ -210,19 +213,19 @@ impl Costs {
         }
     }
 
-    /// Says behind which draft pass of this step something is decided first.
+    /// Notes the first draft pass of this step after which the policy decides.
     pub fn asked_from(&mut self, pass: u32) {
         if let Some(pending) = self.pending.back_mut() {
             pending.first_asked = pass;
         }
     }
 
-    /// Seconds of a decision behind a draft pass.
+    /// Seconds of a decision after a draft pass.
     pub fn decision_s(&self) -> f64 {
         self.decision_s
     }
 
-    /// Seconds that a decode request adds to a plain step.
+    /// Seconds that a decode request adds to a step without drafts.
     pub fn request_s(&self) -> f64 {
         let (n, context) = self.decodes;
         (self.target.pass_s(n, context) - self.target.pass_s(1, 0.0)) / n.max(1) as f64
@@ -238,7 +241,7 @@ impl Costs {
         if share > 0.0 { share * with(tokens) + (1.0 - share) * with(0) } else { with(0) }
     }
 
-    /// The same without the prompts of the step.
+    /// [`verify_s`](Costs::verify_s) without the prompts of the step.
     pub fn verify_alone_s(&self, drafts: u64) -> f64 {
         self.target.pass_s(self.decodes.0 + drafts, self.decodes.1)
     }
@@ -251,7 +254,7 @@ impl Costs {
         }
     }
 
-    /// The same without the prompts of the step.
+    /// [`idle_s`](Costs::idle_s) without the prompts of the step.
     pub fn idle_alone_s(&self) -> f64 {
         if self.first_pass_is_free { self.draft.pass_s(self.decodes.0, self.decodes.1) } else { 0.0 }
     }
@@ -278,7 +281,7 @@ impl Costs {
         }
     }
 
-    /// The same without the prompts of the step.
+    /// [`draft_s`](Costs::draft_s) without the prompts of the step.
     pub fn draft_alone_s(&self, depth: u32, m: u32, drafts: u64, before: f64, parallel: bool) -> f64 {
         let share = f64::from(m) / self.decodes.0.max(1) as f64;
         match parallel {
@@ -299,7 +302,8 @@ impl Costs {
         let verified: u64 = outcome.verified.iter().map(|&v| u64::from(v)).sum();
         let predicted = self.target.pass_s(n + verified + pending.prefill, pending.context);
         self.target.correct(outcome.verify_time.as_s(), predicted, self.correction);
-        // Steps in which the draft runs over prompts are left out: which tokens it has seen already is not known here.
+        // Steps in which the draft runs over prompts are left out, because it is not known here which prompt tokens the
+        // draft has run over before.
         let passes = outcome.drafts.passes;
         if passes > 1 && pending.draft_prefill.0 == 0 {
             let first = if self.first_pass_is_free { n + verified } else { n };
@@ -308,15 +312,16 @@ impl Costs {
                 let m = outcome.drafted.iter().filter(|&&d| d >= depth).count() as u64;
                 predicted += self.draft.pass_s(m, pending.context * m as f64 / n.max(1) as f64);
             }
-            // A slow pass and a decision behind it look alike. If there was a decision, the excess is a decision's.
+            // A slow pass and a decision after it cannot be distinguished. If there was a decision, the excess time is
+            // attributed to it.
             let decisions = (passes.min(self.last_asked) + 1).saturating_sub(pending.first_asked);
             let took = outcome.draft_time.as_s();
             if decisions == 0 || took < predicted {
                 self.draft.correct(took, predicted, self.correction);
             }
             if decisions > 0 {
-                // Passes are slower at times for other reasons, such as tokens that the draft catches up with. So a low
-                // quantile is sought: a large step down, a small step up.
+                // Passes are slower at times for other reasons, such as tokens that the draft catches up with. So the
+                // estimate follows a low quantile: it falls by large steps and rises by small ones.
                 let each = (took - predicted) / f64::from(decisions);
                 let step = self.correction * took / f64::from(passes);
                 self.decision_s =

@@ -6,22 +6,23 @@ use foretoken_sim::{Drafts, StepOutcome};
 
 /// Steps between refits of the curve.
 const REFIT_INTERVAL: u32 = 8;
-/// What is expected of a first token before anything was observed.
+/// The chance expected of a first token before anything was observed.
 const START: f64 = 0.6;
-/// Weight, in tokens, of what is expected at a depth before anything was observed there: the chance one depth before.
-/// A fixed expectation too low would keep a drafter from depths that it never tries.
+/// Weight, in tokens, of the prior chance at a depth, which is the chance expected one depth before. A fixed prior that
+/// is too low would keep the policy from depths that it has never tried.
 const START_WEIGHT: f64 = 10.0;
-/// What a step leaves of the weight of the steps before it.
+/// Factor on the weights of earlier steps when a step is added.
 const KEEP: f64 = 0.999;
-/// The same for gains, which move with the price of time.
+/// [`KEEP`] for gains, which change with the price of time.
 const KEEP_GAINS: f64 = 0.98;
 
-/// The odds of acceptance.
+/// Estimates the chance that draft tokens are accepted.
 pub(crate) struct Odds {
     calibrate: bool,
     confidences: bool,
     curve: AcceptanceEstimator,
-    /// By depth from 1: sums of chances and weights of drafted tokens; of outcomes, without confidences.
+    /// By depth from 1: weighted sum of the chances of drafted tokens, and sum of their weights. Without confidences:
+    /// number of accepted tokens, and number of tokens whose outcome was seen.
     by_depth: Vec<(f64, f64)>,
     /// By depth from 1: the chance expected of a token that is not drafted yet.
     expected: Vec<f64>,
@@ -31,7 +32,7 @@ pub(crate) struct Odds {
 }
 
 impl Odds {
-    /// For drafts of at most `longest` tokens.
+    /// Estimates for drafts of at most `longest` tokens.
     pub fn new(longest: u32, calibrate: bool, confidences: bool) -> Odds {
         Odds {
             calibrate,
@@ -44,7 +45,7 @@ impl Odds {
     }
 
     /// The chance of the token of request `i` at `depth` (from 1).
-    pub fn of(&self, drafts: &Drafts, i: usize, depth: u32) -> f64 {
+    pub fn chance(&self, drafts: &Drafts, i: usize, depth: u32) -> f64 {
         let at = depth as usize - 1;
         match (self.confidences, self.calibrate) {
             (false, _) => self.at_depth(depth),
@@ -81,11 +82,12 @@ impl Odds {
         self.by_depth.iter_mut().for_each(|(sum, n)| (*sum, *n) = (*sum * KEEP, *n * KEEP));
         for i in 0..outcome.ids.len() {
             if self.confidences {
-                // All drafted tokens count, verified or not: the verified ones were chosen by their chance. A token
-                // counts by the chance that it is reached, since behind a wrong token confidences say nothing.
+                // All drafted tokens count, verified or not, because the verified ones were selected for a high chance.
+                // A token is weighted by the chance that all before it are right, because confidences after a wrong
+                // token say nothing.
                 let mut reach = 1.0;
                 for depth in 1..=outcome.drafted[i] {
-                    let chance = self.of(outcome.drafts, i, depth);
+                    let chance = self.chance(outcome.drafts, i, depth);
                     let (sum, n) = &mut self.by_depth[depth as usize];
                     (*sum, *n) = (*sum + reach * chance, *n + reach);
                     reach *= chance;

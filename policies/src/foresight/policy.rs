@@ -1,23 +1,23 @@
-//! `foresight`: drafts while the next token is expected to be worth its time, and verifies the tokens that are worth
-//! theirs. A token is worth a token; a second costs what the batch could make in it without prompts.
+//! `foresight`: drafts while the next token is expected to be worth its time, and verifies the drafts that are worth
+//! the time of their verification. Worth is counted in tokens. A second costs the tokens that the batch could make in a
+//! second without prompts.
 //!
 //! Our own; docs/foresight.md says why each part is there, what it earns and where the policy loses. In short:
 //!
 //! 1. **Price of time** (`price.rs`): tokens − λ·seconds, where λ is the most tokens a second that the decodes of this
-//!    batch could make without the prompts' chunk. The step's own ratio is low in a step that a prompt makes slow, so
-//!    that drafts look cheap just when time is dear.
+//!    batch could make without the step's prompts. The step's own ratio of tokens to seconds is low in a step that a
+//!    prompt makes slow. By that ratio drafts would look cheap just when time is dear.
 //! 2. **Odds** (`odds.rs`): the chance that a token is accepted, from its confidence by a logistic curve that is learnt
-//!    while serving. Where confidences carry nothing, the curve's intercepts are the acceptance rates by depth.
+//!    while serving. Where confidences carry no information, the curve's intercepts are the acceptance rates by depth.
 //! 3. **Stopping**: after each draft pass the policy goes on with the requests whose next token is expected to pay, if
-//!    the pass as a whole pays.
-//!    `asking.rs` finds out whether decisions between passes are worth their own time.
-//! 4. **Selection**: of all drafted tokens, those most likely to survive are verified, as many as pay. A drafter that
-//!    makes all tokens in one pass drafts for what is left then.
+//!    the pass as a whole pays. `asking.rs` finds out whether decisions between passes are worth their own time.
+//! 4. **Selection**: of all drafted tokens, those most likely to survive are verified, as many as pay. For a drafter
+//!    that makes all tokens in one pass, the length is planned for the tokens left after this selection.
 //! 5. **Costs** (`cost.rs`): pass times measured at start-up, corrected slowly by the times of real steps.
 //! 6. **The next step's prompts** (`cost.rs`): where drafts are verified by the next step, whose prompts are not known
 //!    yet, a token costs what it costs on average over the prompts that usually come.
-//! 7. **A backlog of prompts** (`price.rs`): if requests wait because prompts fill the steps, a token brings no prompt
-//!    nearer, so that time is dearer.
+//! 7. **A backlog of prompts** (`price.rs`): if requests wait because prompts fill the steps, a token starts no waiting
+//!    prompt sooner, so that time is dearer.
 //! 8. **Room for prompts**: while prompts wait or run, drafts are charged at most a share of the token budget.
 //! 9. **Probing**: a policy that drafts nothing learns nothing. From time to time it drafts one token, to notice when
 //!    drafting pays again.
@@ -74,16 +74,16 @@ impl Definition for Foresight {
 struct Running {
     params: Foresight,
     longest: u32,
-    /// Whether one draft pass gives all tokens.
+    /// True if one draft pass makes all draft tokens.
     parallel: bool,
     costs: Costs,
     odds: Odds,
     asking: Asking,
-    /// The first draft pass behind which something is decided.
+    /// The first draft pass after which the policy decides whether to draft on; `u32::MAX` for none.
     asks_from: u32,
     backlog: Backlog,
     slots: u32,
-    /// Tokens that a second must bring; `None` for the step's own ratio.
+    /// The price of time, in tokens per second; `None` if choices are compared by the step's own ratio.
     price: Option<f64>,
     /// Seconds of draft passes in this step so far, and number of passes.
     draft_s: f64,
@@ -131,7 +131,8 @@ impl Running {
         }
     }
 
-    /// What `tokens` are worth that take `seconds`.
+    /// The worth of a choice that makes `tokens` in `seconds`: tokens − price · seconds, or their ratio if there is no
+    /// price.
     fn worth(&self, tokens: f64, seconds: f64) -> f64 {
         match self.price {
             Some(price) => tokens - price * seconds,
@@ -139,7 +140,7 @@ impl Running {
         }
     }
 
-    /// Begins a step.
+    /// Begins a step: resets its state, and sets the price of time and the room for drafts.
     fn begin(&mut self, batch: &BatchView) {
         self.costs.begin(batch);
         self.draft_s = 0.0;
@@ -176,7 +177,7 @@ impl Running {
         }
     }
 
-    /// The common length that is worth most before anything is drafted.
+    /// The draft length, equal for all requests, with the greatest worth expected before drafting.
     fn planned(&self, batch: &BatchView) -> Planned {
         let seconds = self.costs.idle_s() + self.costs.verify_s(0);
         let mut best = Planned { length: 0, worth: self.worth(batch.len() as f64, seconds), seconds };
@@ -199,7 +200,7 @@ impl Running {
         best
     }
 
-    /// The length that is worth most for a drafter that makes all tokens in one pass, if only tokens that pay are
+    /// The length with the greatest worth for a drafter that makes all tokens in one pass, if only tokens that pay are
     /// verified.
     fn planned_block(&self, batch: &BatchView, price: f64) -> u32 {
         let mut best = (0, -price * self.costs.idle_s());
@@ -219,7 +220,7 @@ impl Running {
         best.0
     }
 
-    /// Learns what the drafted tokens were worth beyond their verification.
+    /// Learns, by depth, by how much the survival of drafted tokens exceeded the price of their verification.
     fn learn_gains(&mut self, batch: &BatchView, drafts: &Drafts, price: f64) {
         let all = self.ranked.len().max(1);
         let each = price * (self.costs.verify_s(all) - self.costs.verify_s(0)) / all as f64;
@@ -233,7 +234,7 @@ impl Running {
         }
     }
 
-    /// Chooses behind which passes of this step to decide.
+    /// Chooses after which passes of this step to decide.
     fn ask(&mut self, planned: Planned) {
         let share = f64::from(planned.length) * self.costs.decision_s() / planned.seconds;
         let asks = match self.params.weigh_asking && self.price.is_some() {
@@ -248,7 +249,7 @@ impl Running {
         self.costs.asked_from(self.asks_from);
     }
 
-    /// Takes the tokens of draft passes in that were not seen yet.
+    /// Reads the draft passes that ran since the last call.
     fn take_in(&mut self, batch: &BatchView, drafts: &Drafts) {
         while self.passes < drafts.passes {
             self.passes += 1;
@@ -260,7 +261,7 @@ impl Running {
                     continue;
                 }
                 m += 1;
-                self.reach[i] *= self.odds.of(drafts, i, depth);
+                self.reach[i] *= self.odds.chance(drafts, i, depth);
                 self.survival[i * self.longest as usize + depth as usize - 1] = self.reach[i];
                 self.ranked.add(self.reach[i]);
             }
@@ -273,7 +274,7 @@ impl Running {
         }
     }
 
-    /// The number of tokens to verify that is worth most.
+    /// The number of tokens to verify that has the greatest worth.
     fn verified(&self, n: usize) -> Verified {
         let draft_s = if self.passes > 0 { self.draft_s } else { self.costs.idle_s() };
         let mut best = Verified { worth: f64::NEG_INFINITY, ..Verified::default() };
@@ -292,7 +293,7 @@ impl Running {
     }
 }
 
-/// The common length that is worth most before anything is drafted.
+/// The draft length for all requests that is planned before drafting, with its worth in tokens.
 #[derive(Clone, Copy, Debug)]
 struct Planned {
     length: u32,
@@ -301,7 +302,7 @@ struct Planned {
     seconds: f64,
 }
 
-/// How many of the drafted tokens to verify.
+/// The drafted tokens to verify: their number, and the worth, tokens and seconds of the step with them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Verified {
     count: u64,

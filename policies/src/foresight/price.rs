@@ -1,4 +1,4 @@
-//! The price of time: the most tokens a second that the decodes of this batch could make without the prompts' chunk.
+//! The price of time: the most tokens a second that the decodes of this batch could make without the step's prompts.
 //!
 //! Why not the step's own ratio: the best policy of a run takes, in every state, the choice with the most tokens − g ×
 //! seconds, where g is one number for all states (Dinkelbach's parameter of the run's ratio). In a run whose requests
@@ -29,28 +29,28 @@ pub(crate) fn decode_rate(batch: &BatchView, costs: &Costs, odds: &Odds, drafter
     best
 }
 
-/// What a step leaves of the weight of the steps before it.
+/// Factor on the weights of earlier steps when a step is added.
 const KEEP: f64 = 0.95;
 
-/// A step of at least this share of the token budget is full, drafts left out.
+/// A step is full if its tokens without drafts are at least this share of the token budget.
 const FULL: f64 = 0.8;
 
 /// The backlog of prompts: whether requests wait because steps are full of prompts.
 ///
-/// A second is a second more for each of the N requests of the system. A token saves others at most what it saves the
-/// server. If running requests keep the waiting ones out, that is its share of a step, and the price is the decode
-/// rate. If prompts fill the steps, a token brings no prompt nearer: it saves one step for its own request, and the
-/// time of one request in a step, m, for all. With n running requests at the decode rate g, the price of a second is
+/// A second delays each of the N requests of the system by a second. What a token saves depends on why requests wait.
+/// If running requests keep the waiting ones out, a token saves its share of a step, and the price is the decode rate
+/// g. If prompts fill the steps, a token starts no prompt sooner. It saves its own request one step, n/g seconds with n
+/// running requests, and it saves every request the time m that one request adds to a step. The price of a second is
 /// then N / (n/g + N·m).
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
-    /// Weights of steps behind which requests waited, and of those among them that were full of prompts.
+    /// Weight of the steps with waiting requests, and weight of such steps that were full of prompts.
     waited: f64,
     full: f64,
 }
 
 impl Backlog {
-    /// Takes a step's batch in. `slots` is the most requests that run, `budget` the most tokens of a step.
+    /// Adds a step's batch. `slots` is the most requests that run, `budget` the most tokens of a step.
     pub fn begin(&mut self, batch: &BatchView, slots: u32, budget: u32) {
         if batch.num_waiting > 0 {
             let tokens = batch.prefill.tokens + batch.len() as u64;

@@ -32,7 +32,7 @@ impl Ranked {
         (self.len, self.top) = (0, 0);
     }
 
-    /// Adds a token.
+    /// Adds a token with this survival.
     pub fn add(&mut self, survival: f64) {
         let at = bucket(survival);
         self.count[at] += 1;

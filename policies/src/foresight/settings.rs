@@ -72,7 +72,7 @@ impl Default for Foresight {
 }
 
 impl Foresight {
-    /// Where costs come from.
+    /// Which costs the policy uses, by these settings.
     pub(crate) fn costs(&self) -> Settings {
         let Foresight { profile, correction, expect_prompts, .. } = *self;
         Settings { profile, correction, expect_prompts }

@@ -17,7 +17,8 @@ fn sure_tokens_are_drafted_and_doubtful_ones_are_not() {
     assert!(step.verify_len[0] == step.draft_len[0] && step.verify_len[1] == 0, "{:?}", step.verify_len);
 }
 
-/// Where the next step verifies, a prompt in this step does not come again, so that tokens are not dear behind it.
+/// Where the next step verifies, the prompt of this step is not expected there, so that verifying after a prompt hardly
+/// costs more.
 #[test]
 fn the_next_step_is_expected_to_have_the_usual_prompts() {
     let behind = PolicyContext { draft_at: foretoken_sim::DraftAt::StepEnd, ..CONTEXT };
@@ -31,7 +32,7 @@ fn the_next_step_is_expected_to_have_the_usual_prompts() {
     let mut busy = quiet.clone();
     busy.step = 200;
     busy.prefill = ChunkTotals { chunks: 1, tokens: 1000, context: 0, pairs: 500_500 };
-    // The prompt ends in this step: no other waits or goes on.
+    // The prompt ends in this step. No prompt waits or is unfinished.
     costs.begin(&BatchView { num_running: 8, ..busy.view() });
     let after = costs.verify_s(8);
     assert!(after > without, "one step of 200 had a prompt");
@@ -43,8 +44,8 @@ fn the_next_step_is_expected_to_have_the_usual_prompts() {
     assert!(costs.verify_s(8) - without > 0.9 * 1000.0 * BELIEF.target.gamma_s, "the step's own prompts are known");
 }
 
-/// A prompt in the step makes every choice slower by the same time. The decode price does not move with it; the step's
-/// own ratio falls, so that it drafts more.
+/// A prompt in the step makes every choice slower by the same time. The decode price stays. The step's own ratio of
+/// tokens to seconds falls, so that a policy that goes by it drafts more.
 #[test]
 fn a_prompt_does_not_make_drafts_look_cheap() {
     let mut dear = CONTEXT;
@@ -88,7 +89,7 @@ fn it_probes_when_it_drafts_nothing() {
     assert_eq!(drafted, 10);
 }
 
-/// Costs that are believed twice too dear are corrected by the times of steps.
+/// Draft passes take half and target passes 1.5 times the start-up times. Both are corrected by the times of steps.
 #[test]
 fn costs_are_corrected_by_the_times_of_steps() {
     let mut p = running(Foresight::default(), &CONTEXT);
@@ -114,7 +115,8 @@ fn costs_are_corrected_by_the_times_of_steps() {
     assert!((target - 1.5).abs() < 0.02 && (draft - 0.5).abs() < 0.02, "target {target}, draft {draft}");
 }
 
-/// Draft passes that take longer than measured because something is decided behind them: the time is a decision's.
+/// In every second step draft passes take longer, because decisions follow them. The extra time is learned as the time
+/// of a decision.
 #[test]
 fn the_time_of_a_decision_is_learnt_apart_from_passes() {
     let mut costs = Costs::new(&CONTEXT, Foresight::default().costs());
@@ -129,7 +131,7 @@ fn the_time_of_a_decision_is_learnt_apart_from_passes() {
         drafts.draft_len.fill(3);
         let asks = step.is_multiple_of(2);
         costs.asked_from(if asks { 2 } else { u32::MAX });
-        // Decisions behind the second and third pass.
+        // Decisions after the second and third pass.
         let decisions_s = if asks { 2.0 * decision_s } else { 0.0 };
         let draft_s = 3.0 * BELIEF.draft.pass_s(400.0, 4.0) + decisions_s;
         let verify_s = BELIEF.target.pass_s(400.0, 16.0);
@@ -145,7 +147,7 @@ fn the_time_of_a_decision_is_learnt_apart_from_passes() {
     assert!((costs.slower().1 - 1.0).abs() < 0.02, "{:?}", costs.slower());
 }
 
-/// Requests that wait make a second dear only where prompts fill the steps and requests could still start.
+/// Waiting requests raise the price of time only if prompts fill the steps and more requests could run.
 #[test]
 fn a_backlog_of_prompts_makes_time_dear() {
     let batch = Batch::new(&[100; 4], &[8; 4]);

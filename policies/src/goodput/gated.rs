@@ -1,19 +1,19 @@
 //! `gated-aggregate` and `gated-budget`: the draft's confidences decide how deep a batch drafts, by the goodput of the
 //! decode requests alone.
 //!
-//! Source: the crate inference-lab 1.0.0, `src/simulation/spec.rs`. The aggregate gate sums the survival of all
-//! requests by depth and takes the one width g with the most (Σ survival + requests) / (C(g) + drafting). The budget
-//! gate starts there and takes away the least likely deepest slots while goodput rises; the last slot of a draft pass
-//! gives its time back. With a block drafter the pass is one, and only verification is ragged: slots are added while
-//! goodput rises. Prompts that ride along have no price.
+//! Source: the crate inference-lab 1.0.0, `src/simulation/spec.rs`. The aggregate gate takes the draft length g for the
+//! whole batch with the greatest (requests + Σ survival of the tokens up to depth g) / (verify time + draft time). The
+//! budget gate starts from g and drops single tokens where that raises goodput, the least likely deepest ones first; a
+//! draft pass without tokens takes no time. A block drafter makes one pass for all tokens, so that only verified
+//! lengths differ: tokens are added while goodput rises. Prefill chunks in the step cost nothing in the estimate.
 //!
-//! There, the confidences of a whole round are known before it is drafted. Here a confidence is known once its token is
-//! drafted, so a deeper token is taken to be as sure as the newest one. Tokens that are drafted already have no price
-//! any more.
+//! In inference-lab the confidences of a whole round are known before drafting. Here a confidence is known once its
+//! token is drafted, so a deeper token is assumed to be as confident as the request's newest one. The draft passes that
+//! have run take no time in the estimate.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::belief::{Belief, pass_s};
-use crate::shared::survival::{Slots, survivals};
+use crate::shared::survival::{RankedTokens, survivals};
 use foretoken_sim::{
     BatchView, ContextReads, Continue, DraftLimits, DraftPlan, Drafting, Drafts, MAX_SPEC_LEN, PassShape, SpecPolicy,
     Speculation, Wants,
@@ -89,7 +89,7 @@ impl Definition for Gated {
             expected: Vec::new(),
             widths: Vec::new(),
             heap: BinaryHeap::new(),
-            slots: Slots::default(),
+            ranked: RankedTokens::default(),
         }))
     }
 }
@@ -102,32 +102,32 @@ struct Running {
     /// Number of draft passes already read.
     passes: u32,
     rows: Vec<Row>,
-    /// Expected accepted tokens of the batch by width, beyond the drafted depth extrapolated.
+    /// Expected accepted tokens of the batch at each depth; extrapolated beyond the drafted depth.
     expected: Vec<f64>,
-    /// Requests that draft at each depth.
+    /// Number of requests that would draft at each depth that is not drafted yet.
     widths: Vec<u32>,
-    /// The least likely deepest slots.
+    /// The deepest token of each request, the least likely first: (bits of the token's survival, request).
     heap: BinaryHeap<(Reverse<u64>, usize)>,
-    slots: Slots,
+    ranked: RankedTokens,
 }
 
 /// A request of the step in progress.
 #[derive(Clone, Copy)]
 struct Row {
-    /// Probability that all of its drafts are accepted.
+    /// Probability that all drafts of the request are accepted.
     survival: f64,
-    /// The confidence of its newest draft.
+    /// The confidence of the request's newest draft; 1 before the first.
     newest: f64,
-    /// Depth that it may reach.
+    /// Most drafts that the request may have.
     limit: u32,
     drafted: u32,
     stopped: bool,
-    /// Its depth in the plan.
+    /// Number of drafts that the budget gate wants for the request.
     wanted: u32,
 }
 
 impl Row {
-    /// The survival of its token at `depth`, which is not drafted yet.
+    /// The assumed survival of the request's token at `depth`, which is not drafted yet.
     fn beyond(&self, depth: u32) -> f64 {
         self.survival * self.newest.powi((depth - self.drafted) as i32)
     }
@@ -139,7 +139,7 @@ impl Running {
         while self.passes < drafts.passes {
             self.passes += 1;
             let depth = self.passes as usize;
-            // What was expected of this depth gives way to what is known.
+            // The extrapolated value of this depth is replaced by the survivals of the drafted tokens.
             self.expected[depth] = 0.0;
             for (i, row) in self.rows.iter_mut().enumerate() {
                 if drafts.draft_len[i] < self.passes {
@@ -173,12 +173,12 @@ impl Running {
         pass_s(&self.belief.draft, PassShape { requests: n, batched: n, context, pairs: 0 })
     }
 
-    /// Is there a time to be saved by drafting less?
-    fn in_passes(&self) -> bool {
+    /// True if drafting takes a pass per token, so that shorter drafts take less time.
+    fn pass_per_token(&self) -> bool {
         self.belief.drafting == Drafting::Autoregressive
     }
 
-    /// The width of most goodput for the whole batch. Passes that ran are paid, so they have no price.
+    /// The draft length with the greatest goodput if the whole batch has it. Passes that have run take no time here.
     fn width(&self, batch: &BatchView) -> u32 {
         let n = batch.len() as f64;
         let (mut best, mut drafting, mut accepted) = ((0, f64::NEG_INFINITY), 0.0, 0.0);
@@ -187,7 +187,7 @@ impl Running {
             if g > 0 {
                 accepted += self.expected[g as usize];
             }
-            if g > self.passes && self.in_passes() {
+            if g > self.passes && self.pass_per_token() {
                 drafting += self.pass_s(batch, at_depth);
             }
             let goodput = (n + accepted) / (self.verify_s(batch, n * f64::from(g + 1)) + drafting);
@@ -198,7 +198,7 @@ impl Running {
         best.0
     }
 
-    /// Fills in what is expected beyond the drafted depth, and how many requests may draft there.
+    /// Fills `expected` and `widths` for the depths that are not drafted yet.
     fn extrapolate(&mut self) {
         self.widths.clear();
         self.widths.resize(self.gamma as usize + 1, 0);
@@ -211,8 +211,8 @@ impl Running {
         }
     }
 
-    /// Takes the least likely deepest slots away from a batch that drafts to `width`, while goodput rises. Drafted
-    /// slots stay.
+    /// Plans drafts up to `width` tokens for each request, then drops the least likely deepest tokens where that raises
+    /// goodput. Tokens that are drafted already stay.
     fn remove(&mut self, batch: &BatchView, width: u32) {
         let n = batch.len() as f64;
         self.heap.clear();
@@ -273,7 +273,7 @@ impl SpecPolicy for Running {
     }
 
     fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
-        if !self.in_passes() {
+        if !self.pass_per_token() {
             drafts.nothing_to_decide();
             return Continue::Yes;
         }
@@ -306,24 +306,24 @@ impl SpecPolicy for Running {
             drafts.verify_len.iter_mut().for_each(|v| *v = (*v).min(width));
             return;
         }
-        self.slots.clear();
+        self.ranked.clear();
         for i in 0..self.rows.len() {
-            let len = if self.in_passes() { drafts.draft_len[i] } else { drafts.draft_len[i].min(width) };
+            let len = if self.pass_per_token() { drafts.draft_len[i] } else { drafts.draft_len[i].min(width) };
             let confidences = (0..len as usize).map(|j| drafts.confidence(i, j));
-            self.slots.push_draft(i, survivals(confidences), 0.0);
+            self.ranked.push_draft(i, survivals(confidences), 0.0);
         }
         let n = batch.len() as f64;
         let (mut tokens, mut expected, mut taken) = (n, n, 0);
-        let mut slots = std::mem::take(&mut self.slots);
-        for survival in slots.descending() {
+        let mut ranked = std::mem::take(&mut self.ranked);
+        for survival in ranked.descending() {
             let more = (expected + survival) / self.verify_s(batch, tokens + 1.0);
             if more <= expected / self.verify_s(batch, tokens) {
                 break;
             }
             (expected, tokens, taken) = (expected + survival, tokens + 1.0, taken + 1);
         }
-        slots.allocate(taken, &mut drafts.verify_len);
-        self.slots = slots;
+        ranked.allocate(taken, &mut drafts.verify_len);
+        self.ranked = ranked;
     }
 }
 

@@ -10,7 +10,7 @@ fn lengths(rule: Gated, belief: Belief, rows: &[Vec<f64>]) -> (Vec<u32>, Vec<u32
     (step.draft_len, step.verify_len)
 }
 
-/// A verify pass of 10 ms and 1 ms a token, a draft pass of 1.1 ms; contexts cost nothing.
+/// A verify pass takes 10 ms and 1 ms per token, a draft pass 1.1 ms. Contexts cost nothing.
 fn belief(drafting: Drafting) -> Belief {
     let mut belief = Belief { drafting, ..BELIEF };
     (belief.target.alpha_s, belief.target.gamma_s, belief.target.delta_s) = (0.0, 1e-3, 10e-3);
@@ -18,15 +18,16 @@ fn belief(drafting: Drafting) -> Belief {
     belief
 }
 
-/// One request, 11 ms without drafts, 0.5 a token: the first draft gives 1.5/12 a ms, its pass being paid. The second
-/// would give 1.75/14.1, which is less.
+/// One request that takes 11 ms without drafts, confidence 0.5. With the first draft, whose pass has run, a step has
+/// 1.5 tokens in 12 ms. A second would make 1.75 tokens in 14.1 ms, a lower rate.
 #[test]
 fn drafting_ends_where_one_more_token_as_sure_does_not_pay() {
     let (drafted, verified) = lengths(Gated::default(), belief(Drafting::Autoregressive), &[vec![0.5; 8]]);
     assert_eq!((drafted, verified), (vec![1], vec![1]));
-    // 0.9 a token: five drafts give 4.69 tokens in 16 ms, a sixth 5.22 in 18.1.
+    // Confidence 0.9: five drafts give 4.69 tokens in 16 ms, a sixth would give 5.22 in 18.1 ms.
     assert_eq!(lengths(Gated::default(), belief(Drafting::Autoregressive), &[vec![0.9; 8]]), (vec![5], vec![5]));
-    // A token that is almost surely wrong is drafted, since nothing is known before, and not verified.
+    // The first token is always drafted, because no confidence is known before. It is not verified if it is almost
+    // surely wrong.
     assert_eq!(lengths(Gated::default(), belief(Drafting::Autoregressive), &[vec![0.01; 8]]), (vec![1], vec![0]));
 }
 
@@ -54,8 +55,8 @@ fn bad_settings_are_named() {
 }
 
 proptest! {
-    /// No prefixes of what was drafted have more goodput than the ones that the budget gate verifies, drafts being
-    /// paid.
+    /// No prefixes of what was drafted have more goodput than the ones that the budget gate verifies, if draft time
+    /// does not count.
     #[test]
     fn the_verified_prefixes_have_the_most_goodput(
         batch in any_batch(3, 3),

@@ -5,13 +5,14 @@
 //! α_j)^k. A step shows whether one of the k was accepted, not which rank it had. The paper leaves open how α_j follows
 //! from that.
 //!
-//! Here a step in which a share r of the requests that reached head j passed it moves α_j by (1 − keep)·(r − s_j(k)).
-//! With k = 1 this is SmartSpec's moving average. With any k it settles where the model predicts the observed share.
-//! Averaging the inverse 1 − (1 − r)^(1/k) would not, because it is convex in r, and with one request r is 0 or 1.
+//! Here, if a share r of the requests that reached head j in a step had one of its k tokens accepted, α_j moves by (1 −
+//! keep)·(r − s_j(k)). With k = 1 this is SmartSpec's moving average. With any k, α_j settles where s_j(k) equals the
+//! observed share on average. Averaging the inverse 1 − (1 − r)^(1/k) would not, because it is convex in r, and with
+//! one request r is 0 or 1.
 
 use foretoken_sim::StepOutcome;
 
-/// Most heads; deeper trees pay nowhere.
+/// Greatest number of heads. Deeper trees never pay.
 pub(crate) const MOST_HEADS: usize = 8;
 
 /// The acceptance rate α of each head.
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn with_one_token_a_head_it_is_a_moving_average() {
+    fn with_one_token_per_head_each_rate_is_a_moving_average() {
         let mut heads = Heads::new(0.7, 0.85);
         let drafts = trees(&[1, 1, 1], 4);
         heads.observe(&outcome(&drafts, &[3, 3, 3, 0], &[0, 1, 3, 0]));
@@ -101,7 +102,7 @@ mod tests {
         for (depth, expected) in (1..).zip(expected) {
             assert!((heads.alpha(depth) - expected).abs() < 1e-15);
         }
-        // Without trees nothing is learnt.
+        // A step without trees changes no rate.
         let before = heads.alpha;
         heads.observe(&outcome(&Drafts::default(), &[0, 0], &[0, 0]));
         assert_eq!(heads.alpha, before);

@@ -1,13 +1,13 @@
 //! Expected token goodput of one length for the whole batch, for k = 0, 1, 2, … in turn. The SmartSpec family uses it.
 //!
 //! The policies of the family differ in the last k they try (all lengths, or until goodput stops rising) and in what
-//! they do at k = 0. The estimate is the same, section 12 of docs/model.md: tokens Σ E(a, min(k, limit_i)) over T_d +
-//! T_v.
+//! they do at k = 0. All use one estimate (docs/model.md 12): Σ E(a, min(k, limit_i)) tokens, divided by the draft and
+//! target time T_d + T_v.
 
 use crate::shared::estimator::{Depths, Estimate};
 
-/// Iterates over the lengths from 0 up, each with its estimated goodput in tokens per second. Ends at the longest
-/// length, or at the last length that some request may draft.
+/// Iterates over the lengths from 0 up, each with its estimated goodput in tokens per second. Ends at `longest`, or at
+/// the greatest length that any request may draft.
 pub(crate) struct Ladder<'a> {
     depths: &'a Depths,
     estimate: Estimate,
@@ -21,8 +21,8 @@ pub(crate) struct Ladder<'a> {
 }
 
 impl<'a> Ladder<'a> {
-    /// Starts below k = 0. `undrafted` is the step of `requests` decode requests without drafts, `depths` says how deep
-    /// each request may draft, `acceptance` is the conditional rate a of E(a, k).
+    /// The first length is k = 0. `undrafted` is the step of `requests` decode requests without drafts, `depths` says
+    /// how deep each request may draft, `acceptance` is the conditional rate a of E(a, k).
     pub(crate) fn new(
         undrafted: Estimate,
         requests: usize,

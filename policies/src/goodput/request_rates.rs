@@ -7,7 +7,7 @@ use foretoken_sim::{RequestId, StepOutcome};
 /// The last steps of one request.
 #[derive(Clone, Copy, Default)]
 struct Last {
-    /// Number of its ring's steps in use, and the index of the next one.
+    /// Number of steps in the request's ring, and the index at which the next one is written.
     len: u32,
     next: u32,
     /// Sums over the ring: accepted drafts and tries.
@@ -20,14 +20,14 @@ pub(crate) struct RequestRates {
     start: f64,
     window: usize,
     slots: Slots,
-    /// By slot.
+    /// By slot: the state and sums of the request's ring.
     last: Vec<Last>,
     /// (accepted, tries) of the last steps; slot s has the range from `s * window`.
     rings: Vec<(u16, u16)>,
 }
 
 impl RequestRates {
-    /// The rate of a request is `start` until a draft of the request was verified. Then it is taken over its last
+    /// A request's rate is `start` until one of its drafts was verified. Then it is the rate over the request's last
     /// `window` steps with verified drafts.
     pub(crate) fn new(start: f64, window: u32) -> RequestRates {
         let window = window as usize;

@@ -1,13 +1,14 @@
 //! `smartspec`: one draft length for the whole batch. It is the length with the best estimated goodput under a moving
-//! average of the acceptance rate and a linear belief of costs. `smartspec-joint` also chooses how many requests run.
+//! average of the acceptance rate and a linear cost model. `smartspec-joint` also chooses how many requests run.
 //!
 //! Source: Liu et al., "Optimizing Speculative Decoding for Serving Large Language Models Using Goodput" (2024), Alg. 1
 //! and 2, with the corrected formula: Alg. 1 line 4 multiplies by n twice (docs/model.md 3.1, 12, 14). `smartspec`
 //! takes the scheduler's batch, as all released code does; `joint = true` enumerates its first-come-first-served
 //! prefixes.
 //!
-//! Prompt lookup needs no rule of its own: a request without a match may draft 0 tokens and counts one token, the m
-//! matched requests count E(a, k), and the belief's drafting is parallel (docs/model.md 3.1, 3.6).
+//! Prompt lookup (drafts from n-gram matches) needs no further rule: a request without a match may draft 0 tokens and
+//! counts one token, the m matched requests count E(a, k), and the belief's drafting is parallel (docs/model.md 3.1,
+//! 3.6).
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::goodput::ladder::{Ladder, best_of};
@@ -151,8 +152,9 @@ impl BestLength {
         k
     }
 
-    /// Alg. 2: the first prefix of the batch with the greatest goodput at its best length. Sums are extended request by
-    /// request, so trying all prefixes costs requests × lengths.
+    /// Alg. 2: the number of requests in the prefix of the batch whose best length has the greatest goodput; the
+    /// shortest prefix on a tie. Sums are extended request by request, so trying all prefixes costs O(requests ×
+    /// lengths).
     fn best_prefix(&mut self, batch: &BatchView) -> usize {
         self.depths.clear(self.longest);
         let mut plain =

@@ -133,8 +133,8 @@ impl Running {
         }
     }
 
-    /// argmax over v of the predicted tokens over T_d of all drafts + T_v(v); the smallest v on a tie. The loop walks
-    /// down from the longest draft, because the estimate covers all drafts.
+    /// The verify length v with the most predicted tokens per second; the smallest v on a tie. The time is T_d of all
+    /// drafts plus T_v(v). The loop walks down from the longest draft, because the estimate covers all drafts.
     fn best_length(&mut self, requests: usize) -> u32 {
         let mut estimate = *self.estimate();
         let mut tokens = requests as f64 + self.levels.iter().map(|l| l.predicted as f64).sum::<f64>();
@@ -221,11 +221,12 @@ mod tests {
         let params = SmartspecConfidence { cap: 4, ..SmartspecConfidence::default() };
         // Verifying is nearly free, so everything predicted is verified. At depth 2, one of two tokens is predicted.
         assert_eq!(decide(params, BELIEF, [8, 8, 8]).1, [4, 2, 1]);
-        // At 4 ms a token and about 10 ms besides, v = 0 to 4 give 3/22, 5/34, 6/42, 7/46, 8/50; the dip at 2 does not
-        // end the search.
+        // At 4 ms a token and about 10 ms besides, v = 0 to 4 give 3/22, 5/34, 6/42, 7/46 and 8/50 tokens per ms. The
+        // dip at 2 does not end the search.
         let target = Coefficients { gamma_s: 4e-3, alpha_s: 0.0, ..BELIEF.target };
         assert_eq!(decide(params, Belief { target, ..BELIEF }, [8, 8, 8]).1, [4, 2, 1]);
-        // At 20 ms a token, 3/68 and 5/128: verifying does not pay, although the tokens were drafted.
+        // At 20 ms a token, v = 0 and 1 give 3/68 and 5/128 tokens per ms: verifying does not pay, although the tokens
+        // were drafted.
         let target = Coefficients { gamma_s: 20e-3, alpha_s: 0.0, ..BELIEF.target };
         assert_eq!(decide(params, Belief { target, ..BELIEF }, [8, 8, 8]), (vec![4, 2, 1], vec![0, 0, 0]));
     }
@@ -243,8 +244,8 @@ mod tests {
     }
 
     proptest! {
-        /// Drafted lengths and the verify length equal a direct reading of the rule: walk each request, then try every
-        /// length.
+        /// Drafted lengths and the verify length equal a direct implementation of the rule: it walks along each
+        /// request's drafts, then tries every verify length.
         #[test]
         fn equals_brute_force(
             batch in any_batch(10, 8),
@@ -252,18 +253,18 @@ mod tests {
             confidence in prop::collection::vec(0.0f64..=1.0, 80),
             threshold in 0.0f64..0.99,
         ) {
-            let of = |i: usize, j: usize| confidence[8 * i + j];
+            let confidence_of = |i: usize, j: usize| confidence[8 * i + j];
             let params = SmartspecConfidence { threshold, cap: 8 };
             let mut policy: Box<dyn SpecPolicy> = Box::new(Running::new(params, belief, 8));
             let view = batch.view();
-            let rows = |i: usize| (0..8).map(|j| of(i, j)).collect();
+            let rows = |i: usize| (0..8).map(|j| confidence_of(i, j)).collect();
             let mut script = foretoken_sim::scripted::Scripted {
                 confidence: (0..view.len()).map(rows).collect(),
                 ..Default::default()
             };
             let drafts = script.decide(&mut policy, &view, 8, &mut Vec::new());
 
-            let sure = |i: usize, j: u32| of(i, j as usize) > threshold;
+            let sure = |i: usize, j: u32| confidence_of(i, j as usize) > threshold;
             let length = |i: usize| {
                 let mut d = 0;
                 while d < view.limit[i].min(8) && (d == 0 || sure(i, d - 1)) {

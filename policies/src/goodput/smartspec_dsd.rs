@@ -1,5 +1,5 @@
-//! `smartspec-dsd`: SmartSpec as in its authors' vLLM v0 fork. It decides every 20 steps, has a handicap for
-//! speculation, and its search stops at the first length that is no better.
+//! `smartspec-dsd`: SmartSpec as in its authors' vLLM v0 fork. It decides every 20 steps. Speculation must beat 1.1
+//! times the goodput without drafts. The search over lengths stops at the first one that is no better.
 //!
 //! Source: LiuXiaoxuanPKU/vllm, branch dsd @b427a138, `vllm/spec_decode/dsd.py`. The rule for n-gram proposals is from
 //! the earlier @647244ce (docs/model.md 3.3): always propose 8, none above a batch of 32, verify at most 7.
@@ -125,7 +125,7 @@ struct Running {
     longest: u32,
     acceptance: f64,
     own_rates: OwnRates,
-    /// Steps until the next decision, and the length of the last one.
+    /// Steps until the next decision, and the draft length that the last decision chose.
     wait: u32,
     length: u32,
     /// Estimated goodput of this step's decision, in tokens per second; `None` if the step did not decide.
@@ -160,7 +160,7 @@ impl Running {
         }
     }
 
-    /// True for a step that decides.
+    /// True if this step decides. Call it once per step.
     fn decides(&mut self) -> bool {
         let decides = self.wait == 0;
         self.wait = if decides { self.params.update_interval - 1 } else { self.wait - 1 };
@@ -195,8 +195,8 @@ impl Running {
         self.goodput = (best.1 > 0.0).then_some(best.1);
     }
 
-    /// Chooses the length before verification, for n-gram proposals. The estimate is E(a, v) over the requests with
-    /// proposals, with the draft time of all proposals. Goes up from 0 while the goodput rises.
+    /// Chooses the length before verification, for n-gram proposals. The estimate counts E(a, v) tokens for each
+    /// request with proposals, and the draft time of all proposals. Goes up from 0 while the goodput rises.
     fn decide_verify(&mut self, batch: &BatchView) {
         self.depths.fill(batch, self.longest);
         let mut estimate = Estimate::undrafted(&self.belief, batch);

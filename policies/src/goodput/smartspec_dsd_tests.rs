@@ -47,7 +47,8 @@ fn speculation_has_to_be_a_tenth_better() {
     assert_eq!(decided(fair, belief, &batch).0, 1);
 }
 
-/// The first length is no better than 1.1 · goodput(0) but the second is: the search stops before it.
+/// The goodput at length 1 is not above 1.1 · goodput(0), that at length 2 is. The search stops at length 1 and does
+/// not reach length 2.
 #[test]
 fn the_search_stops_at_the_first_length_that_is_no_better() {
     let belief = Belief {
@@ -56,7 +57,8 @@ fn the_search_stops_at_the_first_length_that_is_no_better() {
         target: Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 3e-3 },
         ..BELIEF
     };
-    // One pass of 2 ms whatever the length: 1.1/3 at 0, only 1.8/5 at 1, although 2.44/5 tokens a millisecond at 2.
+    // A draft pass takes 2 ms at any length. Tokens per ms are 1.1/3 at 0 (with the factor), only 1.8/5 at 1, but
+    // 2.44/5 at 2.
     let params = SmartspecDsd { initial_acceptance: 0.8, ..SmartspecDsd::default() };
     let batch = Batch::new(&[100], &[8]);
     assert_eq!(decided(params, belief, &batch).0, 0);

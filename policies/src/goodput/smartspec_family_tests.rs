@@ -15,8 +15,8 @@ fn workload(n: u64) -> Workload {
     (0..n).map(request).collect()
 }
 
-/// Runs the policy in a world that equals its belief. Every draft is accepted with probability `rate`, whatever its
-/// rank.
+/// Simulates the policy with true costs that equal its belief. Every draft is accepted with probability `rate`,
+/// whatever its rank.
 fn run(policy: &PolicySpec, belief: Belief, version: Version, workload: &Workload, rate: f64) -> Run {
     let draft_at = Some(DraftAt::StepStart);
     let config = EngineConfig { version, draft_at, max_draft_len: 8, max_model_len: 2048, ..EngineConfig::default() };
@@ -49,8 +49,8 @@ fn run(policy: &PolicySpec, belief: Belief, version: Version, workload: &Workloa
 }
 
 fn family() -> impl Iterator<Item = PolicySpec> {
-    let of_family = |p: &PolicySpec| p.name().starts_with("smartspec") || p.name().starts_with("turbospec");
-    PolicySpec::all().into_iter().filter(of_family)
+    let in_family = |p: &PolicySpec| p.name().starts_with("smartspec") || p.name().starts_with("turbospec");
+    PolicySpec::all().into_iter().filter(in_family)
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn every_preset_serves_every_request_and_beats_no_speculation() {
     }
 }
 
-/// No draft is accepted, so speculation ends, and so does the draft's prefill of new requests.
+/// No draft is accepted. Speculation then ends, and the draft model no longer prefills new requests.
 #[test]
 fn hopeless_drafts_are_not_prepared_for() {
     let workload = workload(200);
@@ -80,12 +80,12 @@ fn hopeless_drafts_are_not_prepared_for() {
         assert_eq!(run.totals.emitted, 200 * 60);
         (run.totals.draft_time.as_s(), run.warnings)
     };
-    let ((skipping, told), (never, _)) = (draft_s(0.7), draft_s(1.0));
-    assert!(told.iter().any(|w| w.contains("skipped the draft prefill")), "{told:?}");
+    let ((skipping, warnings), (never, _)) = (draft_s(0.7), draft_s(1.0));
+    assert!(warnings.iter().any(|w| w.contains("skipped the draft prefill")), "{warnings:?}");
     assert!(skipping < 0.5 * never, "{skipping} s of drafting, {never} s without skipping");
 }
 
-/// Trees in a world that follows the paper's model: tokens per round equal the corrected Eq. 10.
+/// Trees whose tokens are accepted as the paper's model says: the tokens per round equal the corrected Eq. 10.
 #[test]
 fn the_expected_length_of_trees_is_what_comes_out() {
     // Verification is nearly free, so the widest tree is the best.

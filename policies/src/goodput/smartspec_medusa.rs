@@ -111,7 +111,7 @@ struct Tree {
     last: u32,
     /// Expected tokens of the batch, bonus tokens included.
     expected: f64,
-    /// Probability that the last level is reached and passed.
+    /// Probability that a token of every level is accepted.
     reached: f64,
     draft_s: f64,
     verify_s: f64,
@@ -134,11 +134,11 @@ struct Running {
     heads: Heads,
     depth: usize,
     most: u32,
-    /// How many requests may verify at least n tokens, by n.
+    /// By n: the requests that may verify at least n tokens.
     room: Depths,
     /// s_j(k) of the last decision, for each head and k from 1 to `max_topk`.
     passes: Vec<f64>,
-    /// The last tree's widths, shared with the plans.
+    /// The last tree's widths, shared with the draft plans.
     widths: Arc<[u32]>,
     goodput: f64,
     zeroes: ZeroLengths,

@@ -46,7 +46,8 @@ fn expected(alpha: &[f64], widths: &[u32]) -> f64 {
     1.0 + (1..=widths.len()).map(|i| (0..i).map(s).product::<f64>()).sum::<f64>()
 }
 
-/// The same value as a mean over the length: Σ_{i=0..h} (i+1)·(1 − s_{i+1})·Π_{j≤i} s_j, with s_{h+1} = 0.
+/// [`expected`], computed as a mean over the accepted length: Σ_{i=0..h} (i+1)·(1 − s_{i+1})·Π_{j≤i} s_j. Here
+/// s_{h+1} is 0.
 fn expected_by_length(alpha: &[f64], widths: &[u32]) -> f64 {
     let h = widths.len();
     let s = |j: usize| if j < h { 1.0 - (1.0 - alpha[j]).powi(widths[j] as i32) } else { 0.0 };
@@ -144,7 +145,7 @@ fn bad_settings_are_named() {
     }
 }
 
-/// Time of a step with these trees in seconds, from the shapes by which the truth charges.
+/// Seconds of a step with these trees, from the pass shapes that the simulator charges for.
 fn step_s(belief: &Belief, batch: &BatchView, depths: &[u32], trees: &[DraftTree]) -> f64 {
     let passes = depths.iter().copied().max().unwrap_or(0);
     let draft = |s| pass_s(&belief.draft, s);
@@ -154,8 +155,8 @@ fn step_s(belief: &Belief, batch: &BatchView, depths: &[u32], trees: &[DraftTree
         (_, Drafting::Autoregressive) => {
             // A pass runs over the tree as it was before the pass.
             let widths = |tree: &DraftTree, d: u32| {
-                let of = |d: u32| tree.nodes().iter().filter(|n| n.depth == d).count() as u32;
-                (1..d).map(|l| of(l) / if l == 1 { 1 } else { of(l - 1) }).collect::<Vec<u32>>()
+                let nodes_at = |d: u32| tree.nodes().iter().filter(|n| n.depth == d).count() as u32;
+                (1..d).map(|l| nodes_at(l) / if l == 1 { 1 } else { nodes_at(l - 1) }).collect::<Vec<u32>>()
             };
             (1..=passes)
                 .map(|pass| {

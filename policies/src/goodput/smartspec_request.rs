@@ -70,7 +70,7 @@ impl Definition for SmartspecRequest {
          of a request's ratios, which is biased). The batch's rate is SmartSpec's moving average: the branch's mean of past steps starts from the first one \
          alone, which only its unreachable k = 0 keeps from being the last. Where no request has had anything accepted all \
          get k. Costs are the belief, not the branch's coefficients. A request's history is \
-         forgotten when four times max_num_seqs others were seen since"
+         forgotten when the request ends"
     }
 
     fn beliefs(&self) -> Beliefs {
@@ -99,7 +99,7 @@ struct Running {
     params: SmartspecRequest,
     belief: Belief,
     longest: u32,
-    /// The batch's acceptance rate.
+    /// Moving average of the whole batch's acceptance rate.
     acceptance: f64,
     rates: RequestRates,
     own_rates: OwnRates,
@@ -127,7 +127,8 @@ impl Running {
     }
 }
 
-/// Returns budget · rate / sum, rounded to the nearest integer; a half goes up.
+/// The draft length of a request with acceptance rate `rate`: budget · rate / sum, rounded to the nearest integer, a
+/// half up.
 fn share(budget: f64, rate: f64, sum: f64) -> u32 {
     (0.5 + budget * rate / sum) as u32
 }
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_accepted_more_drafts_more() {
+    fn a_request_with_a_higher_rate_drafts_more() {
         let mut p = Running::new(SmartspecRequest::default(), &PolicyContext { max_draft_len: 20, ..CONTEXT });
         let batch = Batch::new(&[100, 100, 100], &[20, 20, 20]);
         let mut plan = DraftPlan { draft_len: vec![0; 3], ..DraftPlan::default() };
@@ -241,7 +242,7 @@ mod tests {
         /// The policy equals a second implementation: rates from the whole history, k by enumeration, shares of k·B in
         /// integers.
         #[test]
-        fn equals_the_rule_written_again(
+        fn equals_a_second_implementation(
             batch in any_batch(8, 8),
             belief in any_belief(),
             history in prop::collection::vec(prop::collection::vec((0u32..=8, 0u32..=8), 8), 0..12),
@@ -250,7 +251,7 @@ mod tests {
             let rate = if per_draft { Rate::PerDraft } else { Rate::Attempts };
             let params = SmartspecRequest { window: 4, rate, ..SmartspecRequest::default() };
             let mut p = Running::new(params, &PolicyContext { belief, ..CONTEXT });
-            let (mut steps, mut of) = (Vec::new(), vec![Vec::new(); 8]);
+            let (mut steps, mut by_request) = (Vec::new(), vec![Vec::new(); 8]);
             for step in &history {
                 let verified: Vec<u32> = step.iter().map(|s| s.0).collect();
                 let accepted: Vec<u32> = step.iter().map(|s| s.0.min(s.1)).collect();
@@ -261,15 +262,15 @@ mod tests {
                 if sum.1 > 0 {
                     steps.push(f64::from(sum.0) / f64::from(sum.1));
                 }
-                for (of, &x) in of.iter_mut().zip_eq(&all) {
+                for (own, &x) in by_request.iter_mut().zip_eq(&all) {
                     if x.1 > 0 {
-                        of.push(x);
+                        own.push(x);
                     }
                 }
             }
             let global = steps.iter().fold(0.7, |old, new| 0.85 * old + 0.15 * new);
-            let rate_of = |of: &Vec<(u32, u32)>| {
-                let last = &of[of.len().saturating_sub(4)..];
+            let rate_of = |own: &Vec<(u32, u32)>| {
+                let last = &own[own.len().saturating_sub(4)..];
                 let sum = last.iter().fold((0, 0), |s, x| (s.0 + x.0, s.1 + x.1));
                 if sum.1 == 0 { 0.5 } else { f64::from(sum.0) / f64::from(sum.1) }
             };
@@ -281,7 +282,7 @@ mod tests {
             let mut plan = DraftPlan { draft_len: vec![0; view.len()], ..DraftPlan::default() };
             p.propose(&view, &mut plan);
             let k = (0..=8u32).fold(0, |best, k| if goodput(k) > goodput(best) * (1.0 + 1e-12) { k } else { best });
-            let rates: Vec<f64> = view.ids.iter().map(|&id| rate_of(&of[id as usize])).collect();
+            let rates: Vec<f64> = view.ids.iter().map(|&id| rate_of(&by_request[id as usize])).collect();
             let sum: f64 = rates.iter().sum();
             for (&len, rate) in plan.draft_len.iter().zip_eq(&rates) {
                 let exact = if sum > 0.0 { f64::from(k) * view.len() as f64 * rate / sum } else { f64::from(k) };

@@ -12,8 +12,8 @@ fn policy(belief: Belief, acceptance: f64, longest: u32) -> BestLength {
     BestLength::new(params, &PolicyContext { belief, max_draft_len: longest, ..CONTEXT })
 }
 
-/// A draft that costs `once_s` seconds in a step that drafts, `pass_s` for each pass over the requests, and `alpha_s`
-/// per context token. Section 12 has no one-off cost, so catch-up tokens carry it: one per context token.
+/// Draft costs: `once_s` seconds in a step that drafts, `pass_s` for each pass over the requests, and `alpha_s` per
+/// context token. Section 12 has no one-off cost, so catch-up tokens carry it: one per context token.
 fn draft_with_one_off(alpha_s: f64, once_s: f64, pass_s: f64, batch: &mut Batch) -> Coefficients {
     batch.gap = batch.context.clone();
     let gamma_s = once_s / batch.gap.iter().map(|&g| f64::from(g)).sum::<f64>();
@@ -50,7 +50,8 @@ fn turbospec_best_lengths() {
         let b = requests as f64;
         let context = 512.0 * b;
         let plain = 4.85907942e-5 * context + (1.84383603e-2 - 4.33144783e-2) * b + 6.9386996;
-        // Costs once in a drafting step: the overhead on the plain part, and the draft's own constant and batch terms.
+        // One-off cost of a step that drafts: the overhead on the target's time, and the draft's constant and batch
+        // terms.
         let once = 0.05 * (plain) + 2.89700974e-6 * context + 4.3869407e-5 * b + 5.52805909e-3 * b + 0.44711096;
         let each_pass = 0.45217587 + 4.3869407e-5 * b;
         let mut batch = Batch::new(&vec![512; requests], &vec![10; requests]);
@@ -77,7 +78,7 @@ fn the_average_learns_and_steps_without_drafts_leave_it() {
 }
 
 #[test]
-fn absorption_is_told() {
+fn a_long_run_of_length_zero_warns() {
     let mut p = policy(CONTEXT.belief, 0.0, 8);
     let (can, cannot) = (Batch::new(&[100, 100], &[8, 8]), Batch::new(&[100, 100], &[0, 0]));
     let mut plan = DraftPlan { draft_len: vec![0, 0], ..DraftPlan::default() };
@@ -131,7 +132,7 @@ fn prompt_lookup_counts_the_matched_requests_only() {
     assert_eq!((made.draft_len[1], made.draft_len[3], made.draft_len[0]), (0, 0, made.draft_len[2]));
 }
 
-/// A long context at the end of the list costs more time than its tokens are worth.
+/// A last request with a long context takes more time than its tokens are worth, so it is left out.
 #[test]
 fn the_joint_choice_leaves_a_dear_tail_out() {
     let mut p = BestLength::new(Smartspec::joint(), &CONTEXT);
@@ -154,11 +155,11 @@ fn the_printed_erratum_would_change_the_joint_choice() {
     let goodput = |n: usize, power: i32| {
         let mut batch = far.clone();
         batch.truncate(n);
-        let of = |k: u32| {
+        let at_length = |k: u32| {
             let lens = vec![k; n];
             (n as f64).powi(power) * expected_tokens(0.7, k) / BELIEF.step_s(&batch.view(), &lens, &lens)
         };
-        (0..=8).map(of).fold(0.0, f64::max)
+        (0..=8).map(at_length).fold(0.0, f64::max)
     };
     let best = |power: i32| (1..=4).max_by(|&a, &b| goodput(a, power).total_cmp(&goodput(b, power)));
     assert_eq!((best(1), best(2)), (Some(3), Some(4)));

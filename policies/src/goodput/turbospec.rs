@@ -1,9 +1,9 @@
-//! `turbospec-v1`: every 200 steps it proposes the longest draft and weighs all lengths on it. The best length is
-//! proposed until the next decision.
+//! `turbospec-v1`: every 200 steps it proposes the longest draft and compares the goodput of verifying each length of
+//! it. The best length is proposed until the next decision.
 //!
 //! Source: "TurboSpec", v3 of arXiv 2406.14066, as in its vLLM V1 code: LiuXiaoxuanPKU/vllm, branch batch-dsd
 //! @b08a7d37, `AutoTuner` in `vllm/v1/spec_decode/auto_tuner.py`, as restated in docs/model.md 3.4. The branch does not
-//! run as published. This policy has its formulas; their mistakes are parameters.
+//! run as published. This policy has its formulas. A parameter switches each of their mistakes on or off.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::goodput::smartspec_dsd::Proposer;
@@ -195,7 +195,8 @@ impl Running {
 }
 
 impl SpecPolicy for Running {
-    /// Lookahead is always for the full length, because the policy does not know when the next deciding step comes.
+    /// Lookahead slots are always for the longest draft, because the policy does not know when the next deciding step
+    /// comes.
     fn limits(&self) -> DraftLimits<'_> {
         DraftLimits::chain(self.longest)
     }

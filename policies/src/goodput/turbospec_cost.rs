@@ -1,5 +1,5 @@
-//! The step times that `turbospec-v1` believes: the branch's formula, with published coefficients or with a linear
-//! belief.
+//! The step times that `turbospec-v1` believes: the branch's formula, with its published coefficients or with a linear
+//! belief's.
 //!
 //! Source: LiuXiaoxuanPKU/vllm, branch batch-dsd @b08a7d37, `vllm/v1/spec_decode/{auto_tuner,config}.py` (docs/model.md
 //! 3.4). The published fit is collinear: c_comp + c_batch < 0, so that a plain step gets no slower with more requests.
@@ -70,7 +70,7 @@ impl TargetCost {
 /// The cost of the proposer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum DraftCost {
-    /// n-gram: a share of the target's time.
+    /// n-gram matches: a share of the target's time.
     Share(f64),
     /// The published EAGLE draft of the 8B model.
     Eagle,
@@ -108,19 +108,19 @@ impl DraftCost {
     }
 }
 
-/// The load of a step before drafts, in the branch's counts.
+/// The size of a step before drafting, in the quantities of the branch's formula.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Load {
     /// B: requests scheduled, prefilling ones included.
     pub requests: f64,
     /// m: the requests that draft ("match count").
     pub drafting: f64,
-    /// Tokens of all scheduled requests.
+    /// KV tokens of all scheduled requests, the newest ones included.
     pub kv: f64,
     /// Tokens scheduled before drafts: one per decode request, and the chunks.
     pub scheduled: f64,
-    /// Section 12's riders of the first draft pass with their context, and the context of the drafting requests. Only a
-    /// belief charges for them.
+    /// Tokens that join the first draft pass (the draft's prefill and catch-up, section 12), their context, and the
+    /// context of the drafting requests. Only `Coefficients::Belief` charges for them.
     pub riders: f64,
     pub riders_kv: f64,
     pub drafting_kv: f64,

@@ -1,4 +1,4 @@
-//! Tests of [`super`]: the published table, the rhythm of decisions, and the search against a second implementation.
+//! Tests of [`super`]: the published table, which steps decide, and the search against a second implementation.
 
 use super::*;
 use crate::shared::acceptance::expected_tokens;

@@ -1,9 +1,9 @@
 //! The consequences of choosing length 0 for long: an acceptance estimate that cannot recover, and draft prefills that
 //! are skipped.
 //!
-//! Source of the second: SmartSpec (arXiv 2406.14066) section 5, "Prefill disabling": if the share of past decode steps
-//! that proposed nothing is above a threshold (0.7), the draft prefill of the incoming request is skipped, and the
-//! request never has drafts.
+//! Source of the skipping: SmartSpec (arXiv 2406.14066) section 5, "Prefill disabling": if the share of past decode
+//! steps that proposed nothing is above a threshold (0.7), the draft prefill of the incoming request is skipped, and
+//! the request never has drafts.
 
 use foretoken_sim::Drafting;
 
@@ -21,7 +21,7 @@ pub(crate) struct ZeroLengths {
 }
 
 impl ZeroLengths {
-    /// With parallel drafting the rule is off: prompt lookup and heads have no draft prefill.
+    /// With parallel drafting no prefill is skipped, because prompt lookup and heads have none.
     pub(crate) fn new(absorbing_steps: u64, skip_above: f64, drafting: Drafting) -> ZeroLengths {
         let skip_above = if drafting == Drafting::Parallel { 1.0 } else { skip_above };
         ZeroLengths { absorbing_steps, skip_above, steps: 0, zeroes: 0, streak: 0, longest_streak: 0, skipped: 0 }
@@ -42,7 +42,7 @@ impl ZeroLengths {
 
     /// True if the request that starts now should have a draft prefill.
     pub(crate) fn drafts_for_next(&mut self) -> bool {
-        // Dividing is exact enough: 63 of 90 is not above 0.7 by rounding.
+        // The quotient needs no tolerance: 63 / 90 is not rounded above 0.7.
         let skip = self.steps > 0 && self.zeroes as f64 / self.steps as f64 > self.skip_above;
         self.skipped += u64::from(skip);
         !skip

@@ -67,7 +67,7 @@ impl Definition for Aimd {
 /// The state of a request.
 #[derive(Clone, Copy, Default)]
 struct Request {
-    /// Its draft length minus one.
+    /// The request's draft length minus one.
     above_one: u32,
     verifies: u32,
     drafted: u64,
@@ -107,8 +107,8 @@ impl SpecPolicy for Running {
             request.verifies += 1;
             request.drafted += u64::from(verified);
             request.accepted += u64::from(accepted);
-            // Tokens emitted per verification are 1 + accepted / verifies; both sides are reduced by 1 and multiplied
-            // by the verifications.
+            // Drafts pay if 1 + accepted / verifies ≥ 1 + guard_cost · drafted / verifies. Here both sides are reduced
+            // by 1 and multiplied by `verifies`.
             let pays = request.accepted as f64 >= self.params.guard_cost * request.drafted as f64;
             request.stopped |= request.verifies >= self.params.guard_verifies && !pays;
         }
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_their_own_and_undrafted_steps_teach_nothing() {
+    fn each_request_has_its_own_length_and_steps_without_drafts_change_none() {
         let mut run = Run::of(&Aimd::default(), &CONTEXT);
         for expected in [[1, 1, 0], [2, 1, 0], [3, 1, 0]] {
             let made = run.step(&Batch::new(&[9; 3], &[8, 8, 0]), |_, _| 0.5, &[8, 0, 0]);

@@ -65,7 +65,7 @@ impl Definition for Downshift {
     }
 }
 
-/// Draft tokens of a request: (accepted, verified).
+/// Draft tokens of a request so far: (accepted, verified).
 type Counts = (u64, u64);
 
 /// The running policy: its parameters and its state between steps.

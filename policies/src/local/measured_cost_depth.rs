@@ -2,14 +2,14 @@
 //! while serving. Now and then other lengths are tried for a few rounds.
 //!
 //! Source: jundot/omlx `_DepthController`, `omlx/patches/mlx_lm_mtp/batch_generator.py` (v0.5.4rc1 and later; PRs
-//! #3352, #3412). score(d) = (1 + p₁ + p₁p₂ + …) / t(d). Its depth 0, at which drafting is parked, is left out: the
-//! constants were not found.
+//! #3352, #3412). score(d) = (1 + p₁ + p₁p₂ + …) / t(d). omlx's depth 0, which switches drafting off, is
+//! left out, because its constants were not found.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, Candidate, DraftLimits, DraftPlan, Explanation, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// Acceptance rate before a draft was verified, and the weight of the newest draft.
+/// Acceptance rate of a position before a draft was verified, and the weight of the newest draft in its average.
 const START_RATE: f64 = 0.6;
 const RATE_WEIGHT: f64 = 0.08;
 /// Time constant of the average of a round's time, in milliseconds.
@@ -22,7 +22,8 @@ const PRIOR_BASE_MS: f64 = 30.0;
 const PRIOR_ROW_MS: f64 = 7.0;
 /// Another length is adopted if its score is better by more than this share.
 const MARGIN: f64 = 0.03;
-/// Rounds of a probe; the share of time that probes of rivals may take; how far a rival's score may lie behind.
+/// Rounds of a probe, the share of the time that probes of rivals may take, and the share by which the score of a
+/// probed rival may be lower. A rival is the best length other than the present one.
 const PROBE_ROUNDS: u32 = 4;
 const PROBE_SHARE: f64 = 0.15;
 const RIVAL_BEHIND: f64 = 0.15;
@@ -73,7 +74,7 @@ impl Definition for MeasuredCostDepth {
     }
 
     fn build(&self, context: &PolicyContext) -> Speculation {
-        Speculation::Policy(Box::new(Depths::new(self.max_depth.min(context.max_draft_len))))
+        Speculation::Policy(Box::new(DepthController::new(self.max_depth.min(context.max_draft_len))))
     }
 }
 
@@ -82,12 +83,12 @@ impl Definition for MeasuredCostDepth {
 struct Measured {
     /// Average milliseconds of a round; `None` before the first round.
     ms: Option<f64>,
-    /// The clock after the last round, in milliseconds.
+    /// The clock after the last round with this length, in milliseconds.
     at_ms: f64,
 }
 
-/// The running policy. Lengths start at 1.
-struct Depths {
+/// The running policy. Vectors have an entry per length, from 1.
+struct DepthController {
     longest: usize,
     /// Acceptance rate of each position, given that all before it are accepted.
     rate: Vec<f64>,
@@ -98,14 +99,15 @@ struct Depths {
     warmup: usize,
     /// The length being probed, and the rounds left of the probe.
     probe: Option<(usize, u32)>,
+    /// The clock at the last probe of the rival, and of the length measured longest ago, in milliseconds.
     rival_at_ms: f64,
     stalest_at_ms: f64,
 }
 
-impl Depths {
-    fn new(longest: u32) -> Depths {
+impl DepthController {
+    fn new(longest: u32) -> DepthController {
         let longest = longest as usize;
-        Depths {
+        DepthController {
             longest,
             rate: vec![START_RATE; longest],
             measured: vec![Measured::default(); longest],
@@ -201,8 +203,8 @@ impl Depths {
         if self.clock_ms - self.stalest_at_ms >= stalest_every {
             self.stalest_at_ms = self.clock_ms;
             let others = (1..=self.longest).filter(|&d| d != self.current);
-            let at = |d: usize| self.measured[d - 1].at_ms;
-            let stalest = others.min_by(|&a, &b| at(a).total_cmp(&at(b)));
+            let measured_at = |d: usize| self.measured[d - 1].at_ms;
+            let stalest = others.min_by(|&a, &b| measured_at(a).total_cmp(&measured_at(b)));
             self.probe = stalest.map(|depth| (depth, PROBE_ROUNDS));
         } else if self.clock_ms - self.rival_at_ms >= rival_every {
             self.rival_at_ms = self.clock_ms;
@@ -212,7 +214,7 @@ impl Depths {
     }
 }
 
-impl SpecPolicy for Depths {
+impl SpecPolicy for DepthController {
     fn limits(&self) -> DraftLimits<'_> {
         DraftLimits::chain(if self.longest == 0 { 0 } else { self.length() as u32 }).up_to(self.longest as u32)
     }

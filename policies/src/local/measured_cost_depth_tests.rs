@@ -5,7 +5,7 @@ use crate::testing::{close, outcome};
 use foretoken_sim::{Drafts, Time};
 
 /// Runs `count` rounds at the policy's lengths, each `ms(length)` long. Returns the lengths.
-fn rounds(depths: &mut Depths, count: usize, ms: impl Fn(usize) -> f64) -> Vec<usize> {
+fn rounds(depths: &mut DepthController, count: usize, ms: impl Fn(usize) -> f64) -> Vec<usize> {
     let mut round = |_| {
         let depth = depths.length();
         depths.round(depth, ms(depth));
@@ -16,7 +16,7 @@ fn rounds(depths: &mut Depths, count: usize, ms: impl Fn(usize) -> f64) -> Vec<u
 
 #[test]
 fn the_warm_up_tries_every_length_from_the_longest_down() {
-    let mut depths = Depths::new(4);
+    let mut depths = DepthController::new(4);
     // Tokens: 1 + .6 + .36 + .216 + .1296. Milliseconds: 10 + 4 per token. Scores: 1.6/14, 1.96/18, 2.176/22,
     // 2.3056/26.
     assert_eq!(rounds(&mut depths, 4, |d| 10.0 + 4.0 * d as f64), [4, 3, 2, 1]);
@@ -26,7 +26,7 @@ fn the_warm_up_tries_every_length_from_the_longest_down() {
 
 #[test]
 fn lengths_not_measured_lie_on_a_line() {
-    let mut depths = Depths::new(4);
+    let mut depths = DepthController::new(4);
     assert_eq!([depths.ms(1), depths.ms(4)], [37.0, 58.0]);
     depths.measured[2].ms = Some(50.0);
     assert_eq!([1, 2, 3, 4].map(|d| depths.ms(d)), [36.0, 43.0, 50.0, 57.0]);
@@ -39,7 +39,7 @@ fn lengths_not_measured_lie_on_a_line() {
 
 #[test]
 fn times_are_averaged_over_the_wall_clock() {
-    let mut depths = Depths::new(1);
+    let mut depths = DepthController::new(1);
     depths.round(1, 100.0);
     depths.round(1, 150.0);
     let expected = 100.0 + 50.0 * (1.0 - (-150.0f64 / 400.0).exp());
@@ -52,7 +52,7 @@ fn times_are_averaged_over_the_wall_clock() {
 
 #[test]
 fn rates_move_up_to_the_first_miss() {
-    let mut depths = Depths::new(4);
+    let mut depths = DepthController::new(4);
     let drafts = Drafts::default();
     let seen = foretoken_sim::StepOutcome {
         draft_time: Time::from_s(0.01),
@@ -60,7 +60,7 @@ fn rates_move_up_to_the_first_miss() {
         ..outcome(&drafts, &[4, 2], &[1, 2])
     };
     depths.observe(&seen);
-    // Position 1: two hits. Position 2: a miss, then a hit. Positions 3 and 4: nothing.
+    // Position 1 is accepted twice. Position 2 is rejected, then accepted. Positions 3 and 4 are not reached.
     let hit = |rate: f64| rate + 0.08 * (1.0 - rate);
     let expected = [hit(hit(0.6)), hit(0.6 * 0.92), 0.6, 0.6];
     assert!(depths.rate.iter().zip(expected).all(|(&a, b)| close(a, b)), "{:?} for {expected:?}", depths.rate);
@@ -69,7 +69,7 @@ fn rates_move_up_to_the_first_miss() {
 
 #[test]
 fn three_per_cent_are_needed_to_switch() {
-    let mut depths = Depths::new(2);
+    let mut depths = DepthController::new(2);
     // The scores are 1.6 / t and 1.96 / t: length 2 leads while it takes less than 1.225 times the time of length 1.
     rounds(&mut depths, 2, |d| [16.0, 19.6][d - 1]);
     assert_eq!(depths.current, 2, "the longest is held on a tie");
@@ -83,7 +83,7 @@ fn three_per_cent_are_needed_to_switch() {
 
 #[test]
 fn close_rivals_are_probed_every_second_and_the_stalest_every_five() {
-    let mut depths = Depths::new(3);
+    let mut depths = DepthController::new(3);
     // The scores are 0.1, 0.098, 0.05: length 2 is within 15 % of length 1, length 3 is not.
     let ms = |d: usize| [16.0, 20.0, 43.52][d - 1];
     assert_eq!(rounds(&mut depths, 3, ms), [3, 2, 1]);
@@ -106,7 +106,7 @@ fn close_rivals_are_probed_every_second_and_the_stalest_every_five() {
 
 #[test]
 fn a_slow_round_makes_probes_rare() {
-    let mut depths = Depths::new(2);
+    let mut depths = DepthController::new(2);
     // 4 · 80 / 0.15 = 2133 ms: 27 rounds of 80 ms.
     let ms = |d: usize| [80.0, 99.0][d - 1];
     rounds(&mut depths, 2, ms);
@@ -117,7 +117,7 @@ fn a_slow_round_makes_probes_rare() {
 
 #[test]
 fn a_length_that_the_engine_cuts_is_not_waited_for() {
-    let mut depths = Depths::new(3);
+    let mut depths = DepthController::new(3);
     (0..3).for_each(|_| depths.round(1, 20.0));
     assert_eq!((depths.warmup, depths.measured[2].ms), (0, None));
     depths.probe = Some((3, 4));
@@ -127,9 +127,9 @@ fn a_length_that_the_engine_cuts_is_not_waited_for() {
 
 #[test]
 fn one_length_and_none_are_no_trouble() {
-    let mut one = Depths::new(1);
+    let mut one = DepthController::new(1);
     assert_eq!(rounds(&mut one, 500, |_| 50.0), [1; 500]);
-    let mut none = Depths::new(0);
+    let mut none = DepthController::new(0);
     assert_eq!((none.limits().depth, none.explain().estimate, none.explain().candidates.len()), (0, None, 0));
     assert_eq!(MeasuredCostDepth { max_depth: 0 }.check().map_err(|e| e.key), Err("max_depth"));
 }

@@ -1,15 +1,15 @@
-//! `measured-two-arm`: holds one of two draft lengths. Now and then it tries the other for a window of rounds, and
-//! holds the length that emitted more tokens per second.
+//! `measured-two-arm`: runs one of two draft lengths, the held one. Now and then it tries the other for a window of
+//! rounds, and then holds the length that emitted more tokens per second.
 //!
-//! Source: lablup/mlxcel PR #1295 (2026-08-22), `BlockThroughputController`. It decides by time, so it sees costs that
-//! rules over accepted counts cannot see.
+//! Source: lablup/mlxcel PR #1295 (2026-08-22), `BlockThroughputController`. It decides by measured time, which
+//! includes costs that accepted counts do not show.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// Held windows before the challenge after an adoption. Each further loss in a row multiplies it by four, up to
-/// `LONGEST_WAIT`.
+/// Windows for which a newly adopted length is held before the other one challenges it. Each challenge lost in a row
+/// multiplies this number by four, up to `LONGEST_WAIT`.
 const WAIT: u32 = 4;
 const LONGEST_WAIT: u32 = 64;
 
@@ -177,7 +177,7 @@ impl Arms {
         }
     }
 
-    /// Goes back to the held length for 4, 16 or 64 windows.
+    /// Ends a challenge. The held length then runs for 4, 16 or 64 windows.
     fn end_challenge(&mut self) {
         self.challenge = false;
         self.window = Window::default();

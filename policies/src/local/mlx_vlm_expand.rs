@@ -2,7 +2,8 @@
 //! shorter one.
 //!
 //! Source: mlx-vlm's `_effective_mtp_block_size`, which lablup/mlxcel keeps beside its own rule (PR #1295, 2026-08-22).
-//! It uses no times. mlxcel's issue #1207 reports a load with 58.5 % on which it never expands and loses 5 %.
+//! The rule uses no times. mlxcel's issue #1207 reports a load where the share of such rounds is 58.5 %, so that the
+//! rule never expands and loses 5 %.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::local::per_request::PerRequest;

@@ -1,4 +1,4 @@
-//! A small state per request.
+//! A small state for each request, freed when the request ends.
 
 use crate::shared::slots::Slots;
 use foretoken_sim::RequestId;
@@ -7,25 +7,25 @@ use foretoken_sim::RequestId;
 #[derive(Default)]
 pub(crate) struct PerRequest<T> {
     slots: Slots,
-    of: Vec<T>,
+    states: Vec<T>,
 }
 
 impl<T: Copy + Default> PerRequest<T> {
     /// Returns the state of request `id`, or the default.
     pub(crate) fn get(&self, id: RequestId) -> T {
-        self.slots.get(id).map(|place| self.of[place]).unwrap_or_default()
+        self.slots.get(id).map(|place| self.states[place]).unwrap_or_default()
     }
 
     /// Returns the state of request `id` for changing it; makes the default if the request is new.
     pub(crate) fn entry(&mut self, id: RequestId) -> &mut T {
         let (place, new) = self.slots.take(id);
-        if self.of.len() <= place {
-            self.of.resize(place + 1, T::default());
+        if self.states.len() <= place {
+            self.states.resize(place + 1, T::default());
         }
         if new {
-            self.of[place] = T::default();
+            self.states[place] = T::default();
         }
-        &mut self.of[place]
+        &mut self.states[place]
     }
 
     /// Forgets request `id`, which has ended.
@@ -50,6 +50,6 @@ mod tests {
             memory.forget(id);
             assert_eq!(memory.get(id), 0);
         }
-        assert_eq!(([3, 9].map(|id| memory.get(id)), memory.of.len()), ([7, 1], 3));
+        assert_eq!(([3, 9].map(|id| memory.get(id)), memory.states.len()), ([7, 1], 3));
     }
 }

@@ -1,5 +1,5 @@
-//! `by-category`: a draft length for each category of requests, which the request states. A length of 0 takes a
-//! category out of speculation.
+//! `by-category`: a draft length for each category of requests. Each request states its category. A length of 0
+//! switches speculation off for a category.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::shared::by_request::ByRequest;

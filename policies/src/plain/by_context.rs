@@ -1,5 +1,5 @@
-//! `by-context`: a draft length for each request by the tokens of its context. A length of 0 beyond a number of tokens
-//! is the gate that long contexts ask for.
+//! `by-context`: a draft length for each request by the tokens of its context. A length of 0 from some number of tokens
+//! on switches speculation off for long contexts.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::shared::by_request::ByRequest;

@@ -87,7 +87,7 @@ mod tests {
     use crate::testing::{Batch, CONTEXT, Run};
 
     #[test]
-    fn everybody_gets_k_up_to_the_limits() {
+    fn every_request_drafts_k_tokens_up_to_its_limit() {
         let mut run = Run::of(&Fixed { k: 5 }, &CONTEXT);
         let step = run.step(&Batch::new(&[10, 20, 30], &[8, 0, 4]), |_, _| 0.9, &[8, 8, 8]);
         assert_eq!((step.draft_len, step.verify_len), (vec![5, 0, 4], vec![5, 0, 4]));

@@ -3,17 +3,18 @@
 //!
 //! Source: DSpark (arXiv 2607.05147) as in SGLang 0.5.23, `srt/speculative/dspark_components/dspark_planner.py` and
 //! `dspark_sps.py`, `kernels/ops/speculative/dspark/dspark_schedule.py`. These files were executed for the fixture that
-//! the tests compare with (`tests/policies`). With n requests and s₁ ≥ s₂ ≥ … the survival of the batch's draft tokens,
-//! the budget is argmax_b (n + Σ_{t≤b} s_t) / step(n, n + b), the smallest on a tie, from confidences two rounds old.
-//! The confidences of the present drafts decide which tokens get it. SGLang's own defaults do none of this, for two
-//! reasons: `SGLANG_RAGGED_VERIFY_MODE` is `static`, and without a table every step takes the same time, so that
-//! everything is verified. That equals a fixed length and is refused here, unless `allow_degenerate` is set.
+//! the tests compare with (`tests/policies`). Let n be the number of requests and s₁ ≥ s₂ ≥ … the survivals of the
+//! batch's draft tokens. The budget is argmax_b (n + Σ_{t≤b} s_t) / step(n, n + b), the smallest b on a tie, from
+//! confidences two rounds old. The confidences of the present drafts decide which tokens get it. SGLang's own defaults
+//! do none of this, for two reasons: `SGLANG_RAGGED_VERIFY_MODE` is `static`, and without a table every step takes the
+//! same time, so that everything is verified. That equals a fixed length and is refused here, unless `allow_degenerate`
+//! is set.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::sglang::dspark_relay::Relay;
 use crate::sglang::dspark_table::{CostTable, SpsTable};
 use crate::shared::profile::{capture_sizes, padded};
-use crate::shared::survival::{Slots, best_budget, survivals};
+use crate::shared::survival::{RankedTokens, best_budget, survivals};
 use crate::shared::weighed::Weighed;
 use foretoken_sim::{
     BatchView, DraftLimits, DraftPlan, Drafts, Explanation, RequestId, SpecPolicy, Speculation, Wants,
@@ -116,16 +117,17 @@ struct Scheduler {
     table: CostTable,
     capture_sizes: Vec<u32>,
     relay: Relay,
-    /// Scratch: the late confidences of one request.
+    /// Buffer for the confidences of one request that have reached the host.
     late: Vec<f64>,
-    /// True if the policy was given confidences (`foretoken decide`); they then serve the budget too.
+    /// True if the policy was given confidences (`foretoken decide`). The budget then follows from them, not from late
+    /// ones.
     told: bool,
-    slots: Slots,
+    ranked: RankedTokens,
     own_estimate: Option<f64>,
     weighed: Weighed,
 }
 
-/// Rounds to single precision, in which SGLang ranks. This decides which survivals tie.
+/// Rounds a survival to single precision, as SGLang does before ranking. This decides which tokens tie.
 fn single(survival: f64) -> f64 {
     f64::from(survival as f32)
 }
@@ -141,31 +143,32 @@ impl Scheduler {
             relay: Relay::new(params.lag_steps, params.overlap_schedule, gamma),
             late: vec![1.0; gamma as usize],
             told: context.told.is_some(),
-            slots: Slots::default(),
+            ranked: RankedTokens::default(),
             own_estimate: None,
             weighed: Weighed::default(),
         }
     }
 
+    /// Fills `ranked` with the batch's drafts, by their present confidences.
     fn push_live(&mut self, drafts: &Drafts) {
-        self.slots.clear();
+        self.ranked.clear();
         for (i, &len) in drafts.draft_len.iter().enumerate() {
             let survivals = survivals((0..len as usize).map(|j| drafts.confidence(i, j)));
             match self.told {
-                true => self.slots.push_draft(i, survivals, SURVIVAL_EPS),
-                false => self.slots.push_draft(i, survivals.map(single), SURVIVAL_EPS),
+                true => self.ranked.push_draft(i, survivals, SURVIVAL_EPS),
+                false => self.ranked.push_draft(i, survivals.map(single), SURVIVAL_EPS),
             }
         }
     }
 
-    /// Fills `slots` with the late survivals of the batch's drafts.
+    /// Fills `ranked` with the batch's drafts, by the confidences that have reached the host.
     fn push_late(&mut self, batch: &BatchView, drafts: &Drafts) {
-        self.slots.clear();
+        self.ranked.clear();
         for (i, (&id, &len)) in batch.ids.iter().zip(&drafts.draft_len).enumerate() {
             let live = (0..len as usize).map(|j| drafts.confidence(i, j));
             self.relay.late(id, live, &mut self.late);
             let late = self.late[..len as usize].iter().copied();
-            self.slots.push_draft(i, survivals(late).map(single), SURVIVAL_EPS);
+            self.ranked.push_draft(i, survivals(late).map(single), SURVIVAL_EPS);
         }
         self.relay.budget_computed();
     }
@@ -183,7 +186,7 @@ impl Scheduler {
         let (requests, fixed) = (batch.len(), batch.len() + batch.prefill.tokens as usize);
         let table = &self.table;
         let rate = |expected: f64, b: usize| table.rate(expected, requests, fixed + b);
-        let best = best_budget(requests as f64, self.slots.descending(), rate, &mut self.weighed);
+        let best = best_budget(requests as f64, self.ranked.descending(), rate, &mut self.weighed);
         self.own_estimate = Some(best.rate);
         let total = fixed + best.tokens;
         let filled = if self.align { padded(&self.capture_sizes, total as u32) as usize } else { total };
@@ -206,10 +209,10 @@ impl SpecPolicy for Scheduler {
     }
 
     fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
-        // A flat table counts as none: everything is verified, also tokens with survivals below the floor.
+        // A flat table counts as none: everything is verified, also tokens with a survival below `SURVIVAL_EPS`.
         if let Some(budget) = self.budget(batch, drafts).filter(|_| !self.table.is_flat()) {
             self.push_live(drafts);
-            self.slots.allocate(budget, &mut drafts.verify_len);
+            self.ranked.allocate(budget, &mut drafts.verify_len);
         }
         if !self.told {
             for (i, (&id, &len)) in batch.ids.iter().zip(&drafts.draft_len).enumerate() {

@@ -1,10 +1,10 @@
 //! How DSpark's confidences reach the host: through a ring of copies of the whole table of confidences, which is two
-//! rounds late. A longer lag adds a carry by request.
+//! rounds late. A longer lag is made by a further ring for each request, the carry.
 //!
 //! Source: SGLang 0.5.23 `srt/managers/overlap_utils.py` (`ConfidenceRelay`) and
 //! `HostConfidenceBudgetPlanner._shift_to_lag` in `srt/speculative/dspark_components/dspark_planner.py`. A copy has all
 //! requests, so a request that sat a round out keeps its last confidences. The carry is written only for a round's own
-//! requests; each round with a budget uses one turn.
+//! requests; each round with a budget uses the carry's rows in turn.
 
 use crate::shared::slots::Slots;
 use foretoken_sim::RequestId;
@@ -14,22 +14,22 @@ const RING: u64 = 2;
 
 /// The confidences that have not yet reached the host.
 pub(crate) struct Relay {
-    /// True if scheduling is overlapped with the device. If not, there is no ring, and the newest confidences enter the
-    /// carry.
+    /// True if scheduling is overlapped with the device. If not, there is no first ring, and the newest confidences
+    /// enter the carry.
     overlap: bool,
     width: usize,
-    /// Number of turns of the carry.
+    /// Number of rows of the carry: the rounds by which the lag exceeds the first ring's.
     carry: usize,
     slots: Slots,
     /// Number of rounds recorded so far.
     rounds: u64,
     /// Number of budgets computed so far.
     budgets: usize,
-    /// By slot: the rounds in which its two rows were recorded; `u64::MAX` for an empty row.
+    /// By slot: the rounds in which the two rows of the first ring were recorded; `u64::MAX` for an empty row.
     recorded: Vec<[u64; 2]>,
-    /// By slot and turn of the carry: true if the turn has confidences.
+    /// By slot and row of the carry: true if the row has confidences.
     carried: Vec<bool>,
-    /// By slot: two rows of the ring, then `carry` rows.
+    /// By slot: two rows of the first ring, then `carry` rows of the carry.
     rows: Vec<f32>,
 }
 
@@ -55,8 +55,8 @@ impl Relay {
         !self.overlap || self.rounds >= RING
     }
 
-    /// Writes the late confidences of a request of this round into `late`; 1 if none of the request has arrived. `live`
-    /// are the confidences of the present drafts. Call it once per request in every round with a budget.
+    /// Writes the confidences of a request that have reached the host into `late`; all are 1 if none has. `live` are
+    /// the confidences of the present drafts. Call it once per request in every round with a budget.
     pub(crate) fn late(&mut self, id: RequestId, live: impl Iterator<Item = f64>, late: &mut [f64]) {
         late.fill(1.0);
         let place = self.place(id);
@@ -71,9 +71,9 @@ impl Relay {
             }
             return;
         }
-        let turn = self.budgets % self.carry;
-        let kept = &mut carried[turn * width..][..width];
-        let full = &mut self.carried[place * self.carry + turn];
+        let turn_row = self.budgets % self.carry;
+        let kept = &mut carried[turn_row * width..][..width];
+        let full = &mut self.carried[place * self.carry + turn_row];
         if *full {
             late.iter_mut().zip(&*kept).for_each(|(to, &c)| *to = f64::from(c));
         }
@@ -86,7 +86,7 @@ impl Relay {
         }
     }
 
-    /// Ends the budget of this round: `late` was called for all its requests.
+    /// Call it once this round's budget is computed, after [`late`](Relay::late) for all its requests.
     pub(crate) fn budget_computed(&mut self) {
         self.budgets += 1;
     }
@@ -112,7 +112,7 @@ impl Relay {
         self.slots.free(id);
     }
 
-    /// Returns the slot of a request; empties the slot for a new request.
+    /// Returns the slot of a request. The slot of a new request is emptied first.
     fn place(&mut self, id: RequestId) -> usize {
         let (place, new) = self.slots.take(id);
         if self.recorded.len() <= place {
@@ -132,7 +132,8 @@ impl Relay {
 mod tests {
     use super::*;
 
-    /// The confidence of request 5 that arrives in each round of its own. Its n-th own round has confidence n / 8.
+    /// The confidences by which the budget sees request 5, one for each round in which the request takes part. The
+    /// confidence of its n-th round (from 0) is n / 8.
     fn arrivals(lag: u32, overlap: bool, takes_part: &[bool]) -> Vec<f64> {
         let mut relay = Relay::new(lag, overlap, 1);
         let mut seen = Vec::new();
@@ -167,12 +168,12 @@ mod tests {
     }
 
     #[test]
-    fn who_sat_rounds_out_is_seen_as_it_last_was() {
+    fn a_request_that_sat_rounds_out_has_its_last_confidences() {
         let rounds = [true, true, true, false, false, true, true];
         // Round 5: the copy of round 3 still has the drafts of round 2. The same holds for round 6 and the copy of
         // round 4.
         assert_eq!(arrivals(2, true, &rounds), [0.0, 0.25, 0.25]);
-        // The carry has two turns, for rounds 2, 4, 6 and 3, 5. In round 5 its turn is empty.
+        // The carry has two rows: one for rounds 2, 4 and 6, one for rounds 3 and 5. In round 5 its row is empty.
         assert_eq!(arrivals(4, true, &rounds), [1.0, 1.0, 0.0]);
     }
 

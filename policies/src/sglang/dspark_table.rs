@@ -1,4 +1,4 @@
-//! The cost of a step in DSpark's two forms of table: steps per second by tokens, or a step's seconds as a sum.
+//! DSpark's two forms of cost table: steps per second by number of tokens, or the seconds of a step as a sum.
 //!
 //! Source: SGLang 0.5.23 `srt/speculative/dspark_components/dspark_sps.py`. The first form is constant from each probe
 //! up to the next. The second is a bias plus an amount by the requests and one by the tokens of the pass. Both amounts
@@ -25,9 +25,9 @@ pub enum SpsTable {
 /// The cost of a step.
 #[derive(Clone, Debug)]
 pub(crate) enum CostTable {
-    /// Steps per second, each from its number of tokens on.
+    /// Steps per second by number of tokens. Each value holds from its number of tokens up to the next.
     Steps { tokens: Vec<u32>, steps_per_s: Vec<f64> },
-    /// Seconds: a bias, and points by requests and by tokens.
+    /// Seconds of a step: a constant plus two parts, given as points (requests, seconds) and (tokens, seconds).
     Sum { bias_s: f64, by_requests: Vec<(u32, f64)>, by_tokens: Vec<(u32, f64)> },
 }
 
@@ -39,7 +39,7 @@ impl CostTable {
             SpsTable::Profiled => {
                 let tokens = sizes(context);
                 let times = |&n: &u32| {
-                    let (requests, batch) = passes(context, n.div_ceil(gamma + 1), kv);
+                    let (requests, batch) = timed_batch(context, n.div_ceil(gamma + 1), kv);
                     1.0 / (drafting_s(context, batch, requests, gamma) + target_s(context, batch, n))
                 };
                 let steps_per_s = tokens.iter().map(times).collect();
@@ -47,11 +47,11 @@ impl CostTable {
             }
             SpsTable::Additive => {
                 let by_requests = sizes(context).into_iter().filter(|&n| n <= context.max_num_seqs).map(|n| {
-                    let (requests, batch) = passes(context, n, kv);
+                    let (requests, batch) = timed_batch(context, n, kv);
                     (n, drafting_s(context, batch, requests, gamma))
                 });
                 let by_tokens = sizes(context).into_iter().map(|n| {
-                    let (_, batch) = passes(context, n.div_ceil(gamma + 1), kv);
+                    let (_, batch) = timed_batch(context, n.div_ceil(gamma + 1), kv);
                     (n, target_s(context, batch, n))
                 });
                 CostTable::Sum { bias_s: 0.0, by_requests: by_requests.collect(), by_tokens: by_tokens.collect() }
@@ -100,8 +100,8 @@ fn sweep(most: u32) -> Vec<u32> {
     sweep
 }
 
-/// The sizes that are timed: the sweep. For a given batch the captured sizes replace the sweep's sizes up to the
-/// largest.
+/// The pass sizes that are timed: SGLang's sweep. Under `foretoken decide` the captured sizes replace the sweep's sizes
+/// up to the largest captured one.
 fn sizes(context: &PolicyContext) -> Vec<u32> {
     let mut tokens = sweep(context.max_num_batched_tokens.max(1));
     if context.told.is_some() {
@@ -112,9 +112,9 @@ fn sizes(context: &PolicyContext) -> Vec<u32> {
     tokens
 }
 
-/// The number of requests and the batch whose passes are timed: the given batch, or `requests` made-up requests, at
-/// most the number that the engine runs. With fewer requests, each has more tokens.
-fn passes<'a>(context: &PolicyContext<'a>, requests: u32, kv: u32) -> (u32, TimedBatch<'a>) {
+/// The number of requests and the batch whose passes are timed: the batch of `foretoken decide`, or `requests` made-up
+/// requests, at most `max_num_seqs`. With fewer requests, each has more tokens.
+fn timed_batch<'a>(context: &PolicyContext<'a>, requests: u32, kv: u32) -> (u32, TimedBatch<'a>) {
     match TimedBatch::of(context, kv) {
         TimedBatch::MadeUp { context, most } => {
             let requests = requests.min(most);

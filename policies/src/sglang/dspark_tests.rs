@@ -5,7 +5,8 @@ use crate::definition::Told;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief};
 use proptest::prelude::*;
 
-/// Gives the policy its confidences. Tables are then made from passes over the batch itself.
+/// As under `foretoken decide`: the budget follows from the present confidences, and the table is timed over the batch
+/// itself.
 fn told(batch: &Batch) -> Option<Told<'_>> {
     Some(Told { acceptance_rate: 0.7, prev_confidence: 0.6, contexts: &batch.context })
 }
@@ -13,7 +14,7 @@ fn told(batch: &Batch) -> Option<Told<'_>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// No vector of prefix lengths has a better θ.
+    /// No vector of verified lengths has a better θ, the expected tokens per second.
     #[test]
     fn nothing_beats_the_choice(
         batch in any_batch(4, 4),
@@ -95,7 +96,7 @@ fn the_budget_is_two_rounds_old_and_the_allocation_is_not() {
         assert_eq!(round(&mut policy, [1e-7, 1e-7]), [3, 3]);
         assert_eq!(policy.explain().estimate, None);
     }
-    // The survivals of the first and second round are below the floor, so nothing is verified.
+    // The survivals of the first and second round are below `SURVIVAL_EPS`, so nothing is verified.
     assert_eq!(round(&mut policy, [0.9, 0.8]), [0, 0]);
     assert_eq!(policy.explain().estimate, Some(2.0 * 100.0));
     assert_eq!(round(&mut policy, [0.9, 0.9]), [0, 0]);
@@ -107,7 +108,8 @@ fn the_budget_is_two_rounds_old_and_the_allocation_is_not() {
 fn a_newcomer_counts_as_certain() {
     let mut policy = steep(false);
     (0..2).for_each(|_| drop(round(&mut policy, [1e-7, 1e-7])));
-    // New requests count as certain. The three tokens before the cliff pay, and the present confidences divide them.
+    // New requests count as certain. The three drafts with which a step still has 5 tokens pay. The present confidences
+    // decide which three.
     let mut batch = Batch::new(&[100; 2], &[3; 2]);
     batch.ids = vec![7, 8];
     assert_eq!(round_of(&mut policy, &batch, [0.9, 0.8]), [2, 1]);

@@ -213,7 +213,7 @@ mod tests {
     use foretoken_sim::Drafts;
     use proptest::prelude::*;
 
-    /// (batches so far, average, length) from docs/model.md 10.
+    /// (batches so far, expected average, expected draft length) from docs/model.md 10.
     type Vector = (u64, f64, u32);
 
     fn follow(initial_steps: u32, feeds: &[(f64, u32)], expected: &[Vector]) {
@@ -282,7 +282,8 @@ mod tests {
         assert_eq!(EmaTier { initial_steps: 12, ..EmaTier::gen2() }.asks_for(), Some(("candidates", 12)));
     }
 
-    /// Generation 2 as its code has it: every rule works on the list; only the length and the average are kept.
+    /// A second implementation of generation 2, close to SGLang's code: the state is the length itself and the average,
+    /// and every rule searches the list of candidates.
     fn by_the_code(params: &EmaTier, batches: &[Vec<u32>]) -> Vec<u32> {
         let candidates: std::collections::BTreeSet<u32> =
             params.candidates.iter().copied().chain([params.initial_steps]).collect();

@@ -154,7 +154,7 @@ impl Definition for SglangGen3 {
         for slot in &self.slots {
             check_candidates(&check, slot.batch_size, &slot.candidates, 0)?;
             all.extend(&slot.candidates);
-            // The policy's own numbers were checked above; this checks the slot's.
+            // The policy's own settings were checked above; this checks the slot's.
             let own = Rule::of(self, slot).check(&check);
             own.map_err(|e| BadParameter {
                 key: "slots",
@@ -175,7 +175,7 @@ impl Definition for SglangGen3 {
     }
 }
 
-/// The numbers by which a slot decides.
+/// The settings by which a slot decides.
 #[derive(Clone, Copy)]
 struct Rule {
     ema_alpha: f64,
@@ -187,7 +187,7 @@ struct Rule {
 }
 
 impl Rule {
-    /// The slot's numbers, with the policy's where the slot has none.
+    /// The slot's settings, with the policy's where the slot has none.
     fn of(policy: &SglangGen3, slot: &Slot) -> Rule {
         Rule {
             ema_alpha: slot.ema_alpha.unwrap_or(policy.ema_alpha),

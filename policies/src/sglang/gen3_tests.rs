@@ -39,7 +39,7 @@ fn the_default_table_starts_at_three_or_in_the_middle() {
     assert_eq!(averages, [2.0, 2.0, 0.0, -1.0]);
 }
 
-/// Rules (i) and (ii): at length 0 the average stays, batches count, and each decision probes.
+/// docs/model.md 1.3, rules (i) and (ii): at length 0 the average stays, batches count, and each decision probes.
 #[test]
 fn a_slot_at_zero_probes_every_interval() {
     let mut policy = built(&SglangGen3::default(), 256);
@@ -56,7 +56,7 @@ fn a_slot_with_zero_alone_never_drafts() {
     assert_eq!((policy.slots[3].ema, policy.slots[3].batches), (-1.0, 100));
 }
 
-/// Rule (ii): a slot that starts at 0 has an average of -1. Its first probe replaces the average.
+/// docs/model.md 1.3, rule (ii): a slot that starts at 0 has an average of -1. Its first probe replaces the average.
 #[test]
 fn the_first_probe_starts_the_average_afresh() {
     let params =
@@ -66,7 +66,8 @@ fn the_first_probe_starts_the_average_afresh() {
     assert_eq!((policy.slots[0].steps(), policy.slots[0].ema), (4, 3.0));
 }
 
-/// Rule (iii): the threshold towards 0 is 0.5 + hysteresis; the rule of the other lengths would give -0.5.
+/// docs/model.md 1.3, rule (iii): the threshold towards 0 is 0.5 + hysteresis; the rule of the other lengths would give
+/// -0.5.
 #[test]
 fn zero_is_reached_at_half_a_token() {
     for (average, length) in [(0.5, 0), (0.51, 1)] {
@@ -83,7 +84,7 @@ fn zero_is_reached_at_half_a_token() {
     }
 }
 
-/// Rule (iv): a decision that moved down does not move up, even if the average asks for it.
+/// docs/model.md 1.3, rule (iv): a decision that moved down does not move up, even if the average asks for it.
 #[test]
 fn a_decision_goes_one_way() {
     let params = SglangGen3 { slots: vec![slot(1, &[1, 3])], down_hysteresis: 2.0, ..SglangGen3::default() };
@@ -95,7 +96,7 @@ fn a_decision_goes_one_way() {
     assert_eq!(policy.slots[0].steps(), 3);
 }
 
-/// Rule (v): the ceiling caps a length that does not rise.
+/// docs/model.md 1.3, rule (v): the ceiling caps a length that does not rise.
 #[test]
 fn the_ceiling_caps_but_never_keeps_from_rising() {
     let decided = |initial_steps, ema| {
@@ -129,7 +130,7 @@ fn the_ceiling_caps_but_never_keeps_from_rising() {
 /// A slot keeps its average while other batch sizes run. If the drafts get worse meanwhile, it restarts with a length
 /// that was right before.
 #[test]
-fn slots_that_are_not_visited_go_stale() {
+fn a_slot_without_batches_keeps_a_stale_average() {
     let mut policy = built(&SglangGen3::default(), 256);
     (0..15).for_each(|_| assert_eq!(step(&mut policy, 1, 7), 3));
     (0..40).for_each(|_| assert!(step(&mut policy, 1, 7) > 3));
@@ -183,7 +184,8 @@ fn bad_settings_are_named() {
     assert_eq!(SglangGen3::default().check(), Ok(()));
 }
 
-/// SGLang's slot as its code has it: the length itself is the state, and lists are searched.
+/// A second implementation of a slot, close to SGLang's code: the length itself is the state, and every rule searches
+/// the list of candidates.
 struct ByTheCode {
     candidates: Vec<u32>,
     rule: Rule,

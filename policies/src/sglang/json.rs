@@ -1,10 +1,11 @@
 //! Reads and writes SGLang's `adaptive_spec.json` (`--speculative-adaptive-config`).
 //!
-//! Generations 1 and 2 have flat keys. From generation 3 on, keys that are whole numbers are batch sizes, and the other
-//! keys are defaults for all of them; `strategy` chooses between `ema` and `throughput_aware`. The file has neither the
-//! initial length, which is the server's `--speculative-num-steps`, nor whether CUDA graphs are on. Source:
-//! `load_adaptive_config` in sgl-project/sglang `srt/speculative/adaptive_spec_params.py` @13d3f642 and @015c8726, and
-//! `_parse_bs_candidates` in `throughput_aware_controller.py` @088c5abe; restated in docs/model.md 1.1 to 1.4.
+//! Files of generations 1 and 2 of SGLang's adaptive speculation have flat keys. From generation 3 on, keys that are
+//! whole numbers are batch sizes, and the other keys are defaults for all of them; `strategy` chooses between `ema` and
+//! `throughput_aware`. The file does not have the initial length, which is the server's `--speculative-num-steps`, and
+//! does not say whether CUDA graphs are on. Source: `load_adaptive_config` in sgl-project/sglang
+//! `srt/speculative/adaptive_spec_params.py` @13d3f642 and @015c8726, and `_parse_bs_candidates` in
+//! `throughput_aware_controller.py` @088c5abe; restated in docs/model.md 1.1 to 1.4.
 //!
 //! SGLang sorts candidates and ignores unknown keys. Here both are errors, because such a file does not say what runs.
 
@@ -37,6 +38,9 @@ const CEILING: &str = "ceiling_coeff";
 
 /// Parses an `adaptive_spec.json`. Flat keys give `sglang-gen1` (`sglang-gen2` reads the same file). Batch-size keys
 /// give `sglang-gen3`, or `sglang-throughput` if `strategy` says so. Initial lengths are the presets'.
+///
+/// # Errors
+/// The key that cannot be read, and which values are right.
 pub fn from_sglang_json(text: &str) -> Result<PolicySpec, BadSglangJson> {
     let file = match serde_json::from_str(text) {
         Ok(Value::Object(file)) => file,
@@ -58,6 +62,9 @@ pub fn from_sglang_json(text: &str) -> Result<PolicySpec, BadSglangJson> {
 }
 
 /// Writes a policy as an `adaptive_spec.json`. Only SGLang's policies can be written.
+///
+/// # Errors
+/// A policy that is not SGLang's, or settings that its check refuses.
 pub fn to_sglang_json(policy: &PolicySpec) -> Result<String, BadSglangJson> {
     if let Err(e) = policy.check() {
         return bad(e.key, e.why);
@@ -128,7 +135,7 @@ fn sorted(slots: Map<String, Value>) -> Result<Vec<(u32, Entry)>, BadSglangJson>
         if found.iter().any(|&(other, _)| other == size) {
             return bad(key, "is given twice");
         }
-        found.push((size, Entry { of: format!("{key}."), settings }));
+        found.push((size, Entry { prefix: format!("{key}."), settings }));
     }
     if found.is_empty() {
         return bad("the file", format!("has no batch-size key, such as {{\"1\": {{\"{CANDIDATES}\": [1, 3, 7]}}}}"));
@@ -139,21 +146,21 @@ fn sorted(slots: Map<String, Value>) -> Result<Vec<(u32, Entry)>, BadSglangJson>
 
 /// An object of the file; each read takes a setting out.
 struct Entry {
-    /// The prefix of its keys in errors.
-    of: String,
+    /// The prefix of the object's keys in errors: `8.` below batch size 8, else nothing.
+    prefix: String,
     settings: Map<String, Value>,
 }
 
 impl Entry {
-    fn at(&self, key: &str) -> String {
-        format!("{}{key}", self.of)
+    fn full_key(&self, key: &str) -> String {
+        format!("{}{key}", self.prefix)
     }
 
     fn number(&mut self, key: &str) -> Result<Option<f64>, BadSglangJson> {
         match self.settings.remove(key) {
             None => Ok(None),
             Some(Value::Number(n)) => Ok(n.as_f64()),
-            Some(other) => bad(self.at(key), format!("must be a number, not {}", kind(&other))),
+            Some(other) => bad(self.full_key(key), format!("must be a number, not {}", kind(&other))),
         }
     }
 
@@ -162,7 +169,7 @@ impl Entry {
             None => Ok(None),
             Some(value) => match whole(&value) {
                 Some(n) => Ok(Some(n)),
-                None => bad(self.at(key), format!("must be a whole number of 0 or more, not {value}")),
+                None => bad(self.full_key(key), format!("must be a whole number of 0 or more, not {value}")),
             },
         }
     }
@@ -179,14 +186,14 @@ impl Entry {
         let Some(value) = self.settings.remove(key) else { return Ok(None) };
         match value.as_array().and_then(|list| list.iter().map(whole).collect::<Option<Vec<u32>>>()) {
             Some(list) => Ok(Some(list)),
-            None => bad(self.at(key), format!("must be a list of whole numbers of 0 or more, not {value}")),
+            None => bad(self.full_key(key), format!("must be a list of whole numbers of 0 or more, not {value}")),
         }
     }
 
     /// Takes `candidate_steps` out: at least `fewest` lengths, ascending, each at least `shortest`.
     fn candidates(&mut self, fewest: usize, shortest: u32) -> Result<Option<Vec<u32>>, BadSglangJson> {
         let Some(list) = self.counts(CANDIDATES)? else { return Ok(None) };
-        let at = self.at(CANDIDATES);
+        let at = self.full_key(CANDIDATES);
         if !list.is_sorted_by(|a, b| a < b) {
             let mut right = list.clone();
             right.sort_unstable();
@@ -202,11 +209,11 @@ impl Entry {
         Ok(Some(list))
     }
 
-    /// Returns an error if a setting is left.
+    /// Returns an error if a setting was not taken out, because its key is unknown.
     fn end(self, known: &str) -> Result<(), BadSglangJson> {
         match self.settings.keys().next() {
             None => Ok(()),
-            Some(key) => bad(self.at(key), format!("is no key of this file; known are {known}")),
+            Some(key) => bad(self.full_key(key), format!("is no key of this file; known are {known}")),
         }
     }
 }
@@ -227,7 +234,7 @@ fn kind(value: &Value) -> &'static str {
 }
 
 fn flat(settings: Map<String, Value>) -> Result<EmaTier, BadSglangJson> {
-    let mut file = Entry { of: String::new(), settings };
+    let mut file = Entry { prefix: String::new(), settings };
     let usual = EmaTier::default();
     let policy = EmaTier {
         candidates: file.candidates(2, 1)?.unwrap_or(usual.candidates),
@@ -248,7 +255,7 @@ fn by_batch_size(slots: Vec<(u32, Entry)>, settings: Map<String, Value>) -> Resu
     let mut policy = SglangGen3::default();
     policy.slots.clear();
     for (batch_size, mut entry) in slots {
-        let Some(candidates) = entry.candidates(1, 0)? else { return bad(entry.at(CANDIDATES), "is missing") };
+        let Some(candidates) = entry.candidates(1, 0)? else { return bad(entry.full_key(CANDIDATES), "is missing") };
         policy.slots.push(Slot {
             batch_size,
             candidates,
@@ -261,7 +268,7 @@ fn by_batch_size(slots: Vec<(u32, Entry)>, settings: Map<String, Value>) -> Resu
         });
         entry.end(&format!("{CANDIDATES}, {known}"))?;
     }
-    let mut file = Entry { of: String::new(), settings };
+    let mut file = Entry { prefix: String::new(), settings };
     policy.ema_alpha = file.number("ema_alpha")?.unwrap_or(policy.ema_alpha);
     policy.warmup_batches = file.count("warmup_batches")?.unwrap_or(policy.warmup_batches);
     policy.update_interval = file.count("update_interval")?.unwrap_or(policy.update_interval);
@@ -279,11 +286,11 @@ fn throughput(slots: Vec<(u32, Entry)>, settings: Map<String, Value>) -> Result<
     let mut policy = SglangThroughput::default();
     policy.slots.clear();
     for (batch_size, mut entry) in slots {
-        let Some(candidates) = entry.candidates(1, 1)? else { return bad(entry.at(CANDIDATES), "is missing") };
+        let Some(candidates) = entry.candidates(1, 1)? else { return bad(entry.full_key(CANDIDATES), "is missing") };
         policy.slots.push(CandidateSlot { batch_size, candidates });
         entry.end(CANDIDATES)?;
     }
-    let mut file = Entry { of: String::new(), settings };
+    let mut file = Entry { prefix: String::new(), settings };
     policy.window_size = file.count("window_size")?.unwrap_or(policy.window_size);
     policy.update_interval = file.count("update_interval")?.unwrap_or(policy.update_interval);
     policy.switch_hysteresis = file.number("switch_hysteresis")?.unwrap_or(policy.switch_hysteresis);

@@ -6,7 +6,7 @@
 
 use crate::shared::profile::padded;
 
-/// The batch-size keys and the captured sizes.
+/// Finds the slot of a batch size.
 pub(crate) struct Router {
     /// Smallest batch size of each slot, ascending.
     keys: Vec<u32>,

@@ -140,7 +140,7 @@ struct Tracker {
     positions: Vec<Window>,
 }
 
-/// The last rates of one position; a ring once it is full.
+/// The acceptance rates of one position in the last verify batches; a ring buffer once it is full.
 #[derive(Default)]
 struct Window {
     rates: Vec<f64>,
@@ -185,8 +185,8 @@ impl Tracker {
         self.positions.iter().take(steps as usize).all(|p| p.rates.len() == self.window)
     }
 
-    /// Expected tokens of a round with `steps` drafts: 1 + the rates of the positions. Positions that were never
-    /// verified get a geometric tail. `None` before the first rate is known. docs/model.md 1.4.
+    /// Expected tokens of a round with `steps` drafts: 1 + the rates of the positions. The rates of positions that were
+    /// never verified are extrapolated as a geometric series. `None` before the first rate is known. docs/model.md 1.4.
     fn expected_tokens(&self, steps: u32) -> Option<f64> {
         let (mut sum, mut first, mut last) = (1.0, 0.0, 0.0);
         for j in 0..steps as usize {
@@ -237,7 +237,8 @@ impl CostTable {
         CostTable { batch_sizes, seconds }
     }
 
-    /// Seconds at the next profiled batch size up, or at the largest. `None` if the length was not profiled there.
+    /// Seconds at the smallest profiled batch size from `batch_size` on, or at the largest one. `None` if the length
+    /// was not profiled there.
     fn at(&self, batch_size: u32, steps: u32) -> Option<f64> {
         let last = self.batch_sizes.len().checked_sub(1)?;
         let i = self.batch_sizes.partition_point(|&s| s < batch_size).min(last);
@@ -339,7 +340,8 @@ impl BestScore {
 }
 
 impl SpecPolicy for BestScore {
-    /// The limit is the present length; before a decision, the longest length that it may choose.
+    /// The limit is the present length. If the next batch brings a decision, it is the longest length that may be
+    /// chosen.
     fn limits(&self) -> DraftLimits<'_> {
         let most = if self.due() { self.params.longest() } else { self.steps };
         DraftLimits::chain(most.min(self.max_draft_len))

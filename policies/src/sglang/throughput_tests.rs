@@ -36,7 +36,8 @@ fn rates_are_unconditional_and_deeper_ones_are_extrapolated() {
     assert!(!tracker.warm(3) && tracker.warm(1));
     tracker.take_in(&outcome(&drafts, &[1], &[0]), 1);
     assert_eq!(tracker.expected_tokens(1), Some(1.5));
-    // With one known position its rate is repeated. With a rate of 0 nothing more is expected.
+    // If only the first position has a rate, the next one is assumed to have it too. If that rate is 0, so are all
+    // others.
     tracker.clear_from(1);
     assert_eq!(tracker.expected_tokens(2), Some(2.0));
     (0..2).for_each(|_| tracker.take_in(&outcome(&drafts, &[1], &[0]), 1));
@@ -55,7 +56,7 @@ fn a_request_that_could_not_draft_a_position_does_not_count_there() {
 fn costs_are_looked_up_at_the_next_profiled_size() {
     let params = SglangThroughput { max_profile_run_batch_size: Some(32), ..SglangThroughput::default() };
     let policy = built(&params, &CONTEXT);
-    // Section 12: S passes over B requests, then one pass over B (S + 1) tokens.
+    // docs/model.md 12: S draft passes over B requests, then one target pass over B (S + 1) tokens.
     let seconds = |b: f64, s: u32| {
         let (d, t, c) = (BELIEF.draft, BELIEF.target, 2048.0);
         let draft: f64 = (0..s).map(|j| d.alpha_s * b * (c + f64::from(j)) + d.gamma_s * b + d.delta_s).sum();
@@ -70,7 +71,7 @@ fn costs_are_looked_up_at_the_next_profiled_size() {
 }
 
 #[test]
-fn without_a_profiled_size_it_says_that_it_stays() {
+fn without_a_profiled_size_the_length_stays_and_a_warning_says_so() {
     let params = SglangThroughput { profile_run_batch_sizes: Some(vec![9]), ..SglangThroughput::default() };
     let mut policy = built(&params, &CONTEXT);
     for _ in 0..60 {
@@ -81,7 +82,7 @@ fn without_a_profiled_size_it_says_that_it_stays() {
 }
 
 #[test]
-fn what_was_weighed_is_told() {
+fn explain_lists_the_candidates_of_a_decision() {
     let mut policy = built(&SglangThroughput::default(), &CONTEXT);
     policy.explain();
     assert_eq!(policy.limits().depth, 3);
@@ -129,7 +130,8 @@ fn bad_settings_are_named() {
     assert_eq!(SglangThroughput::default().check(), Ok(()));
 }
 
-/// SGLang's controller as its code has it: queues, a cost dictionary, lists of known rates.
+/// A second implementation of SGLang's controller, close to its code: queues, a dictionary of costs, lists of known
+/// rates.
 struct ByTheCode<'a> {
     params: &'a SglangThroughput,
     windows: Vec<VecDeque<f64>>,
@@ -198,7 +200,7 @@ impl<'a> ByTheCode<'a> {
         Some(self.expected(steps)? / self.costs.get(&(*size, steps))?)
     }
 
-    /// Scores of the candidates at the next decision; empty if none is due.
+    /// (length, score) of the candidates if a decision is due, else nothing.
     fn activate(&mut self, batch_size: u32) -> Vec<(u32, f64)> {
         let full = |w: &VecDeque<f64>| w.len() == self.params.window_size as usize;
         let warmed = self.windows[..self.current_steps as usize].iter().all(full);
@@ -262,7 +264,7 @@ proptest! {
             let len = proposed(&mut policy, *requests);
             let best = scores.iter().map(|s| s.1).fold(f64::NEG_INFINITY, f64::max);
             match scores.iter().find(|s| s.0 == len) {
-                // Sums in another order may break a tie differently.
+                // The two implementations sum in different orders, so that they may break a tie differently.
                 Some(&(_, score)) => prop_assert!(score >= best * (1.0 - 1e-9), "{len} for {scores:?}"),
                 None => prop_assert!(scores.is_empty() && len == theirs.current_steps, "{len} for {scores:?}"),
             }

@@ -36,7 +36,8 @@ impl Rate {
         (tries > 0).then(|| accepted as f64 / tries as f64)
     }
 
-    /// The number of tries of one request with `accepted` of `verified` drafts accepted.
+    /// The number of drafts of one request that count in the denominator if `accepted` of `verified` drafts were
+    /// accepted.
     pub(crate) fn tries(self, accepted: u32, verified: u32) -> u32 {
         match self {
             Rate::Attempts => verified.min(accepted + 1),
@@ -45,17 +46,17 @@ impl Rate {
     }
 }
 
-/// Each request's own acceptance rate, where a policy is given it in place of its estimates.
+/// The true acceptance rate of each request, for a policy that the wrapper `true-rates` gives them to; else nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OwnRates(Option<Arc<[f64]>>);
 
 impl OwnRates {
-    /// The rates that the context has; none in service.
+    /// The rates in `context`; none unless a wrapper set them.
     pub(crate) fn of(context: &PolicyContext) -> OwnRates {
         OwnRates(context.own_rates.cloned())
     }
 
-    /// The request's rate; `None` if the policy is not given any.
+    /// The rate of one request; `None` if the policy is not given any.
     pub(crate) fn rate(&self, id: RequestId) -> Option<f64> {
         self.0.as_ref().and_then(|rates| rates.get(id as usize)).copied()
     }
@@ -67,13 +68,13 @@ impl OwnRates {
     }
 }
 
-/// The mean over all steps, or over the last ones, with a value to start from.
+/// A mean over all past steps or the last few, with a value to start from.
 #[derive(Clone, Debug)]
 pub(crate) struct RunningMean {
     value: f64,
     sum: f64,
     count: u64,
-    /// Number of steps in the mean; `None` for all, of which only sums are kept.
+    /// Number of steps in the mean. `None`: all steps, of which only the sums are stored.
     window: Option<usize>,
     steps: VecDeque<(f64, u64)>,
 }

@@ -12,9 +12,9 @@ pub struct Belief {
     pub draft: Coefficients,
     /// Coefficients of the target model, in seconds.
     pub target: Coefficients,
-    /// How the verify pass is believed to read context.
+    /// How often the verify pass is believed to read a request's context: once, or once per verified position.
     pub context_reads: ContextReads,
-    /// How the draft is believed to make its tokens.
+    /// How the draft model is believed to draft: one pass per token, or one pass for all tokens.
     #[serde(default)]
     pub drafting: Drafting,
 }
@@ -23,8 +23,8 @@ impl Belief {
     /// Believed time of a whole step in seconds, if `draft_len[i]` tokens of decode request i are drafted and
     /// `verify_len[i]` are verified. Includes this step's prefill chunks and the draft's catch-up (docs/model.md 12).
     ///
-    /// This is the direct form of section 12 over [`shape`]: O(requests × depth). Policies that weigh many lengths in a
-    /// step extend an [`Estimate`](crate::Estimate) instead, which must agree with this.
+    /// Computes section 12 pass by pass with [`shape`], in O(requests × depth). Policies that compare many lengths in a
+    /// step extend an [`Estimate`](crate::Estimate) depth by depth, which must agree with this.
     pub fn step_s(&self, batch: &BatchView, draft_len: &[u32], verify_len: &[u32]) -> f64 {
         let passes = draft_len.iter().copied().max().unwrap_or(0);
         let draft_s: f64 = match passes {
@@ -35,8 +35,8 @@ impl Belief {
         draft_s + pass_s(&self.target, shape::verify_pass(batch, verify_len, self.context_reads))
     }
 
-    /// Believed time, in seconds, of a whole step that drafted `trees` and verifies their kept nodes. For reports only:
-    /// it walks the trees and allocates.
+    /// Believed time, in seconds, of a whole step that drafted `trees` and verifies the nodes that were kept. For
+    /// reports only: it walks the trees and allocates.
     pub fn tree_step_s(&self, batch: &BatchView, trees: &[DraftTree]) -> f64 {
         let depth: Vec<u32> = trees.iter().map(DraftTree::depth).collect();
         let passes = depth.iter().copied().max().unwrap_or(0);

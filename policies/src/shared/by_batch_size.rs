@@ -1,20 +1,20 @@
-//! Shared by policies with a table from batch size to draft length: the look-up, and the length that the token budget
-//! is charged for.
+//! The policy behind all tables from batch size to draft length. It looks the length up, and says for which length the
+//! scheduler charges the token budget.
 
 use foretoken_sim::engine::BatchRange;
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, SpecPolicy, Speculation};
 
-/// The requests that count as the batch size.
+/// Which requests count towards the batch size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counted {
     /// Requests scheduled in the step: decodes and prefill chunks.
     Scheduled,
-    /// The whole running list.
+    /// All requests of the running list.
     Running,
 }
 
 impl Counted {
-    fn of(self, batch: &BatchView) -> u32 {
+    fn batch_size(self, batch: &BatchView) -> u32 {
         match self {
             Counted::Scheduled => batch.len() as u32 + batch.prefill.chunks,
             Counted::Running => batch.num_running,
@@ -27,9 +27,9 @@ pub(crate) struct ByBatchSize {
     counted: Counted,
     /// (first batch size, draft length) of each range, ascending; the first range starts at 0 or 1.
     ranges: Vec<(u32, u32)>,
-    /// The length of the last batch.
+    /// Draft length of the last batch; `None` before the first batch.
     last: Option<u32>,
-    /// The longest length in the table.
+    /// The longest draft length in the table.
     longest: u32,
     /// The ranges in the form of vLLM's scheduler, if the table is vLLM's.
     vllm: Option<Vec<BatchRange>>,
@@ -51,7 +51,7 @@ impl ByBatchSize {
         Speculation::Policy(Box::new(ByBatchSize { vllm: Some(vllm), ..policy }))
     }
 
-    /// The running policy, without a box.
+    /// The policy itself, before it is boxed as a [`Speculation`].
     pub fn new(counted: Counted, ranges: Vec<(u32, u32)>, max_draft_len: u32) -> ByBatchSize {
         let ranges: Vec<_> = ranges.into_iter().map(|(from, k)| (from, k.min(max_draft_len))).collect();
         let longest = ranges.iter().map(|r| r.1).max().unwrap_or(0);
@@ -66,14 +66,14 @@ impl ByBatchSize {
 
 impl SpecPolicy for ByBatchSize {
     /// The token budget is charged before the batch is known. Charging the longest length would take room from prompts
-    /// just where the table drafts nothing, so the last batch's length is charged.
+    /// when the table drafts nothing, so the last batch's length is charged.
     fn limits(&self) -> DraftLimits<'_> {
         let now = DraftLimits::chain(self.last.unwrap_or(self.longest)).up_to(self.longest);
         DraftLimits { vllm: self.vllm.as_deref(), ..now }
     }
 
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
-        let length = self.length(self.counted.of(batch));
+        let length = self.length(self.counted.batch_size(batch));
         plan.fill(length);
         self.last = Some(length);
     }

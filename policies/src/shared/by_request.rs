@@ -1,8 +1,8 @@
-//! Shared by policies whose length is a rule over one request at a time.
+//! The policy behind all rules that choose the draft length of each request by itself.
 
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, SpecPolicy, Speculation};
 
-/// The running policy: each request gets the length that `rule` gives to it, by the batch and its place in it.
+/// The running policy: request i of a batch gets the draft length `rule(batch, i)`.
 pub(crate) struct ByRequest<F> {
     rule: F,
     /// The longest length of the last batch; `None` before the first batch.

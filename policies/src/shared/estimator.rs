@@ -1,12 +1,12 @@
 //! Section 12 of docs/model.md as a running sum: the believed time of a step, extended one draft depth at a time.
 //!
-//! Every policy with a cost model weighs many lengths in every step; extending the estimate makes that O(requests +
-//! depths) a step. It must agree with [`Belief::step_s`], the direct form, and must never see the true cost.
+//! Every policy with a cost model compares many lengths in every step. Extending one estimate makes this O(requests +
+//! depths) a step. The estimate must agree with [`Belief::step_s`] and must never see the true cost.
 
 use crate::shared::belief::{Belief, pass_s};
 use foretoken_sim::{BatchView, ContextReads, Drafting, PassShape, shape};
 
-/// Sums over the decode requests that would draft at one depth.
+/// Sums over the decode requests that would draft a token at one depth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
     /// Number of requests.
@@ -66,14 +66,14 @@ impl Depths {
     }
 }
 
-/// The believed time of a step. It grows depth by depth while everything drafted is verified, then shrinks token by
-/// token for drafts that are not verified.
+/// The believed time of a step. [`deepen`](Estimate::deepen) adds a depth, all of whose drafts are verified. Then
+/// [`drop_token`](Estimate::drop_token) takes out the verification of single drafts.
 #[derive(Clone, Copy, Debug)]
 pub struct Estimate {
     belief: Belief,
-    /// Tokens that the draft runs over beside its drafts: its share of the prompts and, if the engine always extends
-    /// the draft's KV, all catch-up tokens. They are part of the first draft pass, or a pass of their own without
-    /// drafts.
+    /// Tokens that the draft model processes besides drafting: its share of the prompts and, if the engine always
+    /// extends the draft's KV, all catch-up tokens. They join the first draft pass, or form a pass alone if nothing is
+    /// drafted.
     riders: PassShape,
     passes: u32,
     draft_s: f64,
@@ -81,12 +81,13 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// The step without drafts. Walks over the batch once.
+    /// The estimate of the step without drafts. Walks over the batch once.
     pub fn undrafted(belief: &Belief, batch: &BatchView) -> Estimate {
         Estimate::of_passes(belief, shape::draft_idle_pass(batch), shape::plain_pass(batch))
     }
 
-    /// The step without drafts, from its passes: the draft's idle pass, if there is one, and the target's.
+    /// The estimate of the step without drafts, from the shapes of its passes: the draft model's pass over prompts and
+    /// catch-up tokens, if there is one, and the target's.
     pub(crate) fn of_passes(belief: &Belief, idle: Option<PassShape>, plain: PassShape) -> Estimate {
         Estimate {
             belief: *belief,
@@ -98,7 +99,7 @@ impl Estimate {
     }
 
     /// Adds one draft pass over the requests `at` the next depth, and the verification of their tokens. Does nothing if
-    /// there are none.
+    /// no request drafts there.
     pub fn deepen(&mut self, at: Depth) {
         if at.requests == 0 {
             return;
@@ -112,7 +113,8 @@ impl Estimate {
         }
         self.passes += 1;
         self.draft_s += match self.belief.drafting {
-            // The first depth paid for the one pass; deeper tokens only add to its batched tokens.
+            // A parallel draft makes all tokens in one pass, paid for at the first depth. Deeper tokens only add γ
+            // each.
             Drafting::Parallel if before > 0 => self.belief.draft.gamma_s * n as f64,
             _ => pass_s(&self.belief.draft, pass),
         };
@@ -181,8 +183,8 @@ mod tests {
     }
 
     proptest! {
-        /// Growing depth by depth equals the direct form of section 12 at every length, for all limits, chunks and
-        /// gaps. Shrinking equals it too.
+        /// An estimate that was grown depth by depth equals [`Belief::step_s`] at every length, for all limits, chunks
+        /// and gaps. So does an estimate from which tokens were dropped.
         #[test]
         fn growing_equals_the_plain_reading(batch in any_batch(12, 8), belief in any_belief(), cut in 0u32..4) {
             let view = batch.view();
@@ -206,7 +208,8 @@ mod tests {
             }
         }
 
-        /// A belief with the truth's coefficients gives the executor's time: the same shapes, rounded to picoseconds.
+        /// A belief with the true coefficients predicts the executor's time, up to the executor's rounding to
+        /// picoseconds.
         #[test]
         fn the_right_belief_is_the_truth(batch in any_batch(12, 8), belief in any_belief()) {
             let view = batch.view();

@@ -17,7 +17,7 @@ pub trait PassTimes: Sync {
     fn context_reads(&self) -> ContextReads;
 }
 
-/// A linear belief gives its own times.
+/// A linear belief answers with the times of its formula.
 impl PassTimes for Belief {
     fn draft_s(&self, shape: PassShape) -> f64 {
         pass_s(&self.draft, shape)
@@ -59,7 +59,7 @@ pub(crate) fn capture_sizes(max_num_seqs: u32) -> Vec<u32> {
     sizes
 }
 
-/// The captured size to which `n` is padded: the next one up, or `n` itself beyond the largest.
+/// The captured size to which `n` is padded: the smallest one from `n` on, or `n` itself beyond the largest.
 pub(crate) fn padded(sizes: &[u32], n: u32) -> u32 {
     sizes[..].get(sizes.partition_point(|&s| s < n)).copied().unwrap_or(n)
 }

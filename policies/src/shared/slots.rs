@@ -22,7 +22,7 @@ impl Slots {
         (place != NOWHERE).then_some(place as usize)
     }
 
-    /// The slot of a request, and true if the request is new to the slot.
+    /// The slot of a request, and true if the request got the slot just now.
     pub fn take(&mut self, id: RequestId) -> (usize, bool) {
         if let Some(place) = self.get(id) {
             return (place, false);

@@ -1,19 +1,20 @@
 //! Survival: the probability that a draft token and all before it are accepted. Engines decide two things by it: how
 //! many draft tokens of a batch to verify, and which.
 //!
-//! Survival never rises along a request. The most promising tokens of a batch are therefore prefixes of its drafts, if
-//! ties go to the smaller position. Shared by `vllm-adaptive`, `dspark` and `tetris` (docs/model.md 6 and 7.1).
+//! Survival never rises along a request. The tokens with the greatest survival in a batch are therefore prefixes of its
+//! drafts, if ties go to the smaller position. Shared by `vllm-adaptive`, `dspark` and `tetris` (docs/model.md 6 and
+//! 7.1).
 
 use crate::shared::weighed::Weighed;
 
-/// The draft tokens of a batch with their survival. Keeps its buffer between steps.
+/// The draft tokens of a batch, to be ranked by survival. Keeps its buffer between steps.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Slots {
-    /// Inverted survival, then position, then request, so that the most promising token has the smallest key.
+pub(crate) struct RankedTokens {
+    /// Inverted survival, then position, then request, so that the token most likely to survive has the smallest key.
     keys: Vec<u128>,
 }
 
-impl Slots {
+impl RankedTokens {
     /// Removes all tokens, for a new step.
     pub(crate) fn clear(&mut self) {
         self.keys.clear();
@@ -27,13 +28,13 @@ impl Slots {
             if survival < least {
                 return;
             }
-            // The bits of non-negative floats order as the floats do.
+            // The bit patterns of non-negative floats, read as integers, have the same order as the floats.
             self.keys.push((u128::from(!survival.to_bits()) << 64) | ((position as u128) << 32) | request as u128);
         }
     }
 
-    /// Writes into `verify_len` the number of each request's tokens among the `budget` most promising ones. Ties go to
-    /// the smaller position, then to the smaller request.
+    /// Writes into `verify_len` the number of each request's tokens among the `budget` tokens most likely to survive.
+    /// Ties go to the smaller position, then to the smaller request.
     pub(crate) fn allocate(&mut self, budget: usize, verify_len: &mut [u32]) {
         verify_len.fill(0);
         let kept = match budget < self.keys.len() {
@@ -70,19 +71,19 @@ pub(crate) fn survivals(confidences: impl Iterator<Item = f64>) -> impl Iterator
 pub(crate) struct Budget {
     /// Number of draft tokens to verify.
     pub tokens: usize,
-    /// Expected tokens per second, by the policy's own tables.
+    /// Expected tokens per second with this budget, by the policy's own tables.
     pub rate: f64,
 }
 
-/// argmax over b of `rate(expected tokens, b)`, b from 0; the smallest b wins a tie. The expected tokens are `sure`,
-/// which come without drafts, plus the b greatest survivals. Candidates are noted in `weighed`.
+/// argmax over b of `rate(expected tokens, b)`, b from 0; the smallest b wins a tie. The expected tokens are the b
+/// greatest survivals plus `sure`, the tokens that come without drafts. Each b is noted in `weighed`.
 pub(crate) fn best_budget(
     sure: f64,
     descending: impl Iterator<Item = f64>,
     rate: impl Fn(f64, usize) -> f64,
     weighed: &mut Weighed,
 ) -> Budget {
-    // Survivals are summed apart from `sure`, as the engines do, because near ties depend on the last bit.
+    // Survivals are summed before `sure` is added, as in the engines, because near ties depend on the last bit.
     let mut survive = 0.0;
     let mut best = Budget { tokens: 0, rate: f64::NEG_INFINITY };
     for (b, survival) in std::iter::once(0.0).chain(descending).enumerate() {
@@ -102,16 +103,16 @@ mod tests {
     use itertools::Itertools;
     use proptest::prelude::*;
 
-    /// Slots for drafts with these confidences.
-    fn slots(confidence: &[Vec<f64>]) -> Slots {
-        let mut slots = Slots::default();
+    /// The tokens of drafts with these confidences, one row per request.
+    fn slots(confidence: &[Vec<f64>]) -> RankedTokens {
+        let mut slots = RankedTokens::default();
         for (i, row) in confidence.iter().enumerate() {
             slots.push_draft(i, survivals(row.iter().copied()), 0.0);
         }
         slots
     }
 
-    /// docs/model.md 10, adaptive verification.
+    /// The worked example of adaptive verification in docs/model.md 10.
     #[test]
     fn the_reference_vectors() {
         let confidence = [vec![0.9, 0.8, 0.5], vec![0.6, 0.5, 0.4]];
@@ -165,7 +166,7 @@ mod tests {
             let total = |lens: &[u32]| lens.iter().enumerate().map(|(i, &n)| (1..=n).map(|m| survival(i, m)).sum::<f64>()).sum::<f64>();
             let most = total(&ours);
             let mut lens = vec![0u32; rows.len()];
-            // Enumerates all prefix vectors.
+            // Enumerates all vectors of prefix lengths.
             while let Some(i) = (0..lens.len()).find(|&i| (lens[i] as usize) < rows[i].len()) {
                 lens[i] += 1;
                 lens[..i].fill(0);

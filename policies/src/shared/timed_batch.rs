@@ -1,5 +1,5 @@
-//! The batch over which engines time passes before they serve. It is made up, with a given context per request. For a
-//! policy that is asked about one state, it is the batch of that state.
+//! The batch over which a policy times passes before serving starts: made-up requests with a given context each. For
+//! `foretoken decide`, which asks about one batch, it is that batch.
 
 use crate::definition::PolicyContext;
 use crate::shared::profile::{PassTimes, uniform_pass};
@@ -15,12 +15,13 @@ pub(crate) enum TimedBatch<'a> {
         /// KV tokens of each request.
         context: u64,
     },
-    /// The contexts of a state's requests. All of them are in every pass, whatever its size. Padding has no context.
+    /// The contexts of the batch that `foretoken decide` asks about. All its requests are in every pass, whatever the
+    /// number of tokens. Padding has no context.
     Given(&'a [u32]),
 }
 
 impl<'a> TimedBatch<'a> {
-    /// The state's batch if one is given, else requests with `context` tokens each.
+    /// The batch of `foretoken decide` if there is one, else made-up requests with `context` tokens each.
     pub(crate) fn of(policy: &PolicyContext<'a>, context: u32) -> TimedBatch<'a> {
         match policy.told {
             Some(told) => TimedBatch::Given(told.contexts),
@@ -59,8 +60,8 @@ impl<'a> TimedBatch<'a> {
                 TimedBatch::MadeUp { context, .. } => uniform_pass(rows, each, context + drafted, ContextReads::Once),
                 TimedBatch::Given(contexts) => {
                     let context = contexts.iter().map(|&c| u64::from(c) + drafted).sum();
-                    let of = |&c: &u32| uniform_pass(1, each, u64::from(c) + drafted, ContextReads::Once).pairs;
-                    PassShape { requests: rows, batched: rows * each, context, pairs: contexts.iter().map(of).sum() }
+                    let pairs = |&c: &u32| uniform_pass(1, each, u64::from(c) + drafted, ContextReads::Once).pairs;
+                    PassShape { requests: rows, batched: rows * each, context, pairs: contexts.iter().map(pairs).sum() }
                 }
             })
         };

@@ -1,5 +1,5 @@
-//! The candidates that a policy weighed in its last step. They are kept only after the first request for them, because
-//! listing candidates allocates.
+//! The candidates that a policy compared in its last step, with the estimate of each. They are recorded only after the
+//! first call of `explain`, because recording allocates.
 
 use foretoken_sim::{Candidate, Explanation};
 

@@ -145,7 +145,7 @@ struct Step {
     /// Expected tokens of the batch: one bonus token per request, plus the cumulative confidence of every draft token
     /// to verify.
     tokens: f64,
-    /// Expected tokens of each request; updated only if `slo = expected` binds.
+    /// Expected tokens of each request, its bonus token included; the bound of `slo = expected` needs them.
     tokens_of: Vec<f64>,
     /// Cumulative confidence of the j-th token (from 0) of request i at `i * cap + j`.
     cumulative: Vec<f64>,
@@ -336,7 +336,7 @@ impl SpecPolicy for Running {
     }
 
     fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
-        // Without confidences there is no estimate of the drafts' worth.
+        // Without confidences the expected tokens of the drafts are unknown.
         self.own_estimate = None;
         if self.wants().confidence {
             self.take_in(batch, drafts);

@@ -4,7 +4,7 @@
 //! spec_decode_worker}.py` (docs/model.md 2.2 to 2.5). It differs from the paper (`adaspec`) in all three parts. Costs
 //! are looked up in tables. Not drafting is compared with drafting, and a step with less throughput than predicted ends
 //! drafting. Tokens are dropped by a whole graph bucket or not at all. No SLO is enforced: that code is commented out.
-//! Its mistakes are kept, because the published measurements have them:
+//! The code's mistakes are kept, because the published measurements have them:
 //! - the request with the least promising last token loses all its tokens before the next request loses one, because
 //!   the list of confidences is never shortened;
 //! - a size that is a capture size already is still lowered by a full bucket;
@@ -105,7 +105,7 @@ struct Running {
     costs: CodeCosts,
     cap: u32,
     expected: LifetimeMean,
-    /// True if the expected confidence is given, not learned.
+    /// True if `foretoken decide` gave the expected confidence, so that it is not learned.
     told: bool,
     /// Goodput of the drafts so far in this step, in tokens per second.
     goodput: f64,
@@ -201,7 +201,7 @@ impl Running {
         mean.value = mean.sum / mean.count as f64;
     }
 
-    /// Drops a whole bucket of tokens, or nothing.
+    /// Drops the tokens above the next lower capture size, or nothing if goodput would fall.
     fn eliminate(&mut self, batch: &BatchView, drafts: &mut Drafts) {
         let rows: u32 = drafts.draft_len.iter().map(|&k| k + 1).sum();
         let mut delta = bucket_delta(rows);

@@ -2,8 +2,8 @@
 //!
 //! Source: cerebellumking/AdaSpec @f3f2f481, `vllm/spec_decode/` (docs/model.md 2.2). The code replays each captured
 //! decode graph at a few sequence lengths. It looks up a verify pass by its scored tokens, one row each, as vLLM v0's
-//! batch expansion runs it. The average length divides by the padded size, so it is too short if padding is large.
-//! Above the largest graph, a line fitted to the bucket's times is used.
+//! batch expansion runs it. The average sequence length is the context over the padded size, so it is too short if
+//! padding is large. Above the largest graph, a line fitted to the bucket's times is used.
 
 use crate::shared::profile::{PassTimes, padded, uniform_pass};
 use foretoken_sim::{ContextReads, PassShape};
@@ -19,9 +19,9 @@ fn graph_sizes() -> Vec<u32> {
 /// Seconds of one model's passes.
 #[derive(Clone, Debug)]
 struct GraphTimes {
-    /// Seconds by bucket, then by graph size.
+    /// Seconds by sequence bucket, then by graph size.
     times: Vec<Vec<f64>>,
-    /// (intercept, slope) by the number of rows, fitted to each bucket.
+    /// By sequence bucket: (intercept, slope) of a line over the number of rows.
     lines: Vec<(f64, f64)>,
 }
 

@@ -46,8 +46,8 @@ impl Plain<'_> {
     fn verify_s(&self, lens: &[u32]) -> f64 {
         let rows = lens.iter().sum::<u32>() + lens.len() as u32;
         // One row per scored token, each as long as the text before it.
-        let of = |(&k, &c): (&u32, &u32)| (0..=k).map(|j| u64::from(c + j)).sum::<u64>();
-        self.costs.verify_s(rows, lens.iter().zip_eq(&self.batch.context).map(of).sum())
+        let context_of = |(&k, &c): (&u32, &u32)| (0..=k).map(|j| u64::from(c + j)).sum::<u64>();
+        self.costs.verify_s(rows, lens.iter().zip_eq(&self.batch.context).map(context_of).sum())
     }
 
     fn step(&self, mut sum: f64, mut count: f64, start: f64, cap: u32) -> (Vec<u32>, Vec<u32>, f64, f64, f64) {
@@ -102,7 +102,7 @@ impl Plain<'_> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// Three steps in a row decide as the direct implementation, which also learns.
+    /// Three steps in a row decide as the direct implementation, which learns confidences too.
     #[test]
     fn equals_the_plain_reading(
         batch in any_batch(12, 8),
@@ -160,7 +160,7 @@ fn decide(
 }
 
 #[test]
-fn plain_steps_are_compared_with() {
+fn drafting_is_compared_with_a_step_without_drafts() {
     // `adaspec` would draft one token here.
     let mut belief = crate::testing::BELIEF;
     belief.draft.delta_s = 1.0;
@@ -173,14 +173,14 @@ fn plain_steps_are_compared_with() {
 }
 
 #[test]
-fn a_disappointing_step_is_kept_and_ends_drafting() {
+fn a_pass_that_lowers_the_goodput_is_kept_and_ends_drafting() {
     let batch = Batch::new(&[100; 4], &[8; 4]);
     // Confidences are high, then low, then high. The code stops at the second token and keeps it.
     let confidence = |_: usize, j: usize| if j == 1 { 0.01 } else { 0.95 };
     let params = AdaspecCode { eliminate: Eliminate::Off, ..AdaspecCode::default() };
     let (drafts, policy) = decide(&CONTEXT, params, &batch, &confidence);
     assert_eq!(drafts.verify_len, [2; 4]);
-    // The mean has only the first token, because the second step was disappointing.
+    // The mean has only the first token: the code does not learn from a pass that lowered the goodput.
     assert!((policy.expected.value - 0.95f64).abs() < 1e-12);
 }
 
@@ -201,7 +201,7 @@ fn the_least_promising_request_is_drained_first() {
     let (mut drafts, mut policy) = decide(&CONTEXT, off, &batch, &confidence);
     assert_eq!(drafts.draft_len, [4; 8]);
     let promising = policy.goodput;
-    // 40 rows: eight must go to reach 32. Any result is better than the goodput 0.
+    // 40 rows: eight must go to reach 32. The goodput before is set to 0, so that any result is better.
     policy.goodput = 0.0;
     policy.eliminate(&batch.view(), &mut drafts);
     // Request 5 loses all its tokens, then the first of the other requests, which are equal.
@@ -227,7 +227,7 @@ fn after_a_predicted_stop_elimination_is_judged_by_one_pass_too_many() {
 }
 
 #[test]
-fn what_is_told_is_not_learned() {
+fn a_given_confidence_is_not_learned() {
     let told = crate::Told { acceptance_rate: 0.5, prev_confidence: 0.8, contexts: &[100; 4] };
     let context = PolicyContext { told: Some(told), ..CONTEXT };
     let (_, policy) = decide(&context, AdaspecCode::default(), &Batch::new(&[100; 4], &[8; 4]), &|_, _| 0.95);

@@ -69,7 +69,7 @@ fn plain_verifier(
         let Some((_, _, i)) = tails.min_by(|a, b| a.partial_cmp(b).expect("no NaN")) else { return kept };
         kept[i.0] -= 1;
         let shorter = plain_estimate(belief, batch, drafted, &kept, confidence, slo);
-        // The policy adds in another order, so a difference within rounding is no improvement.
+        // The policy sums in another order, so a difference within rounding does not count as an improvement.
         if shorter <= best || close(shorter, best) {
             kept[i.0] += 1;
             return kept;
@@ -184,7 +184,7 @@ fn its_own_estimate_is_that_of_what_it_decided() {
         assert_eq!(weighed.iter().any(|c| c.what.starts_with("without")), verifier && made.passes > 0);
         assert_eq!(slo_s == 1e-3, made.passes == 0);
     }
-    // A plain step over the limit is not −1. A step that drafts over the limit is.
+    // The estimate of a step without drafts over the limit is not −1. That of a step with drafts is.
     batch.slo_tpot_s = vec![1e-3; 3];
     let mut policy = Running::new(adaspec(Drafter::Off, false, SloMode::Step), &context);
     by_hand(&mut policy, &batch, confidence);
@@ -215,7 +215,7 @@ fn the_slo_switches_speculation_off_and_is_not_asked_of_plain_steps() {
     let drafted = |batch: &Batch| Run::of(&params, &CONTEXT).step(batch, even(0.9), &[8; 4]).draft_len[0];
     let free = drafted(&batch);
     assert!(free > 2);
-    // Exactly two passes fit.
+    // The limit is the time of a step with two draft passes.
     let view = batch.view();
     let two = CONTEXT.belief.step_s(&view, &[2; 4], &[2; 4]);
     batch.slo_tpot_s[2] = two * (1.0 + 1e-12);
@@ -253,7 +253,7 @@ fn the_expected_confidence_is_the_mean_of_all_drafted_so_far() {
     drafts.passes = 2;
     running.take_in(&batch.view(), &drafts);
     assert_eq!(running.expected.value(), 0.6, "constant during the step");
-    // Eliminated tokens count, because they were drafted.
+    // Tokens that `select` drops still enter the mean of `expected`, because they were drafted.
     running.select(&batch.view(), &mut drafts);
     let seen = |drafts, drafted| StepOutcome { drafted, ..crate::testing::outcome(drafts, &[1, 1], &[1, 0]) };
     running.observe(&seen(&drafts, &[2, 2]));

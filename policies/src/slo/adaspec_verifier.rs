@@ -9,10 +9,10 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The last token of a request. The greatest tail is the one to remove first.
+/// The last token of a request's draft. In the order of this type, the greatest tail is removed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Tail {
-    /// Bits of the cumulative confidence. For numbers ≥ 0 the bits order as the numbers do.
+    /// Bits of the cumulative confidence. For numbers ≥ 0, read as integers, they have the order of the numbers.
     promise: Reverse<u64>,
     /// Depth of the token, from 1.
     pub depth: u32,

@@ -52,7 +52,7 @@ fn a_policy_is_a_file_a_module_and_a_row() {
     );
 }
 
-/// The last row of a family may have several lines, and so may a new row.
+/// A new row goes below a last row of several lines, and may have several lines itself.
 #[test]
 fn rows_of_several_lines_stay_whole() {
     let (table, rest) = TABLE.split_once("    confidence::svip").unwrap();

@@ -149,7 +149,7 @@ struct TwoPhases {
     params: Adaserve,
     belief: Belief,
     longest: u32,
-    /// The first sight of each request, by request id.
+    /// When each request was first seen decoding, by request id.
     seen: Vec<Option<FirstSeen>>,
     /// Width of this step's beams.
     width: u32,
@@ -158,7 +158,7 @@ struct TwoPhases {
     bounds: Vec<usize>,
     /// KV tokens that all candidates together attend to.
     positions: u64,
-    /// (need, batch index) of the requests that need more than their root.
+    /// (need, batch index) of the requests that need more than the one token that every step brings.
     needy: Vec<(f64, u32)>,
     /// Number of candidates that the first phase took of each request. They come first in the request's part of the
     /// pool.
@@ -245,7 +245,7 @@ impl TwoPhases {
                 let first = pass_s(&draft, shape::draft_pass(batch, draft_len, 1));
                 let deeper = (2..=passes).map(|pass| {
                     let at = self.depths.at(pass);
-                    // The root and the levels before the level that the pass runs over.
+                    // Nodes in the draft's KV: the root and the levels before the one that the pass runs over.
                     let ran = 1 + u64::from((pass - 2) * self.width);
                     draft.pass_s((at.context + at.requests * ran) as f64, (at.requests * u64::from(self.width)) as f64)
                 });
@@ -260,8 +260,9 @@ impl TwoPhases {
         draft_s + pass_s(&target, shape::plain_pass(batch)) + target.gamma_s * nodes as f64 + read
     }
 
-    /// A_i of every request: the tokens that it must gain in this step to have kept its TPOT at the step's end. Every
-    /// step brings one token. Requests with a need above 1 go to `needy`, in falling order of need.
+    /// A_i of every request: the tokens that the request must gain in this step for its TPOT to be within its limit at
+    /// the step's end. Every step brings one token. Requests with a need above 1 go to `needy`, in falling order of
+    /// need.
     fn weigh_needs(&mut self, batch: &BatchView, step_s: f64) {
         self.needy.clear();
         for (i, &id) in batch.ids.iter().enumerate() {
@@ -276,8 +277,8 @@ impl TwoPhases {
         self.needy.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     }
 
-    /// Phase 1: takes the most probable nodes of each needy request until their expected tokens meet its need. Returns
-    /// the rest of the budget.
+    /// Phase 1: takes the most probable nodes of each needy request until the expected tokens meet the request's need.
+    /// Returns the rest of the budget.
     fn toward_slo(&mut self, draft_len: &[u32], mut left: usize) -> usize {
         self.taken.clear();
         self.taken.resize(draft_len.len(), 0);

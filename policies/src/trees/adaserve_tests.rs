@@ -128,9 +128,9 @@ fn beam_of(tree: &DraftTree, width: usize) -> Vec<usize> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Both phases one node at a time, from the text: requests by descending need, then repeatedly the most probable
-    /// node left. Also checks the promise of the phases: no request gets a throughput node while the budget could meet
-    /// another's need.
+    /// The selection equals both phases done one node at a time, as the paper's text says: requests by descending need,
+    /// then repeatedly the most probable node left. Also checks what the phases guarantee: no request gets a throughput
+    /// node while the budget could meet another's need.
     #[test]
     fn the_selection_is_the_rule(
         batch in any_batch(12, 24), belief in any_belief(), budget in 2u32..150, cap in 1u32..30,
@@ -158,7 +158,7 @@ proptest! {
         let pool: usize = candidates.iter().map(Vec::len).sum();
         let mut left = (budget as usize).saturating_sub(n);
 
-        // The step's believed time, from trees grown again.
+        // The step's believed time, from trees that are grown anew pass by pass.
         let verified = left.min(pool);
         let mut grown = vec![DraftTree::default(); n];
         let mut step_s = 0.0;

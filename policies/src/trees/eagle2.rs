@@ -103,7 +103,7 @@ struct DynamicTree {
     depth: u32,
     /// Number of nodes verified, without the root.
     verified: u32,
-    /// Scratch of `keep_best`.
+    /// Buffer for `keep_best`.
     order: Vec<u32>,
 }
 
@@ -189,15 +189,15 @@ mod tests {
 
     #[test]
     fn bad_settings_are_named() {
-        let of =
+        let refused =
             |num_steps, topk, num_draft_tokens| Eagle2 { num_steps, topk, num_draft_tokens }.check().map_err(|e| e.key);
-        assert_eq!(of(5, 0, 8), Err("topk"));
-        assert_eq!(of(0, 4, 8), Err("num_steps"));
-        assert_eq!(of(5, 4, 1), Err("num_draft_tokens"));
-        assert_eq!(of(1, 4, 5), Ok(()));
-        assert_eq!(of(1, 4, 6), Err("num_draft_tokens"));
-        assert_eq!(of(2, 3, 13), Ok(()));
-        assert_eq!(of(2, 3, 14), Err("num_draft_tokens"));
+        assert_eq!(refused(5, 0, 8), Err("topk"));
+        assert_eq!(refused(0, 4, 8), Err("num_steps"));
+        assert_eq!(refused(5, 4, 1), Err("num_draft_tokens"));
+        assert_eq!(refused(1, 4, 5), Ok(()));
+        assert_eq!(refused(1, 4, 6), Err("num_draft_tokens"));
+        assert_eq!(refused(2, 3, 13), Ok(()));
+        assert_eq!(refused(2, 3, 14), Err("num_draft_tokens"));
     }
 
     /// True if the parent of every kept node is kept.

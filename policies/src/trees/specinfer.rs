@@ -1,4 +1,5 @@
-//! `specinfer`: a token tree of one static shape for every request in every step; `specinfer-star` is its chain.
+//! `specinfer`: a token tree of one static shape for every request in every step; `specinfer-star` is a tree of width
+//! 1, a chain.
 //!
 //! Source: Miao et al., "SpecInfer" (arXiv 2305.09781), section 3: the expansion configuration ⟨k₁ … k_m⟩ gives each
 //! node of depth ℓ−1 its k_ℓ best children. Verification is one pass with tree attention (greedy: section 4). The
@@ -104,7 +105,7 @@ struct StaticTree {
     depth: u32,
     /// Number of nodes of a whole tree.
     nodes: u32,
-    /// Scratch of `keep_best`.
+    /// Buffer for `keep_best`.
     order: Vec<u32>,
 }
 
@@ -157,7 +158,8 @@ mod tests {
         assert_eq!((star.trees[0].nodes().len(), star.verify_len[0]), (8, 8));
     }
 
-    /// First guesses have probability .8 and the others less, so a tree that must shrink keeps its main path longest.
+    /// First guesses have probability .8 and the others less, so a tree that is cut loses its branches before its main
+    /// path.
     #[test]
     fn a_tree_is_cut_to_the_best_nodes_that_fit() {
         let drafts = step(&Specinfer::default(), &[20, 8, 3, 0]);
@@ -174,7 +176,7 @@ mod tests {
         assert_eq!((policy.limits().depth, policy.limits().tree_tokens), (3, 5));
     }
 
-    /// A small world with little memory, a small token budget and a target of 12 ms per token.
+    /// Simulates 40 requests with little KV memory, a small token budget and a TPOT limit of 12 ms.
     fn whole_run(speculation: Speculation) -> foretoken_sim::Run {
         let at = |i: u32| Time::from_s(0.01 * f64::from(i));
         let workload: Workload = (0..40).map(|i| Request::new(at(i), 30 + i, 80)).collect();
@@ -218,10 +220,10 @@ mod tests {
         }
     }
 
-    /// In a world with little memory every request gets its output, trees are cut to what fits, and a round has more
-    /// than one accepted token on average.
+    /// With little KV memory every request gets its output, trees are cut to what fits, and a round has more than one
+    /// accepted token on average.
     #[test]
-    fn trees_run_whole_worlds_under_pressure() {
+    fn trees_serve_all_requests_with_little_memory() {
         for tree in [
             Specinfer::default().build(&CONTEXT),
             Eagle2::default().build(&CONTEXT),

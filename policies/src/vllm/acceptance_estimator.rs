@@ -6,7 +6,7 @@
 //! one slope for all draft positions and an intercept for each. Every `refit_interval` steps it takes one damped Newton
 //! step on the sums of those steps alone, then resets the sums. The information matrix is an arrowhead (slope against
 //! each intercept), so eliminating the intercepts leaves one equation for the slope. Everything is in single precision,
-//! as on vLLM's device: a feature above 16 is the greatest one.
+//! as on vLLM's device. A q that rounds to 1 therefore gets the greatest feature.
 
 use foretoken_sim::StepOutcome;
 
@@ -20,15 +20,16 @@ const RIDGE: f32 = 1e-3;
 /// A parameter observed n times moves n / (n + `DAMPING`) of a full Newton step.
 const DAMPING: f32 = 50.0;
 
-/// logit(q) of a token to which the draft gave probability `q`. It is computed from Σ exp(logit − greatest) over the
-/// vocabulary, which is 1 / q for the greatest.
+/// logit(q) of a token to which the draft gave probability `q`. vLLM computes it from Σ exp(logit − greatest logit)
+/// over the vocabulary, which is 1 / q for the likeliest token.
 #[inline]
 fn feature(q: f64) -> f32 {
     let others = ((1.0 / q) as f32 - 1.0).max(0.0);
     (-others.ln()).clamp(-MAX_FEATURE, MAX_FEATURE)
 }
 
-/// Sums over the observations of one draft position since the last refit. c is the predicted probability; w = c(1 − c).
+/// Sums over the observations of one draft position since the last refit. x is the feature, c the predicted acceptance
+/// probability, w = c(1 − c), and the label 1 if the token was accepted, else 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Sums<T> {
     /// Σ w·x².
@@ -45,8 +46,8 @@ struct Sums<T> {
     n: T,
 }
 
-/// A sum over the requests of a step in eight lanes, added up as a tree, so that rounding errors are as small as on a
-/// device.
+/// A sum over the requests of a step, kept in eight partial sums that are added pairwise, so that rounding errors are
+/// as small as on a device.
 type Lanes = [f32; 8];
 
 fn total(lanes: &Lanes) -> f32 {
@@ -166,7 +167,7 @@ impl AcceptanceEstimator {
             n += at.n;
         }
         let step = (score - coupling) / (square + RIDGE - shrink) * (n / (n + DAMPING));
-        // The comparison is false for NaN.
+        // A NaN fails the comparison, so the slope stays.
         let slope_step = if self.slope + step >= 0.0 { step } else { 0.0 };
         self.slope += slope_step;
         for (intercept, at) in self.intercepts.iter_mut().zip(&mut self.at) {

@@ -1,4 +1,4 @@
-//! Tests of [`super`]: the start, one refit against a dense solve, and what the estimator learns.
+//! Tests of [`super`]: the first predictions, one refit against a dense solve, and what the estimator learns.
 
 use super::*;
 use crate::testing::outcome;
@@ -77,7 +77,7 @@ fn a_refit_is_the_damped_newton_step_of_the_dense_system() {
         }
         step(&mut e, &q, accepted, 3);
     }
-    // Parameters in the order slope, intercepts: information + ridge, and score.
+    // The dense system: information matrix with ridge, and score. Parameters are in the order slope, intercepts.
     let mut information = vec![vec![0.0; 4]; 4];
     let mut score = vec![0.0; 4];
     let mut n = [0.0; 3];
@@ -108,7 +108,7 @@ fn a_refit_is_the_damped_newton_step_of_the_dense_system() {
 #[test]
 fn a_slope_never_turns_negative() {
     let mut e = AcceptanceEstimator::new(1, 100);
-    // The surer the draft, the more often it is wrong.
+    // Drafts with confidence 0.99 are always rejected, those with 0.1 always accepted.
     for n in 0..100 {
         let sure = n % 2 == 0;
         step(&mut e, &[if sure { 0.99 } else { 0.1 }], u32::from(!sure), 1);

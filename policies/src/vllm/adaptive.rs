@@ -1,19 +1,19 @@
 //! `vllm-adaptive`: vLLM's adaptive verification. Every request drafts its whole window. A cost table measured at
-//! start-up then gives the batch a budget of draft tokens to verify, and the most promising tokens get it.
+//! start-up then gives the batch a budget of draft tokens to verify, and the tokens most likely to survive get it.
 //!
 //! Source: vLLM 0.33.0 `v1/worker/gpu/spec_decode/adaptive_verification.py` and `acceptance_estimator.py` (PR #47808,
 //! generalised to every drafter by PR #52228), which were executed for the fixture that the tests compare with
-//! (`tests/policies`). With s₁ ≥ s₂ ≥ … the survival of the batch's draft tokens, N_s requests that sample and T tokens
-//! that are no drafts, the budget is argmax_b (N_s + Σ_{t≤b} s_t) / (draft[requests] + verify[T + b]), the smallest on
-//! a tie, at most the number with which the logits to verify fit one chunk of the sampler. The budget comes from a copy
-//! of the confidences that is one step older than the present drafts. The confidences of the present drafts decide
-//! which tokens get it. Trimming starts at once.
+//! (`tests/policies`). Let s₁ ≥ s₂ ≥ … be the survivals of the batch's draft tokens, N_s the number of requests that
+//! sample, and T the tokens that are no drafts. The budget is argmax_b (N_s + Σ_{t≤b} s_t) / (draft[requests] +
+//! verify[T + b]), the smallest b on a tie. It is capped so that the logits to verify fit one chunk of the sampler. The
+//! budget comes from a copy of the confidences that is one step older than the present drafts. The confidences of the
+//! present drafts decide which tokens get it. No warm-up precedes the trimming.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
-use crate::shared::survival::{Slots, best_budget, survivals};
+use crate::shared::survival::{RankedTokens, best_budget, survivals};
 use crate::shared::weighed::Weighed;
 use crate::vllm::acceptance_estimator::AcceptanceEstimator;
-use crate::vllm::confidence_history::{History, Known};
+use crate::vllm::confidence_history::{History, HostCopy};
 use crate::vllm::cost_table::{CostLookup, CostTables};
 use foretoken_sim::{
     BatchView, DraftLimits, DraftPlan, Drafts, Explanation, RequestId, SpecPolicy, Speculation, StepOutcome, Wants,
@@ -116,7 +116,7 @@ struct Adaptive {
     told: bool,
     /// Confidences of the batch: token j of request i is at `i * k + j`.
     confidence: Vec<f64>,
-    slots: Slots,
+    ranked: RankedTokens,
     own_estimate: Option<f64>,
     weighed: Weighed,
 }
@@ -132,7 +132,7 @@ impl Adaptive {
             max_total_logits: (CHUNK_BYTES / params.vocab_size.saturating_mul(4)).max(1) as usize,
             told: context.told.is_some(),
             confidence: Vec::new(),
-            slots: Slots::default(),
+            ranked: RankedTokens::default(),
             own_estimate: None,
             weighed: Weighed::default(),
             params,
@@ -153,18 +153,18 @@ impl Adaptive {
 
     /// The number of draft tokens to verify, from the confidences of a round ago.
     fn budget(&mut self, batch: &BatchView, drafts: &Drafts) -> usize {
-        let Adaptive { slots, confidence, history, tables, .. } = self;
+        let Adaptive { ranked, confidence, history, tables, .. } = self;
         let k = self.k as usize;
-        slots.clear();
+        ranked.clear();
         for (i, (&id, &len)) in batch.ids.iter().zip(&drafts.draft_len).enumerate() {
-            let known = if self.told { Known::Fresh } else { history.known(id) };
+            let copy = if self.told { HostCopy::Present } else { history.host_copy(id) };
             let live = &confidence[i * k..];
-            let row = (0..len as usize).map(|j| match known {
-                Known::Nothing => 1.0,
-                Known::Before(row) => row[j],
-                Known::Fresh => live[j],
+            let row = (0..len as usize).map(|j| match copy {
+                HostCopy::Nothing => 1.0,
+                HostCopy::Previous(row) => row[j],
+                HostCopy::Present => live[j],
             });
-            slots.push_draft(i, survivals(row), 0.0);
+            ranked.push_draft(i, survivals(row), 0.0);
         }
         let requests = batch.len() + batch.prefill.chunks as usize;
         let fixed = batch.len() + batch.prefill.tokens as usize;
@@ -172,7 +172,7 @@ impl Adaptive {
         let rate = |expected: f64, b: usize| expected / (draft_s + tables.verify.s(fixed + b));
         self.weighed.begin();
         let most = self.max_total_logits.saturating_sub(requests);
-        let best = best_budget(batch.len() as f64, slots.descending().take(most), rate, &mut self.weighed);
+        let best = best_budget(batch.len() as f64, ranked.descending().take(most), rate, &mut self.weighed);
         self.own_estimate = Some(best.rate);
         best.tokens
     }
@@ -196,12 +196,12 @@ impl SpecPolicy for Adaptive {
         self.predict(drafts);
         if self.told || self.estimator.refits() >= self.params.warmup_refits {
             let budget = self.budget(batch, drafts);
-            self.slots.clear();
+            self.ranked.clear();
             for (i, &len) in drafts.draft_len.iter().enumerate() {
                 let row = &self.confidence[i * self.k as usize..][..len as usize];
-                self.slots.push_draft(i, survivals(row.iter().copied()), 0.0);
+                self.ranked.push_draft(i, survivals(row.iter().copied()), 0.0);
             }
-            self.slots.allocate(budget, &mut drafts.verify_len);
+            self.ranked.allocate(budget, &mut drafts.verify_len);
         }
         if !self.told {
             self.history.next_step();

@@ -26,7 +26,7 @@ struct Recorded {
     temperatures: Vec<usize>,
     steps: String,
     fits: Vec<Vec<f64>>,
-    /// For the step's first request: the last prediction of each position.
+    /// For the first request of the last step: the prediction of each position.
     last: Vec<f64>,
 }
 
@@ -46,7 +46,7 @@ struct Replay<'a> {
     h: &'a Recorded,
     sums: &'a [Vec<f64>],
     policy: Adaptive,
-    /// By slot: its request, and the step in which its drafts were made.
+    /// By slot: the request in it, and the step in which the request's present drafts were made.
     id: [u32; 8],
     drafted: [u64; 8],
     ties: u32,
@@ -69,7 +69,7 @@ impl Replay<'_> {
         drafts
     }
 
-    /// Decides, compares with vLLM's decision, and learns.
+    /// Lets the policy decide, compares with vLLM's decision, and lets the policy observe the outcome.
     fn verify(&mut self, at: u64, rows: &[Row], chunk: u32) {
         let column = |n: usize| rows.iter().map(|row| row[n]).collect::<Vec<u32>>();
         let mut batch = Batch::new(&vec![100; rows.len()], &column(1));
@@ -81,7 +81,8 @@ impl Replay<'_> {
         self.policy.select(&batch.view(), &mut drafts);
         let admitted = column(2);
         if drafts.verify_len != admitted {
-            // Both have the same number of tokens and the same total survival: a tie in vLLM's top-k.
+            // A difference is allowed if both choices have the same number of tokens and the same total survival: a tie
+            // in vLLM's top-k.
             let worth = |lens: &[u32]| -> f64 {
                 let row = |i: usize| &self.policy.confidence[i * self.h.k as usize..];
                 let one = |i: usize, n: u32| survivals(row(i).iter().copied()).take(n as usize).sum::<f64>();
@@ -121,7 +122,7 @@ fn replay(h: &Recorded, sums: &[Vec<f64>]) -> u32 {
                     requests += 1;
                     (replay.id[slot], replay.drafted[slot]) = (requests, at);
                 }
-                // A step of prompts alone has nothing to decide, but it is a step for the estimator.
+                // A step with prompts only has nothing to decide, but the estimator counts it.
                 let drafts = Drafts::default();
                 replay.policy.select(&Batch::new(&[], &[]).view(), &mut Drafts::default());
                 replay.policy.observe(&outcome(&drafts, &[], &[]));

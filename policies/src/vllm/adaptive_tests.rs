@@ -5,12 +5,13 @@ use crate::definition::Told;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief, close};
 use proptest::prelude::*;
 
-/// Gives the policy its confidences. Tables are then made from passes over the batch itself.
+/// As under `foretoken decide`: the draft's confidences count as acceptance probabilities, and the tables are timed
+/// over the batch itself.
 fn told(batch: &Batch) -> Option<Told<'_>> {
     Some(Told { acceptance_rate: 0.7, prev_confidence: 0.6, contexts: &batch.context })
 }
 
-/// The rate of verifying `lens`, implemented directly, in tokens per second.
+/// Tokens per second if `lens[i]` drafts of request i are verified, computed directly from the tables.
 fn plain_rate(tables: &CostTables, batch: &Batch, lens: &[u32], confidence: &dyn Fn(usize, usize) -> f64) -> f64 {
     let view = batch.view();
     let survive = |i: usize, n: u32| (0..n as usize).map(|j| confidence(i, j)).product::<f64>();
@@ -23,7 +24,7 @@ fn plain_rate(tables: &CostTables, batch: &Batch, lens: &[u32], confidence: &dyn
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// No vector of prefix lengths has a better rate, and the policy's estimate is its rate.
+    /// No vector of verified lengths has a better rate than the policy's, and none with fewer tokens has an equal one.
     #[test]
     fn nothing_beats_the_choice(
         batch in any_batch(4, 4),
@@ -54,7 +55,7 @@ proptest! {
     }
 }
 
-/// A machine on which each token costs so much that only sure ones pay.
+/// A machine on which a verified token costs so much that it pays only if it is almost certain to be accepted.
 fn dear() -> PolicyContext<'static> {
     let mut context = PolicyContext { max_draft_len: 3, ..CONTEXT };
     context.belief.target.gamma_s = 2e-3;
@@ -137,7 +138,8 @@ fn trimming_starts_at_once() {
 
 #[test]
 fn logits_to_verify_fit_one_chunk() {
-    // 2²⁸ / 2²⁴ = 16 logits; each request has one without drafts.
+    // A chunk holds 2²⁸ logits of 4 bytes: 16 rows of a vocabulary of 2²⁴. Each request needs a row even without
+    // drafts.
     let params = VllmAdaptive { vocab_size: 1 << 24, ..VllmAdaptive::default() };
     for (requests, drafts) in [(4, 12), (5, 11), (16, 0), (20, 0)] {
         let mut run = Run::of(&params, &PolicyContext { max_draft_len: 3, ..CONTEXT });

@@ -1,21 +1,21 @@
-//! Confidences of earlier rounds for vLLM's adaptive verification. It chooses a step's budget before the confidences of
-//! the newest drafts have reached the host, so it uses a copy that is a step older (docs/model.md 6.2).
+//! Confidences of earlier rounds for vLLM's adaptive verification. vLLM chooses a step's budget before the confidences
+//! of the newest drafts have reached the host, so it uses the host's copy, which is a step older (docs/model.md 6.2).
 
 use crate::shared::slots::Slots;
 use foretoken_sim::RequestId;
 
-/// What the older copy has of a request.
+/// What the host's copy holds for a request when the budget is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Known<'a> {
-    /// The request drafted for the first time after the copy: its tokens count as certain.
+pub(crate) enum HostCopy<'a> {
+    /// The request's first drafts were made after the copy, so its tokens count as certain.
     Nothing,
     /// The confidences of the drafts that were verified in the step before.
-    Before(&'a [f64]),
-    /// The request did not take part in the step before, so the copy has its present drafts.
-    Fresh,
+    Previous(&'a [f64]),
+    /// The request did not take part in the step before, so the copy holds the confidences of its present drafts.
+    Present,
 }
 
-/// The last round of every present request.
+/// The confidences of the last round of every running request.
 pub(crate) struct History {
     width: usize,
     slots: Slots,
@@ -32,18 +32,18 @@ impl History {
         History { width: width as usize, slots: Slots::default(), step: 0, last: Vec::new(), rows: Vec::new() }
     }
 
-    /// The confidences of a request by which this step's budget is chosen.
-    pub(crate) fn known(&self, id: RequestId) -> Known<'_> {
+    /// What the host's copy holds for a request when this step's budget is chosen.
+    pub(crate) fn host_copy(&self, id: RequestId) -> HostCopy<'_> {
         match self.slots.get(id) {
-            None => Known::Nothing,
+            None => HostCopy::Nothing,
             Some(place) if self.last[place] == self.step => {
-                Known::Before(&self.rows[place * self.width..][..self.width])
+                HostCopy::Previous(&self.rows[place * self.width..][..self.width])
             }
-            Some(_) => Known::Fresh,
+            Some(_) => HostCopy::Present,
         }
     }
 
-    /// Ends the decision of this step. Its rounds are recorded next.
+    /// Call it after this step's budget is chosen and before its rounds are recorded.
     pub(crate) fn next_step(&mut self) {
         self.step += 1;
     }
@@ -53,7 +53,7 @@ impl History {
         self.slots.free(id);
     }
 
-    /// Records a round. Tokens that were not drafted have confidence 1, as nothing is known of them.
+    /// Records a round. Tokens that were not drafted have confidence 1, because their confidences are unknown.
     pub(crate) fn record(&mut self, id: RequestId, confidences: impl Iterator<Item = f64>) {
         let (place, _) = self.slots.take(id);
         if self.last.len() <= place {
@@ -72,18 +72,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_round_is_known_in_the_next_step_and_the_drafts_themselves_later() {
+    fn the_copy_is_a_step_old_unless_the_request_sat_a_step_out() {
         let mut history = History::new(3);
-        assert_eq!(history.known(5), Known::Nothing);
+        assert_eq!(history.host_copy(5), HostCopy::Nothing);
         for round in 0..3 {
             history.next_step();
             history.record(5, [f64::from(round), 0.5].into_iter());
-            assert_eq!(history.known(5), Known::Before(&[f64::from(round), 0.5, 1.0]));
-            assert_eq!(history.known(4), Known::Nothing, "another request has its own");
+            assert_eq!(history.host_copy(5), HostCopy::Previous(&[f64::from(round), 0.5, 1.0]));
+            assert_eq!(history.host_copy(4), HostCopy::Nothing, "another request has its own");
         }
         history.next_step();
         history.record(4, [0.25].into_iter());
-        assert_eq!((history.known(5), history.known(4)), (Known::Fresh, Known::Before(&[0.25, 1.0, 1.0])));
+        assert_eq!(
+            (history.host_copy(5), history.host_copy(4)),
+            (HostCopy::Present, HostCopy::Previous(&[0.25, 1.0, 1.0]))
+        );
     }
 
     #[test]
@@ -91,7 +94,7 @@ mod tests {
         let mut history = History::new(8);
         for id in 0..100 {
             history.next_step();
-            assert_eq!(history.known(id), Known::Nothing);
+            assert_eq!(history.host_copy(id), HostCopy::Nothing);
             history.record(id, [0.5; 8].into_iter());
             history.forget(id);
         }

@@ -63,11 +63,11 @@ impl Definition for ConfidenceStop {
 struct AnyAlive {
     tau: f64,
     cap: u32,
-    /// Number of passes of this round, if it is not stopped (`num_steps`).
+    /// Number of draft passes of this round if no pass stops it (`num_steps`).
     steps: u32,
     /// Number of drafts to verify per request.
     verify_len: u32,
-    /// True for each chain that was confident so far.
+    /// By request: true if all drafts of the chain so far were confident.
     alive: Vec<bool>,
 }
 
@@ -158,7 +158,7 @@ mod tests {
     }
 
     proptest! {
-        /// The rule from the lengths of the chains' confident starts.
+        /// The decision follows from the number of confident tokens at the start of each chain.
         #[test]
         fn the_longest_confident_start_decides(
             batch in any_batch(6, 8),
@@ -174,7 +174,7 @@ mod tests {
                 seed[i][..own].iter().take_while(|&&c| c >= tau).count() as u32
             };
             let longest = (0..batch.limit.len()).map(start).max().unwrap();
-            // One further pass finds that the longest chain has ended.
+            // The pass after the longest confident start finds no confident chain.
             let launched = (longest + 1).min(steps);
             let kept = if launched < steps { longest.max(1) } else { longest };
             for (i, &limit) in batch.limit.iter().enumerate() {

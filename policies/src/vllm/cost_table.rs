@@ -4,7 +4,7 @@
 //! (docs/model.md 6.2). Passes are timed at the captured sizes and, beyond them, at 1.5, 2, 4 … times the largest up to
 //! the token budget. A running maximum makes the times monotone. Up to the largest captured size a pass is padded, so a
 //! size costs the same as the next captured one. Above it there is no padding. Times there are interpolated among the
-//! points above it only, so that the jump between the two stays.
+//! points above the largest captured size only, so that the jump at this size stays.
 
 use crate::definition::PolicyContext;
 use crate::shared::profile::capture_sizes;
@@ -81,7 +81,7 @@ fn interpolated(curve: &[(u32, f64)], size: u32) -> f64 {
     y0 + (y1 - y0) * f64::from(size - x0) / f64::from(x1 - x0)
 }
 
-/// The draft's table by requests, and the target's by tokens.
+/// The draft's table by number of requests, and the target's by number of tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct CostTables {
     /// Seconds of drafting, by requests.
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(sizes.map(|n| table.s(n)), seconds);
         let linear = CostTable::new(&curve, 40, 8, CostLookup::Linear);
         assert_eq!([0, 1, 3, 6, 10, 14, 36].map(|n| linear.s(n)), [10.0, 10.0, 12.0, 14.0, 28.0, 42.0, 54.0]);
-        // One point gives no slope.
+        // A curve of one point is constant.
         assert_eq!(CostTable::new(&[(2, 5.0)], 4, 2, CostLookup::Staircase).s(9), 5.0);
     }
 

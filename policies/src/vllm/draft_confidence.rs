@@ -1,5 +1,5 @@
-//! `vllm-draft-confidence`: drafts to the end. Verifies up to and including the first token at which the batch's mean
-//! confidence is below a threshold.
+//! `vllm-draft-confidence`: drafts all `cap` tokens. Verifies up to and including the first token at which the batch's
+//! mean confidence is below a threshold.
 //!
 //! Source: vllm-project/vllm PR #35301, `v1/spec_decode/draft_length_policy.py` (`ConfidenceThresholdPolicy`,
 //! @1447128d), which is in no release; restated in docs/model.md 4.6 (f). It is not a setting of `threshold`, because
@@ -80,7 +80,7 @@ impl SpecPolicy for RunsAll {
     }
 
     fn select(&mut self, _: &BatchView, drafts: &mut Drafts) {
-        // From the second draft on: the first one, the seed, is kept whatever its confidence.
+        // The loop starts at the second draft. The first one is verified whatever its confidence.
         for depth in 1..drafts.passes as usize {
             let (mut sum, mut n) = (0.0, 0u32);
             for i in (0..drafts.draft_len.len()).filter(|&i| drafts.draft_len[i] as usize > depth) {
@@ -111,8 +111,8 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_is_not_looked_at_and_the_short_one_is_kept() {
-        // The seed's low confidence does not matter. The means of the others are 0.75, 0.45, 0.9.
+    fn the_first_draft_is_not_judged_and_the_token_below_the_threshold_is_verified() {
+        // The low confidence of the first draft does not matter. The means of the later ones are 0.75, 0.45, 0.9.
         let confidence = [[0.1, 0.9, 0.5, 0.9], [0.1, 0.6, 0.4, 0.9]];
         assert_eq!(verified(0.5, &[4, 4], &confidence), [3, 3]);
         assert_eq!(verified(0.4, &[4, 4], &confidence), [4, 4]);

@@ -1,8 +1,8 @@
 //! `vllm-dynamic`: vLLM's dynamic speculative decoding, a table from batch size to draft length.
 //!
 //! Source: vllm-project/vllm PR #32374, `docs/features/speculative_decoding/dynamic_speculative_decoding.md` and
-//! `v1/spec_decode/dynamic/utils.py`; the latter's 0.33.0 was executed for the fixture that the tests compare with
-//! (`tests/policies`).
+//! `v1/spec_decode/dynamic/utils.py`; version 0.33.0 of `utils.py` was executed for the fixture that the tests compare
+//! with (`tests/policies`).
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::shared::by_batch_size::ByBatchSize;
@@ -84,6 +84,9 @@ impl Definition for VllmDynamic {
 
 /// Writes vLLM's `--speculative-config` for a batch-size table, as one line of JSON. `num_speculative_tokens` is the
 /// table's largest K; `method` and `model` are written if given.
+///
+/// # Errors
+/// A table that [`VllmDynamic`] refuses, with the reason.
 pub fn to_vllm_speculative_config(
     method: Option<&str>,
     model: Option<&str>,

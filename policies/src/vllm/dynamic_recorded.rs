@@ -7,9 +7,10 @@ use crate::shared::by_batch_size::tests::lengths;
 #[derive(Deserialize)]
 struct Recorded {
     table: Vec<BatchRange>,
-    /// Largest batch size.
+    /// Largest batch size that was looked up.
     most: usize,
-    /// (length, number of batch sizes) of runs of equal lengths from batch size 1 on; `None` if vLLM refused the table.
+    /// The lengths from batch size 1 on, run-length encoded as (length, number of batch sizes); `None` if vLLM refused
+    /// the table.
     lookup: Option<Vec<(u32, usize)>>,
 }
 
