@@ -67,7 +67,7 @@ pub fn check(plan: &Plan, variant: &Variant, setting: &Setting, live: &LiveSpec,
         let (target, draft) = (&models.target.shape, &models.draft.shape);
         Pair::<Cpu>::check_shapes(config, needs, target, Some(draft)).map_err(|e| refused(variant, live, &e))?;
         let needed = Capacity::of(config, needs);
-        room = Some(room.map_or(needed, |room| largest(room, needed)));
+        room = Some(room.map_or(needed, |room| room.or(&needed)));
     }
     room.ok_or_else(|| Problem::bad_input("no policy is left to run"))
 }
@@ -89,19 +89,5 @@ pub fn refused(variant: &Variant, live: &LiveSpec, error: &CannotServe) -> Box<P
         }
         CannotServe::Prompt { .. } => at("live.prompts", format!("live.prompts: {error}")),
         _ => Problem::bad_input(format!("cannot run live: {error}")),
-    }
-}
-
-/// The larger of each size, so that both runs fit.
-fn largest(a: Capacity, b: Capacity) -> Capacity {
-    Capacity {
-        blocks: a.blocks.max(b.blocks),
-        draft_blocks: a.draft_blocks.max(b.draft_blocks),
-        draft_scratch: a.draft_scratch.max(b.draft_scratch),
-        rows: a.rows.max(b.rows),
-        logit_rows: a.logit_rows.max(b.logit_rows),
-        draft_logit_rows: a.draft_logit_rows.max(b.draft_logit_rows),
-        kept_requests: a.kept_requests.max(b.kept_requests),
-        kept_len: a.kept_len.max(b.kept_len),
     }
 }
