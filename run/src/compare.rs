@@ -183,7 +183,10 @@ impl Comparison {
             source: plan.source().to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             seeds: plan.seeds.clone(),
-            variants: variants.enumerate().map(|(at, ((v, cells), kv))| variant_result(plan, at, v, cells, kv)).collect(),
+            variants: variants
+                .enumerate()
+                .map(|(at, ((v, cells), kv))| variant_result(plan, at, v, cells, kv))
+                .collect(),
             warnings: Vec::new(),
             host_band: None,
             settings: None,

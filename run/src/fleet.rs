@@ -90,7 +90,7 @@ impl Replicas {
 
     /// Runs the fleet. `server` serves the kinds that state no engine or hardware. `slo_tpot_s` is the bound on time
     /// per output token, seconds; infinity for none. `lives`: record the parts of each request's latency? With a
-    /// `patience` the run ends as soon as it is certain whether the SLO is met.
+    /// `patience` the run ends as soon as it is certain whether enough requests keep their bounds.
     pub(crate) fn run(
         &self,
         server: &Server,

@@ -315,10 +315,7 @@ impl Derived {
         let absent = |key: &str| document.get(&Path::of("engine").key(key)).is_none();
         let target_known = experiment.hardware.target.memory().is_some();
         let both_known = target_known && experiment.hardware.draft.memory().is_some();
-        Derived {
-            num_gpu_blocks: target_known && absent("num_gpu_blocks"),
-            draft_kv: both_known && absent("draft_kv"),
-        }
+        Derived { num_gpu_blocks: target_known && absent("num_gpu_blocks"), draft_kv: both_known && absent("draft_kv") }
     }
 }
 

@@ -1,19 +1,20 @@
-//! Changes to a workload as a whole.
+//! Cuts and adapts whole workloads.
 
 use foretoken_sim::{Time, Workload};
 use foretoken_spec::prompts::Prompts;
 use foretoken_traces::text::Family;
 use std::ops::Range;
 
-/// The first requests of a workload.
+/// A workload of the first `requests` requests of `workload`.
 pub fn first(workload: &Workload, requests: usize) -> Workload {
     stretch(workload, 0..requests)
 }
 
-/// The requests with the ids in `of`, renumbered from 0. Ids beyond the end of the workload are left out.
-pub fn stretch(workload: &Workload, of: Range<usize>) -> Workload {
-    let end = workload.len().min(of.end);
-    let mut cut: Workload = (of.start.min(end)..end).map(|id| workload.get(id as u32)).collect();
+/// A workload of the requests with the ids `ids`, which are renumbered from 0. Ids beyond the end of `workload` are
+/// left out.
+pub fn stretch(workload: &Workload, ids: Range<usize>) -> Workload {
+    let end = workload.len().min(ids.end);
+    let mut cut: Workload = (ids.start.min(end)..end).map(|id| workload.get(id as u32)).collect();
     cut.categories.clone_from(&workload.categories);
     cut.recordings.clone_from(&workload.recordings);
     cut.hazards.clone_from(&workload.hazards);
@@ -21,8 +22,8 @@ pub fn stretch(workload: &Workload, of: Range<usize>) -> Workload {
     cut
 }
 
-/// Adapts a workload to requests with real prompts: divides arrival times by `time_scale`, and gives each request the
-/// family of its prompt.
+/// Adapts a workload to a live or observed run: divides arrival times by `time_scale`. If prompts come from the text
+/// families, gives each request the family of its prompt as category.
 pub fn shape_workload(prompts: &Prompts, time_scale: f64, workload: &mut Workload) {
     if time_scale != 1.0 {
         let compressed = |at: &Time| Time::from_s(at.as_s() / time_scale);
@@ -33,8 +34,8 @@ pub fn shape_workload(prompts: &Prompts, time_scale: f64, workload: &mut Workloa
     }
 }
 
-/// Gives each request the family that its prompt will belong to, so that simulated acceptance can differ by family
-/// too.
+/// Gives each request the text family of its prompt as category. The families take turns. So simulated acceptance can
+/// differ by family, as it does on a device.
 pub fn assign_families(workload: &mut Workload) {
     let n = Family::ALL.len();
     workload.categories = Family::ALL.iter().map(ToString::to_string).collect();
