@@ -64,7 +64,7 @@ pub struct Loop {
 impl Loop {
     /// The results of the length that the row takes.
     pub fn taken(&self) -> &Measured {
-        of(&self.lengths, self.choice.k)
+        of_length(&self.lengths, self.choice.k)
     }
 
     /// The results of the fastest length, on a server that is set up for this length alone.
@@ -296,8 +296,8 @@ mod tests {
         assert_eq!(ranges(&[]), []);
     }
 
-    /// With 20 clients steps schedule 15 requests, as with 16 clients. So the row of 20 clients is not in the table, and
-    /// says why.
+    /// With 20 clients, steps schedule 15 requests, as with 16 clients. So the row of 20 clients is not in the table,
+    /// and says why.
     #[test]
     fn a_row_that_schedules_no_more_than_the_one_before_is_not_in_the_table() {
         let measured = |scheduled| {
