@@ -57,8 +57,8 @@ fn variants_keep_their_order() {
         let again = plan_of(&again);
         assert_eq!((values(&again), again.digest()), (values(&plan), plan.digest()));
     }
-    // Another order of sweeps must give another digest. Else a resumed run would take finished cells for those of other
-    // swept values.
+    // Another order of sweeps must give another digest. Else a resumed run would take finished cells for cells with
+    // other swept values.
     let other = plan_of(&format!("sweep_order = [\"engine.max_num_seqs\"]\n{text}"));
     assert_eq!(values(&other)[1], ["8", "6.0"]);
     assert_ne!(other.digest(), plan.digest());

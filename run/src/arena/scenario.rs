@@ -132,7 +132,7 @@ impl Numbers {
 /// Checks the `[arena]` table of a plan.
 ///
 /// # Errors
-/// The scenario sweeps a setting, its TPOT bound is scaled from its own load, or no policy of it is a reference.
+/// The scenario sweeps a setting, its TPOT bound is scaled from its own load, or none of its policies is a reference.
 pub fn check(plan: &Plan) -> Result<()> {
     let first = &plan.variants[0];
     if first.experiment.arena.is_none() {
