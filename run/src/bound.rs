@@ -58,7 +58,7 @@ impl Plan {
         self.variants.iter().position(|v| v.choices.iter().eq(wanted.iter().copied()))
     }
 
-    /// The lowest value in the sweep of the setting of `own` if that setting changes the load; otherwise `own`.
+    /// If the swept setting of `own` changes the load, the lowest value of its sweep; otherwise `own`.
     fn lowest<'a>(&'a self, own: &'a Choice) -> &'a Choice {
         let numbers = || values(self, &own.path).map(|c| c.number.filter(|n| n.is_finite()));
         if !is_load(&own.path) || numbers().any(|n| n.is_none()) {

@@ -105,7 +105,7 @@ pub fn run(question: &Question, folder: &Folder, work: &Work) -> Result<FleetAns
     })
 }
 
-/// The three alternatives, and the crossover, at one combination of swept values.
+/// At one combination of swept values: the three alternatives for the same GPUs, and where drafts stop paying.
 type Compared = (Vec<Alternative>, Option<Crossover>);
 
 struct Searcher<'a> {

@@ -1,5 +1,5 @@
-//! A cell of a validation: one policy at one load. A piece is a live run and its repeat, between probes of the machine's
-//! speed. The live runs of the pieces that count are compared with their simulations.
+//! A cell of a validation: one policy at one load. A piece is a live run and its repeat, between probes of the
+//! machine's speed. The live runs of the pieces that count are compared with their simulations.
 
 use super::host_times::HostTimes;
 use super::piece_report::{PartialRun, PieceReport};

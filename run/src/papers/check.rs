@@ -7,7 +7,7 @@ use foretoken_spec::experiment::SloSpec;
 use foretoken_spec::paper::{At, Claim, Measure, Metric, Stated};
 use foretoken_spec::problem::{Problem, Result, nearest};
 
-/// Checks the `[paper]` table of a plan.
+/// Checks that the claims of a plan's `[paper]` table name only policies, swept values and bounds of the experiment.
 ///
 /// # Errors
 /// A claim names something that the experiment lacks; the error points at its place in the file.

@@ -69,7 +69,7 @@ fn upper(over: Interval) -> f64 {
     over.mean + over.half_width.unwrap()
 }
 
-/// Checks that the row's speedups over the plain engine are those of ordinary runs, within 0.04. Also checks that the
+/// Checks that the row's speedups over the plain engine equal those in ordinary runs, within 0.04. Also checks that the
 /// fastest length in ordinary runs is at most 1 % faster than the row's length, or as much as the row's interval
 /// allows.
 fn check(row: &Loop, clients: u32, plan: &Plan, experiment: &str) {
@@ -97,7 +97,7 @@ fn check(row: &Loop, clients: u32, plan: &Plan, experiment: &str) {
     );
 }
 
-/// Checks that the finished table's speedup in the row's loop is that of an ordinary run of the table, within 0.04.
+/// Checks that the table's speedup in the row's loop equals the speedup in an ordinary run of the table, within 0.04.
 fn check_table(table: &Table, row: &Loop, clients: u32, plan: &Plan, experiment: &str) {
     if table.ranges.iter().all(|range| range.2 == 0) {
         return;
