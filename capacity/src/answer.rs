@@ -1,4 +1,5 @@
-//! The result of one search for a capacity, and the results of all searches of a plan.
+//! The result of one search for a capacity (the highest rate that is carried), and of all searches of a plan. A rate is
+//! carried if enough requests keep their bounds and the server keeps up.
 
 use crate::load::{Load, Log, Spread};
 use crate::probe::Probe;
@@ -7,7 +8,7 @@ use foretoken_report::Swept;
 use foretoken_sim::metrics::{Interval, Slo};
 use serde::{Serialize, Serializer};
 
-/// The outcome of a search.
+/// How a search for a capacity ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -15,52 +16,52 @@ pub enum Verdict {
     Rate,
     /// No rate is carried, not even a very low one.
     NoRate,
-    /// Every rate that was tried is carried.
+    /// Every rate that was tried is carried, so that no highest rate was found.
     EveryRateTried,
 }
 
-/// Why a policy does not carry a higher rate.
+/// Why a policy does not carry a rate above its capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
     /// Too many requests miss their bounds.
     Bounds,
-    /// The server does not keep up: the queue grows as long as requests arrive.
+    /// The server does not keep up: its queue grows as long as requests arrive.
     Queue,
 }
 
 /// The capacity of a policy with one seed.
 #[derive(Clone, Debug, Serialize)]
-pub struct OfSeed {
+pub struct SeedResult {
     /// The seed of the runs' random draws.
     pub seed: u64,
-    /// The outcome of the search.
+    /// How the search ended.
     pub verdict: Verdict,
-    /// The capacity, requests a second; `None` if no rate is carried, or every rate that was tried.
+    /// The capacity, requests per second; `None` if no rate is carried, or if every rate that was tried is.
     pub req_s: Option<f64>,
-    /// Why the policy does not carry more; `None` if every rate that was tried is carried.
+    /// Why the policy does not carry a higher rate; `None` if every rate that was tried is carried.
     pub limit: Option<Limit>,
-    /// The bounds that requests had to keep.
+    /// The SLO bounds that requests had to keep.
     pub slo: Slo,
-    /// Rates above the capacity that were carried although a lower rate was not.
+    /// Rates, requests per second, that were carried although a lower rate was not.
     pub exceptions: Vec<f64>,
-    /// The highest rate that was tried, requests a second.
+    /// The highest rate that was tried, requests per second.
     pub tried_up_to: f64,
-    /// Output tokens a second per GPU at the capacity; `None` without one.
+    /// Output tokens per second and GPU at the capacity; `None` without a capacity.
     pub tok_s_gpu: Option<f64>,
     /// How the arrivals are spread over time.
     pub spread: Spread,
-    /// The requests of a log that were run; absent for generated arrivals.
+    /// Which requests of a log (a trace of arrivals) were run; absent for generated arrivals.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<Log>,
-    /// All rates that were tried, ascending.
+    /// The result of each rate that was tried, ascending by rate.
     pub probes: Vec<Probe>,
 }
 
-impl OfSeed {
-    /// The result of a search that has ended. `end`: the search's last answer. `tokens_gpu`: mean output tokens of a
-    /// counted request, divided by the number of GPUs.
-    pub fn of(seed: u64, end: Next, slo: Slo, tokens_gpu: f64, load: &Load, mut probes: Vec<Probe>) -> OfSeed {
+impl SeedResult {
+    /// Makes the result of a search that has ended. `end`: the search's answer. `tokens_gpu`: mean output tokens of a
+    /// counted request / number of GPUs.
+    pub fn of(seed: u64, end: Next, slo: Slo, tokens_gpu: f64, load: &Load, mut probes: Vec<Probe>) -> SeedResult {
         probes.sort_by(|a, b| a.rate.total_cmp(&b.rate));
         let (verdict, req_s) = match end {
             Next::Found(rate) => (Verdict::Rate, Some(rate)),
@@ -72,7 +73,7 @@ impl OfSeed {
             Some(false) if f64::from(p.missed) <= load.may_miss => Limit::Queue,
             _ => Limit::Bounds,
         });
-        OfSeed {
+        SeedResult {
             seed,
             verdict,
             req_s,
@@ -93,24 +94,26 @@ impl OfSeed {
 pub struct Capacity {
     /// The policy's label in tables and figures.
     pub policy: String,
-    /// Is it autoregressive decoding, without drafts?
+    /// Is the policy autoregressive decoding, without drafts?
     pub baseline: bool,
-    /// Does the policy see which drafts will be accepted? Then no server can run it: it is a bound.
+    /// Does the policy see the hidden truth, such as which drafts will be accepted? Then no server can run it, and its
+    /// capacity is a bound for other policies.
     pub bound: bool,
-    /// The swept values, by path.
+    /// The combination of swept values.
     #[serde(serialize_with = "by_path")]
     pub sweep: Vec<Swept>,
-    /// The capacity over seeds, requests a second; `None` if a seed has none.
+    /// The capacity, requests per second: mean over seeds with its interval. `None` if a seed has no capacity.
     pub req_s: Option<Interval>,
-    /// Output tokens a second per GPU at the capacity, over seeds; `None` if a seed has none.
+    /// Output tokens per second and GPU at the capacity: mean over seeds with its interval. `None` if a seed has no
+    /// capacity.
     pub tok_s_gpu: Option<Interval>,
-    /// The result of each seed.
-    pub seeds: Vec<OfSeed>,
+    /// The result of the search with each seed.
+    pub seeds: Vec<SeedResult>,
 }
 
 impl Capacity {
-    /// Averages the results of all seeds of a policy.
-    pub fn of(policy: String, sweep: Vec<Swept>, seeds: Vec<OfSeed>) -> Capacity {
+    /// Averages the results of a policy over seeds. `baseline` and `bound` are false, for the caller to set.
+    pub fn of(policy: String, sweep: Vec<Swept>, seeds: Vec<SeedResult>) -> Capacity {
         let rates: Option<Vec<f64>> = seeds.iter().map(|s| s.req_s).collect();
         let tokens: Option<Vec<f64>> = seeds.iter().map(|s| s.tok_s_gpu).collect();
         Capacity {
@@ -129,43 +132,44 @@ impl Capacity {
         self.seeds.iter().filter(|s| s.verdict == verdict).count()
     }
 
-    /// The lowest of the highest tried rates of the seeds that carry every rate; infinite without such a seed.
+    /// Among seeds in which every tried rate is carried, the lowest of their highest tried rates, requests per second.
+    /// Infinite without such a seed.
     pub fn tried_up_to(&self) -> f64 {
-        let every = self.seeds.iter().filter(|s| s.verdict == Verdict::EveryRateTried);
-        every.map(|s| s.tried_up_to).fold(f64::INFINITY, f64::min)
+        let unlimited = self.seeds.iter().filter(|s| s.verdict == Verdict::EveryRateTried);
+        unlimited.map(|s| s.tried_up_to).fold(f64::INFINITY, f64::min)
     }
 
-    /// Notes on the capacity for its reader, one sentence each.
+    /// Notes on the capacity for the reader, one sentence each.
     pub fn notes(&self) -> Vec<String> {
-        let mut all = Vec::new();
+        let mut notes = Vec::new();
         let seeds = self.seeds.len();
         if let some @ 1.. = self.count(Verdict::NoRate) {
-            all.push(format!("no rate is carried, however low ({some} of {seeds} seeds)"));
+            notes.push(format!("no rate is carried, however low ({some} of {seeds} seeds)"));
         }
         if let some @ 1.. = self.count(Verdict::EveryRateTried) {
             let up_to = self.tried_up_to();
-            all.push(format!(
+            notes.push(format!(
                 "every rate that was tried is carried, up to {up_to:.0} requests/s ({some} of {seeds} seeds): the requests of a \
                  probe are too few to fill the server, raise capacity.requests"
             ));
         }
         let queue = self.seeds.iter().filter(|s| s.limit == Some(Limit::Queue)).count();
         if queue > 0 {
-            all.push(format!(
+            notes.push(format!(
                 "the queue sets the limit, not the bounds ({queue} of {seeds} seeds): at higher rates the server does not keep up"
             ));
         }
         let odd = self.seeds.iter().filter(|s| !s.exceptions.is_empty()).count();
         if odd > 0 {
-            all.push(format!(
+            notes.push(format!(
                 "a higher rate is sometimes carried where a lower one is not ({odd} of {seeds} seeds): the answer is below every rate that was not carried"
             ));
         }
-        all
+        notes
     }
 }
 
-/// Writes swept values as a table by path.
+/// Serialises swept values as a map from path to value.
 ///
 /// # Errors
 /// The serializer fails.
@@ -176,19 +180,19 @@ pub fn by_path<S: Serializer>(sweep: &[Swept], serializer: S) -> Result<S::Ok, S
 /// The capacities of all policies of a plan.
 #[derive(Clone, Debug, Serialize)]
 pub struct Answer {
-    /// The name of the experiment.
+    /// The experiment's name.
     pub name: String,
-    /// Where the numbers come from.
+    /// Where the numbers come from, such as `simulated`.
     pub source: String,
-    /// Share of requests that must keep their bounds.
+    /// Share of the counted requests (0 to 1) that must keep their bounds.
     pub share: f64,
-    /// Relative distance between the answer and the lowest rate that is not carried, at most.
+    /// Largest relative distance between a capacity and the lowest rate that is not carried.
     pub tolerance: f64,
-    /// The seconds of the workload whose requests count; `None` if no window was asked for.
+    /// The window (from, to), seconds of the workload, whose requests count; `None` without a window.
     pub window_s: Option<[f64; 2]>,
-    /// Warnings of the profiles: that one was edited, or is not trusted.
+    /// Warnings about profiles that were edited or are not trusted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// The capacities. Swept values vary slowest, then policies.
+    /// The capacity of each policy at each combination of swept values. Swept values vary slowest.
     pub capacities: Vec<Capacity>,
 }

@@ -1,4 +1,4 @@
-//! Writes the answer into the results folder: as JSON, as text, as tables, as figures and as a page.
+//! Writes the answer of a capacity search into the results folder: as JSON, text, tables, figures and an HTML page.
 
 use crate::answer::{Answer, Capacity, Limit, Verdict};
 use crate::page::page;
@@ -13,10 +13,10 @@ use foretoken_spec::problem::{Problem, Result};
 
 /// Name of the file with the answer as text.
 pub const CAPACITY_TEXT: &str = "capacity.txt";
-/// Name of the page's file.
+/// Name of the HTML page's file.
 pub const PAGE: &str = "capacity.html";
 
-/// Writes all files of an answer. `figures`: also write the figures and the page?
+/// Writes all files of an answer. `figures`: write the figures and the page too?
 ///
 /// # Errors
 /// A file cannot be written.
@@ -98,7 +98,7 @@ fn draw(answer: &Answer, plan: &Plan) -> Vec<Figure> {
             tried: tried.collect(),
         })
     };
-    let all: Vec<Carried> = answer.capacities.iter().filter_map(carried).collect();
+    let lines: Vec<Carried> = answer.capacities.iter().filter_map(carried).collect();
     let seeds = match plan.seeds.as_slice() {
         [one] => format!("seed {one} alone"),
         many => format!("mean and 95 % interval over {} seeds", many.len()),
@@ -110,7 +110,7 @@ fn draw(answer: &Answer, plan: &Plan) -> Vec<Figure> {
     let swept = answer.capacities.first().and_then(|c| c.sweep.first()).map_or("", |s| &s.path);
     let source = format!("{}; {}", answer.source, answer.question());
     capacity_figures(
-        &all,
+        &lines,
         CapacityWords {
             share: answer.share,
             source: &source,

@@ -3,8 +3,8 @@
 //!
 //! A rate is tried by a simulated run, called a probe. All probes have the same requests and the same random draws;
 //! only the gaps between arrivals are stretched or compressed. The first requests fill the server and the last ones
-//! keep it full; neither count. A probe ends as soon as its verdict is certain, so that an overloaded run does not last
-//! for ever. Every probe is stored, and an interrupted search continues.
+//! keep it full; both do not count. A probe ends as soon as it is certain whether the rate is carried, so that an
+//! overloaded run does not last for ever. Every probe is stored, so that an interrupted search can continue.
 
 pub mod answer;
 pub mod fleet;

@@ -1,5 +1,5 @@
-//! The requests of a setting at any rate: the requests and their random draws stay, and the gaps between arrivals are
-//! stretched or compressed.
+//! The requests of a setting at any rate. The requests and their random draws stay the same; the gaps between arrivals
+//! are stretched or compressed.
 
 use foretoken_run::plan::Variant;
 use foretoken_run::setting::Setting;
@@ -15,11 +15,11 @@ use std::ops::Range;
 /// A workload whose arrivals can be scaled to any rate.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// The experiment's own arrivals, from 0.
+    /// The experiment's arrivals, shifted so that the first one is at 0.
     base: Vec<Time>,
-    /// The rate of `base`, requests a second: on average, or in the window if one is asked for.
+    /// The rate of `base`, requests per second: the mean, or the rate in the window if there is one.
     rate: f64,
-    /// Ids of the requests that count.
+    /// Ids of the requests that count; the others fill the server before them and keep it full behind them.
     pub counted: Range<RequestId>,
     /// Mean output tokens of a counted request.
     pub output_tokens: f64,
@@ -27,32 +27,32 @@ pub struct Load {
     pub may_miss: f64,
     /// How the arrivals are spread over time.
     pub spread: Spread,
-    /// The requests of a log that are run; `None` for generated arrivals.
+    /// Which requests of a log (a trace of arrivals) are run; `None` for generated arrivals.
     pub log: Option<Log>,
 }
 
-/// The requests of a log that are run.
+/// Which requests of a log (a trace of arrivals) are run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Log {
-    /// Number of requests of the log, after the experiment's transforms.
+    /// Number of requests in the log, after the experiment's transforms.
     pub requests: u32,
     /// Seconds from the log's first request to its last.
     pub span_s: f64,
-    /// Number of requests before the counted ones, which fill the server.
+    /// Number of requests that are run before the counted ones, to fill the server.
     pub before: u32,
     /// Number of requests that count.
     pub counted: u32,
-    /// Number of requests after the counted ones, which keep the server full.
+    /// Number of requests that are run after the counted ones, to keep the server full.
     pub behind: u32,
-    /// Rate in the log of the requests that are run, requests a second; with a window, the rate in the window.
+    /// The log's rate over the requests that are run, requests per second; with a window, the rate in the window.
     pub rate: f64,
 }
 
 impl Load {
-    /// Makes the load of a variant's workload. Cuts a log to the requests that a probe needs.
+    /// Makes the load for a capacity search from a variant's workload. Cuts a log to the requests that a probe needs.
     ///
     /// # Errors
-    /// The arrivals are a closed loop, which has no rate of its own; there are too few requests; or all arrive at once.
+    /// The arrivals are a closed loop, which has no rate; there are too few requests; or all arrive at the same time.
     pub fn of(setting: &mut Setting, variant: &Variant, spec: &CapacitySpec) -> Result<Load> {
         if setting.arrivals() != Arrivals::Open {
             return Err(closed_loop());
@@ -76,11 +76,11 @@ impl Load {
         Load::of_counted(setting, spec, counted, is_log, (requests, span))
     }
 
-    /// Makes the load of a variant's whole workload: all requests count but those that fill the server before them and
-    /// keep it full behind them, at most a tenth of all at either end; or the requests of the window.
+    /// Makes the load for a fleet's search from a variant's whole workload. With a window, its requests count. Else all
+    /// requests count but the warm-up at both ends, which is at most a tenth of all requests at either end.
     ///
     /// # Errors
-    /// The arrivals are a closed loop, there are too few requests for the asked share, or all arrive at once.
+    /// The arrivals are a closed loop, there are too few requests for the asked share, or all arrive at the same time.
     pub fn whole(setting: &mut Setting, variant: &Variant, spec: &CapacitySpec) -> Result<Load> {
         if setting.arrivals() != Arrivals::Open {
             return Err(closed_loop());
@@ -132,25 +132,27 @@ impl Load {
             behind: base.len() as u32 - counted.end,
             rate,
         });
-        // Rounded down, so that at least the asked share keeps its bounds: with 0.99 of 150 requests, 1 may miss.
+        // Rounded down, so that at least the asked share keeps its bounds: for a share of 0.99 of 150 requests, 1 may
+        // miss.
         let may_miss = ((1.0 - spec.share) * counted.len() as f64 + 1e-9).floor();
         Ok(Load { rate, spread: Spread::of(&base), base, counted, output_tokens, may_miss, log })
     }
 
-    /// The arrivals at `rate` requests a second (on average, or in the window). Arrival times are multiplied by one
-    /// factor, as by the transform `rate-scale`.
+    /// The arrival times at `rate` requests per second (on average, or in the window). All times are multiplied by one
+    /// factor, as the transform `rate-scale` does.
     pub fn at(&self, rate: f64) -> Vec<Time> {
         let stretch = self.rate / rate;
         self.base.iter().map(|t| Time::from_s(t.as_s() * stretch)).collect()
     }
 
-    /// The lowest rate that is tried: all requests in a third of a year, which the simulated clock can still hold.
+    /// The lowest rate that is tried, requests per second. At this rate the requests take a third of a year, which the
+    /// simulated clock can still count.
     pub fn floor(&self) -> f64 {
         const LONGEST_S: f64 = 1e7;
         self.rate * self.base[self.base.len() - 1].as_s() / LONGEST_S
     }
 
-    /// The rate of the experiment's own arrivals, before the search scales them.
+    /// The rate of the experiment's arrivals before scaling, requests per second.
     pub fn own_rate(&self) -> f64 {
         self.rate
     }
@@ -161,10 +163,10 @@ fn closed_loop() -> Box<Problem> {
         .help("give requests that come by themselves: workload.arrivals = { poisson = { rate = 5.0 } }")
 }
 
-/// The ids of the requests that arrive in a window, given in seconds of the workload.
+/// The ids of the requests that arrive in the window (from, to), seconds of the workload.
 fn in_window(arrival: &[Time], [from, to]: [f64; 2], variant: &Variant) -> Result<Range<RequestId>> {
-    let at = |s: f64| arrival.partition_point(|&t| t < Time::from_s(s)) as RequestId;
-    let counted = at(from)..at(to);
+    let first_id_from = |s: f64| arrival.partition_point(|&t| t < Time::from_s(s)) as RequestId;
+    let counted = first_id_from(from)..first_id_from(to);
     let last = arrival[arrival.len() - 1].as_s();
     let wrong = |message: String| {
         let problem = variant.document().problem_at(&Path::of("capacity.window_s"), message);
@@ -173,14 +175,14 @@ fn in_window(arrival: &[Time], [from, to]: [f64; 2], variant: &Variant) -> Resul
     if counted.is_empty() {
         return Err(wrong(format!("no request comes from {from} to {to} s")));
     }
-    // If the window went on after the last request, its rate would be too low.
+    // A window that goes on after the last request would give a rate that is too low.
     if to - last > PAST_THE_END * (to - from) {
         return Err(wrong(format!("the window ends at {to} s, and the last request comes at {last:.1} s")));
     }
     Ok(counted)
 }
 
-/// A window may end this share of its length after the last request, because of the gap to a next one.
+/// A window may end after the last request by this share of its length, because a gap follows each request.
 const PAST_THE_END: f64 = 0.01;
 
 /// The error for a workload with too few requests. It points at `capacity.requests`.
@@ -200,7 +202,7 @@ fn too_short(variant: &Variant, spec: &CapacitySpec, is_log: bool, requests: u32
     if f64::from(fewer) < least {
         help = match fewer {
             0 | 1 => "ask about a longer log".to_owned(),
-            // With a share of 0.9 and 10 requests one may miss.
+            // The advised share lets at least one request miss its bounds: for example 0.9 of 10 requests.
             _ => format!("{help} --set capacity.share={:?}", (1.0 - 1.0 / f64::from(fewer)).min(0.9)),
         };
     }
@@ -211,38 +213,38 @@ fn too_short(variant: &Variant, spec: &CapacitySpec, is_log: bool, requests: u32
 /// How arrivals are spread over time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
-    /// The rate in the busiest twentieth of the time, divided by the mean rate.
+    /// The rate in the busiest twentieth of the time / the mean rate.
     pub peak: f64,
-    /// Is `peak` higher than independent arrivals show by chance? Then the load changes in time.
+    /// Does the load change in time, because `peak` is higher than independent arrivals show by chance?
     pub changes: bool,
 }
 
-/// Number of equal parts of the time whose rates are compared.
-const STRETCHES: usize = 20;
-/// A load changes in time if its busiest part has more than this many times the mean rate...
+/// Number of equal parts into which the time of the arrivals is divided.
+const PARTS: usize = 20;
+/// A load changes in time only if the rate in its busiest part is above this multiple of the mean rate.
 const VARIES: f64 = 1.6;
-/// ...and if independent arrivals have such a part with a smaller probability than this.
+/// A load changes in time only if independent arrivals show such a busy part with a probability below this.
 const CHANCE: f64 = 1e-3;
 
 impl Spread {
     fn of(base: &[Time]) -> Spread {
         let end = base[base.len() - 1].as_s();
-        let mut counts = [0usize; STRETCHES];
-        base.iter().for_each(|t| counts[((t.as_s() / end * STRETCHES as f64) as usize).min(STRETCHES - 1)] += 1);
+        let mut counts = [0usize; PARTS];
+        base.iter().for_each(|t| counts[((t.as_s() / end * PARTS as f64) as usize).min(PARTS - 1)] += 1);
         let most = counts.iter().copied().max().unwrap_or(0);
-        let peak = (most * STRETCHES) as f64 / base.len() as f64;
+        let peak = (most * PARTS) as f64 / base.len() as f64;
         Spread { peak, changes: peak > VARIES && by_chance(base.len(), most) < CHANCE }
     }
 }
 
-/// An upper bound on the probability that any of the parts has `most` or more of `n` requests, if each request falls
-/// into every part with equal probability: Chernoff's bound for one part, exp(−n KL(most / n ‖ 1 / 20)), times the
+/// An upper bound on the probability that one of the [`PARTS`] has `most` or more of `n` requests, if each request is
+/// in each part with equal probability. It is Chernoff's bound for one part, exp(−n KL(most / n ‖ 1 / 20)), times the
 /// number of parts.
 fn by_chance(n: usize, most: usize) -> f64 {
-    let (a, p) = (most as f64 / n as f64, 1.0 / STRETCHES as f64);
+    let (a, p) = (most as f64 / n as f64, 1.0 / PARTS as f64);
     let part = |a: f64, p: f64| if a > 0.0 { a * (a / p).ln() } else { 0.0 };
     let divergence = part(a, p) + part(1.0 - a, 1.0 - p);
-    STRETCHES as f64 * (-(n as f64) * divergence).exp()
+    PARTS as f64 * (-(n as f64) * divergence).exp()
 }
 
 #[cfg(test)]
@@ -250,26 +252,26 @@ mod tests {
     use super::*;
     use foretoken_sim::{Draws, Luck, Stream};
 
-    /// Arrivals of a Poisson process.
+    /// The arrivals of a Poisson process with `n` requests, the first at 0.
     fn poisson(n: usize, seed: u64) -> Vec<Time> {
         let mut draws = Draws::new(seed, Stream::Arrivals, 0);
         let mut at = 0.0;
         let gaps = (0..n).map(|_| -(1.0 - draws.unit()).ln());
-        let all: Vec<f64> = gaps
+        let times: Vec<f64> = gaps
             .map(|gap| {
                 at += gap;
                 at
             })
             .collect();
-        all.iter().map(|&t| Time::from_s(t - all[0])).collect()
+        times.iter().map(|&t| Time::from_s(t - times[0])).collect()
     }
 
     /// Of a thousand Poisson loads of each size, at most three are reported as changing in time.
     #[test]
     fn poisson_arrivals_do_not_count_as_changing_in_time() {
         for n in [30, 100, 240, 600, 2400] {
-            let said = (0..1000).filter(|&seed| Spread::of(&poisson(n, seed)).changes).count();
-            assert!(said <= 3, "{said} of 1000 Poisson loads of {n} requests");
+            let reported = (0..1000).filter(|&seed| Spread::of(&poisson(n, seed)).changes).count();
+            assert!(reported <= 3, "{reported} of 1000 Poisson loads of {n} requests");
         }
     }
 
@@ -277,9 +279,9 @@ mod tests {
     fn the_bound_on_the_probability_is_above_the_simulated_share() {
         let (n, most) = (240, 22);
         let busy = (0..4000).filter(|&seed| {
-            let mut counts = [0; STRETCHES];
+            let mut counts = [0; PARTS];
             let luck = Luck::new(seed, Stream::Arrivals, 0);
-            (0..n as u64).for_each(|i| counts[(luck.unit(i) * STRETCHES as f64) as usize] += 1);
+            (0..n as u64).for_each(|i| counts[(luck.unit(i) * PARTS as f64) as usize] += 1);
             counts.iter().any(|&c| c >= most)
         });
         let found = busy.count() as f64 / 4000.0;

@@ -1,4 +1,4 @@
-//! The answer as a page: the policy with the highest capacity, figures, tables, the question, and notes on the numbers.
+//! The answer of a capacity search as an HTML page: headlines, figures, tables, the question, and notes on the numbers.
 
 use crate::answer::{Answer, Capacity};
 use crate::words::digits;
@@ -10,7 +10,7 @@ use foretoken_run::scope;
 use foretoken_spec::document::Path;
 use foretoken_spec::problem::Result;
 
-/// Makes the page.
+/// The HTML page of the answer. `figures` are shown below the table of capacities by swept values.
 ///
 /// # Errors
 /// The experiment cannot be written as TOML.
@@ -59,7 +59,7 @@ pub fn page(answer: &Answer, plan: &Plan, folder: &Folder, figures: Vec<Figure>)
     })
 }
 
-/// The section with the settings, key by key, and the experiment file.
+/// The section on what was asked: the settings, key by key, and the whole experiment.
 fn asked(answer: &Answer, plan: &Plan, folder: &Folder) -> Result<Section> {
     let mut section = Section::new("asked", "What was asked");
     let mut facts = vec![
@@ -89,19 +89,19 @@ fn asked(answer: &Answer, plan: &Plan, folder: &Folder) -> Result<Section> {
     Ok(section)
 }
 
-/// A table of policies by swept values; `None` if nothing is swept.
+/// A table with a row for each policy and a column for each combination of swept values; `None` if nothing is swept.
 fn matrix(answer: &Answer) -> Option<Table> {
-    let all = answer.at_each_value();
-    let (first, of) = all.first()?;
+    let by_value = answer.at_each_value();
+    let (first, capacities) = by_value.first()?;
     if first.is_empty() {
         return None;
     }
     let heads: Vec<(&str, &str)> = [("policy", "")]
         .into_iter()
-        .chain(all.iter().map(|(at, _)| (at.as_str(), "requests/s, mean ± 95 % interval")))
+        .chain(by_value.iter().map(|(at, _)| (at.as_str(), "requests/s, mean ± 95 % interval")))
         .collect();
     let mut table = Table::new("Requests a second by policy and swept value", &heads);
-    for c in of {
+    for c in capacities {
         let cell = |(_, at): &(String, Vec<&Capacity>)| match at.iter().find(|other| other.policy == c.policy) {
             Some(other) => match other.req_s {
                 Some(i) => Value::number(i.mean, with_half(other)),
@@ -109,7 +109,7 @@ fn matrix(answer: &Answer) -> Option<Table> {
             },
             None => Value::none(),
         };
-        let values = [Value::text(c.policy.clone())].into_iter().chain(all.iter().map(cell));
+        let values = [Value::text(c.policy.clone())].into_iter().chain(by_value.iter().map(cell));
         table.rows.push(Row { apart: c.bound || c.baseline, ..Row::of(values) });
     }
     Some(table)

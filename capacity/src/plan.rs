@@ -6,11 +6,10 @@ use foretoken_spec::document::{Document, Path};
 use foretoken_spec::problem::Result;
 use std::path::Path as FilePath;
 
-/// Returns the plan, with the number of requests that a probe needs, and the `[capacity]` table. Relative paths in the
-/// document start at `folder`.
+/// Reads a document. Returns the plan and the `[capacity]` table. Relative paths in the document start at `folder`.
 ///
-/// Generated arrivals are made for exactly the requests of a probe. Of a log, [`Load`](crate::load::Load) takes the
-/// first requests.
+/// If arrivals are generated, the plan's workload has exactly the number of requests that a probe (one tried rate)
+/// needs. Of a log, [`Load`](crate::load::Load) takes the first requests.
 ///
 /// # Errors
 /// The experiment is wrong.
@@ -26,7 +25,7 @@ pub fn load(document: &Document, folder: &FilePath) -> Result<(Plan, CapacitySpe
         let spec = asked(&plan);
         return Ok((plan, spec));
     }
-    // The experiment can only be read with a number of requests. Any number will do to read the [capacity] table.
+    // An experiment cannot be read without a number of requests. Any number will do to read the [capacity] table.
     let spec = asked(&with(1000)?);
     let plan = match spec.window_s {
         Some(_) => Plan::of(document.clone(), folder)?,

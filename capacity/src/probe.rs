@@ -1,4 +1,4 @@
-//! Tries one rate: do enough of the counted requests keep their bounds, and does the server keep up?
+//! A probe: tries one rate. Do enough of the counted requests keep their bounds, and does the server keep up?
 
 use crate::load::Load;
 use crate::search::Tried;
@@ -16,11 +16,11 @@ use std::sync::atomic::AtomicBool;
 /// The result of trying one rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
-    /// The tried rate, requests a second.
+    /// The tried rate, requests per second.
     pub rate: f64,
     /// Did enough requests keep their bounds, and did the server keep up?
     pub carried: bool,
-    /// Number of requests that count.
+    /// Number of requests that count; requests of the warm-up at both ends do not.
     pub counted: u32,
     /// Number of counted requests that had kept their bounds when the run ended.
     pub kept: u32,
@@ -31,12 +31,12 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// The part of the result that the search needs.
+    /// The rate and whether it was carried, for the search.
     pub fn tried(&self) -> Tried {
         Tried { rate: self.rate, carried: self.carried }
     }
 
-    /// Did all counted requests end? If not, the run was stopped early and its shares are incomplete.
+    /// Did all counted requests end? If not, the run was stopped early, and `kept` and `missed` are incomplete.
     pub fn is_whole(&self) -> bool {
         self.kept + self.missed == self.counted
     }
@@ -47,25 +47,25 @@ impl Probe {
     }
 }
 
-/// The parts of a probe that do not depend on its rate.
+/// The inputs of a probe that do not depend on the rate.
 #[derive(Clone, Copy)]
 pub struct Trial<'a> {
-    /// The requests, at any rate.
+    /// The requests, whose arrivals can be scaled to any rate.
     pub load: &'a Load,
     /// The policy that is tried.
     pub policy: &'a PolicySpec,
-    /// The bounds that requests must keep.
+    /// The SLO bounds that requests must keep.
     pub slo: Slo,
-    /// The interrupt flag; set when the program is to end.
+    /// The interrupt flag: the run stops once it is true.
     pub flag: &'a AtomicBool,
 }
 
 impl Trial<'_> {
-    /// Tries a rate. The run ends as soon as its verdict is certain. With `to_the_end`, it ends when all counted
-    /// requests have ended.
+    /// Tries a rate, requests per second. The run ends as soon as it is certain whether the rate is carried. With
+    /// `to_the_end`, the run ends when all counted requests have ended.
     ///
     /// # Errors
-    /// The run is interrupted, or passes take so long that the simulated clock ends.
+    /// The run is interrupted, or the simulated clock passes its end.
     pub fn probe(&self, setting: &mut Setting, rate: f64, to_the_end: bool) -> Result<Probe> {
         let Trial { load, policy, slo, flag } = *self;
         setting.workload.arrival = load.at(rate);
@@ -94,8 +94,8 @@ impl Trial<'_> {
     }
 }
 
-/// Did the server keep up while the counted requests arrived? It did not if the queue grew. It also counts as behind if
-/// fewer than half as many requests ended as arrived: then the run is too short to show a steady state.
+/// Did the server keep up while the counted requests arrived? It did not if the queue grew as long as they arrived. It
+/// also did not if fewer than half as many requests ended as arrived: then the run is too short to show a steady state.
 pub fn keeps_up(records: &RequestRecords, counted: &Range<RequestId>) -> bool {
     let ids = counted.start as usize..counted.end as usize;
     let (first, last) = (records.arrival[ids.start], records.arrival[ids.end - 1]);

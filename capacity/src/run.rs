@@ -1,7 +1,7 @@
-//! Runs all searches of a plan. Policies are searched in parallel. The seeds of a policy are searched one after
-//! another, because the first seed's answer tells where to begin with the others.
+//! Runs all capacity searches of a plan. Policies are searched in parallel. The seeds of a policy are searched one
+//! after another, because later searches begin near the first seed's answer.
 
-use crate::answer::{Answer, Capacity, OfSeed};
+use crate::answer::{Answer, Capacity, SeedResult};
 use crate::kept::write;
 use crate::load::Load;
 use crate::probe::{Probe, Trial};
@@ -22,20 +22,20 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// A figure shows rates up to this multiple of the capacity.
+/// A figure shows tried rates up to this multiple of the capacity.
 pub const SHOWN: f64 = 1.6;
-/// Two rates whose ratio is below this fall together in a figure.
+/// Of two rates whose ratio is below this, a figure needs only one.
 const APART: f64 = 1.03;
-/// The search of a later seed begins with the first seed's answer divided by this and times this.
+/// The search with a later seed begins with the rates (first seed's answer / this) and (first seed's answer × this).
 const NEAR: f64 = 1.1;
-/// The first bracket, as multiples of the experiment's own rate.
+/// The two rates with which the first search begins, as multiples of the experiment's own rate.
 const GUESS: [f64; 2] = [0.5, 2.0];
 
 /// Searches the capacity of every policy and writes the results into the folder at `path`, on the threads of `pool`.
-/// `figures`: also write figures and the page? Continues an unfinished search if `mode` allows it.
+/// `figures`: write figures and the page too? Continues an unfinished search if `mode` allows it.
 ///
 /// # Errors
-/// As [`run`]; also if the folder holds other results, or a file cannot be written.
+/// The experiment is wrong, the search is interrupted, the folder holds other results, or a file cannot be written.
 pub fn complete(
     plan: &Plan,
     spec: &CapacitySpec,
@@ -67,16 +67,17 @@ pub fn complete(
 /// Searches the capacity of every policy at all swept values, on the threads of the current pool.
 ///
 /// # Errors
-/// The experiment is wrong, a probe cannot be stored, or the search is interrupted. Finished probes are kept.
+/// The experiment is wrong, a probe cannot be stored, or the search is interrupted. Finished probes stay stored.
 pub fn run(plan: &Plan, spec: &CapacitySpec, folder: &Folder, work: &Work) -> Result<Answer> {
     let store = Store::open(folder, &plan.digest())?;
     let bar = Bar::new(plan.cells() as u64, "searches", &work.counts);
     let searcher = Searcher { plan, spec, store, flag: work.interrupt.flag(), bar };
     let policies = plan.policies.len();
-    let each: Vec<(usize, usize)> = (0..plan.variants.len()).flat_map(|v| (0..policies).map(move |p| (v, p))).collect();
-    // All searches run before an error is returned, the first one in the order of the plan, so that the error does not
-    // depend on which thread failed first.
-    let found: Vec<Result<Capacity>> = each.par_iter().map(|&(v, p)| searcher.capacity(v, p)).collect();
+    let pairs: Vec<(usize, usize)> =
+        (0..plan.variants.len()).flat_map(|v| (0..policies).map(move |p| (v, p))).collect();
+    // All searches run before an error is returned. If several failed, the error of the first one in the order of the
+    // plan is returned, so that it does not depend on which thread failed first.
+    let found: Vec<Result<Capacity>> = pairs.par_iter().map(|&(v, p)| searcher.capacity(v, p)).collect();
     searcher.bar.finish();
     Ok(Answer {
         name: plan.name.clone(),
@@ -99,7 +100,7 @@ struct Searcher<'a> {
 
 impl Searcher<'_> {
     fn capacity(&self, variant: usize, policy: usize) -> Result<Capacity> {
-        let mut seeds: Vec<OfSeed> = Vec::new();
+        let mut seeds: Vec<SeedResult> = Vec::new();
         for seed in 0..self.plan.seeds.len() {
             let id = SearchId { variant, policy, seed };
             let near = seeds.iter().find_map(|s| s.req_s).map(|rate| [rate / NEAR, rate * NEAR]);
@@ -108,11 +109,11 @@ impl Searcher<'_> {
         }
         let spec = &self.plan.policies[policy].spec;
         let baseline = policy == self.plan.baseline;
-        let all = Capacity::of(spec.label(), swept(self.plan, variant), seeds);
-        Ok(Capacity { baseline, bound: spec.sees_hidden_truth(), ..all })
+        let averaged = Capacity::of(spec.label(), swept(self.plan, variant), seeds);
+        Ok(Capacity { baseline, bound: spec.sees_hidden_truth(), ..averaged })
     }
 
-    fn search(&self, id: SearchId, near: Option<[f64; 2]>) -> Result<OfSeed> {
+    fn search(&self, id: SearchId, near: Option<[f64; 2]>) -> Result<SeedResult> {
         let (variant, number) = (&self.plan.variants[id.variant], self.plan.seeds[id.seed]);
         let mut setting = Setting::new(variant, number)?;
         let load = Load::of(&mut setting, variant, self.spec)?;
@@ -139,11 +140,11 @@ impl Searcher<'_> {
             self.store.save(id, &probes)?;
         }
         let tokens_gpu = load.output_tokens / f64::from(variant.gpus());
-        Ok(OfSeed::of(number, end, slo, tokens_gpu, &load, probes))
+        Ok(SeedResult::of(number, end, slo, tokens_gpu, &load, probes))
     }
 
-    /// Runs some of the rates that were not carried again, until all counted requests have ended, because a figure
-    /// shows the share of requests within their bounds at these rates.
+    /// Repeats probes of rates above the answer `found` that were stopped early, until all their counted requests have
+    /// ended. A figure shows the share of requests within their bounds at these rates.
     fn finish(&self, trial: &Trial<'_>, setting: &mut Setting, found: f64, probes: &mut [Probe]) -> Result<()> {
         let mut above: Vec<&mut Probe> =
             probes.iter_mut().filter(|p| p.rate > found && p.rate <= SHOWN * found).collect();
@@ -161,8 +162,8 @@ impl Searcher<'_> {
         Ok(())
     }
 
-    /// The bounds of the setting. A scaled TPOT bound is a multiple of the P90 TPOT of autoregressive decoding of one
-    /// request at a time, that is, without load.
+    /// The SLO bounds of a setting. A scaled TPOT bound is a multiple of a P90 TPOT without load: of autoregressive
+    /// decoding with one request at a time.
     fn slo(&self, setting: &mut Setting) -> Result<Slo> {
         let given = setting.slo(None);
         let scaled = self.plan.variants[0].experiment.slo.adaspec_scale.is_some();

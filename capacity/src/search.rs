@@ -1,27 +1,27 @@
-//! Chooses the next rate to try, and finds the answer from the tried rates. The search assumes only that all rates
-//! below some rate are carried.
+//! Chooses the next rate to try, and finds the answer (the capacity) from the tried rates. The search assumes only that
+//! all rates below some rate are carried.
 //!
-//! It begins with a bracket: a lower rate that may be carried and a higher one that may not be. It doubles or halves
-//! the rates until the bracket holds the answer. Then it tries the geometric mean of the ends until their distance is
-//! within the tolerance. Last, it tries some rates above and below the answer, to check that more load is not carried
-//! better. If a lower rate is not carried, the answer is lowered; if a higher rate is carried, it is reported as an
-//! exception.
+//! The search begins with a bracket: a lower rate that may be carried and a higher rate that may not be. It doubles or
+//! halves the rates until the lower one is carried and the higher one is not. Then it tries the geometric mean of both
+//! until their distance is within the tolerance. Last, it tries some rates above and below the answer, because a higher
+//! rate may be carried where a lower one is not. A lower rate that is not carried lowers the answer. A higher rate that
+//! is carried is reported as an exception.
 
 /// A rate that was tried.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tried {
-    /// The tried rate, requests a second.
+    /// The tried rate, requests per second.
     pub rate: f64,
     /// Did enough requests keep their bounds, and did the server keep up?
     pub carried: bool,
 }
 
-/// What the search does next, or its answer.
+/// The next step of the search: a rate to try, or the answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Next {
-    /// The search is not finished: try this rate, requests a second.
+    /// The search is not finished: try this rate, requests per second.
     Try(f64),
-    /// The answer: the greatest carried rate below every rate that was not carried.
+    /// The answer, requests per second: the highest carried rate below every rate that was not carried.
     Found(f64),
     /// The answer: no rate is carried, not even [`Search::floor`].
     Nothing,
@@ -32,21 +32,22 @@ pub enum Next {
 /// The settings of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Search {
-    /// Rates to begin with, ascending.
+    /// The two rates to begin with, requests per second, ascending.
     pub bracket: [f64; 2],
-    /// The bracket's relative width at which the search ends.
+    /// The relative width of the bracket at which the search ends.
     pub tolerance: f64,
-    /// A very low rate, requests a second. If it is not carried, no rate is.
+    /// A very low rate, requests per second. If this rate is not carried, the answer is that no rate is.
     pub floor: f64,
 }
 
-/// The bracket grows upwards no further than this many doublings.
+/// The upper end of the bracket is doubled at most this many times.
 const DOUBLINGS: i32 = 24;
-/// Rates that are tried after the answer is found, as multiples of it, to check that more load is not carried better.
+/// Multiples of the answer that are tried once the answer is found, to see whether lower rates are carried and higher
+/// rates are not.
 const CHECKS: [f64; 5] = [1.5, 1.15, 0.85, 0.7, 0.5];
 
 impl Search {
-    /// The next step of the search after `tried`, whose order does not matter.
+    /// The next step of the search after the rates `tried`, whose order does not matter.
     pub fn next(&self, tried: &[Tried]) -> Next {
         let [low, high] = self.bracket;
         let failed = tried.iter().filter(|t| !t.carried).map(|t| t.rate).reduce(f64::min);
@@ -65,19 +66,19 @@ impl Search {
         }
     }
 
-    /// The next rate that checks the answer, or the answer.
+    /// The next rate to try as a check of the answer `found`; the answer, if all checks are done.
     fn check(&self, found: f64, tried: &[Tried]) -> Next {
-        // A check is skipped if a rate near it was tried.
+        // A check is skipped if a rate near the check's rate was tried.
         let near = |rate: f64| tried.iter().any(|t| (t.rate / rate - 1.0).abs() < self.tolerance.max(0.02));
         CHECKS.iter().map(|by| by * found).find(|&rate| !near(rate)).map_or(Next::Found(found), Next::Try)
     }
 
-    /// The rates that were carried although a lower rate was not, ascending.
+    /// The rates that were carried although a lower rate was not, ascending, requests per second.
     pub fn exceptions(tried: &[Tried]) -> Vec<f64> {
         let failed = tried.iter().filter(|t| !t.carried).map(|t| t.rate).reduce(f64::min).unwrap_or(f64::INFINITY);
-        let mut all: Vec<f64> = tried.iter().filter(|t| t.carried && t.rate > failed).map(|t| t.rate).collect();
-        all.sort_by(f64::total_cmp);
-        all
+        let mut rates: Vec<f64> = tried.iter().filter(|t| t.carried && t.rate > failed).map(|t| t.rate).collect();
+        rates.sort_by(f64::total_cmp);
+        rates
     }
 }
 
@@ -106,8 +107,7 @@ mod tests {
         assert_eq!(search(FINE, |_| true).0, Next::Everything);
     }
 
-    /// Rates from 4.0 to 5.5 are not carried: the answer is below them, and the carried rates above them are
-    /// exceptions.
+    /// If rates from 4.0 to 5.5 are not carried, the answer is below 4.0, and carried rates above 5.5 are exceptions.
     #[test]
     fn rates_carried_above_the_answer_are_exceptions() {
         let (end, tried) = search(FINE, |rate| rate < 4.0 || (5.5..6.5).contains(&rate));
@@ -116,7 +116,7 @@ mod tests {
         assert!(!Search::exceptions(&tried).is_empty(), "{tried:?}");
     }
 
-    /// Rates around 4 are not carried, far below the answer that the bracket finds first.
+    /// Rates around 4 are not carried. The bracket first finds an answer near 8, and a check below lowers it.
     #[test]
     fn a_check_below_lowers_the_answer() {
         let (end, _) = search(FINE, |rate| rate < 8.0 && !(3.9..4.1).contains(&rate));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     proptest! {
-        /// Wherever the bracket lies, the answer is within the tolerance below the truth.
+        /// For any bracket, the answer is at most the tolerance below the true capacity, and not above.
         #[test]
         fn the_answer_is_within_the_tolerance(truth in 1e-3..1e4f64, low in 1e-2..1e3f64, wide in 1.01..50.0f64, tolerance in 0.001..0.2f64) {
             let (end, tried) = search(Search { bracket: [low, low * wide], tolerance, floor: 1e-6 }, |rate| rate <= truth);
@@ -134,7 +134,7 @@ mod tests {
             prop_assert!(Search::exceptions(&tried).is_empty());
         }
 
-        /// The order in which tries are read back changes nothing, so an interrupted search continues correctly.
+        /// The next step does not depend on the order of the tried rates, so an interrupted search continues correctly.
         #[test]
         fn the_order_of_tries_does_not_matter(truth in 0.1..100.0f64, cut in 0usize..12) {
             let (_, tried) = search(FINE, |rate| rate <= truth);

@@ -1,4 +1,5 @@
-//! The probes of a search on disk. Each is stored when it ends, so that an interrupted search continues.
+//! Stores the probes (tried rates) of a search on disk as soon as each ends, so that an interrupted search can
+//! continue.
 
 use crate::probe::Probe;
 use foretoken_report::Staged;
@@ -7,10 +8,10 @@ use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Identifies a search by its indices into a plan's variants, policies and seeds.
+/// Names a search by its indices into a plan's variants, policies and seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchId {
-    /// Index of the combination of swept values.
+    /// Index into the plan's variants (combinations of swept values).
     pub variant: usize,
     /// Index into the plan's policies.
     pub policy: usize,
@@ -18,20 +19,20 @@ pub struct SearchId {
     pub seed: usize,
 }
 
-/// The folder of stored probes.
+/// The folder of stored probes of one plan.
 pub struct Store {
     folder: PathBuf,
     plan: String,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct StoredProbes {
     plan: String,
     probes: Vec<Probe>,
 }
 
 impl Store {
-    /// Opens the store of a plan with the given digest.
+    /// Opens the store in a results folder. `plan` is the plan's digest.
     ///
     /// # Errors
     /// The folder cannot be made.
@@ -46,10 +47,11 @@ impl Store {
         self.folder.join(format!("v{}-p{}-s{}.json", id.variant, id.policy, id.seed))
     }
 
-    /// The stored probes of a search. None if the file belongs to another plan or is damaged; then they are run again.
+    /// The stored probes of a search. Empty if there is no file, or if the file is damaged or of another plan.
     pub fn load(&self, id: SearchId) -> Vec<Probe> {
-        let kept = std::fs::read(self.path(id)).ok().and_then(|bytes| serde_json::from_slice::<Kept>(&bytes).ok());
-        kept.filter(|kept| kept.plan == self.plan).map_or_else(Vec::new, |kept| kept.probes)
+        let stored =
+            std::fs::read(self.path(id)).ok().and_then(|bytes| serde_json::from_slice::<StoredProbes>(&bytes).ok());
+        stored.filter(|stored| stored.plan == self.plan).map_or_else(Vec::new, |stored| stored.probes)
     }
 
     /// Writes all probes of a search.
@@ -57,8 +59,8 @@ impl Store {
     /// # Errors
     /// The file cannot be written.
     pub fn save(&self, id: SearchId, probes: &[Probe]) -> Result<()> {
-        let kept = Kept { plan: self.plan.clone(), probes: probes.to_vec() };
-        let bytes = serde_json::to_vec(&kept).expect("plain data always serialises");
+        let stored = StoredProbes { plan: self.plan.clone(), probes: probes.to_vec() };
+        let bytes = serde_json::to_vec(&stored).expect("plain data always serialises");
         Staged::write_all_to(&self.path(id), &bytes).map_err(write_problem)
     }
 }

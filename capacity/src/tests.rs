@@ -1,4 +1,4 @@
-//! Compares capacities with closed forms, and with trying every rate of a grid.
+//! Tests capacities against formulas of queueing theory, and against trying every rate of a grid.
 
 use crate::answer::{Answer, Limit, Verdict};
 use crate::load::Load;
@@ -15,7 +15,7 @@ use foretoken_spec::capacity::CapacitySpec;
 use foretoken_spec::problem::Problem;
 use std::sync::atomic::AtomicBool;
 
-/// A server that serves one request at a time, each in 0.1 s: one step for its one output token.
+/// An experiment whose server serves one request at a time, each in 0.1 s: one step for its one output token.
 const ONE_SERVER: &str = r#"
 name = "one-server"
 seeds = [1, 2, 3, 4, 5]
@@ -48,7 +48,7 @@ warm_up_requests = 500
 tolerance = 0.005
 "#;
 
-/// The plan of an experiment text with `--set` arguments.
+/// The plan of an experiment's text with `--set` arguments.
 fn plan(text: &str, sets: &[&str]) -> Plan {
     loaded(text, sets).unwrap().0
 }
@@ -65,8 +65,9 @@ fn answer(plan: &Plan) -> Result<Answer, Box<Problem>> {
     run(plan, &spec, &folder, &Work::default())
 }
 
-/// P(wait ≤ t) of M/D/1 with service time d (Erlang 1909; for example Tijms, A First Course in Stochastic Models,
-/// 9.6.2): (1 − ρ) Σ_{j=0}^{⌊t/d⌋} (−λ (t − j d))^j / j! · e^{λ (t − j d)}.
+/// The probability that a request waits at most `t` s in an M/D/1 queue with arrival rate `rate` and service time `d`
+/// (Erlang 1909; for example Tijms, A First Course in Stochastic Models, 9.6.2):
+/// (1 − ρ) Σ_{j=0}^{⌊t/d⌋} (−λ (t − j d))^j / j! · e^{λ (t − j d)}.
 fn waits_at_most(t: f64, rate: f64, d: f64) -> f64 {
     let mut sum = 0.0;
     let mut factorial = 1.0;
@@ -83,23 +84,24 @@ fn waits_at_most(t: f64, rate: f64, d: f64) -> f64 {
 #[test]
 fn the_closed_form_of_m_d_1_is_within_the_interval() {
     let found = answer(&plan(ONE_SERVER, &[])).unwrap();
-    let of = &found.capacities[0];
-    // First tokens within 0.5 s: four tenths of waiting, one of service.
+    let capacity = &found.capacities[0];
+    // A first token comes within 0.5 s if the request waits at most 0.4 s: the service takes 0.1 s.
     let (mut low, mut high) = (0.1, 9.999);
     for _ in 0..60 {
         let middle = 0.5 * (low + high);
         if waits_at_most(0.4, middle, 0.1) >= 0.9 { low = middle } else { high = middle }
     }
-    let interval = of.req_s.unwrap();
+    let interval = capacity.req_s.unwrap();
     let half = interval.half_width.unwrap();
     assert!((interval.mean - low).abs() <= half, "{interval:?}: {low} on paper");
     assert!(half < 0.03 * low, "and the interval says something: {interval:?}");
-    assert!(of.seeds.iter().all(|s| s.limit == Some(Limit::Bounds) && s.exceptions.is_empty()), "{:?}", of.notes());
-    assert!((of.tok_s_gpu.unwrap().mean - interval.mean).abs() < 1e-9, "a token each");
+    let limited_by_bounds = capacity.seeds.iter().all(|s| s.limit == Some(Limit::Bounds) && s.exceptions.is_empty());
+    assert!(limited_by_bounds, "{:?}", capacity.notes());
+    assert!((capacity.tok_s_gpu.unwrap().mean - interval.mean).abs() < 1e-9, "a token each");
 }
 
-/// The load is low, then high, then low again; its mean rate is half of the high one. A window asks about the high part
-/// only, whose capacity is that of a steady load.
+/// The load is low, then high, then low. With a window on the high part, the capacity is that of a steady load. Without
+/// a window, the capacity is a mean rate and lower.
 #[test]
 fn a_load_that_changes_is_asked_about_by_its_window() {
     let steady =
@@ -110,7 +112,8 @@ fn a_load_that_changes_is_asked_about_by_its_window() {
     };
     let (alone, words) = found(&plan(&steady, &[]));
     assert!(!words.contains("changes in time"), "{words}");
-    // The requests of the steady load; the gaps among the first and the last 1,500 are four times as long.
+    // The log has the arrivals of the steady load, but the gaps among the first and the last 1,500 requests are four
+    // times as long.
     let arrivals = Setting::new(&plan(&steady, &[]).variants[0], 7).unwrap().workload.arrival;
     let mut at = 0.0;
     let mut trace = "t_s,input_tokens,output_tokens\n".to_owned();
@@ -141,7 +144,8 @@ fn a_load_that_changes_is_asked_about_by_its_window() {
     assert!(mean < 0.8 * alone, "{mean} on average, {alone} steadily");
 }
 
-/// A log of `requests` requests for [`ONE_SERVER`], 16 tokens in and one out, in a folder that must live.
+/// The experiment [`ONE_SERVER`] with a log of these arrival times, seconds. The log's file is in the returned folder,
+/// which is removed when it is dropped.
 fn logged(arrivals: impl IntoIterator<Item = f64>) -> (tempfile::TempDir, String) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("log.csv");
@@ -156,13 +160,13 @@ fn logged(arrivals: impl IntoIterator<Item = f64>) -> (tempfile::TempDir, String
     (dir, text)
 }
 
-/// The arrivals of a Poisson load, seconds.
+/// The arrival times of a Poisson load with `requests` requests, seconds.
 fn poisson_arrivals(requests: u32) -> Vec<f64> {
     let text = ONE_SERVER.replace("requests = 20000", &format!("requests = {}", requests - 1000));
     Setting::new(&plan(&text, &[]).variants[0], 7).unwrap().workload.arrival.iter().map(|t| t.as_s()).collect()
 }
 
-/// The log of a Poisson load has the same capacity as the generated load, also if the log is slower or is transformed.
+/// A log of a Poisson load has the same capacity as the generated load, also if the log's rate is lower or scaled.
 #[test]
 fn a_log_has_the_capacity_of_its_load() {
     let arrivals = poisson_arrivals(1700);
@@ -179,14 +183,14 @@ fn a_log_has_the_capacity_of_its_load() {
     }
     let (_dir, text) = logged(arrivals.iter().copied());
     let words = answer(&plan(&text, &[])).unwrap().in_words();
-    for said in
+    for text in
         ["the log has 1700 requests", "600 of them count, 50 before them fill the server", "the other 1000 are not run"]
     {
-        assert!(words.contains(said), "{said}: {words}");
+        assert!(words.contains(text), "{text}: {words}");
     }
 }
 
-/// A probe of a log at a multiple of its rate has the arrivals that the transform `rate-scale` makes.
+/// A probe at a multiple of a log's rate has the arrivals that the transform `rate-scale` gives for this factor.
 #[test]
 fn a_probe_of_a_log_is_its_rate_scale() {
     let (_dir, text) = logged(poisson_arrivals(1700));
@@ -261,18 +265,18 @@ fn bounds_that_no_request_keeps_give_no_rate() {
     let text =
         ONE_SERVER.replace("requests = 20000", "requests = 200").replace("seeds = [1, 2, 3, 4, 5]", "seeds = [7]");
     let found = answer(&plan(&text, &["slo.ttft_s=0.05"])).unwrap();
-    let of = &found.capacities[0];
-    assert_eq!((of.req_s, of.seeds[0].verdict), (None, Verdict::NoRate));
-    assert!(of.notes()[0].starts_with("no rate is carried, however low"), "{:?}", of.notes());
-    // At lower rates the clock ends before the requests do.
-    assert!(of.seeds[0].probes.iter().all(|p| p.rate > 1e-5), "{:?}", of.seeds[0].probes);
+    let capacity = &found.capacities[0];
+    assert_eq!((capacity.req_s, capacity.seeds[0].verdict), (None, Verdict::NoRate));
+    assert!(capacity.notes()[0].starts_with("no rate is carried, however low"), "{:?}", capacity.notes());
+    // At lower rates the simulated clock would end before the last request.
+    assert!(capacity.seeds[0].probes.iter().all(|p| p.rate > 1e-5), "{:?}", capacity.seeds[0].probes);
     let words = found.in_words();
     assert!(words.contains(" no rate ") && !words.contains("none"), "{words}");
 }
 
-/// With two tokens a request, the server takes 0.2 s for each and serves 5 requests a second. Every token keeps the
-/// TPOT bound. A rate that overloads the server is not carried, so the capacity is the rate at which the server is
-/// full.
+/// With two tokens per request, the server takes 0.2 s for each request and serves 5 requests per second. Every token
+/// keeps the TPOT bound, but a rate that overloads the server is not carried. So the capacity is the rate at which the
+/// server is full.
 #[test]
 fn the_largest_stable_rate_is_the_capacity_where_the_bounds_allow_any() {
     let text = ONE_SERVER
@@ -283,7 +287,7 @@ fn the_largest_stable_rate_is_the_capacity_where_the_bounds_allow_any() {
     let found = answer(&plan(&text, &[])).unwrap();
     for seed in &found.capacities[0].seeds {
         let rate = seed.req_s.unwrap();
-        // A queue of 5 % of the requests is the least that is called overload.
+        // A queue counts as overload from 5 % of the requests on, so rates a little above 5 may be carried.
         assert!((4.8..5.0 * 1.06).contains(&rate), "{rate}");
         assert_eq!(seed.limit, Some(Limit::Queue));
         let beyond = seed.probes.iter().filter(|p| p.rate > 5.0 * 1.1);
@@ -297,13 +301,13 @@ fn the_largest_stable_rate_is_the_capacity_where_the_bounds_allow_any() {
         "{}",
         found.in_words()
     );
-    // A bound on TTFT beyond every wait is no bound either.
+    // With bounds that every request keeps, the queue sets the limit too.
     let wide = answer(&plan(&text, &["slo.tpot_s=1e5", "slo.ttft_s=1e6"])).unwrap();
     assert_eq!(wide.capacities[0].req_s, found.capacities[0].req_s);
 }
 
-/// A server that can run all requests of a probe at once never has a queue. It carries every rate, and the answer says
-/// so.
+/// A server that can run all requests of a probe at the same time never has a queue. It carries every rate, and a note
+/// says that the requests are too few.
 #[test]
 fn a_note_says_if_requests_are_too_few_to_fill_the_server() {
     let text = ONE_SERVER
@@ -314,28 +318,28 @@ fn a_note_says_if_requests_are_too_few_to_fill_the_server() {
         .replace("requests = 20000", "requests = 200")
         .replace("seeds = [1, 2, 3, 4, 5]", "seeds = [1]");
     let found = answer(&plan(&text, &[])).unwrap();
-    let of = &found.capacities[0];
-    assert_eq!(of.seeds[0].verdict, Verdict::EveryRateTried, "{}", found.in_words());
+    let capacity = &found.capacities[0];
+    assert_eq!(capacity.seeds[0].verdict, Verdict::EveryRateTried, "{}", found.in_words());
     assert!(found.in_words().contains("every rate tried, up to"), "{}", found.in_words());
-    assert!(of.notes()[0].contains("raise capacity.requests"), "{:?}", of.notes());
+    assert!(capacity.notes()[0].contains("raise capacity.requests"), "{:?}", capacity.notes());
 }
 
-/// The share of requests within their bounds that a figure shows is computed from a whole run.
+/// The shares of requests within their bounds that a figure shows equal the shares in ordinary, whole runs.
 #[test]
 fn shown_rates_are_of_whole_runs() {
     let text = ONE_SERVER.replace("requests = 20000", "requests = 1000").replace("[1, 2, 3, 4, 5]", "[7, 8]");
     let plan = plan(&text, &[]);
     let found = answer(&plan).unwrap();
-    let of = &found.capacities[0].seeds[0];
-    let carried = of.req_s.unwrap();
-    let whole: Vec<_> = of.probes.iter().filter(|p| p.rate > carried && p.is_whole()).collect();
-    assert!(whole.len() >= 4, "{:?}", of.probes);
+    let first = &found.capacities[0].seeds[0];
+    let carried = first.req_s.unwrap();
+    let whole: Vec<_> = first.probes.iter().filter(|p| p.rate > carried && p.is_whole()).collect();
+    assert!(whole.len() >= 4, "{:?}", first.probes);
     let spec = plan.variants[0].experiment.capacity.clone().unwrap();
     let mut setting = Setting::new(&plan.variants[0], 7).unwrap();
     let load = Load::of(&mut setting, &plan.variants[0], &spec).unwrap();
     let slo = setting.slo(None);
     for probe in whole {
-        // An ordinary run at the tried rate: the counted requests are checked after it.
+        // An ordinary run at the tried rate. Its counted requests are checked when the run has ended.
         setting.workload.arrival = load.at(probe.rate);
         let (run, _) = setting.run(&plan.policies[0].spec, f64::INFINITY, &AtomicBool::new(false));
         let kept = load.counted.clone().filter(|&i| slo.met_by(&run.records, i as usize, None)).count();
@@ -386,13 +390,13 @@ fn an_interrupted_search_continues() {
     let (folder, _) = Folder::open(dir.path().join("out"), &plan, Mode::Fresh).unwrap();
     let work = Work::default();
     let first = run(&plan, &spec, &folder, &work).unwrap();
-    // Half of the first search's rates are forgotten.
+    // Half of the probes of the first search are removed, as if the search had been interrupted.
     let store = Store::open(&folder, &plan.digest()).unwrap();
     let id = SearchId { variant: 0, policy: 0, seed: 0 };
     let probes = store.load(id);
     store.save(id, &probes[..probes.len() / 2]).unwrap();
     assert_eq!(run(&plan, &spec, &folder, &work).unwrap().to_json(), first.to_json());
-    // An interrupt keeps them too.
+    // An interrupt leaves the stored probes in place.
     work.interrupt.ask();
     let stopped = run(&plan, &CapacitySpec { tolerance: 0.001, ..spec }, &folder, &work).unwrap_err();
     assert_eq!(stopped.exit, foretoken_spec::problem::Exit::Interrupted);

@@ -1,4 +1,4 @@
-//! The answer as text: a table, headlines and notes.
+//! The answer of a capacity search as text: a table, headlines and notes.
 
 use crate::answer::{Answer, Capacity, Verdict};
 use crate::load::Log;
@@ -12,15 +12,15 @@ impl Answer {
         let bounds =
             [("TTFT", (|s| s.ttft_s) as fn(&Slo) -> Option<f64>), ("TPOT", |s| s.tpot_s), ("E2E", |s| s.e2e_s)];
         let bounds: Vec<String> = bounds.into_iter().filter_map(|(name, of)| self.bound(name, of)).collect();
-        let own = if bounds.is_empty() { "their own bounds".to_owned() } else { bounds.join(", ") };
+        let kept = if bounds.is_empty() { "their own bounds".to_owned() } else { bounds.join(", ") };
         let window = self.window_s.map_or(String::new(), |[a, b]| format!(", of the seconds {a} to {b}"));
-        format!("{} % of requests{window} keep {own}", trimmed(100.0 * self.share))
+        format!("{} % of requests{window} keep {kept}", trimmed(100.0 * self.share))
     }
 
-    /// A bound as text, from the least to the greatest if it is scaled or swept; `None` without the bound.
+    /// The SLO bound called `name` as text, which `of` reads; a range if it differs between runs. `None` without it.
     fn bound(&self, name: &str, of: fn(&Slo) -> Option<f64>) -> Option<String> {
-        let all = self.capacities.iter().flat_map(|c| &c.seeds).filter_map(|s| of(&s.slo));
-        let (least, most) = all.fold((f64::INFINITY, 0.0f64), |(least, most), s| (least.min(s), most.max(s)));
+        let bounds = self.capacities.iter().flat_map(|c| &c.seeds).filter_map(|s| of(&s.slo));
+        let (least, most) = bounds.fold((f64::INFINITY, 0.0f64), |(least, most), s| (least.min(s), most.max(s)));
         let [from, to] = [least, most].map(|s| trimmed(1e3 * s));
         match least.is_finite() {
             false => None,
@@ -29,7 +29,7 @@ impl Answer {
         }
     }
 
-    /// The table, the headlines, the notes and the warnings.
+    /// The whole text: the table, the headlines, the notes and the warnings.
     pub fn in_words(&self) -> String {
         let swept: Vec<String> =
             self.capacities.first().map_or(&[][..], |c| &c.sweep).iter().map(|s| s.path.clone()).collect();
@@ -59,53 +59,53 @@ impl Answer {
         text
     }
 
-    /// The capacities: swept values in the order of the sweep, and for each value the policy with the highest capacity
-    /// first.
+    /// The capacities in the order of the table: by swept values in the order of the sweep, then the highest first.
     pub fn sorted(&self) -> Vec<&Capacity> {
         self.at_each_value()
             .into_iter()
-            .flat_map(|(_, mut all)| {
-                all.sort_by(|a, b| b.rank().total_cmp(&a.rank()));
-                all
+            .flat_map(|(_, mut capacities)| {
+                capacities.sort_by(|a, b| b.rank().total_cmp(&a.rank()));
+                capacities
             })
             .collect()
     }
 
     /// The capacities grouped by their swept values (as text), in the order of the sweep.
     pub fn at_each_value(&self) -> Vec<(String, Vec<&Capacity>)> {
-        let mut all: Vec<(String, Vec<&Capacity>)> = Vec::new();
+        let mut groups: Vec<(String, Vec<&Capacity>)> = Vec::new();
         for c in &self.capacities {
             let at = values(c);
-            match all.iter_mut().find(|(value, _)| *value == at) {
-                Some((_, of)) => of.push(c),
-                None => all.push((at, vec![c])),
+            match groups.iter_mut().find(|(value, _)| *value == at) {
+                Some((_, group)) => group.push(c),
+                None => groups.push((at, vec![c])),
             }
         }
-        all
+        groups
     }
 
-    /// One sentence for each swept value: the policy with the highest capacity, and by how much it leads.
+    /// One sentence for each combination of swept values: the policy with the highest capacity, and by how much its
+    /// capacity is higher than others.
     pub fn headlines(&self) -> Vec<String> {
-        let one = |(at, all): (String, Vec<&Capacity>)| {
-            let said = headline(&all);
-            if at.is_empty() { said } else { format!("{at}: {said}") }
+        let line = |(at, capacities): (String, Vec<&Capacity>)| {
+            let sentence = headline(&capacities);
+            if at.is_empty() { sentence } else { format!("{at}: {sentence}") }
         };
-        self.at_each_value().into_iter().map(one).collect()
+        self.at_each_value().into_iter().map(line).collect()
     }
 
-    /// The notes on the numbers, each once with the policies that it is about.
+    /// The notes on the numbers. A note stands once, with all policies to which it applies.
     pub fn notes(&self) -> Vec<String> {
-        let mut all: Vec<(String, Vec<String>)> = Vec::new();
+        let mut notes: Vec<(String, Vec<String>)> = Vec::new();
         for c in &self.capacities {
             for note in c.notes() {
-                match all.iter_mut().find(|(known, _)| *known == note) {
-                    Some((_, of)) => of.push(name(c)),
-                    None => all.push((note, vec![name(c)])),
+                match notes.iter_mut().find(|(text, _)| *text == note) {
+                    Some((_, names)) => names.push(name(c)),
+                    None => notes.push((note, vec![name(c)])),
                 }
             }
         }
-        let about = all.into_iter().map(|(note, of)| format!("{}: {note}", of.join("; ")));
-        about.chain(self.of_the_load()).collect()
+        let lines = notes.into_iter().map(|(note, names)| format!("{}: {note}", names.join("; ")));
+        lines.chain(self.of_the_load()).collect()
     }
 
     /// Notes on the requests: which requests of a log are run, and whether the rate changes in time.
@@ -116,7 +116,7 @@ impl Answer {
         for (c, log) in &logs {
             let words = log.in_words(self.window_s);
             let swept = values(c);
-            // If all swept values run the same requests, one note is enough.
+            // If the same requests are run at all swept values, one note is enough.
             let same = logs.iter().all(|(_, other)| other == log);
             let note = if same || swept.is_empty() { words } else { format!("{swept}: {words}") };
             if !notes.contains(&note) {
@@ -167,7 +167,7 @@ impl Capacity {
         }
     }
 
-    /// The sort key: the rate; infinite for "every rate tried"; negative for "no rate".
+    /// The sort key: the capacity, requests per second; infinite for "every rate tried", negative for "no rate".
     fn rank(&self) -> f64 {
         match self.req_s {
             Some(i) => i.mean,
@@ -181,34 +181,35 @@ impl Capacity {
     }
 }
 
-/// A sentence: the policy with the highest capacity, and by how much it leads. Oracles, which no server can run, are
-/// not ranked; the best one is named at the end.
-fn headline(all: &[&Capacity]) -> String {
-    let mut found: Vec<&Capacity> = all.iter().copied().filter(|c| c.req_s.is_some() && !c.bound).collect();
+/// A sentence that names the policy with the highest capacity, and by how much its capacity is higher than others.
+/// Policies that no server can run are not ranked; the best of them is named at the end.
+fn headline(capacities: &[&Capacity]) -> String {
+    let mut found: Vec<&Capacity> = capacities.iter().copied().filter(|c| c.req_s.is_some() && !c.bound).collect();
     found.sort_by(|a, b| b.rank().total_cmp(&a.rank()));
-    let every: Vec<&str> = all.iter().filter(|c| !c.bound && c.rank() == f64::INFINITY).map(|c| c.called()).collect();
-    if !every.is_empty() {
-        return format!("{} every rate that was tried.", carry(&every));
+    let unlimited = capacities.iter().filter(|c| !c.bound && c.rank() == f64::INFINITY);
+    let unlimited: Vec<&str> = unlimited.map(|c| c.called()).collect();
+    if !unlimited.is_empty() {
+        return format!("{} every rate that was tried.", carry(&unlimited));
     }
     let Some((best, others)) = found.split_first() else {
         return "no policy carries any rate on all seeds.".to_owned();
     };
     let rate = best.rate_in_words();
-    let mut said = format!("{} carries most: {rate} requests/s", best.called());
+    let mut sentence = format!("{} carries most: {rate} requests/s", best.called());
     let baseline = others.iter().find(|c| c.baseline);
-    // The lead over the second policy is named, unless that is the baseline.
+    // The best policy is compared with the baseline, and with the second best policy if that is another one.
     let second = others.first().filter(|c| !c.baseline);
     for other in baseline.into_iter().chain(second) {
-        said += &format!(", {}", more_than(best, other));
+        sentence += &format!(", {}", more_than(best, other));
     }
-    if let Some(plain) = all.iter().find(|c| c.baseline && c.req_s.is_none()) {
-        said += &format!("; without drafts: {}", plain.rate_in_words());
+    if let Some(plain) = capacities.iter().find(|c| c.baseline && c.req_s.is_none()) {
+        sentence += &format!("; without drafts: {}", plain.rate_in_words());
     }
-    let bounds = all.iter().filter(|c| c.bound).filter_map(|c| Some((c, c.req_s?)));
+    let bounds = capacities.iter().filter(|c| c.bound).filter_map(|c| Some((c, c.req_s?)));
     if let Some((bound, i)) = bounds.max_by(|a, b| a.1.mean.total_cmp(&b.1.mean)) {
-        said += &format!("; {}, which sees what no server sees: {}", bound.policy, digits(i.mean, i.mean));
+        sentence += &format!("; {}, which sees what no server sees: {}", bound.policy, digits(i.mean, i.mean));
     }
-    said + "."
+    sentence + "."
 }
 
 fn carry(names: &[&str]) -> String {
@@ -218,7 +219,7 @@ fn carry(names: &[&str]) -> String {
     }
 }
 
-/// How much higher one capacity is than another, as text, paired by seed.
+/// A text that says how much higher the capacity `best` is than `other`, paired by seed.
 fn more_than(best: &Capacity, other: &Capacity) -> String {
     let name = other.called();
     let rates = best.seeds.iter().zip(&other.seeds).filter_map(|(a, b)| Some(a.req_s? / b.req_s?));
@@ -244,28 +245,28 @@ fn more_than(best: &Capacity, other: &Capacity) -> String {
     }
 }
 
-/// Logarithm of the ratio above which a lead is written as a factor, not in percent: ln 2.
+/// Logarithm of the ratio above which a difference is written as a factor and not in percent: ln 2.
 const TWICE: f64 = std::f64::consts::LN_2;
 
-/// A share in percent, with two digits.
+/// A share in percent as text, with two digits; without the sign %.
 fn percent(share: f64) -> String {
     let percent = 100.0 * share;
     if percent.abs() < 9.95 { format!("{percent:.1}") } else { format!("{percent:.0}") }
 }
 
-/// A number with as many decimals as give three digits of `of`.
+/// The number `x` as text, with the decimals with which `of` would have three digits.
 pub fn digits(x: f64, of: f64) -> String {
     let decimals = if of > 0.0 { (2 - of.log10().floor() as i32).clamp(0, 5) as usize } else { 2 };
     format!("{x:.decimals$}")
 }
 
-/// The policy's label and its swept values.
+/// The policy's label with the swept values, as text.
 pub fn name(c: &Capacity) -> String {
     let values = values(c);
     if values.is_empty() { c.policy.clone() } else { format!("{}, {values}", c.policy) }
 }
 
-/// The swept values as text; empty if nothing is swept.
+/// The swept values of a capacity as text; empty if nothing is swept.
 pub fn values(c: &Capacity) -> String {
     swept_in_words(&c.sweep)
 }
@@ -275,7 +276,7 @@ pub fn swept_in_words(sweep: &[Swept]) -> String {
     sweep.iter().map(|s| value(&s.path, &s.value)).collect::<Vec<_>>().join(", ")
 }
 
-/// A swept value as text.
+/// A swept value as text, such as `TPOT within 50 ms` or `max_num_seqs = 64`.
 fn value(path: &str, value: &str) -> String {
     let ms = || value.parse().map_or_else(|_| value.to_owned(), |s: f64| format!("{} ms", trimmed(1e3 * s)));
     match path {
@@ -287,7 +288,7 @@ fn value(path: &str, value: &str) -> String {
     }
 }
 
-/// A number with up to three decimals, without trailing zeros.
+/// A number as text with up to three decimals, without trailing zeros.
 pub fn trimmed(x: f64) -> String {
     let text = format!("{x:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -296,12 +297,12 @@ pub fn trimmed(x: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::answer::{Limit, OfSeed};
+    use crate::answer::{Limit, SeedResult};
     use crate::load::Spread;
 
-    /// A policy with a rate for each seed; 0 for no rate.
+    /// A policy with these capacities by seed, requests per second; 0 means that no rate is carried.
     fn carried(policy: &str, rates: [f64; 3]) -> Capacity {
-        let result_of = |(seed, rate): (usize, f64)| OfSeed {
+        let result_of = |(seed, rate): (usize, f64)| SeedResult {
             seed: seed as u64,
             verdict: if rate > 0.0 { Verdict::Rate } else { Verdict::NoRate },
             req_s: Some(rate).filter(|r| *r > 0.0),
@@ -322,12 +323,12 @@ mod tests {
         let plain = Capacity { baseline: true, ..carried("autoregressive", [16.0, 17.0, 18.0]) };
         let best = carried("fixed-1", [16.0 * 1.17, 17.0 * 1.18, 18.0 * 1.16]);
         let second = carried("adaspec", [16.0 * 1.15, 17.0 * 1.15, 18.0 * 1.14]);
-        let said = headline(&[&plain, &second, &best]);
+        let sentence = headline(&[&plain, &second, &best]);
         assert_eq!(
-            said,
+            sentence,
             "fixed-1 carries most: 19.9 requests/s, 17 % [15, 20] more than no drafting, 2.0 % [0.8, 3.3] more than adaspec."
         );
-        // Here the difference between the policies changes its sign with the seed.
+        // Between these policies the sign of the difference depends on the seed.
         let other = carried("fixed-3", [16.0 * 1.20, 17.0 * 1.10, 18.0 * 1.18]);
         assert!(headline(&[&best, &other]).contains("not told apart from fixed-3 (0.9 % more, 3 seeds)"));
         assert!(

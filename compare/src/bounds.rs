@@ -1,4 +1,4 @@
-//! Bounds on errors. Every bound is a line of the verdict. Nothing is averaged away.
+//! Bounds on the errors of a simulation. Every bound has its own verdict; errors are not averaged over bounds.
 
 use crate::row::Row;
 use serde::Serialize;
@@ -11,27 +11,28 @@ pub enum Verdict {
     Kept,
     /// The error is beyond the bound.
     Broken,
-    /// The number was observed once, or its repeats do not agree: the bound says nothing.
+    /// The number was observed only once, or its repeats do not agree, so that the bound is neither kept nor broken.
     Undecided,
 }
 
-/// A bound, and whether it is kept.
+/// A bound on an error or a count, and whether the bound is kept.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
-    /// What has the bound, as text.
+    /// A text that says which number of which cell has the bound.
     pub what: String,
-    /// The error without sign as a share, or a count that must be 0.
+    /// The absolute error as a share, or a count that must be 0.
     pub value: f64,
-    /// The greatest allowed value.
+    /// The largest allowed `value`.
     pub bound: f64,
     /// Whether the bound is kept.
     pub verdict: Verdict,
-    /// A note for the reader.
+    /// A note for the reader, such as the distance of the repeats; may be empty.
     pub note: String,
 }
 
 impl Check {
-    /// The bound on the error of a number. `tolerance` is the distance up to which its repeats agree.
+    /// Checks the error of a number against `bound`. `tolerance` is the distance up to which the repeats of the number
+    /// agree.
     pub fn of_error<P>(what: String, row: &Row<P>, error: f64, bound: f64, tolerance: f64) -> Check {
         let note = match row.spread {
             Some(spread) => format!("repeats are {:.1} % apart", spread * 100.0),
@@ -40,7 +41,7 @@ impl Check {
         Check { what, value: error.abs(), bound, verdict: verdict(error.abs(), bound, row.decided(tolerance)), note }
     }
 
-    /// The bound on a count that must be 0. `decided` is false if the count says nothing.
+    /// Checks a count that must be 0. `decided`: is the count reliable? If not, the bound is undecided.
     pub fn of_count(what: String, count: u64, decided: bool, note: String) -> Check {
         let value = count as f64;
         Check { what, value, bound: 0.0, verdict: verdict(value, 0.0, decided), note }
@@ -55,7 +56,7 @@ fn verdict(value: f64, bound: f64, decided: bool) -> Verdict {
     }
 }
 
-/// How many bounds have each verdict.
+/// The number of bounds with each verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Number of bounds that are kept.
@@ -79,7 +80,7 @@ impl Tally {
         })
     }
 
-    /// Number of bounds that are decided.
+    /// Number of bounds that are kept or broken.
     pub fn decided(self) -> usize {
         self.kept + self.broken
     }
@@ -99,7 +100,7 @@ mod tests {
     fn an_error_is_judged_where_repeats_agree() {
         assert_eq!(check(&[1.0, 1.0], -0.05), Verdict::Kept);
         assert_eq!(check(&[1.0, 1.0], -0.15), Verdict::Broken);
-        // An error that is no number is not within a bound.
+        // An error of NaN is not within any bound.
         assert_eq!(check(&[1.0, 1.0], f64::NAN), Verdict::Broken);
     }
 

@@ -1,33 +1,33 @@
 //! Two simple predictions of a server, without a simulation of its engine. A simulation must be better than these.
 //!
-//! Both see the server as a fluid: each of n requests that are served together gets its first token after TTFT(n)
-//! seconds and then a token every TPOT(n) seconds. They differ in the source of TPOT. One draws a line in K through
-//! closed loops that were observed at two draft lengths ([`line_through`]). The other divides the fitted time of a step
-//! by the tokens of a round ([`tokens_a_round`]).
+//! Both predictions use a fluid model: each of n requests that are served together gets its first token after TTFT(n)
+//! seconds and then a token every TPOT(n) seconds. The predictions differ in the source of TPOT. One interpolates in
+//! the draft length between closed loops that were observed at two draft lengths ([`line_through`]). The other divides
+//! the fitted time of a step by the tokens of a round ([`tokens_a_round`]).
 
 use foretoken_sim::{Outcome, RequestRecords, Time, Workload};
 
-/// A server that serves each request at a constant speed.
+/// A model of a server in which the speed of a request depends only on the number of requests in flight.
 pub struct Fluid<'a> {
-    /// Seconds to the first token, given the requests in flight and the tokens of the prompt.
+    /// Seconds to the first token, given (number of requests in flight, tokens of the prompt).
     pub ttft: &'a dyn Fn(f64, u32) -> f64,
-    /// Seconds per token after the first, given the requests in flight.
+    /// Seconds per token after the first, given the number of requests in flight.
     pub tpot: &'a dyn Fn(f64) -> f64,
-    /// Most requests that are served at once. Other requests wait.
+    /// Largest number of requests that are served at one time. Other requests wait.
     pub most: usize,
 }
 
 #[derive(Clone, Copy)]
 struct Active {
     request: usize,
-    /// Seconds until the first token; 0 afterwards.
+    /// Seconds until the request's first token; 0 once it has left.
     first: f64,
-    /// Tokens after the first that are still missing.
+    /// Number of tokens after the first that have not left yet.
     left: f64,
 }
 
 impl Fluid<'_> {
-    /// Serves a workload: a closed loop of `clients` clients, or its own arrivals if that is `None`.
+    /// Serves a workload by a closed loop of `clients` clients; `None`: at the workload's arrival times.
     pub fn serve(&self, workload: &Workload, clients: Option<u32>) -> RequestRecords {
         let n = workload.len();
         let mut r = RequestRecords::new(n);
@@ -70,7 +70,7 @@ impl Fluid<'_> {
     }
 }
 
-/// Serves all active requests for `step` seconds, which end at `now`.
+/// Serves all active requests for `step` seconds up to the time `now`, and records what they get in `r`.
 fn advance(active: &mut Vec<Active>, step: f64, tpot: f64, now: f64, workload: &Workload, r: &mut RequestRecords) {
     const NONE: f64 = 1e-9;
     for a in active.iter_mut() {
@@ -96,22 +96,23 @@ fn advance(active: &mut Vec<Active>, step: f64, tpot: f64, now: f64, workload: &
     });
 }
 
-/// Mean tokens of a round of `k` drafts if each is right with probability `a`, independent of the others:
-/// (1 − a^(k+1)) / (1 − a) (Leviathan et al., 2023).
+/// Mean number of tokens of a round with `k` drafts, if each draft is right with probability `a`, independent of the
+/// other drafts: (1 − a^(k+1)) / (1 − a) (Leviathan et al., 2023).
 pub fn tokens_a_round(a: f64, k: u32) -> f64 {
     if a >= 1.0 { f64::from(k + 1) } else { (1.0 - a.powi(k as i32 + 1)) / (1.0 - a) }
 }
 
-/// A point of a curve.
+/// A point (x, y) of a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CurvePoint {
-    /// The argument. Points are in its order.
+    /// The argument; the points of a curve have ascending x.
     pub x: f64,
-    /// The value.
+    /// The curve's value at `x`.
     pub y: f64,
 }
 
-/// The value at `x` of the line through `points`, extended beyond its ends. One point gives a constant, no point NaN.
+/// The value at `x` by linear interpolation between `points`. Beyond the ends the last line goes on. One point gives a
+/// constant, no point gives NaN.
 pub fn line_through(points: &[CurvePoint], x: f64) -> f64 {
     match points {
         [] => f64::NAN,
@@ -133,15 +134,16 @@ mod tests {
     fn a_fluid_serves_as_worked_out_by_hand() {
         let w: Workload =
             [Request::new(Time::ZERO, 10, 11), Request::new(Time::from_s(1.0), 10, 11)].into_iter().collect();
-        // A second to the first token; a token every 0.1 s alone, every 0.2 s together.
+        // The first token takes 1 s. Then a token takes 0.1 s for one request in flight, 0.2 s for two.
         let fluid = Fluid { ttft: &|_, _| 1.0, tpot: &|n| 0.1 * n, most: 8 };
         let r = fluid.serve(&w, None);
-        // From its second token on, the first request shares the server with the other's prompt: 0.2 s a token.
+        // From 1 s to 2 s the second request is in flight too, so the first request gets a token every 0.2 s.
         assert_eq!((r.first_token[0].as_s(), r.first_token[1].as_s()), (1.0, 2.0));
-        // It has 10 − 5 tokens left at 2 s and ends at 3 s; the other has 10 − 5 left then, alone: 3.5 s.
+        // At 2 s the first request lacks 10 − 5 tokens and ends at 3 s. Then the second one lacks 10 − 5 tokens, is
+        // alone, and ends at 3.5 s.
         assert!((r.finish[0].as_s() - 3.0).abs() < 1e-9, "{:?}", r.finish);
         assert!((r.finish[1].as_s() - 3.5).abs() < 1e-9, "{:?}", r.finish);
-        // One client: one after the other, each alone.
+        // With one client, the requests follow each other, and each is alone.
         let r = fluid.serve(&w, Some(1));
         assert!((r.finish[0].as_s() - 2.0).abs() < 1e-9 && (r.finish[1].as_s() - 4.0).abs() < 1e-9);
         assert_eq!(r.arrival[1].as_s(), r.finish[0].as_s());

@@ -1,11 +1,11 @@
-//! Numbers as text.
+//! Formats numbers as text.
 
-/// Formats a share as a percentage without a plus sign.
+/// Formats a share in percent; positive values have no sign.
 pub fn percent(x: f64) -> String {
     format!("{:.1} %", x * 100.0)
 }
 
-/// Formats a share as a percentage with its sign.
+/// Formats a share in percent; positive values have a plus sign.
 pub fn signed(x: f64) -> String {
     format!("{:+.1} %", x * 100.0)
 }

@@ -1,15 +1,15 @@
-//! Latencies of finished requests, and distances between their distributions.
+//! The latencies of a run's finished requests, and the distances between the latency distributions of two runs.
 
 use foretoken_sim::RequestRecords;
 
 /// Latencies of finished requests in seconds, in the order of arrival. Outputs of one token have no TPOT.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latencies {
-    /// Times to first token.
+    /// Times to first token, seconds.
     pub ttft: Vec<f64>,
-    /// Times per output token after the first.
+    /// Times per output token after the first, seconds.
     pub tpot: Vec<f64>,
-    /// End-to-end latencies.
+    /// End-to-end latencies, seconds.
     pub e2e: Vec<f64>,
 }
 
@@ -31,7 +31,8 @@ impl Latencies {
         [self.ttft, self.tpot, self.e2e]
     }
 
-    /// The largest distance between the distributions of two runs, for TTFT, TPOT and E2E.
+    /// For TTFT, TPOT and E2E: the largest distance, in [0, 1], between the distribution functions of two runs; `None`
+    /// if a run has no such latency.
     pub fn distances(&self, other: &Latencies) -> [Option<f64>; 3] {
         let distance = |a: &[f64], b: &[f64]| cdf_distance(&mut a.to_vec(), &mut b.to_vec());
         [distance(&self.ttft, &other.ttft), distance(&self.tpot, &other.tpot), distance(&self.e2e, &other.e2e)]
@@ -39,7 +40,7 @@ impl Latencies {
 }
 
 /// The largest distance between two empirical distribution functions (Kolmogorov–Smirnov), in [0, 1]. `None` if a
-/// sample is empty. Sorts both.
+/// sample is empty. Sorts both samples.
 fn cdf_distance(a: &mut [f64], b: &mut [f64]) -> Option<f64> {
     if a.is_empty() || b.is_empty() {
         return None;
@@ -48,7 +49,7 @@ fn cdf_distance(a: &mut [f64], b: &mut [f64]) -> Option<f64> {
     b.sort_unstable_by(f64::total_cmp);
     let (mut i, mut j, mut most) = (0, 0, 0.0f64);
     while i < a.len() && j < b.len() {
-        // Both functions pass all their samples at this value before they are compared.
+        // Equal values of both samples are passed before the two functions are compared.
         let value = a[i].min(b[j]);
         i += a[i..].iter().take_while(|&&x| x <= value).count();
         j += b[j..].iter().take_while(|&&x| x <= value).count();
@@ -65,7 +66,7 @@ mod tests {
     fn the_distance_of_distributions_is_the_largest_gap() {
         assert_eq!(cdf_distance(&mut [1.0, 2.0, 3.0], &mut [3.0, 1.0, 2.0]), Some(0.0));
         assert_eq!(cdf_distance(&mut [1.0, 2.0], &mut [5.0, 6.0]), Some(1.0));
-        // At 2: 2 of 4 against 1 of 2. At 1: 1 of 4 against 1 of 2.
+        // At 1 the functions are 1/4 apart, the largest distance: 1 of 4 values against 1 of 2.
         assert_eq!(cdf_distance(&mut [1.0, 2.0, 3.0, 4.0], &mut [1.0, 3.5]), Some(0.25));
         assert_eq!(cdf_distance(&mut [2.0, 2.0, 2.0], &mut [2.0]), Some(0.0));
         assert_eq!(cdf_distance(&mut [], &mut [1.0]), None);

@@ -1,5 +1,5 @@
-//! The numbers that are compared, computed in the same way from observed and simulated runs. Several runs can be
-//! pooled: means and quantiles are then over all of their requests and steps.
+//! The numbers that are compared, computed by the same code from observed and from simulated runs. Several runs can be
+//! pooled: then means and quantiles are over the requests and steps of all runs.
 
 use crate::latencies::Latencies;
 use crate::service_rate::CountedOver;
@@ -15,23 +15,23 @@ pub struct Numbers {
     pub finished: u64,
     /// Output tokens of finished requests per second, from the first arrival to the last finish.
     pub throughput_tok_s: Option<f64>,
-    /// Time to first token, in seconds.
+    /// Time to first token, seconds: mean and quantiles over finished requests.
     pub ttft: Option<Quantiles>,
-    /// Time per output token after the first, in seconds.
+    /// Time per output token after the first, seconds: mean and quantiles over finished requests.
     pub tpot: Option<Quantiles>,
-    /// End-to-end latency, in seconds.
+    /// End-to-end latency, seconds: mean and quantiles over finished requests.
     pub e2e: Option<Quantiles>,
-    /// Mean time of a step, in seconds.
+    /// Mean time of a step, seconds.
     pub step_s: Option<f64>,
     /// Finished requests per second, from the first arrival to the last finish.
     pub completed_req_s: Option<f64>,
     /// Share of finished and rejected requests that met every SLO bound; `None` without a bound.
     pub slo_attainment: Option<f64>,
-    /// Mean decode batch size, weighted by time in steps.
+    /// Mean number of decode requests in a step, weighted by the step's time.
     pub batch_size: Option<f64>,
-    /// Mean draft tokens per request and step.
+    /// Mean number of draft tokens of a decode request in a step.
     pub draft_len: Option<f64>,
-    /// Accepted draft tokens over verified ones.
+    /// Accepted draft tokens / verified draft tokens.
     pub accepted_of_verified: Option<f64>,
 }
 
@@ -42,14 +42,14 @@ pub struct RunRecords<'a> {
     pub requests: &'a RequestRecords,
     /// One record per step; empty if the steps are not known.
     pub steps: &'a [StepRecord],
-    /// The SLO bounds of the requests.
+    /// The SLO bounds of all requests.
     pub slo: Slo,
-    /// TPOT limits of single requests, in seconds; empty if they have none.
+    /// The TPOT bound of each request that has its own, seconds, by request id; empty if there is none.
     pub own_tpot_s: &'a [f64],
 }
 
 impl<'a> RunRecords<'a> {
-    /// The records of a run without known steps and without bounds.
+    /// The records of a run whose steps are not known and that has no SLO bounds.
     pub fn requests_only(requests: &'a RequestRecords) -> RunRecords<'a> {
         RunRecords { requests, steps: &[], slo: Slo::default(), own_tpot_s: &[] }
     }
@@ -82,19 +82,19 @@ impl Numbers {
         }
     }
 
-    /// The mean of several runs' numbers, number by number. A number is `None` if one of the runs lacks it.
-    pub fn mean(all: &[Numbers]) -> Numbers {
-        Numbers::number_by_number(all, |values| values.iter().sum::<f64>() / values.len() as f64)
+    /// The mean over several runs of each number; `finished` is the sum. A number is `None` if a run lacks it.
+    pub fn mean(runs: &[Numbers]) -> Numbers {
+        Numbers::number_by_number(runs, |values| values.iter().sum::<f64>() / values.len() as f64)
     }
 
-    /// The median of several runs' numbers, number by number. A number is `None` if one of the runs lacks it.
-    pub fn median(all: &[Numbers]) -> Numbers {
-        Numbers::number_by_number(all, median)
+    /// The median over several runs of each number; `finished` is the sum. A number is `None` if a run lacks it.
+    pub fn median(runs: &[Numbers]) -> Numbers {
+        Numbers::number_by_number(runs, median)
     }
 
-    fn number_by_number(all: &[Numbers], middle: fn(Vec<f64>) -> f64) -> Numbers {
+    fn number_by_number(runs: &[Numbers], middle: fn(Vec<f64>) -> f64) -> Numbers {
         let number = |f: &dyn Fn(&Numbers) -> Option<f64>| {
-            all.iter().map(f).collect::<Option<Vec<f64>>>().filter(|values| !values.is_empty()).map(middle)
+            runs.iter().map(f).collect::<Option<Vec<f64>>>().filter(|values| !values.is_empty()).map(middle)
         };
         let quantiles = |latency: fn(&Numbers) -> Option<Quantiles>| {
             Some(Quantiles {
@@ -105,7 +105,7 @@ impl Numbers {
             })
         };
         Numbers {
-            finished: all.iter().map(|x| x.finished).sum(),
+            finished: runs.iter().map(|x| x.finished).sum(),
             throughput_tok_s: number(&|x| x.throughput_tok_s),
             ttft: quantiles(|x| x.ttft),
             tpot: quantiles(|x| x.tpot),
@@ -124,7 +124,8 @@ fn span_s(step: &StepRecord) -> f64 {
     (step.end - step.start).as_s()
 }
 
-/// `amount` of the finished requests per second, from the first arrival to the last finish of each run.
+/// The sum of `amount` over finished requests, per second from the first arrival to the last finish of each run.
+/// `amount` gets the records and a request's index.
 fn rate(runs: &[RunRecords], amount: impl Fn(&RequestRecords, usize) -> f64) -> Option<f64> {
     let counted = |r: &RequestRecords| {
         let done = || (0..r.len()).filter(|&i| r.finished(i));
@@ -149,13 +150,13 @@ fn attainment(runs: &[RunRecords]) -> Option<f64> {
     (ended > 0).then(|| met as f64 / ended as f64)
 }
 
-/// A number that is compared.
+/// A kind of number that is compared, such as mean TPOT.
 pub struct Quantity {
-    /// The number's name.
+    /// The number's name in tables and in `validation.json`.
     pub name: &'static str,
-    /// The number's unit.
+    /// The number's unit, which decides how its error is computed.
     pub unit: Unit,
-    /// Reads the number.
+    /// Reads the number from the numbers of a run.
     pub read: fn(&Numbers) -> Option<f64>,
 }
 
@@ -163,16 +164,16 @@ pub struct Quantity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
-    /// Seconds; the error is relative.
+    /// Seconds. The error is relative.
     Seconds,
-    /// A rate or a mean count; the error is relative.
+    /// A rate or a mean count. The error is relative.
     Plain,
-    /// A share in [0, 1]; the error is a difference.
+    /// A share in [0, 1]. The error is a difference.
     Share,
 }
 
 impl Unit {
-    /// The error of `value` against `reference`. `None` for a relative error against a reference that is not above 0.
+    /// The error of `value` against `reference`. A relative error is `None` if the reference is not above 0.
     pub fn error(self, value: f64, reference: f64) -> Option<f64> {
         match self {
             Unit::Share => Some(value - reference),
@@ -181,15 +182,15 @@ impl Unit {
     }
 }
 
-/// The name of mean TPOT.
+/// The name of the quantity mean TPOT.
 pub const TPOT: &str = "TPOT, mean";
-/// The name of mean TTFT.
+/// The name of the quantity mean TTFT.
 pub const TTFT: &str = "TTFT, mean";
-/// The name of mean end-to-end latency.
+/// The name of the quantity mean end-to-end latency.
 pub const E2E: &str = "E2E, mean";
-/// The name of the rate of finished requests.
+/// The name of the quantity finished requests per second.
 pub const COMPLETED: &str = "completed requests/s";
-/// The name of the rate of output tokens.
+/// The name of the quantity output tokens of finished requests per second.
 pub const THROUGHPUT: &str = "throughput";
 
 const fn seconds(name: &'static str, read: fn(&Numbers) -> Option<f64>) -> Quantity {
@@ -204,7 +205,7 @@ const fn share(name: &'static str, read: fn(&Numbers) -> Option<f64>) -> Quantit
     Quantity { name, unit: Unit::Share, read }
 }
 
-/// All numbers that are compared. A comparison has those that its runs show.
+/// All numbers that are compared, in the order of tables. A comparison leaves out those that its runs do not show.
 pub const QUANTITIES: [Quantity; 19] = [
     seconds("step time, mean", |n| n.step_s),
     seconds(TTFT, |n| n.ttft.map(|q| q.mean)),

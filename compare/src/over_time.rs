@@ -1,21 +1,21 @@
-//! Batch size, draft length and requests in flight over time, and the errors of these curves.
+//! Compares curves over time of two runs: batch size, draft length and requests in flight.
 
 use foretoken_sim::{RequestRecords, StepRecord, Time};
 
-/// Number of bins or instants of a curve.
+/// Number of bins, or of instants, into which a run is divided.
 const BINS: usize = 40;
 
-/// Decode batch size and draft length over time, in equal bins.
+/// Decode batch size and draft length over time, in bins of equal length.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curves {
     /// Mean decode batch size of each bin; idle time counts as 0.
     pub batch_size: Vec<f64>,
-    /// Mean draft tokens per request and step, of each bin.
+    /// Mean number of draft tokens of a decode request in a step, of each bin; 0 if nothing decodes.
     pub draft_len: Vec<f64>,
 }
 
 impl Curves {
-    /// The mean of several runs' curves, up to `end`.
+    /// The mean curves of several runs, in bins from 0 to `end`. A step counts in the bin in which it ends.
     pub fn of(runs: &[&[StepRecord]], end: Time) -> Curves {
         #[derive(Clone, Default)]
         struct Bin {
@@ -39,14 +39,14 @@ impl Curves {
         }
     }
 
-    /// Errors of the curves against `other`, relative to its mean: batch size, then draft length.
+    /// The errors of (batch size, draft length): mean absolute difference to the curve of `other`, relative to the mean
+    /// of `other`.
     pub fn error(&self, other: &Curves) -> [Option<f64>; 2] {
         [curve_error(&self.batch_size, &other.batch_size), curve_error(&self.draft_len, &other.draft_len)]
     }
 }
 
-/// Mean absolute difference of two series over the mean of the second, bin by bin. `None` if there is no bin or the
-/// second series is zero throughout.
+/// Mean over bins of |a − b| / mean of b. A missing bin counts as 0. `None` if there is no bin or b is 0 throughout.
 fn curve_error(a: &[f64], b: &[f64]) -> Option<f64> {
     let n = a.len().max(b.len());
     let value = |s: &[f64], i: usize| s.get(i).copied().unwrap_or(0.0);
@@ -55,8 +55,8 @@ fn curve_error(a: &[f64], b: &[f64]) -> Option<f64> {
     (n > 0 && size > 0.0).then(|| apart / size)
 }
 
-/// Mean absolute difference between the numbers of requests in flight, relative to the observed mean. Both runs are
-/// read at the same instants after their first arrival. `None` if no observed request finished.
+/// Mean absolute difference between the numbers of requests in flight in two runs, relative to the observed mean. Both
+/// runs are read at the same instants after their first arrivals. `None` if no observed request finished.
 pub fn in_flight_error(observed: &RequestRecords, predicted: &RequestRecords) -> Option<f64> {
     let (a, b) = (in_flight(observed), in_flight(predicted));
     let end = a.iter().map(|s| s.to_s).fold(0.0, f64::max);
@@ -67,13 +67,13 @@ pub fn in_flight_error(observed: &RequestRecords, predicted: &RequestRecords) ->
     (mean > 0.0).then(|| apart / mean)
 }
 
-/// The time during which a request was in flight, in seconds after the run's first arrival.
+/// The time from a request's arrival to its finish, in seconds after the run's first arrival.
 struct Span {
     from_s: f64,
     to_s: f64,
 }
 
-/// The spans of the finished requests.
+/// The spans of a run's finished requests.
 fn in_flight(r: &RequestRecords) -> Vec<Span> {
     let first = r.arrival.iter().min().map_or(0.0, |t| t.as_s());
     let span = |i: usize| Span { from_s: r.arrival[i].as_s() - first, to_s: r.finish[i].as_s() - first };

@@ -1,29 +1,29 @@
-//! Errors of predicted pass times, by kind of pass. Each observed pass is predicted from its own shape with the costs
-//! alone: no schedule and no acceptance take part.
+//! Errors of predicted pass times, by kind of pass. The time of each observed pass is predicted from the pass's shape
+//! with the cost model alone: no schedule and no acceptance are simulated.
 
 use foretoken_profiler::Region;
 use serde::{Deserialize, Serialize};
 
-/// A kind of pass, by model and work.
+/// A kind of pass, by the model (target or draft) and the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PassKind {
-    /// Target: one token per request.
+    /// A target pass with one token per request.
     Decode,
-    /// Target: drafts to verify.
+    /// A target pass with drafts to verify.
     Verify,
-    /// Target: over 64 tokens without a prompt.
+    /// A target pass with over 64 tokens, none of a prompt.
     Wide,
-    /// Target: with a chunk of a prompt.
+    /// A target pass with a chunk of a prompt.
     Prefill,
-    /// Draft: tokens of decoding requests.
+    /// A draft pass over tokens of decoding requests only.
     Draft,
-    /// Draft: with a chunk of a prompt.
+    /// A draft pass with a chunk of a prompt.
     DraftPrefill,
 }
 
 impl PassKind {
-    /// All kinds of passes.
+    /// All kinds of passes, in the order of tables.
     pub const ALL: [PassKind; 6] = [
         PassKind::Decode,
         PassKind::Verify,
@@ -33,7 +33,7 @@ impl PassKind {
         PassKind::DraftPrefill,
     ];
 
-    /// The name in tables.
+    /// The kind's name in tables.
     pub fn name(self) -> &'static str {
         match self {
             PassKind::Decode => "target, decode",
@@ -46,7 +46,7 @@ impl PassKind {
     }
 }
 
-/// The kind of a target pass in this region of a profile.
+/// The kind of a target pass that a profile counts to this region.
 impl From<Region> for PassKind {
     fn from(region: Region) -> PassKind {
         match region {
@@ -63,17 +63,17 @@ impl From<Region> for PassKind {
 pub struct PassErrors {
     /// The kind of pass.
     pub region: PassKind,
-    /// Number of passes.
+    /// Number of passes of this kind.
     pub passes: u64,
-    /// Share of this kind in the time of all passes.
+    /// Measured time of these passes as a share of the measured time of all passes.
     pub share: f64,
-    /// Mean measured time, in seconds.
+    /// Mean measured time of a pass, seconds.
     pub live_s: f64,
-    /// Mean predicted time, in seconds.
+    /// Mean predicted time of a pass, seconds.
     pub predicted_s: f64,
-    /// Error of the sum: predicted over measured, minus 1.
+    /// Error of the summed time: predicted / measured − 1.
     pub error: f64,
-    /// Mean relative error of single passes, without sign.
+    /// Mean absolute relative error of single passes.
     pub mean_absolute_error: f64,
 }
 
@@ -86,12 +86,12 @@ struct Sums {
     passes: u64,
     measured_s: f64,
     predicted_s: f64,
-    /// Sum of the relative errors without sign.
+    /// Sum over passes of the absolute relative error.
     errors: f64,
 }
 
 impl PassTimes {
-    /// Adds a pass.
+    /// Adds one pass with its measured and its predicted time, seconds.
     pub fn add(&mut self, kind: PassKind, measured_s: f64, predicted_s: f64) {
         let sums = &mut self.0[kind as usize];
         sums.passes += 1;
@@ -100,7 +100,7 @@ impl PassTimes {
         sums.errors += (predicted_s / measured_s.max(1e-12) - 1.0).abs();
     }
 
-    /// Adds the passes of a cell, from their errors.
+    /// Adds the passes of a cell that are already summed up in `errors`.
     fn add_errors(&mut self, errors: &PassErrors) {
         let (sums, n) = (&mut self.0[errors.region as usize], errors.passes as f64);
         sums.passes += errors.passes;
@@ -109,7 +109,7 @@ impl PassTimes {
         sums.errors += n * errors.mean_absolute_error;
     }
 
-    /// The errors of each kind that has passes.
+    /// The errors of each kind of pass that occurred.
     pub fn errors(&self) -> Vec<PassErrors> {
         let total: f64 = self.0.iter().map(|s| s.measured_s).sum();
         let errors = |(&region, s): (&PassKind, &Sums)| {
@@ -128,7 +128,7 @@ impl PassTimes {
     }
 }
 
-/// The errors over several cells.
+/// The errors by kind of pass over several cells, given as the errors of each cell.
 pub fn over_cells<'a>(cells: impl IntoIterator<Item = &'a [PassErrors]>) -> Vec<PassErrors> {
     let mut sums = PassTimes::default();
     cells.into_iter().flatten().for_each(|errors| sums.add_errors(errors));

@@ -1,26 +1,26 @@
-//! Compares the rankings of policies, observed and simulated.
+//! Compares the observed ranking of policies with the simulated ranking.
 
 use crate::live_runs::PolicyValue;
 use serde::Serialize;
 
-/// Two rankings compared pair by pair.
+/// The result of comparing two rankings pair by pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Ranking {
-    /// Number of pairs in the same order in both.
+    /// Number of pairs that have the same order in both rankings.
     pub agree: u32,
-    /// Number of pairs in opposite order.
+    /// Number of pairs that have opposite orders in the two rankings.
     pub disagree: u32,
-    /// Number of pairs tied in the first ranking alone.
+    /// Number of pairs that are tied in the first ranking only.
     pub tied_first: u32,
-    /// Number of pairs tied in the second ranking alone.
+    /// Number of pairs that are tied in the second ranking only.
     pub tied_second: u32,
-    /// Number of pairs tied in both rankings.
+    /// Number of pairs that are tied in both rankings.
     pub tied_both: u32,
 }
 
 impl Ranking {
-    /// Compares two rankings of the same items by their values. Two values of a ranking are tied if they differ by at
-    /// most its relative noise, measured from the smaller one.
+    /// Compares two rankings of the same items, given by the items' values. Two values of a ranking are tied if they
+    /// differ by at most the ranking's noise × the smaller value.
     pub fn compare(first: &[f64], first_noise: f64, second: &[f64], second_noise: f64) -> Ranking {
         assert_eq!(first.len(), second.len(), "two rankings of the same items");
         let mut pairs = Ranking::default();
@@ -49,7 +49,7 @@ impl Ranking {
     }
 }
 
-/// −1 if `a` is below `b`, 0 if they are tied, 1 if it is above.
+/// −1 if `a` is below `b`, 0 if both are tied, 1 if `a` is above `b`.
 fn order(a: f64, b: f64, noise: f64) -> i8 {
     let smaller = a.abs().min(b.abs());
     match a - b {
@@ -59,22 +59,22 @@ fn order(a: f64, b: f64, noise: f64) -> i8 {
     }
 }
 
-/// A ranking of the policies.
+/// An observed ranking of the policies, compared with the simulated one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ranked {
-    /// The value by which they are ranked, as text.
+    /// The name of the value by which the policies are ranked.
     pub by: String,
-    /// Relative differences below this are ties: the largest difference between two live runs of one policy.
+    /// Relative differences up to this are ties. It is the largest distance between live runs of one policy.
     pub noise: f64,
     /// True if every policy's value was observed at least twice, so that the noise is known.
     pub repeated: bool,
-    /// The ranked values.
+    /// The policies with their values.
     pub policies: Vec<RankedPolicy>,
-    /// The pairs, live against simulated with recorded acceptance.
+    /// The pairs of policies: the live ranking against the one simulated with recorded acceptance.
     pub pairs: Ranking,
-    /// Kendall's τ-b of these pairs; ties within the noise count.
+    /// Kendall's τ-b of these pairs; `None` if all are tied in a ranking.
     pub tau: Option<f64>,
-    /// Kendall's τ-b of live against simulated with modelled acceptance.
+    /// Kendall's τ-b of the live ranking against the one simulated with modelled acceptance.
     pub tau_modelled: Option<f64>,
 }
 
@@ -83,15 +83,15 @@ pub struct Ranked {
 pub struct RankedPolicy {
     /// The policy's label.
     pub policy: String,
-    /// The observed value.
+    /// The value in live runs: the median.
     pub live: f64,
-    /// Simulated with recorded acceptance.
+    /// The value simulated with the acceptance that live runs revealed.
     pub recorded: f64,
-    /// Simulated with modelled acceptance.
+    /// The value simulated with the experiment's acceptance source.
     pub modelled: Option<f64>,
 }
 
-/// Ranks policies by one value. `None` if one of them has no simulated value.
+/// Ranks policies by one value, which `by` names. `None` if a policy has no simulated value.
 pub fn rank(by: &str, values: &[PolicyValue]) -> Option<Ranked> {
     let noise = values.iter().filter_map(|v| v.rate.spread).fold(0.0, f64::max);
     let live: Vec<f64> = values.iter().map(|v| v.rate.reference()).collect();
@@ -121,7 +121,7 @@ mod tests {
     use crate::live_runs::Simulated;
     use crate::numbers::Unit;
 
-    /// By the definition over all pairs; one pair is tied.
+    /// τ-b equals its definition over all pairs, also if one pair is tied.
     #[test]
     fn tau_counts_ties() {
         let (x, y) = ([1.0, 2.0, 2.0, 3.0], [1.0, 3.0, 2.0, 4.0]);

@@ -1,21 +1,21 @@
-//! One number, observed in repeated runs and predicted.
+//! One number of a comparison, with its observed repeats and its predictions.
 
 use crate::numbers::Unit;
 use crate::spread::{relative_window, window};
 use foretoken_profiler::median;
 use serde::Serialize;
 
-/// A number with its predictions `P`.
+/// A number, observed in repeated runs, with its predictions of type `P`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row<P> {
-    /// The number's name.
+    /// The number's name, from [`QUANTITIES`](crate::numbers::QUANTITIES).
     pub quantity: String,
     /// The number's unit, which decides how errors and spreads are computed.
     pub unit: Unit,
-    /// The observed value of each repeat.
+    /// The value observed in each run.
     pub observed: Vec<f64>,
-    /// Distance between the repeats ([`window`]), relative to their median; of shares the difference. No prediction can
-    /// be expected to be closer. `None` without a repeat.
+    /// The distance between these values ([`window`]), relative to their median; for shares the difference. No
+    /// prediction can be expected to be closer. `None` if the number was observed once.
     pub spread: Option<f64>,
     /// The predictions and their errors.
     #[serde(flatten)]
@@ -23,7 +23,7 @@ pub struct Row<P> {
 }
 
 impl<P> Row<P> {
-    /// A row of observed values. `predict` gets the reference for errors, which is the median of these values.
+    /// Makes a row from observed values. `predict` gets the reference for errors, which is the median of these values.
     pub fn new(quantity: &str, unit: Unit, observed: Vec<f64>, predict: impl FnOnce(f64) -> P) -> Row<P> {
         let spread = match unit {
             Unit::Share => window(observed.clone()),
@@ -33,7 +33,8 @@ impl<P> Row<P> {
         Row { quantity: quantity.to_owned(), unit, observed, spread, predicted }
     }
 
-    /// The value with which predictions are compared: the median of the repeats. With two repeats this is their mean.
+    /// The value with which predictions are compared: the median of the observed values. The median of two is their
+    /// mean.
     pub fn reference(&self) -> f64 {
         median(self.observed.clone())
     }

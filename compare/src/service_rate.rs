@@ -1,8 +1,8 @@
-//! The service rate of closed loops.
+//! The service rate: requests per second that closed loops sustain.
 
 use foretoken_sim::{RequestRecords, Time};
 
-/// A count, and the time in which it was counted.
+/// A count, and the time over which it was counted, seconds.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct CountedOver {
     pub(crate) count: f64,
@@ -10,20 +10,20 @@ pub(crate) struct CountedOver {
 }
 
 impl CountedOver {
-    /// The sum of the counts over the sum of their times. `None` if that time is not above 0.
-    pub(crate) fn rate(all: impl Iterator<Item = CountedOver>) -> Option<f64> {
+    /// The sum of all counts / the sum of all times. `None` if the summed time is not above 0.
+    pub(crate) fn rate(counts: impl Iterator<Item = CountedOver>) -> Option<f64> {
         let add = |sum: CountedOver, one: CountedOver| CountedOver {
             count: sum.count + one.count,
             seconds: sum.seconds + one.seconds,
         };
-        let sum = all.fold(CountedOver::default(), add);
+        let sum = counts.fold(CountedOver::default(), add);
         (sum.seconds > 0.0).then(|| sum.count / sum.seconds)
     }
 }
 
-/// Requests per second that closed loops of `clients` clients sustain. In each loop it counts from the finish by which
-/// every client has had one answer to the finish at which the first client has nothing left to send. `None` if no loop
-/// is long enough for such a middle part.
+/// Requests per second that closed loops of `clients` clients sustain, over the middle part of each loop. This part
+/// goes from finish number `clients`, when every client can have had an answer, to the finish from which on fewer than
+/// `clients` requests are left. `None` if no loop is long enough to have a middle part.
 pub fn service_rate<'a>(runs: impl IntoIterator<Item = &'a RequestRecords>, clients: u32) -> Option<f64> {
     let clients = clients as usize;
     let middle = |r: &RequestRecords| {
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
     use foretoken_sim::Outcome;
 
-    /// Two clients and one answer per second, except for the slow start and the drained end.
+    /// A closed loop of two clients with one finished request per second, but a slow start and a slow end.
     fn closed_loop() -> RequestRecords {
         let mut r = RequestRecords::new(8);
         r.outcome = vec![Outcome::Finished; 8];
@@ -61,7 +61,8 @@ mod tests {
         assert_eq!(service_rate([], 2), None);
     }
 
-    /// Five answers in five seconds, and five in ten. The run without a middle part does not count.
+    /// One run has five finished requests in five seconds, another five in ten seconds. A third run has no middle part
+    /// and does not count.
     #[test]
     fn loops_are_pooled_by_their_time() {
         let mut slow = closed_loop();

@@ -1,17 +1,16 @@
-//! How far repeated runs are from each other, and what that decides.
+//! The distance between the values of repeated runs.
 
 use foretoken_profiler::median;
 
-/// Width of the narrowest window that holds two thirds of the values (at least three, if there are three). Two or three
-/// values all count. Of more values a third may be outliers, because a shared machine is slower at times. `None` for
-/// fewer than two values.
+/// Width of the narrowest interval that contains two thirds of the values. Of two or three values it contains all. Of
+/// more values a third may be outliers, because a shared machine is slower at times. `None` for fewer than two values.
 pub fn window(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let n = (2 * values.len()).div_ceil(3).max(3).min(values.len());
     (n >= 2).then(|| values.windows(n).map(|w| w[n - 1] - w[0]).fold(f64::INFINITY, f64::min))
 }
 
-/// [`window`] relative to the median of the values. `None` for fewer than two values, or if the median is not above 0.
+/// [`window`] / median of the values. `None` for fewer than two values, or if the median is not above 0.
 pub fn relative_window(values: &[f64]) -> Option<f64> {
     let middle = median(values.to_vec());
     window(values.to_vec()).filter(|_| middle > 0.0).map(|apart| apart / middle)

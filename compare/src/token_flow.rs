@@ -1,64 +1,64 @@
-//! Compares the token flow of two runs: drafts, verified and accepted tokens. Steps are compared while the schedule is
-//! the same; requests are compared to their end.
+//! Compares the token flow of two runs: drafted, verified and accepted tokens. Steps are compared up to the first one
+//! that differs. Rounds are also compared request by request, over the whole run. A round is a request's drafts of one
+//! step, verified together.
 
 use foretoken_sim::live::{Round, StepTrace, TracedNode};
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// The comparison of two runs of the same requests.
+/// The comparison of the token flow of two runs with the same requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TokenFlow {
-    /// Number of equal steps, from the first of each piece on: the same requests in the same order, chunks and
-    /// decisions.
+    /// Number of equal steps before the first difference, summed over pieces. Equal steps have the same requests in the
+    /// same order, the same chunks, decisions and accepted tokens.
     pub same_steps: u64,
     /// Number of steps of the first run.
     pub steps: u64,
-    /// The first difference, if there is one.
+    /// The first difference; absent if all steps are equal.
     pub parted: Option<Parting>,
-    /// Number of requests whose rounds are all the same, in the same order.
+    /// Number of requests whose rounds are all equal in both runs.
     pub same_requests: u64,
     /// Number of requests with at least one round in the first run.
     pub requests: u64,
-    /// Number of rounds of the first run that start at an output position at which the second also has a round of that
-    /// request.
+    /// Number of shared rounds: the second run also has a round of this request that starts at this output position.
     pub shared_rounds: u64,
-    /// Number of shared rounds with the same drafted and verified lengths: the policy decided alike.
+    /// Number of shared rounds for which the policy made the same decision: equal drafted and verified lengths.
     pub same_decisions: u64,
-    /// Number of rounds decided alike with a different number of accepted tokens. With recorded acceptance it must be
-    /// 0.
+    /// Number of rounds with the same decision and different numbers of accepted tokens. With recorded acceptance this
+    /// must be 0.
     pub other_acceptance: u64,
     /// Number of rounds of the first run.
     pub rounds: u64,
 }
 
-/// The first step that differs.
+/// The first step in which two runs differ.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Parting {
-    /// Index of the step.
+    /// Index of the step, from 0, among the steps with a pass.
     pub step: u64,
-    /// What differs first.
+    /// The kind of the first difference in the step.
     pub what: Difference,
-    /// The difference as text, with both sides.
+    /// A text that describes the difference, with the values of both runs.
     pub how: String,
 }
 
-/// What can differ first.
+/// The kind of a difference between two steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Difference {
-    /// Other requests or chunks were scheduled: an arrival was before a step's end in one run, and after it in the
-    /// other.
+    /// Different requests or chunks were scheduled, because a request arrived before a step's end in one run and after
+    /// the step's end in the other.
     Schedule,
-    /// The requests are the same, but the policy decided differently: it saw other times.
+    /// The requests are equal, but the policy decided differently, because it saw different times.
     Decision,
-    /// The decisions are the same, but a different number of tokens was accepted.
+    /// The decisions are equal, but a different number of tokens was accepted.
     Acceptance,
-    /// One of the runs has ended.
+    /// One of the runs ended before this step.
     End,
 }
 
 impl TokenFlow {
-    /// The sums over several pieces, with the first difference of the first piece that has one.
+    /// Adds up the counts of several pieces. The first difference is that of the first piece that has one.
     pub fn joined(pieces: impl IntoIterator<Item = TokenFlow>) -> TokenFlow {
         pieces.into_iter().fold(TokenFlow::default(), |all, one| TokenFlow {
             same_steps: all.same_steps + one.same_steps,
@@ -73,19 +73,19 @@ impl TokenFlow {
         })
     }
 
-    /// Share of shared rounds in which the policy decided alike.
+    /// The share of shared rounds for which the policy made the same decision; `None` without shared rounds.
     pub fn agreement(&self) -> Option<f64> {
         (self.shared_rounds > 0).then(|| self.same_decisions as f64 / self.shared_rounds as f64)
     }
 }
 
-/// Compares the token flow of two runs; steps without a pass are left out.
+/// Compares the token flow of two runs, step by step and request by request. Steps without a pass are left out.
 pub fn compare(live: &[StepTrace], other: &[StepTrace]) -> TokenFlow {
     let ran = |s: &&StepTrace| !(s.rounds.is_empty() && s.chunks.is_empty());
     let (a, b): (Vec<_>, Vec<_>) = (live.iter().filter(ran).collect(), other.iter().filter(ran).collect());
     let mut flow = TokenFlow { steps: a.len() as u64, ..TokenFlow::default() };
     for at in 0..a.len().max(b.len()) {
-        if let Some(parting) = part(a.get(at), b.get(at), at as u64) {
+        if let Some(parting) = first_difference(a.get(at), b.get(at), at as u64) {
             flow.parted = Some(parting);
             break;
         }
@@ -95,60 +95,64 @@ pub fn compare(live: &[StepTrace], other: &[StepTrace]) -> TokenFlow {
     flow
 }
 
-/// A round with the nodes of its tree.
+/// A round with the nodes of its draft tree; a chain has no nodes.
 #[derive(Clone, Copy)]
-struct Turn<'a> {
+struct RoundWithTree<'a> {
     round: &'a Round,
     tree: &'a [TracedNode],
 }
 
-impl Turn<'_> {
-    /// True if the policy decided alike: the same lengths, and for trees the same nodes drafted and verified.
-    fn decided_as(&self, other: &Turn) -> bool {
+impl RoundWithTree<'_> {
+    /// Did the policy make the same decision in both rounds: equal lengths, and for trees the same nodes drafted and
+    /// verified?
+    fn decided_as(&self, other: &RoundWithTree) -> bool {
         let lengths = |r: &Round| (r.start, r.drafted, r.verified, r.nodes);
-        let nodes = |t: &Turn| t.tree.iter().map(|n| (n.parent, n.rank, n.kept)).collect::<Vec<_>>();
+        let nodes = |t: &RoundWithTree| t.tree.iter().map(|n| (n.parent, n.rank, n.kept)).collect::<Vec<_>>();
         lengths(self.round) == lengths(other.round) && nodes(self) == nodes(other)
     }
 }
 
-/// The rounds of a step.
-fn turns(step: &StepTrace) -> impl Iterator<Item = Turn<'_>> {
+/// The rounds of a step, each with its tree.
+fn rounds(step: &StepTrace) -> impl Iterator<Item = RoundWithTree<'_>> {
     let mut nodes = step.nodes.as_slice();
     step.rounds.iter().map(move |round| {
         let (tree, rest) = nodes.split_at(round.nodes as usize);
         nodes = rest;
-        Turn { round, tree }
+        RoundWithTree { round, tree }
     })
 }
 
 fn by_request(a: &[&StepTrace], b: &[&StepTrace], flow: &mut TokenFlow) {
-    let other: HashMap<(u32, u32), Turn> =
-        b.iter().flat_map(|s| turns(s)).map(|t| ((t.round.request, t.round.start), t)).collect();
-    let mut count_of_other = HashMap::<u32, u64>::new();
-    other.keys().for_each(|(request, _)| *count_of_other.entry(*request).or_default() += 1);
-    let mut same = HashMap::<u32, (u64, bool)>::new();
-    for turn in a.iter().flat_map(|s| turns(s)) {
-        let round = turn.round;
+    let rounds_of_b: HashMap<(u32, u32), RoundWithTree> =
+        b.iter().flat_map(|s| rounds(s)).map(|t| ((t.round.request, t.round.start), t)).collect();
+    let mut count_in_b = HashMap::<u32, u64>::new();
+    rounds_of_b.keys().for_each(|(request, _)| *count_in_b.entry(*request).or_default() += 1);
+    // For each request of run a: its number of rounds, and whether all of them are equal in run b.
+    let mut requests = HashMap::<u32, (u64, bool)>::new();
+    for in_a in a.iter().flat_map(|s| rounds(s)) {
+        let round = in_a.round;
         flow.rounds += 1;
-        let (count, all) = same.entry(round.request).or_insert((0, true));
+        let (count, all_equal) = requests.entry(round.request).or_insert((0, true));
         *count += 1;
-        let Some(twin) = other.get(&(round.request, round.start)) else {
-            *all = false;
+        let Some(in_b) = rounds_of_b.get(&(round.request, round.start)) else {
+            *all_equal = false;
             continue;
         };
         flow.shared_rounds += 1;
-        let decided = turn.decided_as(twin);
+        let decided = in_a.decided_as(in_b);
         flow.same_decisions += u64::from(decided);
-        flow.other_acceptance += u64::from(decided && round.accepted != twin.round.accepted);
-        *all &= decided && round.accepted == twin.round.accepted;
+        flow.other_acceptance += u64::from(decided && round.accepted != in_b.round.accepted);
+        *all_equal &= decided && round.accepted == in_b.round.accepted;
     }
-    flow.requests = same.len() as u64;
-    let whole = |(request, (count, all)): (&u32, &(u64, bool))| *all && count_of_other.get(request) == Some(count);
-    flow.same_requests = same.iter().filter(|&entry| whole(entry)).count() as u64;
+    flow.requests = requests.len() as u64;
+    let is_same =
+        |(request, (count, all_equal)): (&u32, &(u64, bool))| *all_equal && count_in_b.get(request) == Some(count);
+    flow.same_requests = requests.iter().filter(|&entry| is_same(entry)).count() as u64;
 }
 
-/// The first difference of two steps; `None` if they are the same.
-fn part(a: Option<&&StepTrace>, b: Option<&&StepTrace>, step: u64) -> Option<Parting> {
+/// The first difference between step number `step` of two runs; `None` if the steps are equal. A missing step means
+/// that the run has ended.
+fn first_difference(a: Option<&&StepTrace>, b: Option<&&StepTrace>, step: u64) -> Option<Parting> {
     let (a, b) = match (a, b) {
         (Some(a), Some(b)) => (a, b),
         (Some(_), None) => {
@@ -161,11 +165,11 @@ fn part(a: Option<&&StepTrace>, b: Option<&&StepTrace>, step: u64) -> Option<Par
     if ids(a) != ids(b) || a.chunks != b.chunks {
         return differ(Difference::Schedule, schedules(a, b));
     }
-    for (of_a, of_b) in turns(a).zip(turns(b)) {
-        let (x, y) = (of_a.round, of_b.round);
-        let told = |r: &Round| format!("drafted {}, verified {}, accepted {}", r.drafted, r.verified, r.accepted);
-        let how = || format!("request {} at output {}: live {}; simulated {}", x.request, x.start, told(x), told(y));
-        if !of_a.decided_as(&of_b) {
+    for (in_a, in_b) in rounds(a).zip(rounds(b)) {
+        let (x, y) = (in_a.round, in_b.round);
+        let text = |r: &Round| format!("drafted {}, verified {}, accepted {}", r.drafted, r.verified, r.accepted);
+        let how = || format!("request {} at output {}: live {}; simulated {}", x.request, x.start, text(x), text(y));
+        if !in_a.decided_as(&in_b) {
             return differ(Difference::Decision, how());
         }
         if x.accepted != y.accepted {
@@ -176,14 +180,14 @@ fn part(a: Option<&&StepTrace>, b: Option<&&StepTrace>, step: u64) -> Option<Par
 }
 
 fn schedules(a: &StepTrace, b: &StepTrace) -> String {
-    let told = |s: &StepTrace| {
+    let text = |s: &StepTrace| {
         let prompts: Vec<String> = s.chunks.iter().map(|c| format!("{} (+{})", c.request, c.tokens)).collect();
         match prompts.is_empty() {
             true => format!("{} decodes, no prompts", s.rounds.len()),
             false => format!("{} decodes, prompts of {}", s.rounds.len(), prompts.join(", ")),
         }
     };
-    format!("live {}; simulated {}", told(a), told(b))
+    format!("live {}; simulated {}", text(a), text(b))
 }
 
 #[cfg(test)]
@@ -211,7 +215,7 @@ mod tests {
         assert_eq!(both.parted.unwrap().what, Difference::End);
     }
 
-    /// A different schedule makes steps differ, but not requests.
+    /// If the same rounds are scheduled in other steps, steps differ and requests do not.
     #[test]
     fn another_schedule_leaves_the_requests_alone() {
         let live = [step(&[round(0, 1, 3, 2), round(1, 1, 3, 3)])];
@@ -234,7 +238,7 @@ mod tests {
         assert_eq!((accepted.same_requests, accepted.requests), (0, 1));
     }
 
-    /// Two trees of equal size with different nodes.
+    /// Two trees of equal size whose verified nodes differ are different decisions.
     #[test]
     fn trees_are_compared_node_by_node() {
         let node = |rank, kept| TracedNode { parent: u32::MAX, rank, confidence: 0.5, kept, accepted: false };

@@ -1,4 +1,4 @@
-//! An experiment run by a program of one's own: `cargo run --release -p foretoken-run --example quickstart`.
+//! How a program of your own runs an experiment: `cargo run --release -p foretoken-run --example quickstart`.
 //!
 //! Reads the quickstart with one seed, runs it into a folder and prints the fastest policy that a server can run.
 

@@ -1,11 +1,11 @@
-//! Progress of long work: a bar on a terminal, and counts for a program that draws a bar of its own.
+//! Progress of long work: a bar on the terminal, and counts for a program that shows the progress itself.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// How far a piece of work is, and who draws it. Clones share it.
+/// Counts of finished and of all pieces of work, and whether this crate draws the bar. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct Counts(Arc<Numbers>);
 
@@ -17,25 +17,25 @@ struct Numbers {
 }
 
 impl Counts {
-    /// Draws no bar from now on: the program draws its own.
+    /// Turns the bar on the terminal off, because the calling program draws one itself.
     pub fn draw_elsewhere(&self) {
         self.0.elsewhere.store(true, Ordering::Relaxed);
     }
 
-    /// Finished pieces and all pieces of the work that began last.
+    /// (finished pieces, all pieces) of the work that began last.
     pub fn so_far(&self) -> (u64, u64) {
         (self.0.done.load(Ordering::Relaxed), self.0.of.load(Ordering::Relaxed))
     }
 }
 
-/// Counts pieces of work as they end.
+/// A progress bar, with the counts behind it.
 pub struct Bar {
     drawn: ProgressBar,
     counts: Counts,
 }
 
 impl Bar {
-    /// A bar for `of` pieces of work, called `pieces`, which `counts` counts, too.
+    /// Starts a bar at 0 of `of` pieces of work; `pieces` is their name in the plural. `counts` gets the same numbers.
     pub fn new(of: u64, pieces: &str, counts: &Counts) -> Bar {
         counts.0.done.store(0, Ordering::Relaxed);
         counts.0.of.store(of, Ordering::Relaxed);
@@ -53,7 +53,7 @@ impl Bar {
         self.drawn.inc(pieces);
     }
 
-    /// Says that `done` pieces are finished, of `of` that are expected now.
+    /// Sets the bar to `done` finished pieces of `of` pieces in all.
     pub fn is_at(&self, done: u64, of: u64) {
         self.counts.0.done.store(done, Ordering::Relaxed);
         self.counts.0.of.store(of, Ordering::Relaxed);
@@ -61,7 +61,7 @@ impl Bar {
         self.drawn.set_position(done);
     }
 
-    /// Shows what is being worked on.
+    /// Shows `what` behind the bar, for example the policy that ran last.
     pub fn say(&self, what: String) {
         self.drawn.set_message(what);
     }

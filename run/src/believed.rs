@@ -1,5 +1,5 @@
-//! The policies' belief about costs: a linear model of draft and target passes, and passes that they may time before
-//! serving starts. Both may be made wrong on purpose, by the settings `belief.*` of an experiment.
+//! What policies believe about costs: a linear model of draft and target passes, and the passes that policies may time
+//! before serving starts. The settings `belief.*` of an experiment can make both wrong on purpose.
 
 use foretoken_policies::{Belief, PassTimes};
 use foretoken_sim::{Coefficients, ContextReads, Draws, LatencyModel, Luck, PassShape, Stream};
@@ -7,26 +7,27 @@ use foretoken_spec::experiment::{BeliefSpec, Hardware, Tables};
 use foretoken_spec::problem::{Problem, Result};
 use rand_distr::{Distribution, LogNormal};
 
-/// The belief of one seed.
+/// What policies believe about costs in a run. Random errors of the belief follow from the run's seed.
 pub struct Believed {
     /// The linear model: α, γ, δ of target and draft.
     pub linear: Belief,
-    /// Number of steps by which outcomes reach a policy late.
+    /// Number of steps after which a policy learns the outcome of a step.
     pub staleness_steps: u32,
     tables: Tables,
     scale_target: f64,
     scale_draft: f64,
     noise_cv: f64,
     luck: Luck,
-    /// Costs (draft, target) of another machine, if cost tables were profiled there; `None` for the true costs.
+    /// Costs (draft, target) of another machine on which cost tables are profiled; `None`: on the true machine.
     elsewhere: Option<(Box<dyn LatencyModel>, Box<dyn LatencyModel>)>,
 }
 
 impl Believed {
-    /// The belief that a spec describes, for a seed. Adds a note when the linear fit is bad.
+    /// Makes the belief that the `[belief]` table describes, with the random errors of `seed`. Adds to `notes` if the
+    /// linear fit is bad.
     ///
     /// # Errors
-    /// The spec leaves a belief to be fitted, and no linear cost fits the model's true costs (see
+    /// The table gives no coefficients for a model, and no linear cost fits its true costs (see
     /// [`fit_truth`](foretoken_profiler::fit_truth)).
     pub fn new(spec: &BeliefSpec, hardware: &Hardware, seed: u64, notes: &mut Vec<String>) -> Result<Believed> {
         let (target, draft) = match &spec.fitted_to {
@@ -56,7 +57,7 @@ impl Believed {
     }
 
     /// The passes that policies may time before serving starts. `draft` and `target` are the machine's true costs;
-    /// `reads` says how its verify pass counts context.
+    /// `reads` says how the machine's verify pass counts context.
     pub fn profile<'a>(
         &'a self,
         draft: &'a dyn LatencyModel,
@@ -68,7 +69,7 @@ impl Believed {
     }
 }
 
-/// Passes timed before serving starts.
+/// Times passes for the cost tables of policies, before serving starts.
 pub struct Profile<'a> {
     believed: &'a Believed,
     draft: &'a dyn LatencyModel,
@@ -78,10 +79,10 @@ pub struct Profile<'a> {
 }
 
 impl Profile<'_> {
-    fn time(&self, of: &dyn LatencyModel, shape: PassShape, scale: f64, model: u64) -> f64 {
-        // One error per table entry: a pass that is timed twice has the same error both times.
+    fn time(&self, costs: &dyn LatencyModel, shape: PassShape, scale: f64, model: u64) -> f64 {
+        // The error follows from the shape: a pass that is timed twice gets one error both times.
         let key = shape.batched << 32 ^ shape.context;
-        of.pass(shape).as_s() * scale * error(self.believed.noise_cv, self.believed.luck.narrow(model).bits(key))
+        costs.pass(shape).as_s() * scale * error(self.believed.noise_cv, self.believed.luck.narrow(model).bits(key))
     }
 }
 
@@ -108,7 +109,8 @@ impl PassTimes for Profile<'_> {
     }
 }
 
-/// The coefficients times `scale`, each times a random factor of its own with coefficient of variation `cv`.
+/// The coefficients times `scale`. Each is also multiplied by its own random factor of mean 1 and coefficient of
+/// variation `cv`. `model` is 0 for the target and 1 for the draft.
 fn wrong(c: Coefficients, scale: f64, cv: f64, seed: u64, model: u64) -> Coefficients {
     let luck = Luck::new(seed, Stream::Belief, 1 + model);
     let distorted = |value: f64, which: u64| value * scale * error(cv, luck.bits(which));
@@ -119,7 +121,7 @@ fn wrong(c: Coefficients, scale: f64, cv: f64, seed: u64, model: u64) -> Coeffic
     }
 }
 
-/// A log-normal factor with mean 1 and this coefficient of variation.
+/// A log-normal factor with mean 1 and coefficient of variation `cv`, drawn from `key`.
 fn error(cv: f64, key: u64) -> f64 {
     if cv == 0.0 {
         return 1.0;
@@ -129,7 +131,7 @@ fn error(cv: f64, key: u64) -> f64 {
     law.sample(&mut Draws::new(key, Stream::Belief, 0))
 }
 
-/// The `given` coefficients; `None` fits a line to the true costs and adds a note if the fit is bad.
+/// The `given` coefficients. If they are `None`, fits a line to the true costs, and adds to `notes` if the fit is bad.
 fn believe(
     given: Option<Coefficients>,
     truth: &dyn LatencyModel,
@@ -174,7 +176,7 @@ mod tests {
         assert_eq!(noisy, wrong(c, 1.0, 0.3, 1, 0));
     }
 
-    /// A timed pass counts context as the machine does; a pass of the linear belief counts it as the belief says.
+    /// `context_reads` of timed passes is the machine's; `context_reads` of the linear belief is the belief's.
     #[test]
     fn timed_and_believed_passes_count_context_each_in_their_own_way() {
         let linear = "{ linear = { alpha_s = 1e-6, gamma_s = 1e-5, delta_s = 1e-3 } }";

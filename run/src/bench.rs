@@ -1,4 +1,4 @@
-//! Times the simulation of an experiment: the engine alone, one run at a time.
+//! Times how fast this program simulates an experiment: the engine alone, one run at a time, in wall time.
 
 use crate::plan::Plan;
 use crate::setting::Setting;
@@ -8,24 +8,24 @@ use serde::Serialize;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// Times of the engine's runs with one policy.
+/// Wall times of repeated simulations with one policy.
 #[derive(Clone, Debug, Serialize)]
 pub struct Timed {
-    /// The swept values, `name=value` each.
+    /// The swept values as `name=value`, with spaces between.
     pub sweep: String,
     /// The policy's label.
     pub policy: String,
-    /// Request-steps of a run.
+    /// Request-steps of one run: the sum over steps of the requests that decode.
     pub request_steps: u64,
-    /// Median over the repeats, seconds.
+    /// Median wall time of the repeats, seconds.
     pub median_s: f64,
-    /// Fastest run, seconds.
+    /// Wall time of the fastest repeat, seconds.
     pub min_s: f64,
-    /// Slowest run, seconds.
+    /// Wall time of the slowest repeat, seconds.
     pub max_s: f64,
 }
 
-/// Times every policy under every combination of swept values, `repeats` runs each.
+/// Times every listed policy under every combination of swept values with the first seed, `repeats` runs each.
 ///
 /// # Errors
 /// A variant of the plan cannot be built.

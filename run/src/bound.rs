@@ -1,18 +1,18 @@
-//! Chooses the autoregressive run that a TPOT bound is scaled from, where settings are swept.
+//! Chooses the autoregressive run from which a TPOT bound is scaled, in an experiment with swept settings.
 //!
 //! A bound should not change with the load, so the run at one load gives the bound of all loads. If each load's own run
-//! gave its bound, as in the AdaSpec paper, the bound would grow with the queue, and autoregressive would attain 90 %
-//! at every load.
+//! gave its bound, as in the AdaSpec paper, the bound would grow with the queue, and autoregressive would keep the
+//! bound for 90 % of the requests at every load.
 
 use crate::plan::{Plan, choice, picks};
 use foretoken_spec::document::{Choice, Path};
 use foretoken_spec::experiment::Reference;
 use foretoken_spec::problem::{Result, nearest};
 
-/// Checks that a sweep takes every value that `slo.reference` names.
+/// Checks that every setting in `slo.reference.at` is swept and takes the value that stands there.
 ///
 /// # Errors
-/// No sweep takes a value; the error points at its place in the file.
+/// A setting is not swept, or its sweep does not take the value; the error points at the place in the file.
 pub fn check(plan: &Plan) -> Result<()> {
     for variant in &plan.variants {
         let Some(Reference::At(at)) = &variant.experiment.slo.reference else { continue };
@@ -58,7 +58,7 @@ impl Plan {
         self.variants.iter().position(|v| v.choices.iter().eq(wanted.iter().copied()))
     }
 
-    /// The lowest value of the sweep of `own` if it sweeps the load; otherwise `own`.
+    /// If the swept setting of `own` changes the load, the lowest value of its sweep; otherwise `own`.
     fn lowest<'a>(&'a self, own: &'a Choice) -> &'a Choice {
         let numbers = || values(self, &own.path).map(|c| c.number.filter(|n| n.is_finite()));
         if !is_load(&own.path) || numbers().any(|n| n.is_none()) {
@@ -72,7 +72,7 @@ fn values<'a>(plan: &'a Plan, path: &'a str) -> impl Iterator<Item = &'a Choice>
     plan.variants.iter().filter_map(move |v| choice(v, path))
 }
 
-/// Does the setting change the load?
+/// Does the setting with this path change the load (how fast requests arrive)?
 fn is_load(path: &str) -> bool {
     path.starts_with("workload.arrivals.") || path.ends_with(".rate-scale") || path.ends_with(".thin.keep")
 }

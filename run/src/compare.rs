@@ -1,6 +1,6 @@
-//! Compares policies. The values of each seed are paired with the baseline's and the oracle's values of this seed, then
-//! averaged with 95 % intervals (Student t over seeds, docs/model.md 14). It only computes from summaries; nothing is
-//! run.
+//! Compares policies. The values of each seed are paired with the baseline's and the oracle's values of that seed, then
+//! averaged with 95 % intervals (Student t over seeds, docs/model.md 14). This module only computes from the summaries
+//! of runs; it runs nothing.
 
 use crate::arena::Scenario;
 use crate::host_band::HostBand;
@@ -14,125 +14,130 @@ use foretoken_sim::{DraftKv, Summary};
 use foretoken_spec::document::Choice;
 use serde::Serialize;
 
-/// Everything the table and `--format json` show.
+/// The comparison of all policies of an experiment, as the table and `--format json` show it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// Which part of a live run the numbers cover; absent if they cover all of it.
+    /// Which part of a live or observed run the numbers cover; absent if they cover the whole run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partial: Option<String>,
-    /// The answer in one paragraph, as on the page.
+    /// The result in one paragraph, as the page shows it.
     pub headline: String,
-    /// For which models, hardware, load and bounds the results hold.
+    /// For which models, hardware, load and bounds the results hold, as text.
     pub scope: String,
-    /// The name of the experiment.
+    /// The experiment's name.
     pub name: String,
-    /// Where the numbers come from.
+    /// Where the numbers come from: simulated, measured on a device, or observed on a server.
     pub source: String,
     /// The version of Foretoken that made the comparison.
     pub version: String,
-    /// The seeds, one replication each.
+    /// The seeds; there is one run of each policy per seed.
     pub seeds: Vec<u64>,
     /// One result per combination of swept values.
     pub variants: Vec<VariantResult>,
     /// Warnings of policies and of the engine.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// What host time would change; absent if the run counts host time, or its costs were measured.
+    /// How measured host time would change the speedup of the fastest policy; absent if the run counts host time, or
+    /// its costs were measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_band: Option<HostBand>,
-    /// Settings that did nothing; absent if none is known.
+    /// Settings that changed no number of the run; absent if none was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings: Option<Inert>,
-    /// Claims of a paper beside the measured values; absent for an experiment without claims.
+    /// The claims of a paper, each with this run's value; absent for an experiment without claims.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paper: Option<PaperReport>,
     /// The answer to the experiment's question; absent for an experiment without a question.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<Answer>,
-    /// A scenario's numbers, seed by seed; absent for an experiment that is no scenario of the arena.
+    /// The numbers for the arena's table, seed by seed; absent for an experiment that is no scenario of the arena.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arena: Option<Scenario>,
 }
 
-/// The policies under one combination of swept values.
+/// The results of all policies under one combination of swept values.
 #[derive(Clone, Debug, Serialize)]
 pub struct VariantResult {
     /// The combination of swept values.
     pub sweep: Vec<Choice>,
-    /// Requests that arrived, over all seeds.
+    /// Number of requests that arrived, summed over seeds.
     pub requests: u64,
     /// Number of requests of each seed.
     pub requests_by_seed: Vec<u64>,
-    /// The bounds of each seed.
+    /// The SLO bounds of each seed.
     pub slo: Vec<Slo>,
-    /// The autoregressive run that the TPOT bound is scaled from; absent if it is not scaled.
+    /// The autoregressive run from which the TPOT bound is scaled; absent if the bound is not scaled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slo_scaled_from: Option<ScaledFrom>,
-    /// KV blocks that requests can use without a drafter.
+    /// Number of KV blocks that requests can use without a drafter.
     pub kv_blocks_plain: u32,
-    /// KV blocks that requests can use with a drafter; absent if they are as many as without.
+    /// Number of KV blocks that requests can use with a drafter; absent if it equals `kv_blocks_plain`.
     pub kv_blocks_drafting: Option<u32>,
-    /// Blocks of the draft's own KV pool; absent if it has none.
+    /// Number of blocks of the KV pool that only the draft uses; absent if there is no such pool.
     pub kv_blocks_draft_pool: Option<u32>,
     /// One result per policy, in the order of the experiment.
     pub policies: Vec<PolicyResult>,
 }
 
-/// The autoregressive run that a TPOT bound is scaled from.
+/// The autoregressive run from which a TPOT bound is scaled.
 #[derive(Clone, Debug, Serialize)]
 pub struct ScaledFrom {
     /// The swept values of the autoregressive run.
     pub sweep: Vec<Choice>,
-    /// The bound divided by that run's P90 TPOT.
+    /// The bound divided by the P90 TPOT of the autoregressive run.
     pub scale: f64,
-    /// Seeds in which that run was overloaded: there the bound measures the length of the queue.
+    /// Seeds in which the autoregressive run was overloaded: there the bound measures the length of the queue.
     pub overloaded_seeds: Vec<u64>,
 }
 
-/// A policy that fell behind its arrivals in some seeds: the queue grew while requests came. Means over those seeds.
+/// The overload of a policy: in some seeds its queue grew as long as requests arrived. Numbers are means over these
+/// seeds.
 #[derive(Clone, Debug, Serialize)]
 pub struct FellBehind {
-    /// The seeds in which the policy fell behind.
+    /// The seeds in which the policy was overloaded.
     pub seeds: Vec<u64>,
-    /// Requests that arrived, a second.
+    /// Arrivals per second.
     pub offered_req_s: f64,
-    /// Requests that finished while others arrived, a second.
+    /// Requests that finished per second, until the last arrival.
     pub completed_req_s: f64,
-    /// Requests waiting when the last one arrived.
+    /// Number of requests that waited at the last arrival.
     pub waiting_at_end: f64,
 }
 
-/// A policy's numbers, means over seeds. A number that does not exist (no request drafted, no bound) is absent.
+/// A policy's numbers, each the mean over seeds with its interval. A number that does not exist (no draft was made, no
+/// bound is set) is absent.
 #[derive(Clone, Debug, Serialize)]
 pub struct PolicyResult {
     /// The policy's label in tables and figures.
     pub policy: String,
-    /// Was it added as the baseline, without being asked for?
+    /// Was the policy added as the baseline, because the experiment does not list it?
     pub implied: bool,
-    /// Does it see which drafts will be accepted, which no server can?
+    /// Does the policy see the hidden truth (which drafts will be accepted, or true costs), which no server can?
     pub sees_hidden_truth: bool,
-    /// Does it stop speculating in a step that would exceed the TPOT bound? The legend explains it.
+    /// Does the policy stop speculating in a step that would exceed the TPOT bound? The legend explains this.
     #[serde(skip)]
     pub stops_for_slo: bool,
-    /// The overload, if the queue grew while requests arrived: then latencies grow with the length of the run.
+    /// The overload of the policy: its latencies grow with the length of the run. Absent if no seed was overloaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overload: Option<FellBehind>,
     /// Was autoregressive overloaded in some seed? Then the speedup grows with the length of the run.
     pub speedup_over_overload: bool,
-    /// Is the attainment 90 % because the bound is this very run's P90 TPOT?
+    /// Is the attainment 90 % by definition, because the bound is the P90 TPOT of this run itself?
     pub attains_by_definition: bool,
     /// Mean end-to-end latency of finished requests, seconds.
     pub e2e_mean_s: Option<Interval>,
     /// Mean E2E of autoregressive / mean E2E of this policy, per seed.
     pub speedup: Option<RatioInterval>,
-    /// The difference to autoregressive in parts; absent for autoregressive itself, and where it is not known.
+    /// The parts of the difference in E2E to autoregressive; absent for autoregressive itself, and where the parts are
+    /// not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<Why>,
-    /// Mean E2E of this policy / mean E2E of oracle-goodput − 1, per seed, when that oracle is in the list.
+    /// Mean E2E of this policy / mean E2E of oracle-goodput − 1, per seed; absent if the experiment does not list
+    /// oracle-goodput.
     pub regret_to_oracle_goodput: Option<RatioInterval>,
-    /// Does it draft trees? Then oracle-goodput, which drafts chains, does not bound it.
+    /// Does the policy draft trees? Then oracle-goodput, which drafts chains, is no bound for it.
     pub drafts_trees: bool,
-    /// Does it stop speculating for a TPOT bound that another load sets?
+    /// Does the policy stop speculating for a TPOT bound that is scaled from a run at another load?
     pub stops_for_a_bound_of_another_load: bool,
     /// Mean time to first token, seconds.
     pub ttft_mean_s: Option<Interval>,
@@ -142,30 +147,31 @@ pub struct PolicyResult {
     pub tpot_p90_s: Option<Interval>,
     /// 99th percentile of the time per output token, seconds.
     pub tpot_p99_s: Option<Interval>,
-    /// Share of requests that met every bound.
+    /// Share of requests (0 to 1) that met every bound of `[slo]`.
     pub slo_attainment: Option<Interval>,
-    /// Requests that met every bound, a second.
+    /// Requests per second that met every bound of `[slo]`.
     pub slo_goodput_req_s: Option<Interval>,
-    /// Output tokens of finished requests, a second.
+    /// Output tokens of finished requests per second.
     pub token_goodput_tok_s: Option<Interval>,
     /// Accepted draft tokens / drafted tokens.
     pub acceptance_rate: Option<Interval>,
-    /// 1 + accepted / rounds.
+    /// 1 + accepted draft tokens / rounds of drafts.
     pub mean_acceptance_length: Option<Interval>,
-    /// Mean number of drafted tokens a request-step.
+    /// Mean number of drafted tokens of a decoding request in a step.
     pub draft_len: Option<Interval>,
-    /// Mean number of verified draft tokens a request-step.
+    /// Mean number of verified draft tokens of a decoding request in a step.
     pub verify_len: Option<Interval>,
-    /// Decode batch size, weighted by time.
+    /// Mean number of decoding requests in a step, weighted by the step's time.
     pub batch_size: Option<Interval>,
-    /// Number of preemptions, over all seeds.
+    /// Number of preemptions, summed over seeds.
     pub preempted: u64,
-    /// Requests that could never fit, over all seeds.
+    /// Number of requests that the engine rejected because they could never fit, summed over seeds.
     pub rejected: u64,
 }
 
 impl Comparison {
-    /// Compares all cells of a plan, given in its order with the number of KV blocks that each could use.
+    /// Compares the `cells` of a plan. `cells` and `usable_blocks` (KV blocks that a cell's requests could use) are in
+    /// the order of the plan.
     pub fn of(plan: &Plan, cells: &[Cell], usable_blocks: &[u32]) -> Comparison {
         let size = plan.seeds.len() * plan.policies.len();
         let variants = plan.variants.iter().zip(cells.chunks(size)).zip(usable_blocks.chunks(size));
@@ -177,7 +183,10 @@ impl Comparison {
             source: plan.source().to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             seeds: plan.seeds.clone(),
-            variants: variants.enumerate().map(|(at, ((v, cells), kv))| variant(plan, at, v, cells, kv)).collect(),
+            variants: variants
+                .enumerate()
+                .map(|(at, ((v, cells), kv))| variant_result(plan, at, v, cells, kv))
+                .collect(),
             warnings: Vec::new(),
             host_band: None,
             settings: None,
@@ -188,23 +197,23 @@ impl Comparison {
     }
 }
 
-fn variant(plan: &Plan, at: usize, of: &Variant, cells: &[Cell], kv: &[u32]) -> VariantResult {
+fn variant_result(plan: &Plan, at: usize, variant: &Variant, cells: &[Cell], kv: &[u32]) -> VariantResult {
     let n = plan.policies.len();
     let baselines: Vec<&Cell> = cells.iter().skip(plan.baseline).step_by(n).collect();
     let oracle = plan.policies.iter().position(|p| p.spec.name() == "oracle-goodput");
     VariantResult {
-        sweep: of.choices.clone(),
+        sweep: variant.choices.clone(),
         requests: baselines.iter().map(|c| c.summary.requests).sum(),
         requests_by_seed: baselines.iter().map(|c| c.summary.requests).collect(),
         slo: baselines.iter().map(|c| c.summary.slo).collect(),
         slo_scaled_from: plan.bound_from(at).map(|from| ScaledFrom {
             sweep: plan.variants[from].choices.clone(),
-            scale: of.experiment.slo.adaspec_scale.unwrap_or(1.0),
+            scale: variant.experiment.slo.adaspec_scale.unwrap_or(1.0),
             overloaded_seeds: baselines.iter().filter(|c| c.bound_of_overload).map(|c| c.key().seed).collect(),
         }),
         kv_blocks_plain: kv[plan.baseline],
         kv_blocks_drafting: kv.iter().copied().find(|&blocks| blocks != kv[plan.baseline]),
-        kv_blocks_draft_pool: match of.experiment.engine.draft_kv {
+        kv_blocks_draft_pool: match variant.experiment.engine.draft_kv {
             DraftKv::Separate { blocks } => Some(blocks),
             _ => None,
         },
@@ -269,13 +278,13 @@ fn fell_behind(cells: &[&Cell]) -> Option<FellBehind> {
     })
 }
 
-/// The mean and interval over seeds; `None` if a seed lacks the value, because a mean over fewer seeds cannot be
+/// The mean and interval over seeds; `None` if a seed lacks the value, because means over different seeds cannot be
 /// compared.
 fn over_seeds(values: impl Iterator<Item = Option<f64>>) -> Option<Interval> {
     values.collect::<Option<Vec<f64>>>().and_then(|v| Interval::of(&v))
 }
 
-/// The mean and interval over seeds of ratios between two runs of one seed; `None` if a seed lacks the ratio.
+/// The mean and interval over seeds of a ratio of two runs with one seed; `None` if a seed lacks the ratio.
 fn ratio_over_seeds(values: impl Iterator<Item = Option<f64>>) -> Option<RatioInterval> {
     values.collect::<Option<Vec<f64>>>().and_then(|v| RatioInterval::of(&v))
 }

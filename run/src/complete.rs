@@ -1,4 +1,4 @@
-//! Runs a plan into a folder with complete results; continues with results that the folder already holds.
+//! Runs a plan until its folder has complete results. Cells that are already in the folder are not run again.
 
 use crate::cells::{Assembled, Folder, Mode, Speed, assemble, run_cells};
 use crate::inert::{self, Check, Inert};
@@ -12,11 +12,11 @@ use rayon::ThreadPool;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
-/// File of the comparison as text.
+/// Name of the file with the comparison as text, with the main columns of its tables.
 pub const REPORT_TEXT: &str = "report.txt";
-/// File of the results folder with the comparison as text, all columns of its tables.
+/// Name of the file with the comparison as text, with all columns of its tables.
 pub const REPORT_WIDE: &str = "report-wide.txt";
-/// File of the comparison as JSON.
+/// Name of the file with the comparison as JSON.
 pub const REPORT_JSON: &str = "report.json";
 
 /// Options for making results.
@@ -24,17 +24,17 @@ pub const REPORT_JSON: &str = "report.json";
 pub struct How {
     /// What to do with a folder that is not empty.
     pub mode: Mode,
-    /// Are figures and the page drawn?
+    /// Make the figures and the HTML page?
     pub figures: bool,
-    /// Which settings are tested for having no effect.
+    /// Which settings are tried, to see whether they have any effect.
     pub check_settings: Check,
 }
 
 /// The results that this call made.
 pub struct Made {
-    /// The comparison, and the numbers of each cell.
+    /// The comparison, and a digest of each cell's results.
     pub results: Assembled,
-    /// Notes on settings that did nothing.
+    /// Lines on settings that changed no number of the run.
     pub notes: Vec<String>,
     /// The simulator's speed in this call.
     pub speed: Speed,
@@ -46,12 +46,12 @@ pub struct Complete {
     pub folder: Folder,
     /// Results that this call made; `None` if the folder was complete before.
     pub made: Option<Made>,
-    /// Path of the page; `None` if this call did not make it.
+    /// Path of the HTML page; `None` if this call did not make the page.
     pub page: Option<PathBuf>,
 }
 
 /// Runs a plan into the folder at `path`, on the threads of `pool`, until the folder has complete results. If `work` is
-/// asked to end, the run ends in order and keeps finished cells.
+/// interrupted, the run stops with an error, and finished cells stay in the folder.
 ///
 /// # Errors
 /// The experiment is wrong (found before anything runs), a cell cannot be run or stored, or the run is interrupted.
@@ -69,8 +69,7 @@ pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool, work: &
             folder.abandon();
         }
     })?;
-    // Nothing watches the flag while tables are written: the first signal ends the program, and --resume makes the
-    // tables again.
+    // While tables are written, the first signal ends the program at once. --resume makes the tables again.
     drop(watch);
     work.interrupt.check()?;
     let (results, notes) = put_together(plan, &folder, how, pool, work)?;
@@ -79,11 +78,11 @@ pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool, work: &
     Ok(Complete { folder, made: Some(Made { results, notes, speed }), page })
 }
 
-/// Makes tables, figures and the comparison from finished cells: everything but the manifest and the page. Also returns
-/// notes on settings that did nothing.
+/// Makes all results from finished cells but the manifest and the page: tables, figures and the comparison. Also
+/// returns lines on settings that changed no number.
 ///
 /// # Errors
-/// A cell's file is missing, a file cannot be written, or the run is interrupted.
+/// A cell's file is missing or damaged, a file cannot be written, or the run is interrupted.
 pub fn put_together(
     plan: &Plan,
     folder: &Folder,
@@ -105,17 +104,17 @@ pub fn put_together(
     Ok((results, notes))
 }
 
-/// Reads back a part of the comparison that the folder at `path` keeps as JSON.
+/// Reads fields of the comparison from `report.json` of the folder `path`. `T` has the fields that the caller needs.
 ///
 /// # Errors
-/// The file cannot be read, or is of another version.
+/// The file cannot be read, or lacks the fields (another version may have written it).
 pub fn kept_report<T: DeserializeOwned>(path: &Path) -> Result<T> {
     let path = path.join(REPORT_JSON);
     let text = fs_err::read_to_string(&path).map_err(|e| Problem::failed(e.to_string()))?;
     serde_json::from_str(&text).map_err(|e| Problem::failed(format!("{}: cannot be read back: {e}", path.display())))
 }
 
-/// Writes the comparison beside the tables, as text and as JSON.
+/// Writes the comparison into the folder, as text and as JSON.
 ///
 /// # Errors
 /// A file cannot be written.

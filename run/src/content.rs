@@ -1,4 +1,5 @@
-//! The content of requests: the categories that policies name, and acceptance that is not of the requests' own content.
+//! Checks on the content of requests: whether requests have the categories that a policy names, and whether acceptance
+//! was measured on the trace that gives the lengths.
 
 use crate::plan::Variant;
 use foretoken_policies::PolicySpec;
@@ -8,8 +9,8 @@ use foretoken_spec::experiment::Experiment;
 use foretoken_spec::problem::{Problem, Result};
 use foretoken_traces::{ArrivalSpec, LengthSpec};
 
-/// A note for the reader of results: the lengths are a real trace's, and acceptance is not of the trace's content.
-/// `None` if the lengths are drawn, or acceptance was recorded or calibrated with these requests.
+/// A note that the lengths come from a real trace and the acceptance is assumed. `None` if the lengths are drawn, or if
+/// the acceptance was recorded, or `calibrated` together with these requests.
 pub fn note(experiment: &Experiment, calibrated: bool) -> Option<String> {
     let workload = &experiment.workload;
     let file = match (&workload.arrivals, &workload.lengths) {
@@ -39,10 +40,10 @@ pub fn note(experiment: &Experiment, calibrated: bool) -> Option<String> {
     ))
 }
 
-/// Checks that requests can have the categories that a policy names.
+/// Checks that every category that a policy names is one of the requests' `categories`.
 ///
 /// # Errors
-/// The policy, which is number `index`, names a category that is not among `categories`.
+/// The policy names another category. The error points at policy number `index` of the file.
 pub fn check_categories(variant: &Variant, index: usize, policy: &PolicySpec, categories: &[String]) -> Result<()> {
     let named = policy.definition().names_categories();
     let Some(unknown) = named.into_iter().find(|name| !categories.iter().any(|category| category == name)) else {

@@ -1,4 +1,4 @@
-//! The fleet of a setting: its replicas, each with its engine, hardware and policy, and their run behind the router.
+//! Runs a setting with several replicas behind a router. Each replica has an engine, hardware and a policy.
 
 use crate::load::is_autoregressive;
 use crate::plan::Variant;
@@ -16,23 +16,24 @@ use std::sync::atomic::AtomicBool;
 /// The replicas of a fleet and their router.
 pub struct Replicas {
     spec: FleetSpec,
-    /// The servers of the kinds that have an engine or hardware of their own, by their place in the list of kinds.
+    /// The servers of the kinds of replicas that state an engine or hardware, by index in `fleet.replicas`. All other
+    /// kinds use the experiment's server.
     own: BTreeMap<usize, Server>,
-    /// The policies of the kinds that have one of their own.
+    /// The policy of each kind; `None` for a kind that uses the compared policy.
     policies: Vec<Option<PolicySpec>>,
-    /// The kind of each replica.
+    /// The kind of each replica, as an index in `fleet.replicas`.
     kind_of: Vec<usize>,
-    /// The bound on time to first token, seconds; infinity for none.
+    /// The SLO bound on time to first token, seconds; infinity for none.
     ttft_s: f64,
 }
 
 impl Replicas {
-    /// The fleet of a variant whose own server is `server`; `None` if it has none. Adds warnings about beliefs to
-    /// `belief_notes`.
+    /// Builds the fleet of a variant; `None` if the variant has no `[fleet]`. `server` serves the kinds that state no
+    /// engine or hardware. Warnings about beliefs are added to `belief_notes`.
     ///
     /// # Errors
-    /// A kind's server cannot be built, its engine would not start, or the router compares blocks of the replicas and
-    /// their sizes differ.
+    /// A kind's server cannot be built, its engine would not start, or the router compares prefixes in KV blocks and
+    /// the replicas differ in block size.
     pub(crate) fn of(
         variant: &Variant,
         server: &Server,
@@ -46,14 +47,14 @@ impl Replicas {
             own.insert(i, Server::new(kind, seed, workload, kind.engine(false)?, belief_notes)?);
         }
         let kinds = spec.replicas.kinds();
-        let at = |key: &str, message: String| variant.document().problem_at(&Path::of(key), message);
+        let wrong = |key: &str, message: String| variant.document().problem_at(&Path::of(key), message);
         for (i, kind) in kinds.iter().enumerate() {
             let server = own.get(&i).unwrap_or(server);
             let policies = if kind.policy.is_some() { kind.policy.as_slice() } else { &variant.experiment.policies };
             for policy in policies {
                 server.starts(policy).map_err(|err| {
                     let (why, policy) = (err.why, policy.label());
-                    at("fleet.replicas", format!("fleet.replicas[{i}]: engine.{}: {why} ({policy})", err.key))
+                    wrong("fleet.replicas", format!("fleet.replicas[{i}]: engine.{}: {why} ({policy})", err.key))
                 })?;
             }
         }
@@ -64,7 +65,7 @@ impl Replicas {
             let message = format!(
                 "the router {router} compares prefixes in KV blocks, and the replicas have blocks of {first} and {other} tokens"
             );
-            return Err(at("fleet.router", message)
+            return Err(wrong("fleet.router", message)
                 .help("give all replicas one engine.block_size, or choose a router that reads no prefixes"));
         }
         let kind_of = (0..kinds.len()).flat_map(|i| (0..kinds[i].count).map(move |_| i)).collect();
@@ -73,12 +74,13 @@ impl Replicas {
         Ok(Some(Replicas { spec, own, policies, kind_of, ttft_s }))
     }
 
-    /// Changes the number of replicas of a fleet whose replicas are alike.
+    /// Sets the number of replicas, in a fleet with one kind of replicas.
     pub(crate) fn set_number(&mut self, replicas: u32) {
         self.kind_of = vec![0; replicas as usize];
     }
 
-    /// The policy of a replica in the row of `policy`. In the autoregressive row no replica drafts.
+    /// The policy that a replica runs when `policy` is compared: its kind's own policy, else `policy`. When the
+    /// autoregressive policy is compared, no replica drafts.
     fn policy<'p>(&'p self, replica: usize, policy: &'p PolicySpec) -> &'p PolicySpec {
         match &self.policies[self.kind_of[replica]] {
             Some(own) if !is_autoregressive(policy) => own,
@@ -86,8 +88,9 @@ impl Replicas {
         }
     }
 
-    /// Runs the fleet. `server` is the server of the kinds without their own. With a patience the run ends once the
-    /// verdict is certain. `slo_tpot_s` is the run's bound on time per output token, seconds; infinity for none.
+    /// Runs the fleet. `server` serves the kinds that state no engine or hardware. `slo_tpot_s` is the bound on time
+    /// per output token, seconds; infinity for none. `lives`: record the parts of each request's latency? With a
+    /// `patience` the run ends as soon as it is certain whether enough requests keep their bounds.
     pub(crate) fn run(
         &self,
         server: &Server,
@@ -114,7 +117,7 @@ impl Replicas {
                 let requests = (workload, arrivals);
                 let simulation = servers[r].simulation(requests, config, &models[r], slo_tpot_s, interrupt);
                 let seed = noise_seed(servers[r].seed, r);
-                // A table of steps is about one engine.
+                // The table of steps has no column for the replica, so it is written for a single replica only.
                 let keep_steps = simulation.keep_steps && servers.len() == 1;
                 Simulation { keep_lives: lives, seed, keep_steps, ..simulation }.replica(speculation)
             })
@@ -142,7 +145,8 @@ impl Replicas {
     }
 }
 
-/// The seed of a replica's residual noise. The first replica has the run's own, as a run without a fleet.
+/// The seed of a replica's noise of pass times. The first replica has the run's seed, so that a fleet of one gives the
+/// same run as no fleet.
 fn noise_seed(seed: u64, replica: usize) -> u64 {
     if replica == 0 { seed } else { Luck::new(seed, Stream::Replica, replica as u64).bits(0) }
 }

@@ -1,23 +1,24 @@
-//! Turns a panic in a run into an error, so that one policy's mistake fails one cell and not the program.
+//! Turns a panic in a run into an error, so that a mistake in one policy fails one cell and not the whole program.
 
 use foretoken_spec::problem::{Problem, Result};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The error of a policy written in Python, thrown with [`std::panic::resume_unwind`] because hooks return no errors.
+/// The error of a policy written in Python. It is thrown with [`std::panic::resume_unwind`], because a policy's hooks
+/// cannot return errors.
 pub struct Raised {
-    /// The text of the traceback.
+    /// The text of Python's traceback.
     pub what: String,
-    /// A hint on how to mend it.
+    /// A hint for the user on how to repair the policy.
     pub help: String,
 }
 
-/// Runs a policy and turns a panic into an error.
+/// Calls `run` and turns a panic into an error. `policy` is the label for the error message.
 ///
 /// # Errors
 /// The policy panicked.
 pub fn guarded<T>(policy: &str, run: impl FnOnce() -> T) -> Result<T> {
-    // A run owns everything that it changes, so an aborted run leaves no half-changed state.
+    // A run owns everything that it changes, so a panic leaves no half-changed state behind.
     catch_unwind(AssertUnwindSafe(run)).map_err(|thrown| problem(policy, &*thrown))
 }
 

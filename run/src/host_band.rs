@@ -1,8 +1,8 @@
-//! Host time that was measured, for experiments that state none.
+//! Host time measured on a real server, to warn in experiments that count no host time.
 //!
-//! A roofline counts the device only. On the one grid of a GPU that was measured completely enough, host time decided
-//! whether speculation pays: there, a roofline alone says "speculate" in all five rows, and in three of them following
-//! it costs 35 to 59 % of the throughput (`experiments/validation/gh200/README.md`).
+//! A roofline counts the time of the device only. One GPU has been measured completely enough to judge that
+//! (`experiments/validation/gh200/README.md`), and there host time decides whether speculation pays. A roofline alone
+//! advises speculation in all five rows of the measured grid; in three of them it costs 35 to 59 % of the throughput.
 
 use crate::plan::{Plan, Variant};
 use foretoken_hardware::LatencySpec;
@@ -10,10 +10,11 @@ use foretoken_sim::HostLaw;
 use foretoken_sim::host::{SpeculatingSeconds, WithoutGraph};
 use serde::{Deserialize, Serialize};
 
-/// The server of [`measured`].
+/// The server whose host time [`measured`] gives.
 pub const SOURCE: &str = "SGLang, EAGLE-3, Llama-3.1-8B on a GH200";
 
-/// The host law of that server, as `foretoken calibrate` fits it to the rows K = 0 and 3 of the grid; rounded.
+/// The host time of the server [`SOURCE`], as `foretoken calibrate` fits it to the measured rows with 0 and 3 drafts;
+/// rounded.
 pub fn measured() -> HostLaw {
     HostLaw {
         speculating: SpeculatingSeconds { step_s: 0.96e-3, request_s: 230e-6, token_s: 0.0 },
@@ -22,42 +23,43 @@ pub fn measured() -> HostLaw {
     }
 }
 
-/// True if costs are a roofline's, and the experiment counts no host time: whether drafts pay may turn with it.
+/// Does the plan, in any variant, take its costs from a roofline and count no host time? Then host time might change
+/// the answer whether drafts pay.
 pub fn is_left_out(plan: &Plan) -> bool {
     plan.measured.is_none() && plan.variants.iter().any(leaves_out)
 }
 
-/// The same of one combination of swept values.
+/// Does this variant take its costs from a roofline and count no host time?
 pub fn leaves_out(variant: &Variant) -> bool {
     let e = &variant.experiment;
     let no_host = e.engine.host.is_zero() && e.engine.step_overhead_s == 0.0;
     no_host && matches!(e.hardware.target, LatencySpec::Roofline(_))
 }
 
-/// A statement that stands beside the headline of a run without host time.
+/// What host time would change, for the statement beside the headline of a run that counts no host time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostBand {
-    /// The server whose host time is taken.
+    /// Name of the server from which the host time is taken.
     pub source: String,
     /// The fastest policy that drafts, with its speedups; `None` if it was not tried.
     pub tried: Option<Tried>,
 }
 
-/// A policy without host time and with it.
+/// The speedup of one policy, simulated without host time and with host time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tried {
     /// The policy's label.
     pub policy: String,
-    /// Its speedup over plain decoding without host time, in one seed.
+    /// The policy's speedup over plain decoding without host time.
     pub without: f64,
-    /// The same with the host time of the measured server.
+    /// The policy's speedup over plain decoding with the host time of the measured server.
     pub with: f64,
-    /// The seed.
+    /// The seed with which both speedups were simulated.
     pub seed: u64,
 }
 
 impl HostBand {
-    /// The statement.
+    /// The statement as text.
     pub fn in_words(&self) -> String {
         let source = &self.source;
         let begin = "Costs are a roofline, and no host time is counted ([engine.host])";

@@ -1,4 +1,4 @@
-//! Tries a run that counts no host time with the host time of a measured server.
+//! Simulates the fastest policy with the host time of a measured server, if the run counts no host time.
 
 use crate::cells::play;
 use crate::compare::{Comparison, PolicyResult};
@@ -10,8 +10,8 @@ use foretoken_spec::document::Path;
 use foretoken_spec::problem::Result;
 use std::sync::atomic::AtomicBool;
 
-/// Tries the fastest policy of a run that counts no host time with the host time of a measured server, in its first
-/// setting and seed. `None` if the run counts host time, or nothing in it drafts.
+/// Simulates the fastest policy of the first variant with the first seed, with and without the host time of a measured
+/// server. `None` if the run counts host time, or no policy drafts.
 ///
 /// # Errors
 /// The setting cannot be built, or the work is interrupted.

@@ -1,14 +1,14 @@
-//! The wish that a piece of work end, as Ctrl-C and SIGTERM express it, and what an interrupt leaves.
+//! Stops work in order on Ctrl-C or SIGTERM, and says which results remain and how to continue.
 //!
-//! Work that can stop in order is [watched](Interrupt::watch): a first signal sets the flag that it looks at, a second
-//! one ends the program. Everywhere else the first one does. The program owns the signal handler; this file has no
-//! state of the process.
+//! Work that can stop in order holds a [`Watch`] and looks at a flag. Then the first signal sets the flag, and the
+//! second one ends the program at once. Without a watch the first signal ends the program. The signal handler is the
+//! program's; this file has no global state.
 
 use foretoken_spec::problem::{Exit, Problem, Result};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The interrupt of one piece of work. Clones share it.
+/// The handle by which one run is asked to stop. All clones are one handle.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<State>);
 
@@ -16,39 +16,41 @@ pub struct Interrupt(Arc<State>);
 struct State {
     asked: Arc<AtomicBool>,
     watches: AtomicUsize,
-    /// What is kept of the work if it is interrupted, and how to continue.
+    /// Texts for the error: which results remain after an interrupt, and how to continue.
     kept: Mutex<Option<(&'static str, &'static str)>>,
 }
 
 impl Interrupt {
-    /// Asks the work to end, as Ctrl-C does.
+    /// Asks the work to stop: sets the flag, as the first Ctrl-C does.
     pub fn ask(&self) {
         self.0.asked.store(true, Ordering::Relaxed);
     }
 
-    /// Notes a signal. Returns whether the program must end now: nothing watches the flag, or it was set before.
+    /// Sets the flag for a signal. Returns true if the program must end now, because the flag was set before or no work
+    /// watches it.
     pub fn signalled(&self) -> bool {
-        let again = self.0.asked.swap(true, Ordering::Relaxed);
-        again || self.0.watches.load(Ordering::Relaxed) == 0
+        let was_set = self.0.asked.swap(true, Ordering::Relaxed);
+        was_set || self.0.watches.load(Ordering::Relaxed) == 0
     }
 
-    /// Set when the work shall end.
+    /// The flag, which is true once the work must stop.
     pub fn flag(&self) -> &Arc<AtomicBool> {
         &self.0.asked
     }
 
-    /// Makes the first signal set the [`flag`](Self::flag) from now on, until the guard is dropped.
+    /// Declares that work looks at the [`flag`](Self::flag) until the guard is dropped, so that the first signal does
+    /// not end the program.
     pub fn watch(&self) -> Watch {
         self.0.watches.fetch_add(1, Ordering::Relaxed);
         Watch(self.clone())
     }
 
-    /// Says from now on what an interrupt leaves, and how to go on from there.
+    /// Sets the texts for the error of an interrupt: `what` results remain, and `how` to continue.
     pub fn keeps(&self, what: &'static str, how: &'static str) {
         *self.0.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some((what, how));
     }
 
-    /// The error of work that was asked to end, with what it leaves.
+    /// The error of interrupted work, which says which results remain.
     pub fn problem(&self) -> Box<Problem> {
         match *self.0.kept.lock().unwrap_or_else(PoisonError::into_inner) {
             Some((what, how)) => Problem::new(Exit::Interrupted, format!("interrupted: {what}")).help(how),
@@ -56,21 +58,22 @@ impl Interrupt {
         }
     }
 
-    /// Adds what the whole work leaves to the error of a part that saw the flag. Other errors stay as they are.
+    /// Replaces the bare error of an interrupt by [`Self::problem`], which says which results remain. Returns other
+    /// errors unchanged.
     pub fn with_what_is_kept(&self, wrong: Box<Problem>) -> Box<Problem> {
         if wrong.exit == Exit::Interrupted && wrong.message() == BARE { self.problem() } else { wrong }
     }
 
-    /// Goes on, unless the work was asked to end.
+    /// Checks whether the work must stop.
     ///
     /// # Errors
-    /// The work was asked to end.
+    /// The flag is set.
     pub fn check(&self) -> Result<()> {
         if self.0.asked.load(Ordering::Relaxed) { Err(self.problem()) } else { Ok(()) }
     }
 }
 
-/// Guard: while it lives, the first signal sets the flag instead of ending the program.
+/// Guard: while it lives, the first signal sets the flag and does not end the program.
 pub struct Watch(Interrupt);
 
 impl Drop for Watch {
@@ -79,11 +82,11 @@ impl Drop for Watch {
     }
 }
 
-/// The message of a part of the work that saw the flag.
+/// The message of [`problem`].
 const BARE: &str = "interrupted";
 
-/// The error of a part of the work that saw the flag. The program adds what the whole work leaves
-/// ([`Interrupt::problem`]).
+/// The error of an inner function that saw the flag. It does not say which results remain;
+/// [`Interrupt::with_what_is_kept`] adds that.
 pub fn problem() -> Box<Problem> {
     Problem::new(Exit::Interrupted, BARE)
 }

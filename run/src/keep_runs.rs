@@ -1,5 +1,4 @@
-//! Keeps the runs of a plan that a device or a server made: tables, comparison, manifest and page, as for simulated
-//! runs.
+//! Writes the results of live or observed runs of a plan: tables, comparison, manifest and page, as for simulated runs.
 
 use crate::cells::{Assembled, Folder, Speed, assemble};
 use crate::complete::keep_report;
@@ -8,29 +7,29 @@ use crate::report;
 use foretoken_spec::problem::Result;
 use std::path::PathBuf;
 
-/// The runs that were made.
+/// The live or observed runs whose results are written.
 pub struct RunsMade<'a> {
-    /// Number of finished runs, in the plan's order.
+    /// Number of finished runs. They are the first ones in the plan's order.
     pub cells: usize,
     /// Are these all runs of the plan?
     pub whole: bool,
-    /// A note on runs that are missing or cut short.
+    /// A note on runs that are missing or cut short; `None` if there are none.
     pub partial: Option<String>,
-    /// How fast they were made.
+    /// Number of runs and how long they took, for the manifest.
     pub speed: &'a Speed,
-    /// Draw figures and the page?
+    /// Make the figures and the HTML page?
     pub figures: bool,
 }
 
-/// What was kept.
+/// The results that [`keep`] wrote.
 pub struct Kept {
     /// The comparison; `None` if too few runs ended for one.
     pub results: Option<Assembled>,
-    /// The page, if it was made.
+    /// Path of the HTML page; `None` if it was not made.
     pub page: Option<PathBuf>,
 }
 
-/// Writes everything into `folder`, where the runs' cells are, and shortens `plan` to the runs that were made.
+/// Writes the results into `folder`, which has the runs' stored cells. Shortens `plan` to the runs that were made.
 ///
 /// # Errors
 /// A file cannot be read or written.

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::path::{Path as FilePath, PathBuf};
 
 impl Plan {
-    /// Reads an experiment file and applies overrides.
+    /// Reads an experiment file and applies the overrides `sets`, each `path=value`.
     ///
     /// # Errors
     /// The file cannot be read or is not TOML, an override is not `path=value` or has no place in the file, or the
@@ -24,7 +24,8 @@ impl Plan {
         Plan::of(read_document(file, sets)?, file.parent().unwrap_or(FilePath::new("")))
     }
 
-    /// Reads an experiment known to the user as `name`, whose relative paths start at `folder`, and applies overrides.
+    /// Reads an experiment from a text and applies the overrides `sets`. Error messages call the text `name`; relative
+    /// paths in it start at `folder`.
     ///
     /// # Errors
     /// The text is not TOML, an override is not `path=value` or has no place in the text, or the experiment is wrong
@@ -33,8 +34,8 @@ impl Plan {
         Plan::of(parse_document(name, text, sets)?, folder)
     }
 
-    /// The plan of a document for `foretoken observe`; relative paths in it start at `folder`. A missing `[hardware]`
-    /// or `[acceptance]` is filled with costs of zero and acceptance 0.
+    /// The plan of a document for `foretoken observe`; relative paths in it start at `folder`. If `[hardware]` or
+    /// `[acceptance]` is missing, costs of zero and acceptance 0 are filled in, because a server's are not known.
     ///
     /// # Errors
     /// The errors of [`of`](Plan::of) and of [`observed`](Plan::observed).
@@ -54,7 +55,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The plan with the policy `oracle-goodput`, which regret is measured against; added if it is missing.
+    /// The plan with the policy `oracle-goodput`, from which regret is measured. The policy is added if it is missing.
     ///
     /// # Errors
     /// The experiment is wrong with the added policy (see [`Plan::of`]).
@@ -67,7 +68,7 @@ impl Plan {
         Plan::of(document, &self.folder)
     }
 
-    /// The plan with the costs of a profile instead of its own.
+    /// The plan with the costs of the file `profile` in place of the experiment's own costs.
     ///
     /// # Errors
     /// The errors of [`of`](Plan::of), with the profile's costs.
@@ -82,18 +83,17 @@ impl Plan {
         Plan::of(document, folder)
     }
 
-    /// The plan of a document; relative paths in it start at `folder`.
+    /// The plan of a document; relative paths in the document start at `folder`.
     ///
     /// # Errors
     /// A setting is unknown, missing or out of range; a sweep is malformed; a file that the experiment names cannot be
-    /// read or used; the profile cannot predict a policy; or a paper's claim or a bound names a cell that the sweeps do
-    /// not make.
+    /// read or used; the profile cannot predict a policy; or a claim or a bound refers to a value that no sweep takes.
     pub fn of(document: Document, folder: &FilePath) -> Result<Plan> {
         Plan::build(document, folder, true, BTreeMap::new())
     }
 
-    /// The plan of a results folder, from the experiment that it keeps. The files that the experiment reads may be
-    /// gone.
+    /// The plan of a results folder, from the folder's `experiment.toml`. Traces and other input files are not read, so
+    /// they may be gone.
     ///
     /// # Errors
     /// The folder has no readable `experiment.toml`, or the experiment in it is wrong (see [`Plan::of`]).
@@ -105,8 +105,8 @@ impl Plan {
         Plan::build(Document::parse(&file.display().to_string(), &text)?, folder, false, BTreeMap::new())
     }
 
-    /// The plan of one of this plan's variants, with its document changed by `change`. Claims and questions are left
-    /// out, because they are about the whole.
+    /// The plan of this plan's variant number `variant` alone, after `change` has changed the variant's document.
+    /// Claims and questions are left out, because they are about all variants.
     ///
     /// # Errors
     /// `change` returns an error, or the changed experiment is wrong (see [`Plan::of`]).
@@ -122,8 +122,8 @@ impl Plan {
         Plan::build(document, &self.folder, true, self.inputs.clone())
     }
 
-    /// Makes a plan. `with_files`: resolve paths and compute digests of input files? `inputs`: digests that are known
-    /// already.
+    /// Makes a plan. `with_files`: resolve paths and compute digests of input files? `inputs`: digests that were
+    /// computed before, by path.
     fn build(
         mut document: Document,
         folder: &FilePath,
@@ -187,9 +187,9 @@ impl Plan {
     }
 }
 
-/// The files that a plan names.
+/// Reads the variants of a document, and collects the files that they name.
 struct Files<'a> {
-    /// Where relative paths start.
+    /// The folder at which relative paths start.
     folder: &'a FilePath,
     /// Are paths resolved, and digests of input files computed?
     with_files: bool,
@@ -198,7 +198,8 @@ struct Files<'a> {
 }
 
 impl Files<'_> {
-    /// The variant of a document without sweeps. Also returns its experiment with the paths as they were given.
+    /// Makes the variant of a document without sweeps. Also returns the experiment with the paths as the file gives
+    /// them.
     fn variant(&mut self, mut picked: Picked, choices: Vec<Choice>) -> Result<(Variant, Experiment)> {
         let mut filled = Filled::default();
         let asked = picked.document();
@@ -240,10 +241,10 @@ impl Files<'_> {
         Ok((Variant { choices, experiment, picked, derived, filled, kinds }, as_given))
     }
 
-    /// The kinds of a fleet's replicas that have an engine or hardware of their own.
+    /// A variant for each kind of replica that states an engine or hardware, by index in `fleet.replicas`.
     fn kinds(&mut self, asked: &Document, experiment: &Experiment) -> Result<BTreeMap<usize, Variant>> {
         let kinds = experiment.fleet.iter().flat_map(|fleet| fleet.replicas.kinds()).enumerate();
-        let mut all = BTreeMap::new();
+        let mut variants = BTreeMap::new();
         for (i, kind) in kinds.filter(|(_, kind)| kind.differs()) {
             let mut document = asked.clone();
             for key in ["fleet", "paper", "question", "capacity"] {
@@ -252,13 +253,13 @@ impl Files<'_> {
             for (table, settings) in [("engine", kind.engine), ("hardware", kind.hardware)] {
                 document.overlay(&Path::of(table), &format!("fleet.replicas[{i}].{table}"), &settings)?;
             }
-            all.insert(i, self.variant(document.into(), Vec::new())?.0);
+            variants.insert(i, self.variant(document.into(), Vec::new())?.0);
         }
-        Ok(all)
+        Ok(variants)
     }
 }
 
-/// Reads an experiment file and applies overrides. Does not check the settings.
+/// Reads an experiment file and applies the overrides `sets`. Does not check the settings.
 ///
 /// # Errors
 /// The file cannot be read, is not TOML, or an override is not `path=value`.
@@ -267,17 +268,18 @@ pub fn read_document(file: &FilePath, sets: &[String]) -> Result<Document> {
     parse_document(&file.display().to_string(), &text, sets)
 }
 
-/// [`read_document`] for a text; errors call it `name`.
+/// Reads an experiment from a text and applies the overrides `sets`. Does not check the settings. Errors call the text
+/// `name`.
 ///
 /// # Errors
-/// As [`read_document`].
+/// The text is not TOML, or an override is not `path=value`.
 pub fn parse_document(name: &str, text: &str, sets: &[String]) -> Result<Document> {
     let mut document = Document::parse(name, text)?;
     sets.iter().try_for_each(|argument| document.set(argument))?;
     Ok(document)
 }
 
-/// The files of an experiment, except its models' and its profile.
+/// The paths of all files in an experiment: traces, prompts, tables. Models and the profile are not among them.
 fn paths(experiment: &mut Experiment) -> impl Iterator<Item = &mut PathBuf> {
     let Experiment { workload, acceptance, live, observe, .. } = experiment;
     let texts = [
@@ -287,7 +289,7 @@ fn paths(experiment: &mut Experiment) -> impl Iterator<Item = &mut PathBuf> {
     workload.paths_mut().into_iter().chain(texts.into_iter().flatten()).chain(acceptance.source.path_mut())
 }
 
-/// Replaces `{ sglang-json = "FILE" }` by the policy that the engine's own file describes.
+/// Replaces each policy `{ sglang-json = "FILE" }` by the policy that this file of SGLang describes.
 fn read_policy_files(document: &mut Document, folder: &FilePath) -> Result<()> {
     for i in 0.. {
         let at = Path::of(&format!("policies[{i}]"));
@@ -311,25 +313,27 @@ const SGLANG_JSON: &str = "sglang-json";
 impl Derived {
     fn of(document: &Document, experiment: &Experiment) -> Derived {
         let absent = |key: &str| document.get(&Path::of("engine").key(key)).is_none();
-        let known = experiment.hardware.target.memory().is_some();
-        let both = known && experiment.hardware.draft.memory().is_some();
-        Derived { num_gpu_blocks: known && absent("num_gpu_blocks"), draft_kv: both && absent("draft_kv") }
+        let target_known = experiment.hardware.target.memory().is_some();
+        let both_known = target_known && experiment.hardware.draft.memory().is_some();
+        Derived { num_gpu_blocks: target_known && absent("num_gpu_blocks"), draft_kv: both_known && absent("draft_kv") }
     }
 }
 
-/// The policies, with the autoregressive baseline in front unless it is among them; and the baseline's index.
+/// The policies to compare, and the index of the autoregressive baseline. If `asked` lacks the baseline, it is added in
+/// front.
 fn entrants(asked: &[PolicySpec]) -> (Vec<Entrant>, usize) {
-    let mut all: Vec<Entrant> = asked.iter().map(|spec| Entrant { spec: spec.clone(), implied: false }).collect();
+    let mut entrants: Vec<Entrant> = asked.iter().map(|spec| Entrant { spec: spec.clone(), implied: false }).collect();
     match asked.iter().position(is_autoregressive) {
-        Some(at) => (all, at),
+        Some(at) => (entrants, at),
         None => {
-            all.insert(0, Entrant { spec: baseline(), implied: true });
-            (all, 0)
+            entrants.insert(0, Entrant { spec: baseline(), implied: true });
+            (entrants, 0)
         }
     }
 }
 
-/// The experiment as TOML: every default spelled out, sweeps put back in their places, derived settings left out.
+/// The experiment as TOML, with every default written out and sweeps put back in their places. Settings that were
+/// derived from the hardware or filled in from a profile are left out.
 fn resolve(
     experiment: &Experiment,
     derived: Derived,
@@ -354,8 +358,7 @@ fn resolve(
     Ok(value)
 }
 
-/// Replaces `${NAME}` in a path of the experiment by the environment variable. A relative path starts at the
-/// experiment's folder.
+/// Replaces each `${NAME}` in a path of the experiment by the environment variable `NAME`.
 pub(crate) fn locate(document: &Document, given: &str) -> Result<PathBuf> {
     if given.is_empty() {
         let problem = document.point(Problem::bad_input("the path is empty"), document.span_of_string(given));
@@ -380,7 +383,7 @@ pub(crate) fn locate(document: &Document, given: &str) -> Result<PathBuf> {
 }
 
 fn digest_file(document: &Document, given: &str, path: &FilePath) -> Result<String> {
-    // For a missing file the reader's own message says what to do.
+    // The trace reader has the better message for a file that cannot be opened: it says what to do.
     let unreadable = || match foretoken_traces::read(&TraceSpec::new(path), None) {
         Err(e @ TraceError::File { .. }) => {
             let problem = trace_problem(document, &e);
@@ -397,7 +400,7 @@ fn digest_file(document: &Document, given: &str, path: &FilePath) -> Result<Stri
     Ok(hasher.finalize().to_hex().to_string())
 }
 
-/// Is the policy autoregressive decoding, without a drafter?
+/// Is the policy plain (autoregressive) decoding, which has no drafter?
 pub(crate) fn is_autoregressive(policy: &PolicySpec) -> bool {
     policy.name() == "autoregressive"
 }
@@ -406,7 +409,7 @@ fn baseline() -> PolicySpec {
     with_defaults("autoregressive").expect("the registry has the baseline")
 }
 
-/// The policy of that name with its default settings.
+/// The policy called `name` with its default settings; `None` if there is no such policy.
 pub fn with_defaults(name: &str) -> Option<PolicySpec> {
     PolicySpec::all().into_iter().find(|policy| policy.name() == name)
 }

@@ -1,4 +1,4 @@
-//! An experiment that was read and written again is the same, and invalid experiments are refused.
+//! Tests that an experiment gives the same plan after it was written and read back, and what goes into a plan.
 
 use super::*;
 use crate::plan::to_toml;
@@ -11,7 +11,7 @@ fn shipped(name: &str) -> PathBuf {
 #[test]
 fn resolving_is_idempotent() {
     for name in ["quickstart.toml", "bench-poisson.toml", "bench-poisson-fixed4.toml"] {
-        // In another order than the one in which they are written.
+        // The sweeps are given in another order than the one in which they are written to the file.
         let sets =
             ["workload.requests={ sweep = [50, 20] }", "engine.max_num_seqs={ sweep = [16, 64] }", "slo.ttft_s=0.5"];
         let sets = sets.map(str::to_owned);
@@ -29,7 +29,7 @@ fn resolving_is_idempotent() {
     }
 }
 
-/// Of two sweeps, the first in the text varies slowest, also after the text is rewritten in alphabetical order.
+/// The sweep that comes first in the text varies slowest, also after the text was written back in alphabetical order.
 #[test]
 fn variants_keep_their_order() {
     let text = r#"name = "two"
@@ -57,13 +57,14 @@ fn variants_keep_their_order() {
         let again = plan_of(&again);
         assert_eq!((values(&again), again.digest()), (values(&plan), plan.digest()));
     }
-    // Another order of sweeps must have another digest: a resumed run would give finished cells to other values.
+    // Another order of sweeps must give another digest. Else a resumed run would take finished cells for cells with
+    // other swept values.
     let other = plan_of(&format!("sweep_order = [\"engine.max_num_seqs\"]\n{text}"));
     assert_eq!(values(&other)[1], ["8", "6.0"]);
     assert_ne!(other.digest(), plan.digest());
 }
 
-/// The experiment's file is valid. Its traces are not shipped, so they are not read.
+/// The shipped experiment on real traces is valid. The traces are not shipped, so the test does not read them.
 #[test]
 fn the_experiment_on_real_traces_parses() {
     let text = fs_err::read_to_string(shipped("adaspec-conv.toml")).unwrap();

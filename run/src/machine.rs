@@ -1,10 +1,10 @@
-//! The processor, and the number of threads to start.
+//! The machine's processor, and the number of threads to start.
 
 use foretoken_profiler::DeviceInfo;
 use foretoken_spec::problem::{Problem, Result};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-/// The processor as profiles describe it, with `threads` threads in use.
+/// The description of the processor for a profile; `threads` is the number of threads in use.
 pub fn processor(threads: u32) -> DeviceInfo {
     DeviceInfo {
         kind: "cpu".to_owned(),
@@ -17,36 +17,36 @@ pub fn processor(threads: u32) -> DeviceInfo {
     }
 }
 
-/// Cores this process may use.
+/// Number of cores that this process may use.
 pub fn cores() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
 }
 
-/// The most threads that are started; more than any machine has cores.
+/// Upper limit of started threads. It is above the number of cores of any machine.
 const MOST_THREADS: usize = 1024;
 
-/// Number of threads: `wanted`, or one per core; never more than `pieces`.
+/// Number of threads to start: `wanted`, or one per core. Never more than `pieces`, the number of pieces of work.
 pub fn threads(wanted: Option<usize>, pieces: usize) -> usize {
     wanted.unwrap_or_else(|| cores() as usize).min(pieces).clamp(1, MOST_THREADS)
 }
 
-/// A pool with [`threads`] threads.
+/// Starts a pool of threads; [`threads`] gives their number.
 ///
 /// # Errors
-/// The system cannot start them.
+/// The system cannot start the threads.
 pub fn pool(wanted: Option<usize>, pieces: usize) -> Result<ThreadPool> {
     let pool = ThreadPoolBuilder::new().num_threads(threads(wanted, pieces)).build();
     pool.map_err(|e| Problem::failed(format!("cannot start threads: {e}")))
 }
 
-/// The processor's name on Linux; `None` on other systems, whose names need a library.
+/// The processor's name on Linux. `None` on other systems, where reading the name would need a library.
 fn name() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// The vector instructions that choose a kernel.
+/// The processor's vector instructions by which the CPU device chooses its kernels.
 #[cfg(target_arch = "x86_64")]
 fn features() -> Vec<String> {
     let all = [

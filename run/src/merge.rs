@@ -1,5 +1,5 @@
-//! Merges the shards of a run: lists finished and missing cells, and makes the results that one machine would have
-//! made.
+//! Runs the shards of a run and merges them: lists finished and missing cells, and makes the same results as a run on
+//! one machine.
 
 use crate::cells::{
     EXPERIMENT, Failure, Failures, Folder, Manifest, Marks, Shard, Speed, Store, Timing, comparison, ids, key,
@@ -15,16 +15,17 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
 
-/// The progress of a run that several machines share.
+/// The progress of a run that is split into shards.
 #[derive(Debug, Serialize)]
 pub struct State {
     /// Number of cells of the plan.
     pub cells: usize,
-    /// The progress of each shard, in order.
+    /// The progress of each shard, in the order of shard numbers.
     pub shards: Vec<Part>,
     /// The cells that failed, in the order of the plan.
     pub failures: Vec<Failure>,
-    /// The cells whose files are damaged, or missing in a shard that had finished them, in the order of the plan.
+    /// The cells whose files are damaged, and the cells of complete shards whose files are missing, in the order of the
+    /// plan.
     pub damaged: Vec<Damaged>,
     /// The commands that run the missing cells, one per shard.
     pub commands: Vec<String>,
@@ -33,7 +34,7 @@ pub struct State {
 /// A cell whose file is damaged or missing.
 #[derive(Debug, Serialize)]
 pub struct Damaged {
-    /// Policy, swept values and seed.
+    /// The cell as text: policy, swept values and seed.
     pub cell: String,
     /// The file's path and the damage.
     pub what: String,
@@ -44,13 +45,13 @@ pub struct Damaged {
 pub struct Part {
     /// The shard's name, as `I/N`.
     pub shard: String,
-    /// Has the shard been started?
+    /// Has a command started the shard?
     pub begun: bool,
     /// Number of the shard's cells.
     pub cells: usize,
-    /// Number of cells that are finished.
+    /// Number of the shard's cells that are finished.
     pub finished: usize,
-    /// Number of cells that failed.
+    /// Number of the shard's cells that failed.
     pub failed: usize,
 }
 
@@ -144,8 +145,8 @@ impl State {
 }
 
 impl Part {
-    /// The command that runs the shard's missing cells. It reads the experiment that the first shard left in the
-    /// folder.
+    /// The command line that runs the shard's missing cells. The experiment is the file that the first shard wrote into
+    /// the folder.
     fn command(&self, folder: &Folder) -> String {
         let again = if self.failed > 0 { " --retry-failed" } else { "" };
         let (experiment, to) = (folder.shards().join(EXPERIMENT), folder.path());
@@ -166,26 +167,26 @@ fn quoted(path: &str) -> String {
 
 const FEW: usize = 8;
 
-/// The progress of the shards in a folder.
+/// The progress of the run whose shards share the folder at `path`.
 ///
 /// # Errors
 /// The folder holds no shards, or shards of different runs.
 pub fn state(path: &Path) -> Result<State> {
     let (folder, manifest) = shared(path)?;
-    // The list needs the plan without its traces, which may be missing here.
+    // Traces may be missing on this machine, so the plan is read without them.
     State::of(&Plan::of_results(folder.path())?, &folder, &manifest)
 }
 
 /// The outcome of a merge.
 pub enum Merged {
-    /// The folder now has the complete results.
+    /// The folder has complete results.
     Complete(Box<Complete>),
-    /// Cells are missing or failed; the error says what to do.
+    /// Cells are missing, damaged or failed; the error says what to do.
     Missing(State, Box<Problem>),
 }
 
-/// Makes the complete results of a folder of shards, equal to those that one machine would have made. Only the
-/// manifest's timing differs: it has the sum of the shards' engine times and the wall time of the longest one.
+/// Makes complete results from the shards in the folder at `path`. They equal the results of a run on one machine but
+/// for the manifest's timing: the engine time is the sum over shards, the wall time is that of the longest shard.
 ///
 /// # Errors
 /// The folder holds no shards, or shards of different runs; another merge is running; a trace is missing or changed; a
@@ -223,16 +224,16 @@ pub fn merge(path: &Path, how: impl FnOnce(&Plan) -> How, pool: &ThreadPool, wor
 }
 
 fn timing(marks: &Marks) -> Result<Timing> {
-    let all = marks.all()?;
-    let each = || all.iter().map(|mark| &mark.timing);
+    let marks = marks.all()?;
+    let timings = || marks.iter().map(|mark| &mark.timing);
     Ok(Timing {
-        cells: each().map(|t| t.cells).sum(),
-        wall_s: each().map(|t| t.wall_s).fold(0.0, f64::max),
-        engine_s: each().map(|t| t.engine_s).sum(),
+        cells: timings().map(|t| t.cells).sum(),
+        wall_s: timings().map(|t| t.wall_s).fold(0.0, f64::max),
+        engine_s: timings().map(|t| t.engine_s).sum(),
     })
 }
 
-/// Opens a folder that shards share and checks its manifest.
+/// Opens a results folder that shards share, and checks its manifest.
 fn shared(path: &Path) -> Result<(Folder, Manifest)> {
     let manifest = Manifest::read(path)?;
     manifest.check(path, [EXPERIMENT])?;
@@ -249,12 +250,12 @@ fn shared(path: &Path) -> Result<(Folder, Manifest)> {
     Ok((folder, manifest))
 }
 
-/// Runs one shard of a plan in the folder at `path`. `goes_on`: continue a shard that was begun before. `again`: run
-/// cells again that failed before.
+/// Runs one shard of a plan in the folder at `path`. `goes_on`: continue a shard that was begun before? `again`: run
+/// cells that failed before once more?
 ///
 /// # Errors
-/// The folder or the shard is not usable; the run is interrupted; a cell cannot be stored; or cells failed, which is
-/// reported after all others are finished.
+/// The folder or the shard is not usable (see [`Marks::begin`]); the run is interrupted; a cell cannot be stored; or
+/// cells failed. Failed cells are reported after all other cells are finished.
 pub fn run_shard(
     plan: &Plan,
     path: &Path,

@@ -1,6 +1,6 @@
-//! `model = { config = "FILE" }`: the shape of a model from a Hugging Face `config.json`.
+//! Reads `model = { config = "FILE" }`: the shape of a model from a Hugging Face `config.json`.
 //!
-//! The shape takes the file's place in the experiment, so that what is kept beside results stands alone.
+//! The shape replaces the file in the experiment, so that the experiment beside the results does not need the file.
 
 use foretoken_hardware::config::{self, ReadConfig};
 use foretoken_hardware::models::{ConfigFile, ModelShape};
@@ -9,14 +9,15 @@ use foretoken_spec::problem::Result;
 use foretoken_spec::text;
 use std::path::Path as FilePath;
 
-/// The file name that means standard input.
+/// The file name for standard input.
 const STDIN: &str = "-";
 
-/// Replaces every `{ config = "FILE" }` of a roofline's model, swept ones included, by the shape that the file says.
-/// Returns what the files say and is not modelled, a sentence each. Relative paths start at `folder`.
+/// Replaces every `{ config = "FILE" }` of a roofline's model, swept ones included, by the model's shape. Returns
+/// warnings, one sentence each, on what the files say and the simulator does not model. Relative paths start at
+/// `folder`.
 ///
 /// # Errors
-/// A file cannot be read, or is no `config.json` whose shape is known.
+/// A file cannot be read, or is no `config.json` of a known architecture.
 pub fn read_configs(document: &mut Document, folder: &FilePath) -> Result<Vec<String>> {
     let mut warnings = Vec::new();
     let mut stdin = None;
@@ -33,8 +34,8 @@ pub fn read_configs(document: &mut Document, folder: &FilePath) -> Result<Vec<St
     Ok(warnings)
 }
 
-/// Reads the file that the table at `path` names, and puts its shape there. `stdin` keeps standard input's text, which
-/// can be read once.
+/// Reads the file that the table at `path` names, and puts the model's shape in the table's place. `stdin` stores the
+/// text of standard input, because it can be read only once.
 fn read_one(
     document: &mut Document,
     path: &Path,
@@ -84,7 +85,8 @@ fn put(document: &mut Document, path: &Path, given: &str, shape: &ModelShape) ->
     document.replace(path, given, &value.to_string())
 }
 
-/// What a model is called after its file: the folder of a `config.json`, else the file's stem.
+/// The name for a model that is read from `file`: the folder's name for a `config.json`, else the file's name without
+/// its ending.
 fn called(file: &str) -> String {
     let path = FilePath::new(file);
     let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("model");

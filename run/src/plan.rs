@@ -1,4 +1,4 @@
-//! The plan of an experiment: everything that will run, checked. [`crate::load`] makes it.
+//! The plan of an experiment: the checked list of everything that will run. [`crate::load`] makes a plan from a file.
 
 use crate::profiled::Filled;
 use foretoken_hardware::LatencySpec;
@@ -11,11 +11,11 @@ use foretoken_spec::problem::{Problem, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path as FilePath, PathBuf};
 
-/// Everything that will run, checked.
+/// The checked list of everything that will run: every policy with every combination of swept values and every seed.
 pub struct Plan {
-    /// The name of the experiment.
+    /// The experiment's name.
     pub name: String,
-    /// The seeds, one replication each.
+    /// The seeds; each policy runs once with each seed.
     pub seeds: Vec<u64>,
     /// One variant for each combination of swept values.
     pub variants: Vec<Variant>,
@@ -23,28 +23,28 @@ pub struct Plan {
     pub policies: Vec<Entrant>,
     /// Index of the baseline in `policies`.
     pub baseline: usize,
-    /// What measures the experiment, if it is not simulated.
+    /// Whether a device or a server gives the numbers; `None` if the experiment is simulated.
     pub measured: Option<Measured>,
-    /// The folder where relative paths start.
+    /// The folder at which the experiment's relative paths start.
     pub(crate) folder: PathBuf,
     /// The experiment with its overrides, before sweeps were expanded.
     pub(crate) document: Document,
-    /// The experiment with overrides and defaults filled in; it gives the same plan again.
+    /// The experiment with its overrides and all defaults; a plan made from it equals this plan.
     pub(crate) resolved: toml::Value,
-    /// Files that the experiment names by relative paths: the path in the file, and the file's place.
+    /// Files that the experiment names by relative paths: the path in the experiment, and the path on this machine.
     pub(crate) relative: BTreeMap<String, PathBuf>,
-    /// The files that the experiment reads, as it names them, with the digests of their bytes.
+    /// The files that the experiment reads: the path in the experiment, and the digest of the file's bytes.
     pub inputs: BTreeMap<String, String>,
-    /// What the `config.json` files of its models say and is not modelled, a sentence each.
+    /// Warnings on what the `config.json` files of models say and the simulator does not model, one sentence each.
     pub(crate) config_warnings: Vec<String>,
 }
 
-/// What measures an experiment, in place of the simulator.
+/// Where the numbers of an experiment come from that is not simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measured {
-    /// A device, on which our engine runs.
+    /// From a device on which our engine runs.
     Live,
-    /// A server of its own, which is observed.
+    /// From a server that `foretoken observe` sends requests to.
     Observed,
 }
 
@@ -52,38 +52,37 @@ pub enum Measured {
 pub struct Variant {
     /// The swept values of this combination.
     pub choices: Vec<Choice>,
-    /// The experiment, with the paths of its files resolved.
+    /// The experiment with these values, and with the paths of its files resolved.
     pub experiment: Experiment,
-    /// The document, for errors that point into the file.
+    /// The document with these values, for errors that point into the file.
     pub(crate) picked: Picked,
-    /// Settings derived from the hardware because the file does not give them.
+    /// Which settings are derived from the hardware, because the file does not give them.
     pub derived: Derived,
-    /// Keys and warnings that a profile filled in.
+    /// Which keys a profile filled in, and warnings about the profile.
     pub filled: Filled,
-    /// The kinds of replicas of a fleet that have an engine or hardware of their own, by their place in
-    /// `fleet.replicas`.
+    /// A variant for each kind of replica that states an engine or hardware, by index in `fleet.replicas`.
     pub kinds: BTreeMap<usize, Variant>,
 }
 
 impl Variant {
-    /// The file with every sweep replaced, made at each call.
+    /// The document with this variant's values in place of sweeps. Each call makes a new one.
     pub fn document(&self) -> Document {
         self.picked.document()
     }
 
-    /// Does a fleet of several replicas serve the requests?
+    /// Does the experiment have a `[fleet]` with more than one replica?
     pub fn is_fleet(&self) -> bool {
         self.experiment.fleet.as_ref().is_some_and(|fleet| fleet.replicas.number() > 1)
     }
 
-    /// Number of GPUs that the target runs on, on all replicas: a roofline's `tensor_parallel`, or 1, on each.
+    /// Number of GPUs of the target, over all replicas. A replica has a roofline's `tensor_parallel` GPUs, else 1.
     pub fn gpus(&self) -> u32 {
         let Some(fleet) = &self.experiment.fleet else { return self.gpus_of_one() };
         let kinds = fleet.replicas.kinds();
         kinds.iter().enumerate().map(|(i, kind)| kind.count * self.kinds.get(&i).unwrap_or(self).gpus_of_one()).sum()
     }
 
-    /// Number of GPUs of a replica.
+    /// Number of GPUs of the target on one replica.
     pub fn gpus_of_one(&self) -> u32 {
         match &self.experiment.hardware.target {
             LatencySpec::Roofline(roofline) => roofline.tensor_parallel,
@@ -92,7 +91,7 @@ impl Variant {
     }
 }
 
-/// Which engine settings the file leaves to the hardware.
+/// Which settings of the engine are derived from the hardware, because the file does not give them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Derived {
     /// Is `engine.num_gpu_blocks` derived from the hardware?
@@ -106,7 +105,7 @@ pub struct Derived {
 pub struct Entrant {
     /// The policy with its settings.
     pub spec: PolicySpec,
-    /// Was it added as the baseline, without being asked for?
+    /// Was the policy added as the baseline, because the experiment does not list it?
     pub implied: bool,
 }
 
@@ -116,8 +115,8 @@ impl Plan {
         path.find(&self.resolved).map(ToString::to_string)
     }
 
-    /// The resolved experiment as TOML for the folder `results`. It runs from there, because relative paths are
-    /// rewritten to start at `results`.
+    /// The experiment with all defaults as TOML, for a file in the folder `results`: relative paths are rewritten to
+    /// start there.
     ///
     /// # Errors
     /// The experiment cannot be written as TOML.
@@ -126,8 +125,8 @@ impl Plan {
         to_toml(&self.resolved_with(&moved))
     }
 
-    /// The experiment with its overrides and without defaults, as TOML for the folder `results`. It gives the same
-    /// plan, and shows which values were given.
+    /// The experiment with its overrides and without defaults as TOML, for a file in the folder `results`. The text
+    /// gives the same plan, and shows which settings the user gave.
     ///
     /// # Errors
     /// The experiment cannot be written as TOML.
@@ -138,7 +137,8 @@ impl Plan {
         to_toml(&value)
     }
 
-    /// Digest of everything that decides the results: experiment, bytes of its files (not their paths), version.
+    /// Digest of everything that decides the results: the experiment, the bytes of its files (not their paths), and the
+    /// version.
     pub fn digest(&self) -> String {
         let value = self.resolved_with(&|given| self.inputs.get(given).cloned());
         let mut hasher = blake3::Hasher::new();
@@ -146,7 +146,8 @@ impl Plan {
         hasher.finalize().to_hex().to_string()
     }
 
-    /// The source of its numbers: a device, or measured or modelled costs and acceptance.
+    /// Where the plan's numbers come from: a device, a server, or a simulation with measured or modelled costs and
+    /// acceptance.
     pub fn source(&self) -> Source {
         let profiled = self.variants.iter().any(|v| v.experiment.hardware.profile.is_some());
         let replays = |v: &Variant| v.experiment.acceptance.source.is_recorded();
@@ -174,34 +175,34 @@ impl Plan {
         self.edited().into_iter().chain(others).chain(configs).collect()
     }
 
-    /// The resolved experiment, with the paths in its workload, its acceptance and its profile renamed.
+    /// The experiment with all defaults, after `rename` was applied to the paths of files in it.
     fn resolved_with(&self, rename: &dyn Fn(&str) -> Option<String>) -> toml::Value {
         let mut value = self.resolved.clone();
         rename_paths(&mut value, rename);
         value
     }
 
-    /// Reduces the plan to what a server can run: the one policy of the experiment, without the baseline that
-    /// simulations add.
+    /// Marks the plan as one to observe on a server, and removes the baseline that simulations add. A server runs the
+    /// one policy of the experiment.
     ///
     /// # Errors
     /// There are several policies, the policy is an oracle, or a bound is scaled from an autoregressive run, which the
     /// server does not make.
     pub fn observed(&mut self) -> Result<()> {
-        let at = |path: &str, message: &str| self.document.problem_at(&Path::of(path), message.to_owned());
+        let wrong = |path: &str, message: &str| self.document.problem_at(&Path::of(path), message.to_owned());
         if self.policies.iter().filter(|p| !p.implied).count() != 1 {
-            return Err(at("policies", "a server runs one policy at a time, and the experiment has several")
+            return Err(wrong("policies", "a server runs one policy at a time, and the experiment has several")
                 .help("name what this server does: --set 'policies=[{ fixed = { k = 3 } }]'"));
         }
         let oracle = self.policies.iter().find(|p| !p.implied && p.spec.sees_hidden_truth());
         if let Some(oracle) = oracle {
             let what = format!("`{}` sees what drafts will get right, which no server can", oracle.spec.label());
             return Err(
-                at("policies", &what).help("name what this server does: --set 'policies=[{ fixed = { k = 3 } }]'")
+                wrong("policies", &what).help("name what this server does: --set 'policies=[{ fixed = { k = 3 } }]'")
             );
         }
         if self.variants.iter().any(|v| v.experiment.slo.adaspec_scale.is_some()) {
-            return Err(at(
+            return Err(wrong(
                 "slo",
                 "slo.adaspec-scale is scaled from an autoregressive run, which this server does not make",
             )
@@ -213,8 +214,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Reduces the plan to the part that the first `cells` cells fill: whole variants, else whole seeds of the first
-    /// variant, else its first policies. Returns false if nothing remains.
+    /// Reduces the plan to runs among the first `cells` cells: to whole variants. If not even one variant is whole, to
+    /// whole seeds of the first variant, else to its first policies. Returns false if `cells` is 0.
     pub fn shorten(&mut self, cells: usize) -> bool {
         let (policies, seeds) = (self.policies.len(), self.seeds.len());
         let (variants, rows) = (cells / (policies * seeds), cells / policies);
@@ -231,13 +232,14 @@ impl Plan {
         cells > 0
     }
 
-    /// Puts the baseline first: bounds may depend on it, and all others are compared with it.
+    /// Moves the baseline to the front of the policies, so that it runs first: bounds may be scaled from it, and all
+    /// other policies are compared with it.
     pub fn baseline_first(&mut self) {
         self.policies[..=self.baseline].rotate_right(1);
         self.baseline = 0;
     }
 
-    /// The default results folder; `prefix` marks folders of other commands than `run`.
+    /// The default results folder: `results/`, then `prefix` (empty for `foretoken run`), the name and the digest.
     pub fn usual_folder(&self, prefix: &str) -> PathBuf {
         let name = self.name.strip_prefix(prefix).unwrap_or(&self.name);
         PathBuf::from("results").join(format!("{prefix}{name}-{}", &self.digest()[..8]))
@@ -253,7 +255,8 @@ pub(crate) fn to_toml(value: &toml::Value) -> Result<String> {
     toml::to_string(value).map_err(|e| Problem::failed(format!("the experiment cannot be written as TOML: {e}")))
 }
 
-/// Renames the paths in a document's workload, acceptance, fleet and profile.
+/// Applies `rename` to every text in the tables that may name files: workload, live, observe, acceptance, fleet, and
+/// the profile. `rename` returns `None` for a text that is no path of a file.
 fn rename_paths(value: &mut toml::Value, rename: &dyn Fn(&str) -> Option<String>) {
     for table in ["workload", "live", "observe", "acceptance", "fleet"] {
         value.get_mut(table).into_iter().for_each(|table| rename_strings(table, rename));
@@ -262,7 +265,7 @@ fn rename_paths(value: &mut toml::Value, rename: &dyn Fn(&str) -> Option<String>
     profile.into_iter().for_each(|profile| rename_strings(profile, rename));
 }
 
-/// Adds `sweep_order` where there are several sweeps, because a TOML value loses the order of the text.
+/// Adds `sweep_order` if there are several sweeps, because a TOML value does not keep the order of keys in the text.
 pub(crate) fn put_order(value: &mut toml::Value, sweeps: &[(Path, toml::Value)]) {
     let order = sweeps.iter().map(|(path, _)| toml::Value::String(path.to_string())).collect();
     match sweeps.len() {
@@ -280,7 +283,7 @@ fn rename_strings(value: &mut toml::Value, rename: &dyn Fn(&str) -> Option<Strin
     }
 }
 
-/// The relative path from a folder to a file, which both exist; the file's full path if there is none (another drive).
+/// The relative path from a folder to a file. Both must exist. If there is none (another drive), the file's full path.
 pub(crate) fn path_from(folder: &FilePath, file: &FilePath) -> String {
     let real = |path: &FilePath| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let (folder, file) = (real(folder), real(file));
@@ -292,12 +295,13 @@ pub(crate) fn path_from(folder: &FilePath, file: &FilePath) -> String {
     up.chain(file.components().skip(shared)).collect::<PathBuf>().display().to_string()
 }
 
-/// The variants that `at` picks, by index.
+/// The indices of the variants that `at` picks: those in which each swept setting in `at` has the given value.
 pub fn variants<'p>(plan: &'p Plan, at: &'p At) -> impl Iterator<Item = usize> + use<'p> {
     (0..plan.variants.len()).filter(move |&v| at.iter().all(|(path, value)| picks(plan, v, path, value)))
 }
 
-/// Did the sweep at `path` have this value in a variant? Of a list, each value counts.
+/// Does the swept setting `path` have the value `value` in a variant? If `value` is a list, one of its values is
+/// enough. A number also names a swept text by its index.
 pub fn picks(plan: &Plan, variant: usize, path: &str, value: &toml::Value) -> bool {
     if let toml::Value::Array(values) = value {
         return values.iter().any(|value| picks(plan, variant, path, value));
@@ -312,22 +316,22 @@ pub fn picks(plan: &Plan, variant: usize, path: &str, value: &toml::Value) -> bo
     })
 }
 
-/// The index of a choice in its sweep, from 0.
-pub fn place(plan: &Plan, path: &str, of: &Choice) -> usize {
+/// The index, from 0, of a chosen value in the sweep of `path`.
+pub fn place(plan: &Plan, path: &str, chosen: &Choice) -> usize {
     let mut seen: Vec<&str> = Vec::new();
     for value in plan.variants.iter().filter_map(|v| choice(v, path)).map(|c| c.value.as_str()) {
         if !seen.contains(&value) {
             seen.push(value);
         }
     }
-    seen.iter().position(|&value| value == of.value).unwrap_or(usize::MAX)
+    seen.iter().position(|&value| value == chosen.value).unwrap_or(usize::MAX)
 }
 
 fn unquoted(text: &str) -> &str {
     text.trim_matches('"')
 }
 
-/// The value of the sweep at `path` in a variant.
+/// The value of the swept setting `path` in a variant; `None` if the setting is not swept.
 pub fn choice<'v>(variant: &'v Variant, path: &str) -> Option<&'v Choice> {
     variant.choices.iter().find(|c| c.path == path)
 }

@@ -1,8 +1,8 @@
-//! `hardware.profile = "FILE.toml"`: the true costs, and the policies' belief about them, from a profile.
+//! Reads `hardware.profile = "FILE.toml"`: the true costs, and the policies' belief about them, from a profile.
 //!
 //! The profile's values are put into the document before the experiment is read, so that the rest of the program sees
-//! ordinary latency models and coefficients. They are taken out again when the experiment is written beside its
-//! results.
+//! ordinary latency models and coefficients. When the experiment is written beside its results, these values are left
+//! out.
 
 use foretoken_hardware::LatencySpec;
 use foretoken_policies::PolicySpec;
@@ -13,20 +13,20 @@ use foretoken_spec::problem::{Problem, Result};
 use std::path::Path as FilePath;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The keys of an experiment that a profile filled in.
+/// The keys of an experiment that a profile filled in, and what is known about the profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filled {
-    /// Paths of the values that the profile filled in.
+    /// Paths of the keys that the profile filled in.
     pub keys: Vec<Path>,
     /// The largest passes that were measured, for (target, draft); `None` without a profile.
     pub ranges: Option<(Range, Range)>,
-    /// A warning to users of the profile.
+    /// A warning about the quality of the profile; `None` if it is good.
     pub warning: Option<String>,
-    /// Why the profile may not be what was measured: it was edited, or it has no seal.
+    /// Why the profile may not be what was measured: it was edited, or it has no seal. `None` if its seal is whole.
     pub changed: Option<String>,
     /// The only draft lengths that the profile can predict; `None` if it can predict all.
     pub only: Option<Vec<u32>>,
-    /// Is the profile calibrated to observed runs? Then the experiment that names it describes a server.
+    /// Is the profile calibrated to observed runs? Then the experiment that names the profile describes a server.
     pub calibrated: bool,
 }
 
@@ -40,9 +40,8 @@ pub fn named(document: &Document) -> Option<String> {
 /// Puts the values of the profile in `file`, which the experiment calls `given`, into the document.
 ///
 /// # Errors
-/// The file cannot be read or is no profile, `hardware.truth` names no latency model or one that the profile does not
-/// have, the experiment gives costs or noise that the profile gives too, or it counts context otherwise than the
-/// profile.
+/// The file cannot be read or is no profile; `hardware.truth` names no latency model of the profile; the experiment
+/// also gives costs or noise; or the experiment's `context_reads` is not the profile's.
 pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Filled> {
     let at = Path::of(PROFILE);
     let text = foretoken_spec::text::read(file).map_err(|e| {
@@ -52,10 +51,10 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
     let truth = truth(document)?;
     let costs = costs(document, &file.display().to_string(), &text, truth)?;
     for key in ["target", "draft"] {
-        let own = Path::of("hardware").key(key);
-        if document.get(&own).is_some() {
+        let path = Path::of("hardware").key(key);
+        if document.get(&path).is_some() {
             let problem =
-                document.problem_at(&own, format!("hardware.{key} and hardware.profile both say what a pass costs"));
+                document.problem_at(&path, format!("hardware.{key} and hardware.profile both say what a pass costs"));
             return Err(problem.help("keep one of them"));
         }
     }
@@ -76,28 +75,29 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
     for (role, (truth, belief_is)) in Role::BOTH.into_iter().zip(&costs.models) {
         put(document, Path::of("hardware").key(role.name()), &as_toml(truth)?)?;
         let belief = Path::of("belief").key(role.name());
-        // A belief that the experiment gives, or that is fitted to another machine, stays.
+        // The profile's belief is not used if the experiment gives one, or fits one to another machine.
         if document.get(&belief).is_none() && document.get(&Path::of("belief.fitted_to")).is_none() {
             put(document, belief, &as_toml(belief_is)?)?;
             line_is_ours |= role == Role::Target;
         }
     }
-    // The target's linear belief must count context as its fit did, even if the true costs count it otherwise.
+    // The profile's line for the target was fitted with one way to count context. The belief must count context in that
+    // way, even if the true costs count it in the other.
     let reads = Path::of("belief.context_reads");
     if line_is_ours && document.get(&reads).is_none() {
         put(document, reads, &as_toml(&costs.belief_reads)?)?;
     }
     let reads = Path::of("hardware.context_reads");
-    let own = as_toml(&costs.reads)?;
+    let measured_for = as_toml(&costs.reads)?;
     match document.text_at(&reads) {
-        None => put(document, reads, &own)?,
-        Some(given) if Some(given.as_str()) == own.as_str() => {}
+        None => put(document, reads, &measured_for)?,
+        Some(given) if Some(given.as_str()) == measured_for.as_str() => {}
         Some(_) => {
-            let message = format!("hardware.profile was measured for hardware.context_reads = {own}");
+            let message = format!("hardware.profile was measured for hardware.context_reads = {measured_for}");
             return Err(document.problem_at(&reads, message).help("leave it out: the profile gives it"));
         }
     }
-    // A calibrated profile has the host's time between steps; the experiment may override it.
+    // A calibrated profile has the host's time between steps. A value in the experiment takes precedence.
     let overhead = Path::of("engine.step_overhead_s");
     if let Some(seconds) = costs.step_overhead_s.filter(|_| document.get(&overhead).is_none()) {
         put(document, overhead, &toml::Value::Float(seconds))?;
@@ -118,9 +118,8 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
 }
 
 impl Filled {
-    /// Refuses a policy that the profile cannot predict. A calibration to runs of one draft length has the time of
-    /// whole steps of that length. It does not have the separate times of draft passes, which would cost nothing at
-    /// another length.
+    /// Refuses a policy that the profile cannot predict. A calibration to runs of one draft length has only the time of
+    /// whole steps with that length, not the separate times of draft passes. Other lengths cannot be predicted from it.
     ///
     /// # Errors
     /// The policy drafts another length, or chooses among several.
@@ -142,10 +141,10 @@ impl Filled {
         }
     }
 
-    /// Refuses a question about several draft lengths if the profile knows one length only.
+    /// Checks that the profile can predict every draft length, for commands that compare lengths.
     ///
     /// # Errors
-    /// The profile knows one length only.
+    /// The profile is calibrated to runs of one draft length.
     pub fn check_all_lengths(&self) -> Result<()> {
         match &self.only {
             None => Ok(()),
@@ -171,39 +170,39 @@ fn observe_next(only: &[u32]) -> String {
     format!("observe K = {next} next, on the same server, and calibrate on all runs")
 }
 
-/// The contents of a profile, measured or calibrated.
+/// The costs in a profile, measured or calibrated.
 pub struct Costs {
-    /// For target and draft: the true cost of a pass, and the policies' belief about it.
+    /// For target and draft: (true cost of a pass, coefficients that policies believe).
     pub models: [(LatencySpec, Coefficients); 2],
-    /// How the true cost counts the context of a verify pass.
+    /// Do true costs count the context of a verify pass once per request, or once per position?
     pub reads: ContextReads,
-    /// How the belief counts the context of a verify pass.
+    /// Does the belief count the context of a verify pass once per request, or once per position?
     belief_reads: ContextReads,
     ranges: (Range, Range),
     /// Coefficient of variation of the time of a target pass.
     pub noise_cv: f64,
-    /// Host time between steps, seconds; `None` if the profile does not know it.
+    /// Host time between steps, seconds; `None` in a profile of single passes.
     pub step_overhead_s: Option<f64>,
-    /// Host time by requests and tokens.
+    /// Host time that depends on the requests and tokens of a step.
     pub host: HostLaw,
     /// Why the profile should not be trusted; `None` if it is good.
     pub distrust: Option<String>,
-    /// The only draft lengths that can be predicted, if the cost of a draft pass could not be separated from the
-    /// target's: the observed ones. `None` if all can.
+    /// The observed draft lengths, if draft passes could not be separated from target passes, so that only these
+    /// lengths can be predicted. `None` if all lengths can.
     only: Option<Vec<u32>>,
     /// Is the profile calibrated to observed runs?
     calibrated: bool,
 }
 
-/// The costs in a profile's text; of a measured profile, its table. Errors call the profile `name`.
+/// Reads the costs in a profile's text. A measured profile gives its table. Errors call the profile `name`.
 ///
 /// # Errors
-/// It is no profile.
+/// The text is no profile.
 pub fn costs_of(name: &str, text: &str) -> Result<Costs> {
     costs(&Document::parse(name, text)?, name, text, Truth::Table)
 }
 
-/// The costs in a profile's text. `truth` chooses among the latency models of a measured profile.
+/// Reads the costs in a profile's text. `truth` chooses among the latency models of a measured profile.
 fn costs(document: &Document, name: &str, text: &str, truth: Truth) -> Result<Costs> {
     let c = match read_either(name, text)? {
         Either::Calibrated(c) => c,
@@ -300,12 +299,13 @@ fn measured(name: &str, document: &Document) -> Result<Profile> {
     Ok(profile)
 }
 
-/// Why the text of a profile may not be what was measured; `None` if its seal is whole. The text begins with `name`.
+/// Why the text of a profile may not be what was measured; `None` if its seal is whole. The sentence begins with
+/// `name`.
 pub fn changed(name: &str, text: &str) -> Option<String> {
     Profile::changed(text).map(|why| format!("{name}: {why}"))
 }
 
-/// Reads `hardware.truth`, before the rest of the experiment, because it decides which costs are filled in.
+/// Reads `hardware.truth`. It is read before the rest of the experiment, because it decides which costs are filled in.
 fn truth(document: &Document) -> Result<Truth> {
     let at = Path::of("hardware.truth");
     match (document.get(&at), document.text_at(&at).as_deref()) {
@@ -319,8 +319,8 @@ fn truth(document: &Document) -> Result<Truth> {
     }
 }
 
-/// Reads `hardware.profile_noise`. A value that is no boolean counts as false here and is refused when the experiment
-/// is read.
+/// Reads `hardware.profile_noise`. A value that is no boolean counts as false here; it is refused later, when the
+/// experiment is read.
 fn wants_noise(document: &Document) -> Result<bool> {
     let node = document.get(&Path::of("hardware.profile_noise"));
     Ok(matches!(node.map(toml::Spanned::get_ref), Some(toml::de::DeValue::Boolean(true))))
@@ -330,20 +330,20 @@ fn as_toml(value: &impl serde::Serialize) -> Result<toml::Value> {
     toml::Value::try_from(value).map_err(|e| Problem::failed(format!("the profile cannot be written as TOML: {e}")))
 }
 
-/// A latency model that remembers its largest pass.
-pub struct Watched<'a> {
+/// A latency model that records its largest pass, to warn of passes beyond the profile.
+pub struct LargestPass<'a> {
     model: &'a dyn LatencyModel,
     batched: AtomicU64,
     context: AtomicU64,
 }
 
-impl<'a> Watched<'a> {
+impl<'a> LargestPass<'a> {
     /// Wraps a model; no pass is recorded yet.
-    pub fn new(model: &'a dyn LatencyModel) -> Watched<'a> {
-        Watched { model, batched: AtomicU64::new(0), context: AtomicU64::new(0) }
+    pub fn new(model: &'a dyn LatencyModel) -> LargestPass<'a> {
+        LargestPass { model, batched: AtomicU64::new(0), context: AtomicU64::new(0) }
     }
 
-    /// A warning if passes were larger than the measured `range`; `None` if none was.
+    /// A warning if a pass was larger than the measured `range`; `None` if none was.
     pub fn beyond(&self, role: Role, range: &Range) -> Option<String> {
         let (batched, context) = (self.batched.load(Ordering::Relaxed), self.context.load(Ordering::Relaxed));
         let over = [(batched, range.batched, "batched tokens"), (context, range.context, "tokens of context")]
@@ -361,7 +361,7 @@ impl<'a> Watched<'a> {
     }
 }
 
-impl LatencyModel for Watched<'_> {
+impl LatencyModel for LargestPass<'_> {
     fn pass(&self, shape: PassShape) -> Time {
         self.batched.fetch_max(shape.batched, Ordering::Relaxed);
         self.context.fetch_max(shape.context, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! `acceptance.source.table`: gives each request of a workload a recording of a truth table, and writes notes on
-//! recorded confidences.
+//! Reads `acceptance.source.table`: gives each request of a workload a recording of a truth table (which of its drafts
+//! are right).
 
 use foretoken_sim::Workload;
 use foretoken_sim::acceptance::Rates;
@@ -8,7 +8,7 @@ use foretoken_spec::problem::Result;
 use foretoken_spec::read::trace_problem;
 use foretoken_traces::truth::TruthTable;
 
-/// Gives every request its recording, if the experiment names a table. Adds notes for the reader of the results.
+/// Gives every request a recording, if the experiment names a truth table. Adds notes for the reader of the results.
 ///
 /// # Errors
 /// The table cannot be read, a request already replays a recording, or a request is longer than its recording and the
@@ -21,10 +21,10 @@ pub fn assign(
     notes: &mut Vec<String>,
 ) -> Result<()> {
     if let Rates::Table(table) = source {
-        let told = TruthTable::read(&table.path)
+        let warnings = TruthTable::read(&table.path)
             .and_then(|read| read.assign(&table.path, workload, table.beyond, seed))
             .map_err(|e| trace_problem(document, &e))?;
-        notes.extend(told);
+        notes.extend(warnings);
     }
     if source.is_recorded() && workload.recordings.iter().any(|r| !r.confidences.is_empty()) {
         notes.push("confidences are recorded on the target's path, and modelled off it".to_owned());

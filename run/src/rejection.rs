@@ -1,18 +1,18 @@
-//! Explains why a request could never run: the engine's limit, and the key that sets it.
+//! Explains why the engine rejected a request that could never run: the limit, and the key that sets the limit.
 
 use foretoken_sim::{DraftKv, EngineConfig, RejectReason, Run, Version};
 use std::collections::BTreeMap;
 
-/// A limit that requests exceeded.
+/// A limit of the engine that rejected requests exceeded.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Limit {
-    /// A text: what is too large, and for which limit.
+    /// A text that says what is too large, and for which limit.
     pub what: String,
-    /// A text: which setting to change.
+    /// A text that says which setting to change.
     pub fix: String,
 }
 
-/// The limits that the rejected requests of a run exceeded, each with the number of requests.
+/// The limits that a run's rejected requests exceeded, each with its number of requests.
 pub fn limits(run: &Run, config: &EngineConfig) -> BTreeMap<Limit, u64> {
     let mut met = BTreeMap::new();
     for &(_, reason) in &run.rejected {

@@ -1,4 +1,4 @@
-//! Checks, before anything is allocated, that the runs that are in progress at one time fit into memory.
+//! Checks that the runs that are in progress at one time fit into memory, before anything large is allocated.
 
 use crate::plan::Variant;
 use foretoken_sim::acceptance::Rates;
@@ -7,8 +7,8 @@ use foretoken_spec::document::Path;
 use foretoken_spec::problem::{Problem, Result};
 use foretoken_traces::limits;
 
-/// Bytes that the engine keeps per KV block: its references, its hash, its neighbours in the free queue, its place
-/// among evicted blocks.
+/// Bytes that the engine needs per KV block: references, hash, neighbours in the free queue, position among evicted
+/// blocks.
 const BLOCK: u64 = 28;
 
 /// A part of a run that takes memory: the key that sets its size, its name, and its bytes.
@@ -18,39 +18,40 @@ struct Need {
     bytes: u64,
 }
 
-/// Refuses a workload and an engine that need more memory than there is, and points at the setting that takes most.
+/// Checks that a workload and an engine fit into memory, on all threads at one time.
 ///
 /// # Errors
-/// All runs that go on at a time need more memory than the program's limit or than the system grants.
+/// The runs need more memory than the program's limit or than the system grants. The error points at the setting that
+/// needs most.
 pub fn check(variant: &Variant, workload: &Workload, config: &EngineConfig) -> Result<()> {
     let at_a_time = rayon::current_num_threads() as u64;
     let needs = needs(variant, workload, config);
-    let one = needs.iter().fold(0u64, |sum, need| sum.saturating_add(need.bytes));
-    // Every replica keeps a state of every request, since any of them may get it.
+    let one_engine = needs.iter().fold(0u64, |sum, need| sum.saturating_add(need.bytes));
+    // Every replica stores a state of every request, since the router may send any request to it.
     let replicas = variant.experiment.fleet.as_ref().map_or(1, |fleet| u64::from(fleet.replicas.number()));
-    let all = one.saturating_mul(at_a_time).saturating_mul(replicas);
-    // The machine's free memory may be less than the program's limit.
-    let granted = || usize::try_from(all).is_ok_and(|n| Vec::<u8>::new().try_reserve_exact(n).is_ok());
+    let total = one_engine.saturating_mul(at_a_time).saturating_mul(replicas);
+    // The machine's free memory may be less than the program's limit, so the allocation is tried.
+    let granted = || usize::try_from(total).is_ok_and(|n| Vec::<u8>::new().try_reserve_exact(n).is_ok());
     let most = needs.into_iter().max_by_key(|need| need.bytes).expect("there is a list of needs");
     let Need { key, what, bytes } = most;
     let engines = if replicas == 1 { String::new() } else { format!(" on each of {replicas} replicas") };
     let takes = format!("{key}: {what} take {}{engines} in each of {at_a_time} runs at a time", limits::bytes(bytes));
-    let at = |message: String| variant.document().problem_at(&Path::of(key), message);
+    let wrong = |message: String| variant.document().problem_at(&Path::of(key), message);
     let help = "lower it, or run fewer cells at a time with --threads 1";
-    if all > limits::memory() {
-        return Err(at(format!("{takes}: that is too much memory")).help(format!("{help}; {}", limits::raise())));
+    if total > limits::memory() {
+        return Err(wrong(format!("{takes}: that is too much memory")).help(format!("{help}; {}", limits::raise())));
     }
     if granted() {
         return Ok(());
     }
-    let message = format!("out of memory: the runs need {}; {takes}", limits::bytes(all));
+    let message = format!("out of memory: the runs need {}; {takes}", limits::bytes(total));
     Err(Problem::failed(message).help(format!("give the program more memory, {help}; --resume goes on")))
 }
 
 fn needs(variant: &Variant, workload: &Workload, config: &EngineConfig) -> [Need; 4] {
     let requests = workload.len() as u64;
-    // Memory for the drawn acceptance of the running requests: for each output token and draft depth a bit that says
-    // whether the draft is right, and a bit that says whether this was drawn.
+    // Memory for the acceptance of the running requests. For each output token and draft depth there is a bit that says
+    // whether the draft is right, and a bit that says whether the first bit was drawn yet.
     let running = requests.min(config.max_num_seqs.into());
     let output = workload.output_len.iter().copied().max().unwrap_or(0).min(config.max_model_len);
     let depths = match &variant.experiment.acceptance.source {

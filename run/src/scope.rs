@@ -1,5 +1,5 @@
-//! For what the results of an experiment hold, in one line: models, hardware and how its times are known, load, bounds.
-//! Pages show it under their title and the terminal in front of its table.
+//! The scope line of a report: the models, hardware, kind of costs, load and bounds for which the results hold. Pages
+//! show this line under the title; the terminal shows it above the table.
 
 use crate::plan::Plan;
 use foretoken_hardware::{LatencySpec, RooflineSpec};
@@ -7,21 +7,21 @@ use foretoken_sim::Drafting;
 use foretoken_spec::experiment::{Experiment, SloSpec};
 use foretoken_traces::{ArrivalSpec, LengthSpec, TraceSpec, Transform, WorkloadSpec};
 
-/// The line about a plan. A swept setting shows its first value, and its range at the end.
+/// The scope line of a plan. Of a swept setting the line has the first value in its place, and the range at the end.
 pub fn of(plan: &Plan) -> String {
     let e = &plan.variants[0].experiment;
     let swept = plan.variants[0].choices.iter().any(|choice| choice.path.to_string().ends_with("rate-scale"));
-    let mut parts = in_parts(e, swept, true);
+    let mut parts = machine_and_load(e, swept, true);
     parts.extend(bounds(&e.slo));
     line(plan, parts)
 }
 
-/// The line about a plan whose rate is searched for: without rate and bounds.
+/// The scope line of a capacity search, which searches for the rate: without rate and bounds.
 pub fn of_any_rate(plan: &Plan) -> String {
-    line(plan, in_parts(&plan.variants[0].experiment, true, false))
+    line(plan, machine_and_load(&plan.variants[0].experiment, true, false))
 }
 
-/// The line of these parts, with what is swept and the number of seeds at its end.
+/// Joins `parts` to a line, and adds the swept settings and the number of seeds.
 fn line(plan: &Plan, mut parts: Vec<String>) -> String {
     let variant = &plan.variants[0];
     for choice in &variant.choices {
@@ -42,8 +42,9 @@ fn line(plan: &Plan, mut parts: Vec<String>) -> String {
     parts.join(" · ")
 }
 
-/// The parts about machine and load of one experiment. A swept scale of the rate is left to the end of the line.
-fn in_parts(e: &Experiment, scale_is_swept: bool, with_rate: bool) -> Vec<String> {
+/// The parts of the line about machine, fleet and load of one experiment. `scale_is_swept`: leave the scale of the rate
+/// out, because the end of the line has it.
+fn machine_and_load(e: &Experiment, scale_is_swept: bool, with_rate: bool) -> Vec<String> {
     let mut parts = vec![machine(e)];
     if let Some(fleet) = &e.fleet {
         let replicas: u32 = fleet.replicas.kinds().iter().map(|kind| kind.count).sum();
@@ -55,7 +56,7 @@ fn in_parts(e: &Experiment, scale_is_swept: bool, with_rate: bool) -> Vec<String
     parts
 }
 
-/// Models and hardware: `vicuna-7b, drafted by vicuna-68m, on a100-80g (roofline)`.
+/// The part about models and hardware, such as `vicuna-7b, drafted by vicuna-68m, on a100-80g (roofline)`.
 fn machine(e: &Experiment) -> String {
     let hardware = &e.hardware;
     if let Some(profile) = &hardware.profile {
@@ -65,9 +66,10 @@ fn machine(e: &Experiment) -> String {
     let block = if hardware.drafting == Drafting::Parallel { " in one pass" } else { "" };
     match (&hardware.target, &hardware.draft) {
         (LatencySpec::Roofline(target), LatencySpec::Roofline(draft)) => {
-            let (on, beside) = (gpus(target), gpus(draft));
-            let beside = if on == beside { String::new() } else { format!(", the draft on {beside}") };
-            format!("{}, drafted by {}{block}, on {on}{beside} (roofline)", target.model, draft.model)
+            let (target_gpus, draft_gpus) = (gpus(target), gpus(draft));
+            let draft_on =
+                if target_gpus == draft_gpus { String::new() } else { format!(", the draft on {draft_gpus}") };
+            format!("{}, drafted by {}{block}, on {target_gpus}{draft_on} (roofline)", target.model, draft.model)
         }
         (LatencySpec::Roofline(target), _) => {
             format!("{} on {} (roofline), drafts{block} at given costs", target.model, gpus(target))
@@ -95,7 +97,7 @@ fn gpus(spec: &RooflineSpec) -> String {
     }
 }
 
-/// The load: arrivals, changes of the rate, lengths.
+/// The part about the load: arrivals, rate, number of requests, lengths.
 fn load(w: &WorkloadSpec, scale_is_swept: bool, with_rate: bool) -> String {
     let mut text = arrivals(&w.arrivals);
     let rate = match &w.arrivals {
@@ -155,17 +157,17 @@ fn lengths(spec: &LengthSpec) -> String {
     }
 }
 
-/// The file's name; its folder belongs to a machine.
+/// The name of a trace's file, without its folder, which is different on each machine.
 fn file(trace: &TraceSpec) -> String {
     trace.path.file_name().unwrap_or(trace.path.as_os_str()).to_string_lossy().into_owned()
 }
 
 fn bounds(slo: &SloSpec) -> Option<String> {
-    let mut all: Vec<String> = Vec::new();
+    let mut bounds: Vec<String> = Vec::new();
     let seconds = [("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s), ("E2E", slo.e2e_s)];
-    all.extend(seconds.into_iter().filter_map(|(name, s)| Some(format!("{name} at most {} ms", 1e3 * s?))));
-    all.extend(slo.adaspec_scale.map(|scale| format!("TPOT at most {scale} times plain decoding's P90")));
-    (!all.is_empty()).then(|| format!("SLO: {}", all.join(", ")))
+    bounds.extend(seconds.into_iter().filter_map(|(name, s)| Some(format!("{name} at most {} ms", 1e3 * s?))));
+    bounds.extend(slo.adaspec_scale.map(|scale| format!("TPOT at most {scale} times plain decoding's P90")));
+    (!bounds.is_empty()).then(|| format!("SLO: {}", bounds.join(", ")))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! One server of a setting: an engine with its settings, its true costs, its hidden acceptance, and what its policies
-//! believe. A fleet has several kinds.
+//! One simulated server: an engine with its settings, the true costs of passes, the hidden acceptance, and what
+//! policies believe about costs. A fleet may have several kinds of servers.
 
 use crate::believed::Believed;
 use crate::plan::Variant;
-use crate::profiled::Watched;
+use crate::profiled::LargestPass;
 use foretoken_hardware::LatencySpec;
 use foretoken_policies::{PolicyContext, PolicySpec, Truths};
 use foretoken_profiler::{Range, Role};
@@ -19,7 +19,7 @@ use foretoken_spec::problem::{Problem, Result};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// A server, for any workload.
+/// A simulated server, for a seed and any policy.
 pub struct Server {
     pub(crate) plain: EngineConfig,
     pub(crate) with_drafter: EngineConfig,
@@ -28,11 +28,11 @@ pub struct Server {
     pub(crate) context_reads: ContextReads,
     pub(crate) drafting: Drafting,
     pub(crate) noise_cv: f64,
-    /// The ranges that the profile of the costs covers, for (target, draft); `None` without a profile.
+    /// The largest passes that the profile of the costs covers, for (target, draft); `None` without a profile.
     ranges: Option<(Range, Range)>,
     pub(crate) acceptance: Box<dyn AcceptanceSource>,
     pub(crate) belief: Believed,
-    /// What the wrappers `true-*` give to policies; `None` if no policy has one.
+    /// The truths that the wrappers `true-*` give to policies; `None` if no policy has such a wrapper.
     truths: Option<OwnTruths>,
     pub(crate) keep_steps: bool,
     pub(crate) seed: u64,
@@ -40,16 +40,16 @@ pub struct Server {
     categories: Vec<String>,
 }
 
-/// The truths in place of policies' beliefs.
+/// True costs and acceptance rates, for policies in a wrapper `true-*`, which know them and do not estimate them.
 struct OwnTruths {
-    /// The true cost, as a policy would believe it.
+    /// The true costs, in the form of a belief.
     cost: Believed,
-    /// Each request's own acceptance rate; `None` if acceptance has no law.
+    /// The true acceptance rate of each request; `None` if acceptance is recorded and has no probabilities.
     rates: Option<Arc<[f64]>>,
 }
 
 impl OwnTruths {
-    /// The truths of a server for a workload, for drafts of at most `longest` tokens.
+    /// Computes the truths for the requests of a workload and drafts of at most `longest` tokens.
     fn new(
         variant: &Variant,
         seed: u64,
@@ -61,7 +61,7 @@ impl OwnTruths {
         let rates = acceptance.law().map(|law| {
             let rate = |id: u32| {
                 let request = RequestTruth::of(workload, id);
-                // The first decode step starts at output position 1.
+                // The prefill gives output token 0, so the first round drafts from position 1 on.
                 constant_rate(longest.max(1), |depth| law.own_rate(request, 1 + depth, depth))
             };
             (0..workload.len() as u32).map(rate).collect()
@@ -70,21 +70,21 @@ impl OwnTruths {
     }
 }
 
-/// Whether a policy of an experiment is a wrapper `true-*`.
+/// Is one of the experiment's policies a wrapper `true-*`?
 fn wraps(e: &Experiment) -> bool {
     let kinds = e.fleet.iter().flat_map(|fleet| fleet.replicas.kinds());
     let of_kinds: Vec<PolicySpec> = kinds.filter_map(|kind| kind.policy).collect();
     e.policies.iter().chain(&of_kinds).any(|policy| policy.definition().wraps().is_some())
 }
 
-/// The latency models of a server as a run calls them: with a profile they note which passes it does not cover.
+/// The latency models of a server for one run. They record the largest passes, to warn of passes beyond the profile.
 pub(crate) struct Models<'a> {
-    draft: Watched<'a>,
-    target: Watched<'a>,
+    draft: LargestPass<'a>,
+    target: LargestPass<'a>,
 }
 
 impl Server {
-    /// The server of a variant for a workload. Adds warnings about the belief to `belief_notes`.
+    /// Builds the server of a variant for a workload. Adds warnings about the belief to `belief_notes`.
     ///
     /// # Errors
     /// A setting of the acceptance is wrong, the model does not fit into the GPU's memory, or no linear belief fits the
@@ -133,7 +133,7 @@ impl Server {
         speculation.check(self.config(&speculation), self.drafting)
     }
 
-    /// A policy, an oracle or nothing, built for this server.
+    /// Builds a policy or an oracle for this server; plain decoding gives `Speculation::Off`.
     pub(crate) fn speculation(&self, policy: &PolicySpec) -> Speculation {
         let true_cost = self.truths.as_ref().map(|truths| &truths.cost);
         let passes = true_cost.map(|cost| cost.profile(&*self.draft, &*self.target, self.context_reads));
@@ -158,17 +158,17 @@ impl Server {
         })
     }
 
-    /// The engine's settings with this speculation.
+    /// The engine's settings for this speculation: those with a drafter, unless speculation is off.
     pub(crate) fn config(&self, speculation: &Speculation) -> &EngineConfig {
         if matches!(speculation, Speculation::Off) { &self.plain } else { &self.with_drafter }
     }
 
-    /// The latency models for a run; hand them to [`simulation`](Server::simulation).
+    /// The latency models for one run, which [`simulation`](Server::simulation) takes.
     pub(crate) fn models(&self) -> Models<'_> {
-        Models { draft: Watched::new(&*self.draft), target: Watched::new(&*self.target) }
+        Models { draft: LargestPass::new(&*self.draft), target: LargestPass::new(&*self.target) }
     }
 
-    /// A run of this server.
+    /// A run of this server that is ready to start.
     pub(crate) fn simulation<'s>(
         &'s self,
         (workload, arrivals): (&'s Workload, Arrivals),
@@ -199,8 +199,8 @@ impl Server {
         }
     }
 
-    /// The number of steps that each request's answer takes if as many drafts are made as the policy may make; the
-    /// truth, for a router that is a reference.
+    /// The true number of steps that each request needs if every round drafts `max_draft_len` tokens (or none, for
+    /// plain decoding). Only routers that see the hidden truth get it.
     pub(crate) fn true_steps(&self, workload: &Workload, policy: &PolicySpec) -> Vec<u32> {
         let most = match self.speculation(policy) {
             Speculation::Off => 0,
@@ -224,18 +224,18 @@ impl Server {
             .collect()
     }
 
-    /// Warnings about passes that the profile of the costs does not cover.
+    /// Warnings about passes that were larger than the profile of the costs covers.
     pub(crate) fn beyond(&self, models: &Models) -> impl Iterator<Item = String> {
-        let both = self.ranges.as_ref().map(|(target, draft)| {
+        let warnings = self.ranges.as_ref().map(|(target, draft)| {
             [models.target.beyond(Role::Target, target), models.draft.beyond(Role::Draft, draft)]
         });
-        both.into_iter().flatten().flatten()
+        warnings.into_iter().flatten().flatten()
     }
 }
 
 impl Variant {
-    /// The engine's settings, with the values that the file leaves to the hardware filled in. A drafter's weights
-    /// leave less memory for KV.
+    /// The engine's settings. Settings that the file does not give are derived from the hardware. With `drafting`, the
+    /// drafter's weights take memory from the KV blocks.
     ///
     /// # Errors
     /// The GPU's memory has no room for KV blocks beside the weights.
@@ -243,7 +243,7 @@ impl Variant {
         let hardware = &self.experiment.hardware;
         let mut config = self.experiment.engine.clone();
         if self.experiment.live.is_some() {
-            // A simulation beside a live run follows the live run's order.
+            // An experiment with `[live]` is simulated in the order of phases of a live run.
             config.as_on_a_device();
         }
         let own_device = config.draft_device == DraftDevice::Own;
@@ -272,7 +272,7 @@ impl Variant {
     }
 }
 
-/// Bytes of a model's weights; 0 when its latency model does not name a model.
+/// Bytes of a model's weights; 0 if the costs are not a roofline's, which alone name a model.
 fn weight_bytes(spec: &LatencySpec) -> f64 {
     match spec {
         LatencySpec::Roofline(r) => r.shape().map_or(0.0, |shape| shape.work().weight_bytes),

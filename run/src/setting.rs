@@ -1,5 +1,6 @@
-//! Everything fixed before a policy acts, for one combination of swept values and one seed: the workload, the true
-//! costs, the hidden acceptance, the policies' belief. All policies of a comparison share one setting.
+//! A setting: everything that is fixed before a policy acts, for one combination of swept values and one seed. It has
+//! the workload, the true costs, the hidden acceptance and the policies' belief. All policies of a comparison share one
+//! setting.
 
 use crate::content;
 use crate::fleet::Replicas;
@@ -21,23 +22,24 @@ use foretoken_spec::read::trace_problem;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
-/// What the policies of one comparison share.
+/// The workload, server and bounds that all policies of one comparison share.
 pub struct Setting {
-    /// The requests.
+    /// The requests: arrival times, lengths, categories and more.
     pub workload: Workload,
-    /// Notes: requests that were left out of the trace, and engine settings that differ from the release.
+    /// Notes for the user, such as requests that were left out of the trace, and engine settings that differ from the
+    /// release.
     pub notes: Vec<String>,
     /// Warnings that the linear belief fits the true costs badly, for the results of policies that use the belief.
     pub belief_notes: Vec<String>,
     arrivals: Arrivals,
     server: Server,
-    /// The replicas, if there is a fleet.
+    /// The replicas and their router; `None` without `[fleet]`.
     fleet: Option<Replicas>,
     slo: SloSpec,
 }
 
 impl Setting {
-    /// Builds the setting of a variant and a seed.
+    /// Builds the setting of a variant with a seed.
     ///
     /// # Errors
     /// The workload cannot be built or needs too much memory, a recording is missing, a setting of the acceptance is
@@ -60,8 +62,8 @@ impl Setting {
         let mut notes = built.notes;
         notes.extend(content::note(e, variant.filled.calibrated));
         let overridden = e.engine.overridden();
-        // The experiment of a calibration sets the rules that its server followed. A note is needed only on settings
-        // that the user changed.
+        // A calibration's experiment sets the engine's rules as its server had them. Then only settings that the user
+        // changed need a note.
         let of_user = |key: &&str| {
             let key = Path::of(&format!("engine.{key}"));
             !variant.filled.calibrated || variant.document().is_overridden(&key)
@@ -84,15 +86,15 @@ impl Setting {
         Ok(setting)
     }
 
-    /// Checks that the engine would start, for every policy.
+    /// Checks that the engine would start with every policy, and that the experiment has what the policies need.
     fn check(&self, variant: &Variant) -> Result<()> {
         let e = &variant.experiment;
-        let at =
+        let wrong =
             |key: &str, message: String| variant.document().problem_at(&Path::of(&format!("engine.{key}")), message);
         if e.engine.scheduling_policy == SchedulingPolicy::Priority && self.workload.priority.is_empty() {
             let message = "engine.scheduling_policy = \"priority\", but no request has a priority";
             let help = "give the categories theirs: workload.priorities = { CATEGORY = 1 }; the least is served first";
-            return Err(at("scheduling_policy", message.into()).help(help));
+            return Err(wrong("scheduling_policy", message.into()).help(help));
         }
         if let Some(policy) = e.policies.iter().find(|p| p.definition().needs_law())
             && self.server.acceptance.law().is_none()
@@ -107,7 +109,7 @@ impl Setting {
             let tries = policy.definition().tries(self.server.with_drafter.max_draft_len);
             for policy in tries.iter().chain([policy]) {
                 self.starts(policy)
-                    .map_err(|err| at(err.key, format!("engine.{}: {} ({})", err.key, err.why, policy.label())))?;
+                    .map_err(|err| wrong(err.key, format!("engine.{}: {} ({})", err.key, err.why, policy.label())))?;
             }
         }
         Ok(())
@@ -122,13 +124,14 @@ impl Setting {
         self.server.starts(policy)
     }
 
-    /// Runs one policy, or every candidate of a clairvoyant; returns the run and the policy that was run.
-    /// `slo_tpot_s` is the run's TPOT bound, infinite when there is none.
+    /// Runs one policy. A clairvoyant policy runs every fixed length and keeps the best run. Returns the run and the
+    /// policy that was run. `slo_tpot_s` is the TPOT bound, seconds; infinity for none.
     pub fn run(&self, policy: &PolicySpec, slo_tpot_s: f64, interrupt: &AtomicBool) -> (Run, PolicySpec) {
         self.run_keeping(policy, slo_tpot_s, interrupt, false)
     }
 
-    /// The same, with the lives of requests split into parts (docs/model.md 14.1), which makes the loop slower.
+    /// As [`run`](Self::run), and also records the parts of each request's latency (docs/model.md 14.1), which makes
+    /// the simulation slower.
     pub fn run_with_lives(&self, policy: &PolicySpec, slo_tpot_s: f64, interrupt: &AtomicBool) -> (Run, PolicySpec) {
         self.run_keeping(policy, slo_tpot_s, interrupt, true)
     }
@@ -148,7 +151,7 @@ impl Setting {
                 return (run, tried);
             }
             let cost = self.cost(&run);
-            // Strictly better: of equal candidates the first one, with the shortest drafts, is kept.
+            // Among equal candidates the first one stays, which has the shortest drafts.
             if best.as_ref().is_none_or(|b| cost < b.0) {
                 best = Some((cost, run, tried));
             }
@@ -162,9 +165,8 @@ impl Setting {
         }
     }
 
-    /// The cost that ranks a clairvoyant's candidates: mean E2E in open loops and sessions, time for all tokens in a closed
-    /// loop
-    /// (docs/model.md 14).
+    /// The cost by which a clairvoyant policy chooses among fixed lengths: mean E2E in an open loop or in sessions, time
+    /// per output token in a closed loop (docs/model.md 14).
     fn cost(&self, run: &Run) -> f64 {
         let summary = self.summary(run, Slo::default());
         match self.arrivals {
@@ -173,8 +175,8 @@ impl Setting {
         }
     }
 
-    /// Runs one policy until it is certain whether the counted requests keep their bounds. Of a clairvoyant's
-    /// candidates, returns the first for which `carries` says yes, or the last one.
+    /// Runs one policy until it is certain whether enough of the requests that `patience` counts keep their bounds. A
+    /// clairvoyant policy tries fixed lengths until `carries` is true, and returns the last one tried.
     pub fn find_out(
         &self,
         policy: &PolicySpec,
@@ -227,8 +229,8 @@ impl Setting {
         run
     }
 
-    /// Calls `serve` with an engine whose requests come while it runs. Prompts share prefixes block by block. The
-    /// requests of the workload are not served.
+    /// Calls `serve` with an engine that takes requests while it runs, for a server behind HTTP. The requests of the
+    /// setting's workload are not served. Prompts share prefixes in whole KV blocks.
     pub fn online<R>(
         &self,
         policy: &PolicySpec,
@@ -248,64 +250,65 @@ impl Setting {
         serve(&mut *engine)
     }
 
-    /// The arrival process: a trace's instants, or clients in a closed loop.
+    /// How requests arrive: at the workload's times (open loop), or by clients in a closed loop.
     pub fn arrivals(&self) -> Arrivals {
         self.arrivals
     }
 
-    /// Replaces the arrivals; everything else stays.
+    /// Changes how requests arrive (open or closed loop); everything else stays.
     pub fn set_arrivals(&mut self, arrivals: Arrivals) {
         self.arrivals = arrivals;
     }
 
-    /// Changes the number of replicas of the fleet, if there is one whose replicas are alike.
+    /// Sets the number of replicas of the fleet, which must have one kind of replicas. Does nothing without a fleet.
     pub fn set_replicas(&mut self, replicas: u32) {
         self.fleet.iter_mut().for_each(|fleet| fleet.set_number(replicas));
     }
 
-    /// Replaces the requests. Random draws depend only on a request's number, so they stay.
+    /// Replaces the requests. Random draws depend on the seed and a request's id only, so they stay as they were.
     pub fn set_workload(&mut self, workload: Workload) {
         self.workload = workload;
     }
 
-    /// The true costs of passes.
+    /// The true cost models of target and draft passes.
     pub fn costs(&self) -> Pair<&dyn LatencyModel> {
         Pair { target: &*self.server.target, draft: &*self.server.draft }
     }
 
-    /// Replaces the true costs of passes. The policies' belief stays.
+    /// Replaces the true cost models of passes, and how the verify pass reads context. The policies' belief stays.
     pub fn set_costs(&mut self, costs: Pair<&LatencySpec>, reads: ContextReads) {
         self.server.target = costs.target.build();
         self.server.draft = costs.draft.build();
         self.server.context_reads = reads;
     }
 
-    /// How the true verify pass reads context, how drafts are made, and the noise of a pass.
+    /// Three facts on passes: how the true verify pass reads context, whether drafts take one pass each or one for all,
+    /// and the coefficient of variation of pass times.
     pub fn reads(&self) -> (ContextReads, Drafting, f64) {
         (self.server.context_reads, self.server.drafting, self.server.noise_cv)
     }
 
-    /// The seed of all draws of a run.
+    /// The seed of all random draws of a run.
     pub fn seed(&self) -> u64 {
         self.server.seed
     }
 
-    /// The engine's settings, with a drafter or without.
+    /// The engine's settings, with a drafter (`drafting`) or without.
     pub fn engine(&self, drafting: bool) -> &EngineConfig {
         if drafting { &self.server.with_drafter } else { &self.server.plain }
     }
 
-    /// Whether the engine has a drafter with a policy.
+    /// Does the engine have a drafter when it runs this policy? False for plain decoding.
     pub fn drafts(&self, policy: &PolicySpec) -> bool {
         !matches!(self.server.speculation(policy), Speculation::Off)
     }
 
-    /// Is a record of every step kept?
+    /// Does a run record every step (`output.steps`)?
     pub fn keeps_steps(&self) -> bool {
         self.server.keep_steps
     }
 
-    /// A policy as a server runs it; `None` is the plain engine.
+    /// Builds a policy as a server runs it; `None` for plain decoding, which has no drafter.
     ///
     /// # Panics
     /// `spec` is an oracle, which sees what no server sees.
@@ -317,21 +320,21 @@ impl Setting {
         }
     }
 
-    /// The policies' belief about costs.
+    /// The linear cost model that policies believe.
     pub fn belief(&self) -> &Belief {
         &self.server.belief.linear
     }
 
-    /// The source of acceptance: which drafts are right.
+    /// The acceptance source, which decides which drafts are right.
     pub fn acceptance(&self) -> &dyn AcceptanceSource {
         &*self.server.acceptance
     }
 
-    /// The numbers of a run under the given bounds.
+    /// Latencies, rates and counts of a run, with the SLO bounds `slo`.
     pub fn summary(&self, run: &Run, slo: Slo) -> Summary {
-        let own = &self.workload.slo_tpot_s;
+        let own_bounds = &self.workload.slo_tpot_s;
         let numbers =
-            Summary::new(&run.records, &run.totals, slo, own, run.usable_blocks, self.server.plain.block_size);
+            Summary::new(&run.records, &run.totals, slo, own_bounds, run.usable_blocks, self.server.plain.block_size);
         match self.arrivals {
             Arrivals::Open => numbers.with_overload(&run.records),
             // Who waits for an answer sends less to a slow server.
@@ -339,14 +342,14 @@ impl Setting {
         }
     }
 
-    /// The limits that rejected the requests of a policy's run, each with the number of requests.
+    /// The engine's limits that rejected requests in a policy's run exceeded, each with its number of requests.
     pub fn limits(&self, policy: &PolicySpec, run: &Run) -> BTreeMap<Limit, u64> {
         limits(run, self.server.config(&self.server.speculation(policy)))
     }
 
-    /// The error for a policy's run in which every request was rejected.
+    /// The error for a policy's run in which the engine rejected every request.
     pub fn nothing_fits(&self, policy: &PolicySpec, run: &Run) -> Box<Problem> {
-        let all = self.workload.len();
+        let requests = self.workload.len();
         let shortest = self.workload.prompt_len.iter().min().copied().unwrap_or(0);
         let (what, fix) = match self.limits(policy, run).into_iter().max_by_key(|(_, requests)| *requests) {
             Some((limit, _)) => (limit.what, limit.fix),
@@ -354,19 +357,20 @@ impl Setting {
         };
         let label = policy.label();
         Problem::bad_input(format!(
-            "{label}: not one of {all} requests can ever fit: {what} (the shortest prompt has {shortest} tokens)"
+            "{label}: not one of {requests} requests can ever fit: {what} (the shortest prompt has {shortest} tokens)"
         ))
         .help(fix)
     }
 
-    /// The bounds of this comparison. `baseline_p90_tpot_s` is the baseline's P90 TPOT, if a bound is scaled from it.
+    /// The SLO bounds of this comparison. `baseline_p90_tpot_s` is the P90 TPOT of the autoregressive run from which
+    /// the TPOT bound is scaled, seconds; `None` if no bound is scaled.
     pub fn slo(&self, baseline_p90_tpot_s: Option<f64>) -> Slo {
         let scaled = self.slo.adaspec_scale.zip(baseline_p90_tpot_s).map(|(scale, p90)| scale * p90);
         Slo { ttft_s: self.slo.ttft_s, tpot_s: self.slo.tpot_s.or(scaled), e2e_s: self.slo.e2e_s }
     }
 }
 
-/// Time of a decode pass of one request alone with an empty context: AdaServe's SLO ratios multiply it.
+/// Time of a decode pass with one request and an empty context, seconds. AdaServe's bounds are multiples of this time.
 fn unloaded_tpot_s(target: &dyn LatencyModel) -> f64 {
     target.pass(PassShape { requests: 1, batched: 1, context: 0, pairs: 1 }).as_s()
 }

@@ -1,4 +1,4 @@
-//! The comparison as text. It is ASCII only, so that it looks the same in a terminal, a log and a diff.
+//! The comparison as text, in ASCII only, so that it looks the same in a terminal, a log and a diff.
 
 use crate::compare::{Comparison, PolicyResult, VariantResult};
 use crate::{papers, questions};
@@ -6,17 +6,17 @@ use foretoken_report::{narrow, plain_table, table_lines};
 use foretoken_sim::metrics::{Interval, RatioInterval, Slo};
 use std::fmt::Write;
 
-/// How much a table shows.
+/// How many columns a table shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
-    /// What fits into 80 columns.
+    /// The main columns, which fit into 80 characters.
     Narrow,
     /// All columns.
     Wide,
 }
 
-/// A column: its heading over two lines, the one table that has it (`None`: both), and its text for a policy (`None`:
-/// there is nothing to show).
+/// A column: (heading of two lines, the table that alone has the column or `None` for both, the text for a policy or
+/// `None` if there is nothing to show).
 type Column = (&'static str, Option<Width>, fn(&PolicyResult) -> Option<String>);
 
 const BOTH: Option<Width> = None;
@@ -50,8 +50,8 @@ const COLUMNS: [Column; 18] = [
     ("reject-\ned", BOTH, |p| Some(p.rejected.to_string()).filter(|_| p.rejected > 0)),
 ];
 
-/// The whole report: the answer, for what it holds, a table for each setting, and the legend. `show_implied`: show a
-/// baseline that was added without being asked for?
+/// The whole report: headline, scope, a table for each combination of swept values, and the legend. `show_implied`:
+/// show the baseline's row if the experiment does not list the baseline?
 pub fn render(comparison: &Comparison, show_implied: bool, width: Width) -> String {
     let mut text = comparison.partial.iter().map(|part| format!("{part}\n")).collect::<String>();
     text += &format!("{}\n{}\n", ascii(&comparison.headline), ascii(&comparison.scope));
@@ -72,7 +72,7 @@ pub fn render(comparison: &Comparison, show_implied: bool, width: Width) -> Stri
         text.push('\n');
         text.push_str(&questions::render([(comparison.name.as_str(), answer)]));
     }
-    // The text is also written to a file, which other programs may print, so control characters are escaped.
+    // Control characters from names and labels are escaped, because other programs may print the file with this text.
     foretoken_spec::shown::escape(&text).into_owned()
 }
 
@@ -89,10 +89,10 @@ fn variant_heading(v: &VariantResult, with_kv: bool) -> String {
     let mut parts: Vec<String> = v.sweep.iter().map(|c| format!("{} = {}", c.path, c.value)).collect();
     parts.push(requests(v));
     let mut bound = |name: &str, of: fn(&Slo) -> Option<f64>| {
-        // A bound that depends on the baseline differs between seeds; its mean is shown.
-        let each: Vec<f64> = v.slo.iter().filter_map(of).collect();
-        let from = if name == "TPOT" { scaled(v) } else { String::new() };
-        parts.extend(Interval::of(&each).map(|i| format!("SLO {name} <= {:.2} ms{from}", i.mean * 1e3)));
+        // A bound that is scaled from the baseline differs between seeds; the mean is shown.
+        let bounds: Vec<f64> = v.slo.iter().filter_map(of).collect();
+        let origin = if name == "TPOT" { scaled(v) } else { String::new() };
+        parts.extend(Interval::of(&bounds).map(|i| format!("SLO {name} <= {:.2} ms{origin}", i.mean * 1e3)));
     };
     bound("TTFT", |s| s.ttft_s);
     bound("TPOT", |s| s.tpot_s);
@@ -105,7 +105,8 @@ fn variant_heading(v: &VariantResult, with_kv: bool) -> String {
     parts.join(", ") + "\n"
 }
 
-/// The setting whose run gives the TPOT bound, if it is not this setting, and a mark if that run was overloaded.
+/// The text behind a TPOT bound: a mark if the run from which the bound is scaled was overloaded, and that run's swept
+/// values if they are not this variant's.
 fn scaled(v: &VariantResult) -> String {
     let Some(from) = &v.slo_scaled_from else { return String::new() };
     let elsewhere: Vec<String> =
@@ -117,7 +118,8 @@ fn scaled(v: &VariantResult) -> String {
     }
 }
 
-/// A line for each policy that was overloaded, also for an implied baseline, because the others are compared with it.
+/// A line for each policy that was overloaded. An implied baseline has a line too, because all policies are compared
+/// with the baseline.
 fn overloads(v: &VariantResult) -> String {
     let line = |p: &PolicyResult| {
         let o = p.overload.as_ref()?;
@@ -134,7 +136,7 @@ fn overloads(v: &VariantResult) -> String {
     v.policies.iter().filter_map(line).collect()
 }
 
-/// The number of requests as text: per seed if all seeds have equally many, else in total.
+/// The number of requests as text: per seed if it is the same for all seeds, else in total.
 fn requests(v: &VariantResult) -> String {
     match v.requests_by_seed.as_slice() {
         [one] => format!("{one} requests"),
@@ -143,15 +145,15 @@ fn requests(v: &VariantResult) -> String {
     }
 }
 
-/// KV blocks without a drafter, with a drafter (if that differs), and in the draft's own pool (if it has one). `None`
-/// if variants differ.
+/// Numbers of KV blocks: without a drafter, with a drafter (if different), and in the draft's own pool (if there is
+/// one). `None` if they differ between variants.
 fn kv(variants: &[VariantResult]) -> Option<(u32, Option<u32>, Option<u32>)> {
     let blocks = |v: &VariantResult| (v.kv_blocks_plain, v.kv_blocks_drafting, v.kv_blocks_draft_pool);
     let first = blocks(variants.first()?);
     variants.iter().all(|v| blocks(v) == first).then_some(first)
 }
 
-/// A sentence of a page in ASCII.
+/// Replaces the characters of a page's text that are not ASCII.
 fn ascii(text: &str) -> String {
     text.replace('\u{a0}', " ").replace('×', "x").replace('·', "|").replace('±', "+-")
 }
@@ -228,7 +230,7 @@ fn marked(text: Option<String>, mark: bool, with: &str) -> Option<String> {
     text.map(|t| if mark { t + with } else { t })
 }
 
-/// A ratio with its interval; without it if there is one seed or the interval is a point.
+/// A ratio as text, with its interval unless there is one seed only or the interval is a point.
 fn ratio(r: RatioInterval) -> String {
     match r.low.zip(r.high) {
         Some((low, high)) if high > low => format!("{:.3} [{low:.3}, {high:.3}]", r.mean),
@@ -236,7 +238,8 @@ fn ratio(r: RatioInterval) -> String {
     }
 }
 
-/// A mean times `unit`, with its interval if `interval` is true and there are several seeds.
+/// A mean times `unit` as text with `digits` decimals. The interval is added if `interval` is true and there are
+/// several seeds.
 fn shown(value: Option<Interval>, unit: f64, digits: usize, interval: bool) -> Option<String> {
     value.map(|i| match i.half_width.filter(|_| interval) {
         Some(half) => format!("{:.digits$} +-{:.digits$}", i.mean * unit, half * unit),

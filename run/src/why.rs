@@ -1,5 +1,5 @@
-//! `--why` as text: why each policy is slower or faster than plain decoding. It reads the comparison that a results
-//! folder keeps, so that it works for resumed, merged and finished runs alike.
+//! The text of `--why`: why each policy is slower or faster than plain decoding. It is made from `report.json` in the
+//! results folder, so that it works for resumed, merged and finished runs alike.
 
 use crate::complete::kept_report;
 use foretoken_report::{WORDS, Why, narrow, plain_table, table_lines};
@@ -7,9 +7,9 @@ use foretoken_spec::problem::{Problem, Result};
 use serde::Deserialize;
 use std::path::Path;
 
-/// The parts of `report.json` that are needed.
+/// The fields of `report.json` that `--why` needs.
 #[derive(Deserialize)]
-struct Kept {
+struct SavedReport {
     variants: Vec<Variant>,
 }
 
@@ -32,13 +32,14 @@ struct Policy {
     why: Option<Why>,
 }
 
-/// The tables of a results folder: one for each combination of swept values, one row a policy, and a sentence.
+/// The tables for a results folder. There is one for each combination of swept values, with a row for each policy and a
+/// sentence below.
 ///
 /// # Errors
 /// The folder's comparison cannot be read, or no policy in it can be compared with plain decoding.
 pub fn of_folder(folder: &Path) -> Result<String> {
-    let kept: Kept = kept_report(folder)?;
-    if kept.variants.iter().flat_map(|v| &v.policies).all(|p| p.why.is_none()) {
+    let saved: SavedReport = kept_report(folder)?;
+    if saved.variants.iter().flat_map(|v| &v.policies).all(|p| p.why.is_none()) {
         let what = "no policy here can be compared with plain decoding";
         return Err(Problem::bad_input(format!("{}: {what}", folder.display())).help(
             "it takes a policy beside `autoregressive`, requests that finish under both, and results of this version: add one \
@@ -48,7 +49,7 @@ pub fn of_folder(folder: &Path) -> Result<String> {
     let mut text =
         "Why: mean E2E of the policy less that of autoregressive on the same draws, ms; the parts sum to it\n"
             .to_owned();
-    for variant in &kept.variants {
+    for variant in &saved.variants {
         text.push_str(&of_variant(variant));
     }
     text.push_str(&legend());
@@ -69,18 +70,18 @@ fn of_variant(v: &Variant) -> String {
     let swept: Vec<String> = v.sweep.iter().map(|s| format!("{} = {}", s.path, plain(&s.value))).collect();
     let mut text = if swept.is_empty() { String::new() } else { format!("\n{}\n", swept.join(", ")) };
     text += &table_lines(&table);
-    // The slowest policy that a server can run is the one that needs a reason.
+    // The sentence is about the slowest policy that a server can run.
     let slowest = explained().filter(|(p, _)| !p.sees_hidden_truth);
     let slowest = slowest.max_by(|a, b| a.1.difference_s.mean.total_cmp(&b.1.difference_s.mean));
     slowest.map_or(text.clone(), |(_, why)| text + &why.mostly + "\n")
 }
 
-/// A swept value as text: a string without its quotes.
+/// A swept value as text; a string has no quotes.
 fn plain(value: &serde_json::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// With a sign, and one decimal; zero has no sign.
+/// Milliseconds as text, with one decimal and a sign; zero has no sign.
 fn signed(ms: f64) -> String {
     let text = format!("{ms:+.1}");
     if text[1..].bytes().all(|b| matches!(b, b'0' | b'.')) { text[1..].to_owned() } else { text }

@@ -1,13 +1,13 @@
-//! What a piece of work shares with the program that asked for it.
+//! What a long run shares with the program that started it: interrupt and progress.
 
 use crate::bar::Counts;
 use crate::interrupt::Interrupt;
 
-/// The interrupt and the progress of one piece of work. Clones share both.
+/// The interrupt and the progress of one run. Clones share both.
 #[derive(Clone, Debug, Default)]
 pub struct Work {
-    /// Asks the work to end, and says what it leaves.
+    /// The handle by which the program stops the run.
     pub interrupt: Interrupt,
-    /// How far it is.
+    /// The counts of finished and of all pieces of work.
     pub counts: Counts,
 }

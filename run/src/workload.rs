@@ -1,4 +1,4 @@
-//! Changes to a workload as a whole.
+//! Cuts and adapts whole workloads.
 
 use crate::plan::Variant;
 use foretoken_sim::{RequestId, Time, Workload};
@@ -8,29 +8,30 @@ use foretoken_spec::prompts::Prompts;
 use foretoken_traces::text::Family;
 use std::ops::Range;
 
-/// The first requests of a workload.
+/// A workload of the first `requests` requests of `workload`.
 pub fn first(workload: &Workload, requests: usize) -> Workload {
     stretch(workload, 0..requests)
 }
 
-/// The requests with the ids in `of`, renumbered from 0. Ids beyond the end of the workload are left out.
-pub fn stretch(workload: &Workload, of: Range<usize>) -> Workload {
-    let end = workload.len().min(of.end);
-    let mut cut: Workload = (of.start.min(end)..end).map(|id| workload.get(id as u32)).collect();
+/// A workload of the requests with the ids `ids`, which are renumbered from 0. Ids beyond the end of `workload` are
+/// left out.
+pub fn stretch(workload: &Workload, ids: Range<usize>) -> Workload {
+    let end = workload.len().min(ids.end);
+    let mut cut: Workload = (ids.start.min(end)..end).map(|id| workload.get(id as u32)).collect();
     cut.categories.clone_from(&workload.categories);
     cut.recordings.clone_from(&workload.recordings);
     cut.hazards.clone_from(&workload.hazards);
     cut.prefix_block = workload.prefix_block;
     // A session goes on as long as its turns are in the cut. A turn whose session began before it begins one.
-    let own = |next: &RequestId| of.contains(&(*next as usize)).then(|| next - of.start as RequestId);
-    let turns = workload.next_turn.get(of.start.min(end)..end).unwrap_or_default();
+    let own = |next: &RequestId| ids.contains(&(*next as usize)).then(|| next - ids.start as RequestId);
+    let turns = workload.next_turn.get(ids.start.min(end)..end).unwrap_or_default();
     cut.next_turn = turns.iter().map(|next| own(next).unwrap_or(RequestId::MAX)).collect();
-    cut.gap = workload.gap.get(of.start.min(end)..end).unwrap_or_default().to_vec();
+    cut.gap = workload.gap.get(ids.start.min(end)..end).unwrap_or_default().to_vec();
     cut
 }
 
-/// Checks that a variant's requests do not wait for the answers of a session. `why` says what the caller does, and ends the
-/// message.
+/// Checks that a variant's requests do not wait for the answers of a session. `why` ends the message: it says what the
+/// caller cannot do.
 ///
 /// # Errors
 /// The variant's workload has sessions.
@@ -42,8 +43,8 @@ pub fn refuse_sessions(variant: &Variant, why: &str) -> Result<()> {
     Err(problem.help("leave sessions out, or simulate them with `foretoken run`"))
 }
 
-/// Adapts a workload to requests with real prompts: divides arrival times by `time_scale`, and gives each request the
-/// family of its prompt.
+/// Adapts a workload to a live or observed run: divides arrival times by `time_scale`. If prompts come from the text
+/// families, gives each request the family of its prompt as category.
 pub fn shape_workload(prompts: &Prompts, time_scale: f64, workload: &mut Workload) {
     if time_scale != 1.0 {
         let compressed = |at: &Time| Time::from_s(at.as_s() / time_scale);
@@ -54,8 +55,8 @@ pub fn shape_workload(prompts: &Prompts, time_scale: f64, workload: &mut Workloa
     }
 }
 
-/// Gives each request the family that its prompt will belong to, so that simulated acceptance can differ by family
-/// too.
+/// Gives each request the text family of its prompt as category. The families take turns. So simulated acceptance can
+/// differ by family, as it does on a device.
 pub fn assign_families(workload: &mut Workload) {
     let n = Family::ALL.len();
     workload.categories = Family::ALL.iter().map(ToString::to_string).collect();

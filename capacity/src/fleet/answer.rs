@@ -1,4 +1,5 @@
-//! The result of a fleet's search: for each policy the fewest replicas, what they cost, and what perfect scaling needs.
+//! The result of a fleet's search: for each policy the fewest replicas that carry the load, their price, and how many
+//! replicas perfect scaling would need.
 
 use super::probe::Probe;
 use foretoken_report::Swept;
@@ -6,30 +7,30 @@ use foretoken_sim::Time;
 use foretoken_sim::metrics::{Interval, Slo};
 use serde::Serialize;
 
-/// The search of one policy with one seed.
+/// The result of the search for one policy with one seed.
 #[derive(Clone, Debug, Serialize)]
-pub struct OfSeed {
+pub struct SeedResult {
     /// The seed of the runs' random draws.
     pub seed: u64,
-    /// The fewest replicas that carry the load; `None` if the most that may be tried do not.
+    /// The fewest replicas that carry the load; `None` if not even `fleet.most_replicas` do.
     pub replicas: Option<u32>,
-    /// The bounds that requests had to keep.
+    /// The SLO bounds that requests had to keep.
     pub slo: Slo,
-    /// Requests a second that one replica alone carries; `None` if it carries no rate.
+    /// The capacity of one replica alone, requests per second; `None` if it has none.
     pub one_req_s: Option<f64>,
-    /// What a fleet needs that follows the load and scales perfectly; `None` without `one_req_s`.
+    /// The replicas that perfect scaling needs; `None` without `one_req_s`.
     pub perfect: Option<Perfect>,
-    /// All numbers of replicas that were tried, ascending.
+    /// The result of each number of replicas that was tried, ascending.
     pub probes: Vec<Probe>,
 }
 
-/// What a fleet needs that follows the load at every moment and loses nothing by being split: ⌈λ(t) / μ⌉ replicas, with
-/// λ(t) the rate in a window and μ what one replica carries.
+/// The replicas of a fleet that changes its size with the load and loses nothing by being split: ⌈λ(t) / μ⌉ replicas,
+/// where λ(t) is the rate in a window and μ the capacity of one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Perfect {
-    /// The most replicas at any time.
+    /// The largest number of replicas at any time.
     pub peak: u32,
-    /// The replicas over time, on average.
+    /// The mean number of replicas over time.
     pub mean: f64,
 }
 
@@ -38,19 +39,19 @@ pub struct Perfect {
 pub struct LoadOverTime {
     /// Width of a window, seconds.
     pub window_s: f64,
-    /// Rate in each window, requests a second.
+    /// Rate in each window, requests per second.
     pub req_s: Vec<f64>,
     /// Seconds from the first request to the last.
     pub span_s: f64,
 }
 
-/// Fewest requests in a window on average: with fewer, the peak is chance.
+/// Fewest requests per window on average. With fewer, the peak would mostly be chance.
 const LEAST_IN_A_WINDOW: f64 = 100.0;
 /// Shortest window, seconds.
 const SHORTEST_S: f64 = 60.0;
 
 impl LoadOverTime {
-    /// The load of arrivals, of which the first is at 0 s.
+    /// Counts arrivals in windows. The first arrival must be at 0 s.
     pub fn of(arrivals: &[Time]) -> LoadOverTime {
         let span_s = arrivals.last().map_or(0.0, |t| t.as_s());
         let least = span_s * LEAST_IN_A_WINDOW / arrivals.len() as f64;
@@ -63,17 +64,17 @@ impl LoadOverTime {
         LoadOverTime { window_s, req_s: counts.iter().map(|&n| f64::from(n) / window_s).collect(), span_s }
     }
 
-    /// Mean rate, requests a second.
+    /// Mean rate, requests per second.
     pub fn mean(&self) -> f64 {
         self.req_s.iter().sum::<f64>() / self.req_s.len() as f64
     }
 
-    /// Rate in the busiest window, requests a second.
+    /// Rate in the busiest window, requests per second.
     pub fn peak(&self) -> f64 {
         self.req_s.iter().copied().fold(0.0, f64::max)
     }
 
-    /// What perfect scaling needs if one replica carries `one` requests a second.
+    /// The replicas that perfect scaling needs if one replica carries `one` requests per second.
     pub fn perfect(&self, one: f64) -> Perfect {
         let need = |rate: &f64| (rate / one).ceil().max(1.0);
         let peak = self.req_s.iter().map(need).fold(1.0, f64::max) as u32;
@@ -81,87 +82,90 @@ impl LoadOverTime {
     }
 }
 
-/// The fleet of one policy at one combination of swept values.
+/// The fewest replicas and their price, for one policy at one combination of swept values.
 #[derive(Clone, Debug, Serialize)]
-pub struct FleetOf {
+pub struct PolicyFleet {
     /// The policy's label in tables and figures.
     pub policy: String,
-    /// Is it autoregressive decoding, without drafts?
+    /// Is the policy autoregressive decoding, without drafts?
     pub baseline: bool,
-    /// Does the policy or the router see what none can see? Then it is a reference that nothing can run.
+    /// Does the policy or the router see the hidden truth? Then no server can run the fleet; it is a reference.
     pub bound: bool,
-    /// The router.
+    /// The name of the router.
     pub router: String,
-    /// The swept values, by path.
+    /// The combination of swept values.
     #[serde(serialize_with = "crate::answer::by_path")]
     pub sweep: Vec<Swept>,
-    /// GPUs of one replica.
+    /// Number of GPUs of one replica.
     pub gpus_of_one: u32,
-    /// The fewest replicas that carry the load with every seed; `None` if some seed has none.
+    /// The fewest replicas that carry the load with every seed; `None` if with some seed no tried number does.
     pub replicas: Option<u32>,
-    /// The fewest replicas of each seed: mean and 95 % interval.
+    /// The fewest replicas by seed: mean and 95 % interval.
     pub over_seeds: Option<Interval>,
-    /// GPUs of `replicas`.
+    /// Number of GPUs of `replicas`.
     pub gpus: Option<u32>,
-    /// Their price for an hour.
+    /// Price of these GPUs per hour, in the currency of `fleet.price_gpu_hour`.
     pub cost_hour: Option<f64>,
-    /// Price of a million output tokens at the experiment's load.
+    /// Price of a million output tokens at the experiment's load, in the same currency.
     pub cost_mtok: Option<f64>,
     /// The result of each seed.
-    pub seeds: Vec<OfSeed>,
+    pub seeds: Vec<SeedResult>,
 }
 
-impl FleetOf {
-    /// The perfect-scaling bound with the first seed.
+impl PolicyFleet {
+    /// The replicas that perfect scaling needs, with the first seed.
     pub fn perfect(&self) -> Option<Perfect> {
         self.seeds.first().and_then(|s| s.perfect)
     }
 
-    /// What one replica alone carries, requests a second, over seeds; `None` if some seed has none.
+    /// The capacity of one replica alone, requests per second: mean over seeds with its interval. `None` if it has none
+    /// with some seed.
     pub fn one_req_s(&self) -> Option<Interval> {
-        let all: Option<Vec<f64>> = self.seeds.iter().map(|s| s.one_req_s).collect();
-        Interval::of(&all?)
+        let rates: Option<Vec<f64>> = self.seeds.iter().map(|s| s.one_req_s).collect();
+        Interval::of(&rates?)
     }
 }
 
-/// One of the three ways to use the same GPUs, over all seeds.
+/// One of three alternatives for the GPUs of a fleet: no drafts, drafts, or no drafts and one replica more. Numbers are
+/// over all seeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Way {
-    /// The swept values, as text.
+pub struct Alternative {
+    /// The swept values as text; empty if nothing is swept.
     pub at: String,
-    /// What it is: the policy, and the number of replicas.
+    /// The alternative as text: the policy and the number of replicas.
     pub what: String,
     /// Number of replicas.
     pub replicas: u32,
-    /// Price for an hour.
+    /// Price of the GPUs per hour.
     pub cost_hour: f64,
-    /// Share of the counted requests that kept their bounds: mean and interval over seeds.
+    /// Share of the counted requests that kept their bounds: mean over seeds with its interval.
     pub kept: Interval,
-    /// P99 of time to first token, seconds: mean over seeds; `None` if a seed finished nothing.
+    /// P99 of time to first token, seconds, mean over seeds; `None` if with some seed no request finished.
     pub ttft_p99_s: Option<f64>,
-    /// P99 of time per output token, seconds.
+    /// P99 of time per output token, seconds, mean over seeds; `None` if it does not exist with some seed.
     pub tpot_p99_s: Option<f64>,
-    /// Mean end-to-end latency, seconds.
+    /// Mean end-to-end latency, seconds, mean over seeds; `None` if with some seed no request finished.
     pub e2e_mean_s: Option<f64>,
 }
 
-/// Where drafts stop paying on a fleet, as the rate grows.
+/// The rate from which on drafts do not pay on a fleet, or from which on they do.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Crossover {
-    /// The swept values, as text.
+    /// The swept values as text; empty if nothing is swept.
     pub at: String,
-    /// The policy that drafts.
+    /// The label of the policy that drafts.
     pub policy: String,
     /// Number of replicas.
     pub replicas: u32,
-    /// The rates that were tried, requests a second, and mean end-to-end latency without drafts over that with them.
+    /// For each tried rate: (rate in requests per second, mean E2E without drafts / mean E2E with drafts).
     pub speedups: Vec<(f64, f64)>,
-    /// The rate at which both are equal, between two tried rates; `None` if one is always faster.
+    /// The rate at which the speedup is 1, interpolated between two tried rates, requests per second; `None` if drafts
+    /// are faster, or slower, at all tried rates.
     pub req_s: Option<f64>,
 }
 
 impl Crossover {
-    /// Where the speedups cross 1, by a straight line over the logarithm of the rate.
+    /// Finds the highest rate at which the speedup is 1, by linear interpolation in logarithms of rate and speedup.
     pub fn of(at: String, policy: String, replicas: u32, speedups: Vec<(f64, f64)>) -> Crossover {
         let crossing = speedups.windows(2).rev().find(|w| (w[0].1 >= 1.0) != (w[1].1 >= 1.0));
         let req_s = crossing.map(|w| {
@@ -175,26 +179,26 @@ impl Crossover {
 /// The answer for all policies of a plan.
 #[derive(Clone, Debug, Serialize)]
 pub struct FleetAnswer {
-    /// The name of the experiment.
+    /// The experiment's name.
     pub name: String,
-    /// Where the numbers come from.
+    /// Where the numbers come from, such as `simulated`.
     pub source: String,
-    /// Share of requests that must keep their bounds.
+    /// Share of the counted requests (0 to 1) that must keep their bounds.
     pub share: f64,
-    /// Price of a GPU for an hour.
+    /// Price of one GPU per hour.
     pub price_gpu_hour: f64,
-    /// The most replicas that were tried.
+    /// The largest number of replicas that the search may try (`fleet.most_replicas`).
     pub most_replicas: u32,
-    /// The load of the first seed over time.
+    /// The load over time, with the first seed.
     pub load: LoadOverTime,
-    /// Warnings of the profiles.
+    /// Warnings about profiles that were edited or are not trusted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// The fleets. Swept values vary slowest, then policies.
-    pub fleets: Vec<FleetOf>,
-    /// The same GPUs, three ways, at each combination of swept values.
-    pub ways: Vec<Way>,
-    /// Where drafts stop paying, at each combination of swept values.
+    /// The fleet of each policy at each combination of swept values. Swept values vary slowest.
+    pub fleets: Vec<PolicyFleet>,
+    /// Three alternatives for the GPUs of the cheapest drafting fleet, at each combination of swept values.
+    pub ways: Vec<Alternative>,
+    /// The rate at which drafts stop paying, at each combination of swept values.
     pub crossovers: Vec<Crossover>,
 }
 
@@ -204,7 +208,7 @@ mod tests {
 
     #[test]
     fn perfect_scaling_follows_the_load() {
-        // 600 requests in each of two minutes, then 1800 in one.
+        // 600 requests in the first and in the second minute, 1800 in the third.
         let rates = [10.0f64, 10.0, 30.0];
         let mut arrivals = Vec::new();
         for (minute, rate) in rates.iter().enumerate() {
@@ -221,9 +225,9 @@ mod tests {
 
     #[test]
     fn drafts_cross_where_the_line_does() {
-        let of = |speedups: &[(f64, f64)]| Crossover::of(String::new(), "x".into(), 1, speedups.to_vec()).req_s;
-        assert_eq!(of(&[(1.0, 1.5), (2.0, 1.2)]), None);
-        let at = of(&[(1.0, 1.5), (4.0, 1.5f64.recip())]).unwrap();
-        assert!((at - 2.0).abs() < 1e-9, "{at}");
+        let crossing = |speedups: &[(f64, f64)]| Crossover::of(String::new(), "x".into(), 1, speedups.to_vec()).req_s;
+        assert_eq!(crossing(&[(1.0, 1.5), (2.0, 1.2)]), None);
+        let rate = crossing(&[(1.0, 1.5), (4.0, 1.5f64.recip())]).unwrap();
+        assert!((rate - 2.0).abs() < 1e-9, "{rate}");
     }
 }

@@ -1,6 +1,7 @@
-//! Writes the answer into the results folder: as JSON, as text, as a table of all tries, and as a figure.
+//! Writes the answer of a fleet's search into the results folder: as JSON, as text, as a table of all tried numbers of
+//! replicas, and as a figure.
 
-use super::answer::{FleetAnswer, FleetOf};
+use super::answer::{FleetAnswer, PolicyFleet};
 use super::plan::Question;
 use super::probe::Probe;
 use crate::words::swept_in_words;
@@ -14,7 +15,7 @@ use foretoken_spec::problem::{Problem, Result};
 /// Name of the file with the answer as text.
 pub const FLEET_TEXT: &str = "fleet.txt";
 
-/// Writes all files of an answer. `figures`: also write the figure?
+/// Writes all files of an answer. `figures`: write the figure too?
 ///
 /// # Errors
 /// A file cannot be written.
@@ -31,8 +32,8 @@ pub fn write(answer: &FleetAnswer, question: &Question, folder: &Folder, figures
 }
 
 fn rows(answer: &FleetAnswer) -> Vec<FleetProbeRow> {
-    let all = answer.fleets.iter().flat_map(|f| f.seeds.iter().map(move |s| (f, s)));
-    let rows = all.flat_map(|(f, s)| {
+    let searches = answer.fleets.iter().flat_map(|f| f.seeds.iter().map(move |s| (f, s)));
+    let rows = searches.flat_map(|(f, s)| {
         s.probes.iter().map(move |p| FleetProbeRow {
             key: Key { policy: f.policy.clone(), sweep: f.sweep.clone(), seed: s.seed },
             router: f.router.clone(),
@@ -52,11 +53,11 @@ fn rows(answer: &FleetAnswer) -> Vec<FleetProbeRow> {
     rows.collect()
 }
 
-/// A latency of a probe, seconds.
-type Of = fn(&Probe) -> Option<f64>;
+/// Reads a latency of a probe, seconds.
+type Read = fn(&Probe) -> Option<f64>;
 
-/// The latency that the figure shows, with its bound: the first one that has a bound.
-fn shown(slo: &Slo) -> (&'static str, Of, Option<f64>) {
+/// The latency that the figure shows, the first of TTFT, TPOT and E2E that has a bound: (name, how to read it, bound).
+fn shown(slo: &Slo) -> (&'static str, Read, Option<f64>) {
     match (slo.ttft_s, slo.tpot_s) {
         (Some(bound), _) => ("TTFT", |p| Some(p.latencies?.ttft.p99), Some(bound)),
         (None, Some(bound)) => ("TPOT", |p| Some(p.latencies?.tpot?.p99), Some(bound)),
@@ -65,12 +66,13 @@ fn shown(slo: &Slo) -> (&'static str, Of, Option<f64>) {
 }
 
 fn draw(answer: &FleetAnswer, question: &Question) -> Option<foretoken_report::Figure> {
-    let (name, of, bound) = shown(&answer.fleets.first()?.seeds.first()?.slo);
-    let look = |f: &FleetOf| question.plan.policies.iter().find(|p| p.spec.label() == f.policy).map(|p| p.spec.look());
-    let line = |f: &FleetOf| {
+    let (name, read, bound) = shown(&answer.fleets.first()?.seeds.first()?.slo);
+    let look =
+        |f: &PolicyFleet| question.plan.policies.iter().find(|p| p.spec.label() == f.policy).map(|p| p.spec.look());
+    let line = |f: &PolicyFleet| {
         let points = f.seeds.first()?.probes.iter().filter_map(|p| {
             let cost_hour = f64::from(p.replicas * f.gpus_of_one) * answer.price_gpu_hour;
-            Some(FrontierPoint { cost_hour, p99_s: of(p)?, carried: p.carried })
+            Some(FrontierPoint { cost_hour, p99_s: read(p)?, carried: p.carried })
         });
         Some(FrontierLine {
             policy: f.policy.clone(),

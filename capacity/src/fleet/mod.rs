@@ -1,9 +1,8 @@
-//! Finds the fewest replicas with which a fleet keeps the experiment's bounds at the experiment's own load, what they
-//! cost, and what else the same GPUs could do.
+//! Finds the fewest replicas with which a fleet keeps the experiment's bounds at the experiment's own load, and their
+//! price. Also compares them with fleets without drafts.
 //!
-//! The number of replicas that perfect scaling would need is the load over the capacity of one replica, which the
-//! search of [`crate::run`] finds. The search for the fleet begins there. Every number of replicas that was tried is
-//! stored.
+//! Perfect scaling would need (load / capacity of one replica) replicas. The search of [`crate::run`] finds that
+//! capacity, and the search for the fleet begins with that number. Every number of replicas that was tried is stored.
 
 pub mod answer;
 pub mod kept;

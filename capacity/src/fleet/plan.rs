@@ -1,4 +1,4 @@
-//! Reads the question of a fleet's search: the plan of its experiment, and the plan of one replica alone.
+//! Reads the question of a fleet's search: the plan with the fleet, and the plan with one replica alone.
 
 use crate::plan::load as load_capacity;
 use foretoken_run::plan::Plan;
@@ -8,39 +8,39 @@ use foretoken_spec::fleet::Replicas;
 use foretoken_spec::problem::Result;
 use std::path::Path as FilePath;
 
-/// What is asked.
+/// The question of a fleet's search.
 pub struct Question {
-    /// The experiment, with a fleet.
+    /// The experiment with the fleet.
     pub plan: Plan,
-    /// The experiment of one replica, whose capacity is the load that a replica carries.
+    /// The experiment without the fleet, for the capacity of one replica alone.
     pub alone: Plan,
-    /// How loads are judged.
+    /// The `[capacity]` table: how many requests count, and which share must keep its bounds.
     pub spec: CapacitySpec,
-    /// Price of a GPU for an hour.
+    /// Price of one GPU per hour.
     pub price_gpu_hour: f64,
 }
 
-/// Reads the question. Relative paths in the document start at `folder`.
+/// Reads the question from a document. Relative paths in the document start at `folder`.
 ///
 /// # Errors
-/// The experiment is wrong, has no `[fleet]` or no price, or its fleet has kinds of replicas, whose number cannot be
-/// searched.
+/// The experiment is wrong, has no `[fleet]` or no price, or its fleet lists kinds of replicas, for which there is no
+/// single number to search.
 pub fn load(document: &Document, folder: &FilePath) -> Result<Question> {
     let plan = Plan::of(document.clone(), folder)?;
     let mut price_gpu_hour = 0.0;
     for variant in &plan.variants {
-        let at = |path: &str, message: &str| variant.document().problem_at(&Path::of(path), message.to_owned());
+        let wrong = |path: &str, message: &str| variant.document().problem_at(&Path::of(path), message.to_owned());
         let Some(fleet) = &variant.experiment.fleet else {
-            return Err(at("fleet", "the experiment has no [fleet]").help(
+            return Err(wrong("fleet", "the experiment has no [fleet]").help(
                 "say which router and what a GPU costs: --set fleet.router=round-robin --set fleet.price_gpu_hour=2.5",
             ));
         };
         if let Replicas::Kinds(_) = fleet.replicas {
-            return Err(at("fleet.replicas", "the search is for the number of replicas, and fleet.replicas lists kinds of them")
+            return Err(wrong("fleet.replicas", "the search is for the number of replicas, and fleet.replicas lists kinds of them")
                 .help("leave it out; `foretoken run` compares mixes: fleet.replicas = { sweep = [8, [{ count = 6 }, { count = 2, ... }]] }"));
         }
         price_gpu_hour = fleet.price_gpu_hour.ok_or_else(|| {
-            at("fleet", "fleet.price_gpu_hour is missing: fleets are compared by what they cost")
+            wrong("fleet", "fleet.price_gpu_hour is missing: fleets are compared by what they cost")
                 .help("write price_gpu_hour = 2.5, what one GPU costs for an hour")
         })?;
     }
@@ -53,13 +53,13 @@ pub fn load(document: &Document, folder: &FilePath) -> Result<Question> {
 }
 
 impl Question {
-    /// The variant of one replica alone that belongs to a variant of the fleet: the same swept values but for the
-    /// fleet's own.
+    /// The index of the variant of `alone` that has the swept values of the fleet's variant number `variant`, apart
+    /// from swept settings of the fleet.
     pub fn alone_of(&self, variant: usize) -> usize {
-        let own: Vec<_> =
+        let choices: Vec<_> =
             self.plan.variants[variant].choices.iter().filter(|c| !c.path.starts_with("fleet.")).collect();
         let same = |v: &foretoken_run::plan::Variant| {
-            own.iter().all(|c| v.choices.iter().any(|other| other.path == c.path && other.value == c.value))
+            choices.iter().all(|c| v.choices.iter().any(|other| other.path == c.path && other.value == c.value))
         };
         self.alone.variants.iter().position(same).unwrap_or(0)
     }

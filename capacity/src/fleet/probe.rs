@@ -1,4 +1,5 @@
-//! Tries one number of replicas: do enough of the counted requests keep their bounds, and does the fleet keep up?
+//! A probe: tries one number of replicas. Do enough of the counted requests keep their bounds, and does the fleet keep
+//! up?
 
 use super::search::Tried;
 use crate::load::Load;
@@ -20,7 +21,7 @@ pub struct Probe {
     pub replicas: u32,
     /// Did enough requests keep their bounds, and did the fleet keep up?
     pub carried: bool,
-    /// Number of requests that count.
+    /// Number of requests that count; requests of the warm-up at both ends do not.
     pub counted: u32,
     /// Number of counted requests that had kept their bounds when the run ended.
     pub kept: u32,
@@ -35,16 +36,16 @@ pub struct Probe {
 /// Latencies of the counted requests that finished, seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latencies {
-    /// Time to first token.
+    /// Time to first token, seconds.
     pub ttft: Quantiles,
-    /// Time per output token; `None` if all outputs have one token.
+    /// Time per output token after the first, seconds; `None` if all outputs have one token.
     pub tpot: Option<Quantiles>,
-    /// End-to-end latency.
+    /// End-to-end latency, seconds.
     pub e2e: Quantiles,
 }
 
 impl Probe {
-    /// The part of the result that the search needs.
+    /// The number of replicas and whether they carried the load, for the search.
     pub fn tried(&self) -> Tried {
         Tried { replicas: self.replicas, carried: self.carried }
     }
@@ -55,25 +56,25 @@ impl Probe {
     }
 }
 
-/// The parts of a probe that do not depend on the number of replicas.
+/// The inputs of a probe that do not depend on the number of replicas.
 #[derive(Clone, Copy)]
 pub struct Trial<'a> {
-    /// The requests.
+    /// The requests, whose arrivals can be scaled to any rate.
     pub load: &'a Load,
     /// The policy that is tried.
     pub policy: &'a PolicySpec,
-    /// The bounds that requests must keep.
+    /// The SLO bounds that requests must keep.
     pub slo: Slo,
-    /// The interrupt flag; set when the program is to end.
+    /// The interrupt flag: the run stops once it is true.
     pub flag: &'a AtomicBool,
 }
 
 impl Trial<'_> {
-    /// Tries a number of replicas at a rate, requests a second. With `to_the_end` the run goes on when the verdict is
-    /// certain.
+    /// Tries a number of replicas at a rate, requests per second. The run ends as soon as it is certain whether the
+    /// load is carried. With `to_the_end`, the run ends when all counted requests have ended.
     ///
     /// # Errors
-    /// The run is interrupted, or passes take so long that the simulated clock ends.
+    /// The run is interrupted, or the simulated clock passes its end.
     pub fn probe(&self, setting: &mut Setting, replicas: u32, rate: f64, to_the_end: bool) -> Result<Probe> {
         let Trial { load, policy, slo, flag } = *self;
         setting.workload.arrival = load.at(rate);
@@ -105,6 +106,10 @@ impl Trial<'_> {
 fn latencies(run: &Run, load: &Load) -> Option<Latencies> {
     let r = &run.records;
     let ids = || load.counted.clone().map(|id| id as usize).filter(|&i| r.finished(i));
-    let of = |f: &dyn Fn(usize) -> Option<f64>| Quantiles::of(&mut ids().filter_map(f).collect::<Vec<f64>>());
-    Some(Latencies { ttft: of(&|i| Some(r.ttft_s(i)))?, tpot: of(&|i| r.tpot_s(i)), e2e: of(&|i| Some(r.e2e_s(i)))? })
+    let quantiles = |f: &dyn Fn(usize) -> Option<f64>| Quantiles::of(&mut ids().filter_map(f).collect::<Vec<f64>>());
+    Some(Latencies {
+        ttft: quantiles(&|i| Some(r.ttft_s(i)))?,
+        tpot: quantiles(&|i| r.tpot_s(i)),
+        e2e: quantiles(&|i| Some(r.e2e_s(i)))?,
+    })
 }

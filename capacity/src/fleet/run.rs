@@ -1,11 +1,11 @@
-//! Runs the searches of all policies, and the comparisons at the fleets that were found.
+//! Runs a fleet's search for every policy, and compares drafts with no drafts on the fleets that were found.
 
-use super::answer::{Crossover, FleetAnswer, FleetOf, LoadOverTime, OfSeed, Way};
+use super::answer::{Alternative, Crossover, FleetAnswer, LoadOverTime, PolicyFleet, SeedResult};
 use super::kept::write;
 use super::plan::Question;
 use super::probe::{Probe, Trial};
 use super::search::{Next, Search};
-use super::store::{Kept, Store};
+use super::store::{Store, StoredProbes};
 use crate::answer::Answer;
 use crate::load::Load;
 use crate::run as one;
@@ -25,11 +25,11 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// Rates at which drafts are compared with none, as multiples of the experiment's own.
+/// Rates at which drafts are compared with no drafts, as multiples of the experiment's rate.
 const RATES: [f64; 7] = [0.125, 0.25, 0.5, 0.7, 0.85, 1.0, 1.15];
 
 /// Searches the fewest replicas for every policy and writes the results into the folder at `path`, on the threads of
-/// `pool`. `figures`: also write the figure? Continues an unfinished search if `mode` allows it.
+/// `pool`. `figures`: write the figure too? Continues an unfinished search if `mode` allows it.
 ///
 /// # Errors
 /// The experiment is wrong, the folder holds other results, a file cannot be written, or the search is interrupted.
@@ -64,10 +64,10 @@ pub fn complete(
 /// Searches the fewest replicas for every policy at all swept values, on the threads of the current pool.
 ///
 /// # Errors
-/// The experiment is wrong, a probe cannot be stored, or the search is interrupted. Finished probes are kept.
+/// The experiment is wrong, a probe cannot be stored, or the search is interrupted. Finished probes stay stored.
 pub fn run(question: &Question, folder: &Folder, work: &Work) -> Result<FleetAnswer> {
     let plan = &question.plan;
-    // What is wrong with a load is said before anything runs.
+    // The loads are made here once, so that a wrong load is an error before anything runs.
     for variant in &plan.variants {
         Load::whole(&mut Setting::new(variant, plan.seeds[0])?, variant, &question.spec)?;
     }
@@ -76,9 +76,10 @@ pub fn run(question: &Question, folder: &Folder, work: &Work) -> Result<FleetAns
     let bar = Bar::new(plan.cells() as u64, "fleets", &work.counts);
     let searcher = Searcher { question, alone: &alone, store, flag: work.interrupt.flag(), bar };
     let policies = plan.policies.len();
-    let each: Vec<(usize, usize)> = (0..plan.variants.len()).flat_map(|v| (0..policies).map(move |p| (v, p))).collect();
-    let found: Vec<Result<FleetOf>> = each.par_iter().map(|&(v, p)| searcher.fleet(v, p)).collect();
-    let fleets: Vec<FleetOf> = found.into_iter().collect::<Result<_>>()?;
+    let pairs: Vec<(usize, usize)> =
+        (0..plan.variants.len()).flat_map(|v| (0..policies).map(move |p| (v, p))).collect();
+    let found: Vec<Result<PolicyFleet>> = pairs.par_iter().map(|&(v, p)| searcher.fleet(v, p)).collect();
+    let fleets: Vec<PolicyFleet> = found.into_iter().collect::<Result<_>>()?;
     let compared: Vec<Result<Compared>> =
         (0..plan.variants.len()).into_par_iter().map(|v| searcher.compare(v, &fleets)).collect();
     let (mut ways, mut crossovers) = (Vec::new(), Vec::new());
@@ -104,8 +105,8 @@ pub fn run(question: &Question, folder: &Folder, work: &Work) -> Result<FleetAns
     })
 }
 
-/// The three ways, and the crossover, at a combination of swept values.
-type Compared = (Vec<Way>, Option<Crossover>);
+/// At one combination of swept values: the three alternatives for the same GPUs, and where drafts stop paying.
+type Compared = (Vec<Alternative>, Option<Crossover>);
 
 struct Searcher<'a> {
     question: &'a Question,
@@ -115,8 +116,8 @@ struct Searcher<'a> {
     bar: Bar,
 }
 
-/// A setting with its load and its bounds.
-struct Ready {
+/// A setting that is ready for probes: with its load and its SLO bounds.
+struct Prepared {
     setting: Setting,
     load: Load,
     slo: Slo,
@@ -127,9 +128,9 @@ impl Searcher<'_> {
         &self.question.plan
     }
 
-    fn fleet(&self, variant: usize, policy: usize) -> Result<FleetOf> {
+    fn fleet(&self, variant: usize, policy: usize) -> Result<PolicyFleet> {
         let plan = self.plan();
-        let mut seeds: Vec<OfSeed> = Vec::new();
+        let mut seeds: Vec<SeedResult> = Vec::new();
         let mut tokens = 0.0;
         for seed in 0..plan.seeds.len() {
             let (found, output_tokens) = self.search(SearchId { variant, policy, seed })?;
@@ -137,20 +138,20 @@ impl Searcher<'_> {
             tokens = output_tokens;
             self.bar.inc(1);
         }
-        let (entrant, of) = (&plan.policies[policy], &plan.variants[variant]);
-        let router = &of.experiment.fleet.as_ref().expect("every variant has a fleet").router;
+        let (entrant, of_variant) = (&plan.policies[policy], &plan.variants[variant]);
+        let router = &of_variant.experiment.fleet.as_ref().expect("every variant has a fleet").router;
         let numbers: Option<Vec<f64>> = seeds.iter().map(|s| s.replicas.map(f64::from)).collect();
         let replicas = seeds.iter().map(|s| s.replicas).collect::<Option<Vec<u32>>>().and_then(|r| r.into_iter().max());
-        let gpus = replicas.map(|replicas| replicas * of.gpus_of_one());
+        let gpus = replicas.map(|replicas| replicas * of_variant.gpus_of_one());
         let cost_hour = gpus.map(|gpus| f64::from(gpus) * self.question.price_gpu_hour);
-        let rate = self.ready(variant, 0)?.load.own_rate();
-        Ok(FleetOf {
+        let rate = self.prepare(variant, 0)?.load.own_rate();
+        Ok(PolicyFleet {
             policy: entrant.spec.label(),
             baseline: policy == plan.baseline,
             bound: entrant.spec.sees_hidden_truth() || router.sees_hidden_truth(),
             router: router.name().to_owned(),
             sweep: swept(plan, variant),
-            gpus_of_one: of.gpus_of_one(),
+            gpus_of_one: of_variant.gpus_of_one(),
             replicas,
             over_seeds: numbers.and_then(|n| Interval::of(&n)),
             gpus,
@@ -160,10 +161,10 @@ impl Searcher<'_> {
         })
     }
 
-    /// The search with one seed, and the mean output tokens of a counted request.
-    fn search(&self, id: SearchId) -> Result<(OfSeed, f64)> {
+    /// Searches for one policy with one seed. Also returns the mean number of output tokens of a counted request.
+    fn search(&self, id: SearchId) -> Result<(SeedResult, f64)> {
         let (plan, variant) = (self.plan(), &self.plan().variants[id.variant]);
-        let Ready { mut setting, load, slo } = self.ready(id.variant, id.seed)?;
+        let Prepared { mut setting, load, slo } = self.prepare(id.variant, id.seed)?;
         let over_time = LoadOverTime::of(&load.at(load.own_rate()));
         let one_req_s = self.one_req_s(id);
         let perfect = one_req_s.map(|rate| over_time.perfect(rate));
@@ -171,40 +172,40 @@ impl Searcher<'_> {
         let search = Search { first: perfect.map_or(1, |p| p.peak), most };
         let policy = &plan.policies[id.policy].spec;
         let trial = Trial { load: &load, policy, slo, flag: self.flag };
-        let mut kept = self.store.load(id);
+        let mut stored = self.store.load(id);
         let end = loop {
-            let tried: Vec<_> = kept.probes.iter().map(Probe::tried).collect();
+            let tried: Vec<_> = stored.probes.iter().map(Probe::tried).collect();
             match search.next(&tried) {
                 Next::Try(replicas) => {
                     self.bar.say(format!("{}: {replicas} replicas", policy.label()));
-                    kept.probes.push(trial.probe(&mut setting, replicas, load.own_rate(), false)?);
-                    self.store.save(id, &kept)?;
+                    stored.probes.push(trial.probe(&mut setting, replicas, load.own_rate(), false)?);
+                    self.store.save(id, &stored)?;
                 }
                 end => break end,
             }
         };
         if id.seed == 0 {
-            self.finish(&trial, &mut setting, id, &mut kept)?;
+            self.finish(&trial, &mut setting, id, &mut stored)?;
         }
-        kept.probes.sort_by_key(|p| p.replicas);
+        stored.probes.sort_by_key(|p| p.replicas);
         let replicas = if let Next::Found(n) = end { Some(n) } else { None };
         let seed = plan.seeds[id.seed];
-        Ok((OfSeed { seed, replicas, slo, one_req_s, perfect, probes: kept.probes }, load.output_tokens))
+        Ok((SeedResult { seed, replicas, slo, one_req_s, perfect, probes: stored.probes }, load.output_tokens))
     }
 
-    /// Runs the largest fleet that does not carry the load again, until all counted requests have ended, because the
-    /// figure shows its latency.
-    fn finish(&self, trial: &Trial<'_>, setting: &mut Setting, id: SearchId, kept: &mut Kept) -> Result<()> {
-        let failed = kept.probes.iter_mut().filter(|p| !p.carried).max_by_key(|p| p.replicas);
+    /// Repeats the probe of the largest fleet that does not carry the load, if it was stopped early, until all counted
+    /// requests have ended. The figure shows the latency of this fleet.
+    fn finish(&self, trial: &Trial<'_>, setting: &mut Setting, id: SearchId, stored: &mut StoredProbes) -> Result<()> {
+        let failed = stored.probes.iter_mut().filter(|p| !p.carried).max_by_key(|p| p.replicas);
         if let Some(probe) = failed.filter(|p| p.latencies.is_none()) {
             let carried = probe.carried;
             *probe = Probe { carried, ..trial.probe(setting, probe.replicas, trial.load.own_rate(), true)? };
-            self.store.save(id, kept)?;
+            self.store.save(id, stored)?;
         }
         Ok(())
     }
 
-    /// What one replica alone carries; `None` if it carries no rate.
+    /// The capacity of one replica alone, requests per second; `None` if it has none.
     fn one_req_s(&self, id: SearchId) -> Option<f64> {
         let variant = self.question.alone_of(id.variant);
         let label = self.plan().policies[id.policy].spec.label();
@@ -213,16 +214,16 @@ impl Searcher<'_> {
         found.seeds.get(id.seed)?.req_s
     }
 
-    fn ready(&self, variant: usize, seed: usize) -> Result<Ready> {
-        let of = &self.plan().variants[variant];
-        let mut setting = Setting::new(of, self.plan().seeds[seed])?;
-        let load = Load::whole(&mut setting, of, &self.question.spec)?;
+    fn prepare(&self, variant: usize, seed: usize) -> Result<Prepared> {
+        let variant = &self.plan().variants[variant];
+        let mut setting = Setting::new(variant, self.plan().seeds[seed])?;
+        let load = Load::whole(&mut setting, variant, &self.question.spec)?;
         let slo = self.slo(&mut setting)?;
-        Ok(Ready { setting, load, slo })
+        Ok(Prepared { setting, load, slo })
     }
 
-    /// The bounds of the setting. A scaled TPOT bound is a multiple of the P90 TPOT of autoregressive decoding of one
-    /// request at a time on one replica.
+    /// The SLO bounds of a setting. A scaled TPOT bound is a multiple of a P90 TPOT without load: of autoregressive
+    /// decoding with one request at a time on one replica.
     fn slo(&self, setting: &mut Setting) -> Result<Slo> {
         let plain = &self.plan().policies[self.plan().baseline].spec;
         let scaled = self.plan().variants[0].experiment.slo.adaspec_scale.is_some();
@@ -243,53 +244,60 @@ impl Searcher<'_> {
     }
 
     fn load_over_time(&self) -> Result<LoadOverTime> {
-        let ready = self.ready(0, 0)?;
-        Ok(LoadOverTime::of(&ready.load.at(ready.load.own_rate())))
+        let load = self.prepare(0, 0)?.load;
+        Ok(LoadOverTime::of(&load.at(load.own_rate())))
     }
 
-    /// Compares, at the fleet of the cheapest policy that drafts, drafts with none and with a replica more.
-    fn compare(&self, variant: usize, fleets: &[FleetOf]) -> Result<Compared> {
+    /// Makes the three alternatives and the crossover for the fleet of the drafting policy with the fewest replicas: no
+    /// drafts, drafts, and no drafts with one replica more. Nothing is compared if no drafting policy has a fleet.
+    fn compare(&self, variant: usize, fleets: &[PolicyFleet]) -> Result<Compared> {
         let policies = self.plan().policies.len();
-        let own = &fleets[variant * policies..(variant + 1) * policies];
-        let drafts = (0..policies).filter(|&p| !own[p].baseline && !own[p].bound);
-        let found = drafts.filter_map(|p| Some((p, own[p].replicas?))).min_by_key(|(_, replicas)| *replicas);
+        let fleets = &fleets[variant * policies..(variant + 1) * policies];
+        let drafts = (0..policies).filter(|&p| !fleets[p].baseline && !fleets[p].bound);
+        let found = drafts.filter_map(|p| Some((p, fleets[p].replicas?))).min_by_key(|(_, replicas)| *replicas);
         let Some((policy, replicas)) = found else { return Ok((Vec::new(), None)) };
         let baseline = self.plan().baseline;
-        if !own[baseline].baseline || own[policy].policy == own[baseline].policy {
+        if !fleets[baseline].baseline || fleets[policy].policy == fleets[baseline].policy {
             return Ok((Vec::new(), None));
         }
-        let at = swept_in_words(&own[policy].sweep);
+        let at = swept_in_words(&fleets[policy].sweep);
         let mut ways = Vec::new();
         for (p, n) in [(baseline, replicas), (policy, replicas), (baseline, replicas + 1)] {
-            ways.push(self.way(at.clone(), (variant, p), n, &own[p])?);
+            ways.push(self.alternative(at.clone(), (variant, p), n, &fleets[p])?);
         }
         let mut speedups = Vec::new();
         for by in RATES {
-            let of = |p: usize| self.whole(SearchId { variant, policy: p, seed: 0 }, replicas, by);
-            let (plain, drafting) = (of(baseline)?, of(policy)?);
+            let run = |p: usize| self.whole(SearchId { variant, policy: p, seed: 0 }, replicas, by);
+            let (plain, drafting) = (run(baseline)?, run(policy)?);
             if let (Some(without), Some(with)) = (plain.1.latencies, drafting.1.latencies) {
                 speedups.push((plain.0, without.e2e.mean / with.e2e.mean));
             }
         }
-        Ok((ways, Some(Crossover::of(at, own[policy].policy.clone(), replicas, speedups))))
+        Ok((ways, Some(Crossover::of(at, fleets[policy].policy.clone(), replicas, speedups))))
     }
 
-    fn way(&self, at: String, (variant, policy): (usize, usize), replicas: u32, of: &FleetOf) -> Result<Way> {
+    fn alternative(
+        &self,
+        at: String,
+        (variant, policy): (usize, usize),
+        replicas: u32,
+        fleet: &PolicyFleet,
+    ) -> Result<Alternative> {
         let seeds = 0..self.plan().seeds.len();
         let probes: Vec<Probe> = seeds
             .map(|seed| Ok(self.whole(SearchId { variant, policy, seed }, replicas, 1.0)?.1))
             .collect::<Result<_>>()?;
         let kept: Vec<f64> = probes.iter().filter_map(Probe::attainment).collect();
         let mean = |f: &dyn Fn(&Probe) -> Option<f64>| {
-            let all: Option<Vec<f64>> = probes.iter().map(f).collect();
-            all.map(|all| all.iter().sum::<f64>() / all.len() as f64)
+            let values: Option<Vec<f64>> = probes.iter().map(f).collect();
+            values.map(|values| values.iter().sum::<f64>() / values.len() as f64)
         };
-        let drafts = if of.baseline { "no drafts".to_owned() } else { of.policy.clone() };
-        Ok(Way {
+        let drafts = if fleet.baseline { "no drafts".to_owned() } else { fleet.policy.clone() };
+        Ok(Alternative {
             at,
             what: format!("{drafts}, {replicas} replicas"),
             replicas,
-            cost_hour: f64::from(replicas * of.gpus_of_one) * self.question.price_gpu_hour,
+            cost_hour: f64::from(replicas * fleet.gpus_of_one) * self.question.price_gpu_hour,
             kept: Interval::of(&kept).expect("every run went to its end"),
             ttft_p99_s: mean(&|p| Some(p.latencies?.ttft.p99)),
             tpot_p99_s: mean(&|p| Some(p.latencies?.tpot?.p99)),
@@ -297,19 +305,19 @@ impl Searcher<'_> {
         })
     }
 
-    /// A run to the end of its counted requests at `by` times the experiment's own rate, from the store if it was made
-    /// before; and its rate.
+    /// Makes a probe at `by` times the experiment's rate in which all counted requests end. Returns the rate, requests
+    /// per second, and the probe. A probe that was made before is read from the store.
     fn whole(&self, id: SearchId, replicas: u32, by: f64) -> Result<(f64, Probe)> {
-        let mut kept = self.store.load(id);
-        let Ready { mut setting, load, slo } = self.ready(id.variant, id.seed)?;
+        let mut stored = self.store.load(id);
+        let Prepared { mut setting, load, slo } = self.prepare(id.variant, id.seed)?;
         let rate = by * load.own_rate();
-        if let Some(&(_, probe)) = kept.others.iter().find(|(r, p)| *r == rate && p.replicas == replicas) {
+        if let Some(&(_, probe)) = stored.others.iter().find(|(r, p)| *r == rate && p.replicas == replicas) {
             return Ok((rate, probe));
         }
         let policy = &self.plan().policies[id.policy].spec;
         let probe = Trial { load: &load, policy, slo, flag: self.flag }.probe(&mut setting, replicas, rate, true)?;
-        kept.others.push((rate, probe));
-        self.store.save(id, &kept)?;
+        stored.others.push((rate, probe));
+        self.store.save(id, &stored)?;
         Ok((rate, probe))
     }
 }

@@ -1,37 +1,37 @@
-//! Chooses the next number of replicas to try, and finds the answer from the tried numbers. The search assumes only
-//! that all numbers from some number on carry the load.
+//! Chooses the next number of replicas to try, and finds the answer (the fewest that carry the load) from the tried
+//! numbers. The search assumes only that from some number on, all numbers of replicas carry the load.
 
 /// A number of replicas that was tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tried {
     /// The number of replicas.
     pub replicas: u32,
-    /// Did they carry the load?
+    /// Did these replicas carry the load?
     pub carried: bool,
 }
 
-/// What the search does next, or its answer.
+/// The next step of the search: a number of replicas to try, or the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The search is not finished: try this number.
+    /// The search is not finished: try this number of replicas.
     Try(u32),
-    /// The answer: the fewest replicas above every number that does not carry the load.
+    /// The answer: the fewest replicas above every number that did not carry the load.
     Found(u32),
-    /// The answer: not even the most replicas carry it.
+    /// The answer: not even [`Search::most`] replicas carry the load.
     Nothing,
 }
 
 /// The settings of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Search {
-    /// The number to begin with.
+    /// The number of replicas that is tried first.
     pub first: u32,
-    /// The most replicas that are tried.
+    /// The largest number of replicas that is tried.
     pub most: u32,
 }
 
 impl Search {
-    /// The next step of the search after `tried`, whose order does not matter.
+    /// The next step of the search after the numbers `tried`, whose order does not matter.
     pub fn next(&self, tried: &[Tried]) -> Next {
         let failed = tried.iter().filter(|t| !t.carried).map(|t| t.replicas).max().unwrap_or(0);
         let above = tried.iter().filter(|t| t.carried && t.replicas > failed).map(|t| t.replicas);
@@ -40,16 +40,17 @@ impl Search {
             (0, None) => Next::Try(self.first.clamp(1, self.most)),
             (failed, None) => Next::Try((failed + failed.div_ceil(4)).clamp(failed + 1, self.most)),
             (failed, Some(carried)) if carried == failed + 1 => self.check(carried, tried),
-            // Downwards one by one: the first guess is near, and a fleet that is too small takes longest to run.
+            // Downwards in small steps: the first guess is near, and a fleet that is too small takes longest to run.
             (0, Some(carried)) => Next::Try(carried - carried.div_ceil(8).min(carried - 1)),
             (failed, Some(carried)) => Next::Try((failed + carried) / 2),
         }
     }
 
-    /// One replica more must carry the load too; if it does not, the search goes on above it.
+    /// Checks the answer `found` by trying one replica more. If that number does not carry the load, the search goes on
+    /// above it.
     fn check(&self, found: u32, tried: &[Tried]) -> Next {
-        let known = tried.iter().any(|t| t.replicas == found + 1);
-        if known || found == self.most { Next::Found(found) } else { Next::Try(found + 1) }
+        let is_checked = tried.iter().any(|t| t.replicas == found + 1);
+        if is_checked || found == self.most { Next::Found(found) } else { Next::Try(found + 1) }
     }
 }
 
@@ -77,7 +78,7 @@ mod tests {
         assert_eq!((end, tried.last().unwrap().replicas), (Next::Nothing, 20));
     }
 
-    /// Eight replicas carry the load by luck, nine do not: the answer is above.
+    /// Eight replicas happen to carry the load, nine do not: the answer is above nine.
     #[test]
     fn the_answer_is_above_every_number_that_fails() {
         let (end, _) = search(Search { first: 8, most: 64 }, |n| n == 8 || n >= 11);
@@ -85,18 +86,19 @@ mod tests {
     }
 
     proptest! {
-        /// Wherever the search begins, the answer is the fewest, in few tries, and their order does not matter.
+        /// For any first number, the answer is the fewest replicas and takes at most 24 tries. The next step does not
+        /// depend on the order of the tries.
         #[test]
         fn the_answer_is_the_fewest(truth in 1..60u32, first in 0..80u32) {
-            let it = Search { first, most: 64 };
-            let (end, tried) = search(it, |n| n >= truth);
+            let settings = Search { first, most: 64 };
+            let (end, tried) = search(settings, |n| n >= truth);
             prop_assert_eq!(end, Next::Found(truth));
             prop_assert!(tried.len() <= 24, "{:?}", tried);
             for cut in 0..tried.len() {
                 let mut some = tried[..cut].to_vec();
-                let next = it.next(&some);
+                let next = settings.next(&some);
                 some.reverse();
-                prop_assert_eq!(it.next(&some), next);
+                prop_assert_eq!(settings.next(&some), next);
             }
         }
     }

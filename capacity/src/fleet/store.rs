@@ -1,4 +1,5 @@
-//! The probes of a fleet's search on disk. Each is stored when it ends, so that an interrupted search continues.
+//! Stores the probes (tried numbers of replicas) of a fleet's search on disk as soon as each ends, so that an
+//! interrupted search can continue.
 
 use super::probe::Probe;
 use crate::store::SearchId;
@@ -8,24 +9,24 @@ use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The folder of stored probes.
+/// The folder of stored probes of one plan.
 pub struct Store {
     folder: PathBuf,
     plan: String,
 }
 
-/// What is stored of a search: the probes at the experiment's own load, and the probes of other runs.
+/// The stored probes of one policy with one seed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Kept {
+pub struct StoredProbes {
     plan: String,
-    /// The probes of the search.
+    /// The probes of the search, at the experiment's load.
     pub probes: Vec<Probe>,
-    /// The probes of comparisons: the rate, requests a second, and the probe.
+    /// The probes with which drafts are compared with no drafts, as (rate in requests per second, probe).
     pub others: Vec<(f64, Probe)>,
 }
 
 impl Store {
-    /// Opens the store of a plan with the given digest.
+    /// Opens the store in a results folder. `plan` is the plan's digest.
     ///
     /// # Errors
     /// The folder cannot be made.
@@ -40,19 +41,20 @@ impl Store {
         self.folder.join(format!("fleet-v{}-p{}-s{}.json", id.variant, id.policy, id.seed))
     }
 
-    /// What is stored of a search; nothing if the file belongs to another plan or is damaged.
-    pub fn load(&self, id: SearchId) -> Kept {
-        let kept = std::fs::read(self.path(id)).ok().and_then(|bytes| serde_json::from_slice::<Kept>(&bytes).ok());
-        kept.filter(|kept| kept.plan == self.plan).unwrap_or_default()
+    /// The stored probes of a search. Empty if there is no file, or if the file is damaged or of another plan.
+    pub fn load(&self, id: SearchId) -> StoredProbes {
+        let stored =
+            std::fs::read(self.path(id)).ok().and_then(|bytes| serde_json::from_slice::<StoredProbes>(&bytes).ok());
+        stored.filter(|stored| stored.plan == self.plan).unwrap_or_default()
     }
 
-    /// Writes everything about a search.
+    /// Writes all probes of a search.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn save(&self, id: SearchId, kept: &Kept) -> Result<()> {
-        let kept = Kept { plan: self.plan.clone(), ..kept.clone() };
-        let bytes = serde_json::to_vec(&kept).expect("plain data always serialises");
+    pub fn save(&self, id: SearchId, probes: &StoredProbes) -> Result<()> {
+        let stored = StoredProbes { plan: self.plan.clone(), ..probes.clone() };
+        let bytes = serde_json::to_vec(&stored).expect("plain data always serialises");
         Staged::write_all_to(&self.path(id), &bytes).map_err(write_problem)
     }
 }

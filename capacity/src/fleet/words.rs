@@ -1,30 +1,31 @@
-//! The answer as text: the table of fleets, the same GPUs three ways, the crossover, notes.
+//! The answer of a fleet's search as text: the table of fleets, three alternatives for the same GPUs, the crossover,
+//! and notes.
 
-use super::answer::{Crossover, FleetAnswer, FleetOf};
+use super::answer::{Crossover, FleetAnswer, PolicyFleet};
 use crate::words::{digits, swept_in_words, trimmed};
 use comfy_table::Table;
 use foretoken_sim::metrics::Slo;
 use std::fmt::Write;
 
 impl FleetAnswer {
-    /// The question as text.
+    /// The question as text, such as `99 % of requests keep TPOT within 50 ms`.
     pub fn question(&self) -> String {
         let bounds =
             [("TTFT", (|s| s.ttft_s) as fn(&Slo) -> Option<f64>), ("TPOT", |s| s.tpot_s), ("E2E", |s| s.e2e_s)];
-        let all = || self.fleets.iter().flat_map(|f| &f.seeds).map(|s| s.slo);
+        let slos = || self.fleets.iter().flat_map(|f| &f.seeds).map(|s| s.slo);
         let bound = |(name, of): (&str, fn(&Slo) -> Option<f64>)| {
             let (least, most) =
-                all().filter_map(|slo| of(&slo)).fold((f64::INFINITY, 0.0f64), |(l, m), s| (l.min(s), m.max(s)));
+                slos().filter_map(|slo| of(&slo)).fold((f64::INFINITY, 0.0f64), |(l, m), s| (l.min(s), m.max(s)));
             let [from, to] = [least, most].map(|s| trimmed(1e3 * s));
             let words = if from == to { to } else { format!("{from} to {to}") };
             least.is_finite().then(|| format!("{name} within {words} ms"))
         };
         let bounds: Vec<String> = bounds.into_iter().filter_map(bound).collect();
-        let own = if bounds.is_empty() { "their own bounds".to_owned() } else { bounds.join(", ") };
-        format!("{} % of requests keep {own}", trimmed(100.0 * self.share))
+        let kept = if bounds.is_empty() { "their own bounds".to_owned() } else { bounds.join(", ") };
+        format!("{} % of requests keep {kept}", trimmed(100.0 * self.share))
     }
 
-    /// Everything as text.
+    /// The whole text: load, table, headlines, alternatives, crossovers, notes and warnings.
     pub fn in_words(&self) -> String {
         let mut text = format!("{}: the fewest GPUs with which {} ({})\n", self.name, self.question(), self.source);
         let (mean, peak) = (self.load.mean(), self.load.peak());
@@ -85,34 +86,35 @@ impl FleetAnswer {
         table
     }
 
-    /// The fleets: swept values in the order of the sweep, and for each value the cheapest first.
-    pub fn sorted(&self) -> Vec<&FleetOf> {
-        let mut all: Vec<&FleetOf> = Vec::new();
-        for (_, mut of) in self.at_each_value() {
-            of.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
-            all.extend(of);
+    /// The fleets in the order of the table: by swept values in the order of the sweep, then the cheapest first.
+    pub fn sorted(&self) -> Vec<&PolicyFleet> {
+        let mut sorted: Vec<&PolicyFleet> = Vec::new();
+        for (_, mut fleets) in self.at_each_value() {
+            fleets.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
+            sorted.extend(fleets);
         }
-        all
+        sorted
     }
 
-    fn at_each_value(&self) -> Vec<(String, Vec<&FleetOf>)> {
-        let mut all: Vec<(String, Vec<&FleetOf>)> = Vec::new();
+    fn at_each_value(&self) -> Vec<(String, Vec<&PolicyFleet>)> {
+        let mut groups: Vec<(String, Vec<&PolicyFleet>)> = Vec::new();
         for f in &self.fleets {
             let at = swept_in_words(&f.sweep);
-            match all.iter_mut().find(|(value, _)| *value == at) {
-                Some((_, of)) => of.push(f),
-                None => all.push((at, vec![f])),
+            match groups.iter_mut().find(|(value, _)| *value == at) {
+                Some((_, group)) => group.push(f),
+                None => groups.push((at, vec![f])),
             }
         }
-        all
+        groups
     }
 
-    /// A sentence for the cheapest fleet of all, and one for each combination of swept values.
+    /// A sentence on the cheapest fleet at each combination of swept values. If there are several combinations, a
+    /// sentence on the cheapest fleet of all comes first.
     pub fn headlines(&self) -> Vec<String> {
         let groups = self.at_each_value();
         let mut lines: Vec<String> = groups
             .iter()
-            .map(|(at, all)| if at.is_empty() { headline(all) } else { format!("{at}: {}", headline(all)) })
+            .map(|(at, fleets)| if at.is_empty() { headline(fleets) } else { format!("{at}: {}", headline(fleets)) })
             .collect();
         let cheapest = self.fleets.iter().filter(|f| !f.bound && f.cost_hour.is_some());
         if let (true, Some(best)) = (groups.len() > 1, cheapest.min_by(|a, b| rank(a).total_cmp(&rank(b)))) {
@@ -161,7 +163,7 @@ impl FleetAnswer {
                 never.join(", ")
             ));
         }
-        let fewer = |f: &&FleetOf| f.perfect().zip(f.replicas).is_some_and(|(p, n)| n < p.peak);
+        let fewer = |f: &&PolicyFleet| f.perfect().zip(f.replicas).is_some_and(|(p, n)| n < p.peak);
         notes.push(
             "perfect: ⌈rate / what one replica carries⌉ in the busiest window, and its mean if the fleet followed the load".to_owned(),
         );
@@ -180,30 +182,30 @@ fn plain_table() -> Table {
     table
 }
 
-/// The sort key: the cost of an hour; infinite without an answer.
-fn rank(f: &FleetOf) -> f64 {
+/// The sort key: the price per hour; infinite if no fleet carries the load.
+fn rank(f: &PolicyFleet) -> f64 {
     f.cost_hour.unwrap_or(f64::INFINITY)
 }
 
-/// A sentence on the cheapest fleet, against the one without drafts.
-fn headline(all: &[&FleetOf]) -> String {
-    let able = all.iter().filter(|f| !f.bound && f.replicas.is_some());
+/// A sentence on the cheapest fleet, compared with the fleet without drafts.
+fn headline(fleets: &[&PolicyFleet]) -> String {
+    let able = fleets.iter().filter(|f| !f.bound && f.replicas.is_some());
     let Some(best) = able.min_by(|a, b| rank(a).total_cmp(&rank(b))) else {
         return "no fleet keeps the bounds.".to_owned();
     };
-    let mut said = format!("{} needs least: {}", best.called(), best.in_words());
-    match all.iter().find(|f| f.baseline && !best.baseline) {
-        Some(plain) if plain.replicas == best.replicas => said += ", as many as no drafting",
+    let mut sentence = format!("{} needs least: {}", best.called(), best.in_words());
+    match fleets.iter().find(|f| f.baseline && !best.baseline) {
+        Some(plain) if plain.replicas == best.replicas => sentence += ", as many as no drafting",
         Some(plain) => match plain.replicas {
-            Some(n) => said += &format!("; no drafting needs {n}, {}", plain.in_words()),
-            None => said += "; no drafting has no fleet that keeps the bounds",
+            Some(n) => sentence += &format!("; no drafting needs {n}, {}", plain.in_words()),
+            None => sentence += "; no drafting has no fleet that keeps the bounds",
         },
         None => {}
     }
-    said + "."
+    sentence + "."
 }
 
-impl FleetOf {
+impl PolicyFleet {
     fn called(&self) -> &str {
         if self.baseline { "no drafting" } else { &self.policy }
     }
@@ -220,7 +222,7 @@ impl FleetOf {
 }
 
 impl Crossover {
-    /// A sentence: at which rate drafts stop paying.
+    /// A sentence that says up to which rate drafts pay.
     pub fn in_words(&self) -> String {
         let Crossover { at, policy, replicas, speedups, req_s } = self;
         let at = if at.is_empty() { String::new() } else { format!("{at}: ") };

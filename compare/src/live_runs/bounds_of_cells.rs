@@ -6,8 +6,8 @@ use crate::numbers::{COMPLETED, E2E, TPOT};
 use crate::rankings::Ranked;
 use foretoken_spec::validate::Tolerance;
 
-/// Share of the service rate above which a policy's queues amplify small errors of step times. E2E is then reported
-/// with its sensitivity and has no bound.
+/// Share of a policy's service rate above which its queues amplify small errors of step times. At such loads E2E has no
+/// bound; it is reported with its sensitivity to pass times.
 pub const QUEUES: f64 = 0.8 + 1e-9;
 
 /// All bounds of these cells and rankings.
@@ -29,14 +29,14 @@ pub fn checks(cells: &[CellReport], rankings: &[Ranked], tolerance: &Tolerance) 
     checks
 }
 
-/// The numbers of a cell that have bounds, with their bounds.
+/// The two numbers of a cell that have bounds on their errors, as (name, bound).
 fn bounded(cell: &CellReport, tolerance: &Tolerance) -> [(&'static str, f64); 2] {
     let amplified = cell.share.is_some_and(|s| s > QUEUES) || cell.overload.is_some();
     let second = if amplified { (COMPLETED, tolerance.completed) } else { (E2E, tolerance.e2e) };
     [(TPOT, tolerance.tpot), second]
 }
 
-/// Values that do not depend on time must be exact, and one run decides them.
+/// The checks of a cell's token flow. Values that do not depend on time must be exact, so no repeat is needed.
 fn flow_checks(cell: &CellReport) -> [Check; 2] {
     let exact = |what: &str, count: u64, note: &str| {
         Check::of_count(format!("{}, {}: {what}", cell.policy, cell.load), count, true, note.to_owned())
@@ -57,7 +57,8 @@ mod tests {
     use crate::rankings::rank;
     use crate::token_flow::TokenFlow;
 
-    /// A cell with these errors whose two live runs are `apart`.
+    /// A cell whose mean TPOT, mean E2E and completed requests have these errors. Its two live runs differ by `apart`,
+    /// as a share.
     fn cell(share: f64, apart: f64, [tpot, e2e, completed]: [f64; 3]) -> CellReport {
         let rows = [(TPOT, tpot), (E2E, e2e), (COMPLETED, completed)].map(|(name, error)| {
             let simulated = Simulated { recorded: Some(1.0 + error), ..Simulated::default() };

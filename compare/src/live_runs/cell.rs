@@ -1,4 +1,5 @@
-//! One policy at one load: the live runs of the pieces that count, compared with their simulations.
+//! A cell of a validation: one policy at one load. A piece is a live run and its repeat, between probes of the
+//! machine's speed. The live runs of the pieces that count are compared with their simulations.
 
 use super::host_times::HostTimes;
 use super::piece_report::{PartialRun, PieceReport};
@@ -15,25 +16,25 @@ use serde::Serialize;
 
 /// The records of a live run, or of its simulation.
 pub struct Records {
-    /// One record per request. Preempted requests have prompts that were computed again.
+    /// One record per request.
     pub requests: RequestRecords,
-    /// One record per step, without KV blocks, which no executor sees.
+    /// One record per step. Numbers of used KV blocks are missing, because executors do not see them.
     pub steps: Vec<StepRecord>,
 }
 
-/// How often a simulation needed acceptance data that the recording lacks.
+/// How often a simulation needed acceptance data that the live run did not reveal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Missed {
-    /// Acceptance bits taken from another round of the recording.
+    /// Number of accept/reject bits that were taken from another round of the recording.
     pub other_round: u64,
-    /// Acceptance bits that no round revealed; taken from the model.
+    /// Number of accept/reject bits that no round revealed, so that the acceptance model drew them.
     pub invented: u64,
-    /// Confidences and similar values that no round revealed; taken from the model.
+    /// Number of confidences and similar values that no round revealed, so that the acceptance model drew them.
     pub looks: u64,
 }
 
 impl Missed {
-    /// The sums over several pieces.
+    /// Adds up the counts of several pieces.
     fn joined(pieces: impl IntoIterator<Item = Missed>) -> Missed {
         pieces.into_iter().fold(Missed::default(), |sum, one| Missed {
             other_round: sum.other_round + one.other_round,
@@ -43,87 +44,88 @@ impl Missed {
     }
 }
 
-/// The runs of a piece. Both of its live runs serve the same requests at the same instants, so the piece is simulated
-/// once, from the first.
+/// The live runs and the simulations of a piece. Both live runs serve the same requests with the same arrival times, so
+/// the piece is simulated once, from the first one.
 pub struct PieceRuns {
     /// The records of the first live run and of its repeat.
     pub live: Vec<Records>,
-    /// Simulation with the acceptance that the first live run revealed.
+    /// The simulation with the acceptance that the first live run revealed.
     pub recorded: Records,
-    /// Simulation with the experiment's acceptance.
+    /// The simulation with the experiment's acceptance source.
     pub modelled: Records,
-    /// As `recorded`, with passes 3 % longer, to see how a small error of their times changes latencies.
+    /// As `recorded`, but all passes take 3 % longer. This shows how a small error of pass times changes latencies.
     pub nudged: Records,
-    /// As `recorded`, with costs learned from the other cells' live runs; `None` without such costs.
+    /// As `recorded`, but with costs that were learned from the other cells' live runs; `None` without such costs.
     pub learned: Option<Records>,
-    /// Token flow of `recorded` compared with the live run's.
+    /// The token flow of `recorded`, compared with the first live run's.
     pub flow: TokenFlow,
-    /// Acceptance data that the recording lacks.
+    /// How often the simulation `recorded` needed acceptance data that the live run did not reveal.
     pub missed: Missed,
-    /// Where a replay of the first live run on its own times first differed; `None` if every decision and token was the
-    /// same.
+    /// The first live run is replayed with its recorded step times. This text says where the replay first differed;
+    /// `None` if every decision and token was the same.
     pub replay_parted: Option<String>,
-    /// Present if the first live run fell behind its arrivals.
+    /// The overload of the first live run; `None` if its queue did not grow as long as requests arrived.
     pub overload: Option<Overload>,
-    /// The SLO bounds of the requests.
+    /// The SLO bounds of all requests.
     pub slo: Slo,
-    /// TPOT limits of single requests, in seconds.
+    /// The TPOT bound of each request that has its own, seconds; by request id.
     pub own_tpot_s: Vec<f64>,
 }
 
-/// Time of a step's passes, in seconds.
+/// The time of all passes of one step, measured and predicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StepTimes {
-    /// The measured time.
+    /// The measured time of the step's passes, seconds.
     pub measured_s: f64,
-    /// The predicted time.
+    /// The predicted time of the step's passes, seconds.
     pub predicted_s: f64,
 }
 
-/// The comparison of one policy at one load.
+/// The comparison of live and simulated runs of one policy at one load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CellReport {
     /// The policy's label.
     pub policy: String,
     /// The load as text.
     pub load: String,
-    /// The load as a share of the policy's own service rate, if it was set so.
+    /// The load as a share of the policy's service rate; absent if the load was not set in this way.
     pub share: Option<f64>,
-    /// All of its pieces. The numbers are from those that count.
+    /// All pieces of the cell. The numbers below are from the pieces that count.
     pub pieces: Vec<PieceReport>,
     /// Number of requests sent, counted in the first live runs only.
     pub requests: u64,
-    /// For each live run that is not whole: how much of it was compared.
+    /// For each live run that is not whole: how much of the run was compared.
     pub parts: Vec<PartialRun>,
-    /// Where a replay of a first live run on its own times first differed; `None` if every decision and token was the
-    /// same.
+    /// Where a replay of a live run with its recorded step times first differed; absent if every decision and token was
+    /// the same.
     pub replay_parted: Option<String>,
-    /// Token flow with recorded acceptance compared with the live one.
+    /// The token flow of simulations with recorded acceptance, compared with the live runs'.
     pub flow: TokenFlow,
-    /// Acceptance data that the recordings lack.
+    /// How often these simulations needed acceptance data that the live runs did not reveal.
     pub missed: Missed,
-    /// The numbers that are compared. A repeat of a number is pooled over all pieces.
+    /// The compared numbers. The first observed value is over the first live runs of all pieces, the second over their
+    /// repeats.
     pub rows: Vec<LiveRow>,
-    /// Largest distance between the distributions of (TTFT, TPOT, E2E): recorded against live.
+    /// Largest distance, in [0, 1], between the distributions of TTFT, TPOT and E2E: simulated with recorded acceptance
+    /// against live.
     pub distances: [Option<f64>; 3],
     /// The same distances between the two live runs.
     pub live_distances: Option<[Option<f64>; 3]>,
-    /// Errors of (batch size, draft length) over time: recorded against live.
+    /// Relative errors of batch size and of draft length over time: simulated with recorded acceptance against live.
     pub curves: [Option<f64>; 2],
     /// The same errors between the two live runs.
     pub live_curves: Option<[Option<f64>; 2]>,
-    /// Errors of single passes, by kind of pass.
+    /// Errors of the predicted times of single passes, by kind of pass.
     pub regions: Vec<PassErrors>,
-    /// The same, predicted with costs learned from the other cells' live runs; empty without them.
+    /// As `regions`, but predicted with costs that were learned from the other cells' live runs; empty without them.
     pub learned_regions: Vec<PassErrors>,
     /// Relative change of mean E2E if all passes take 3 % longer.
     pub e2e_sensitivity: Option<f64>,
-    /// Present if the live runs of more than half of the pieces fell behind their arrivals: the first of these
-    /// overloads.
+    /// The overload of the first overloaded live run; absent unless more than half of the pieces were overloaded.
     pub overload: Option<Overload>,
-    /// Mean host time between steps used in the simulations, in seconds.
+    /// Mean host time between steps that the simulations use, seconds.
     pub overhead_s: f64,
-    /// Host times of the first live run.
+    /// Host times of the steps of the first live run.
     pub host: HostTimes,
 }
 
@@ -133,25 +135,25 @@ pub struct CellRuns {
     pub policy: String,
     /// The load as text.
     pub load: String,
-    /// The load as a share of the policy's own service rate, if it was set so.
+    /// The load as a share of the policy's service rate; `None` if the load was not set in this way.
     pub share: Option<f64>,
-    /// All of its pieces.
+    /// All pieces of the cell.
     pub pieces: Vec<PieceReport>,
     /// The runs of the pieces that count; at least one.
     pub counted: Vec<PieceRuns>,
-    /// For each tape of these pieces that is not whole: how much of it there is.
+    /// For each tape (log of a live run) of these pieces that is not whole: how much of the run the tape has.
     pub parts: Vec<PartialRun>,
-    /// Errors of single passes, by kind of pass.
+    /// Errors of the predicted times of single passes, by kind of pass.
     pub pass_errors: Vec<PassErrors>,
-    /// Times of the passes of each step.
+    /// The time of the passes of each step.
     pub step_times: Vec<StepTimes>,
-    /// Errors by kind of pass with costs learned from the other cells' live runs.
+    /// As `pass_errors`, but predicted with costs that were learned from the other cells' live runs.
     pub learned_pass_errors: Vec<PassErrors>,
     /// Number of requests sent, counted in the first live runs only.
     pub requests: u64,
-    /// Mean host time between steps used in the simulations, in seconds.
+    /// Mean host time between steps that the simulations use, seconds.
     pub overhead_s: f64,
-    /// Host times of the first live run.
+    /// Host times of the steps of the first live run.
     pub host: HostTimes,
 }
 
@@ -187,7 +189,7 @@ impl CellRuns {
         }
     }
 
-    /// The run for the figures.
+    /// The cell's latencies, steps and curves for the figures.
     pub fn figure_data(&self) -> ValidatedRun {
         let live = |n: usize| if n < self.repeats() { self.live_latencies(n) } else { Latencies::default() };
         let simulated = [self.simulated_latencies(|p| &p.recorded), self.simulated_latencies(|p| &p.modelled)];
@@ -210,12 +212,12 @@ impl CellRuns {
         }
     }
 
-    /// Number of live runs of a piece.
+    /// The largest number of live runs of a piece: 1, or 2 with the repeat.
     fn repeats(&self) -> usize {
         self.counted.iter().map(|p| p.live.len()).max().unwrap_or(0)
     }
 
-    /// The live runs: the first ones for `n` = 0, their repeats for 1.
+    /// Live run number `n` of each piece: the first ones for `n` = 0, their repeats for `n` = 1.
     fn live(&self, n: usize) -> impl Iterator<Item = &Records> {
         self.counted.iter().filter_map(move |p| p.live.get(n))
     }
@@ -228,7 +230,7 @@ impl CellRuns {
         Latencies::of(self.counted.iter().map(|p| &run(p).requests))
     }
 
-    /// The numbers of the runs that `run` selects, one per piece, pooled.
+    /// The numbers of several runs, pooled. `run` selects one run of each piece; `None` leaves the piece out.
     fn pooled<'a>(&'a self, run: impl Fn(&'a PieceRuns) -> Option<&'a Records>) -> Numbers {
         let records = |p: &'a PieceRuns| {
             let Records { requests, steps } = run(p)?;
@@ -261,7 +263,7 @@ impl CellRuns {
         Some(slow / usual - 1.0)
     }
 
-    /// The end of the last step of all live runs and of the simulations with recorded acceptance.
+    /// The latest end of a step in all live runs and in the simulations with recorded acceptance.
     fn end(&self) -> Option<Time> {
         let runs = self.counted.iter().flat_map(|p| p.live.iter().chain([&p.recorded]));
         runs.filter_map(|r| r.steps.last()).map(|s| s.end).max()
@@ -273,14 +275,14 @@ impl CellRuns {
     }
 }
 
-/// (live, simulated) end-to-end latencies in seconds, of the requests that finished in both runs.
+/// The (live, simulated) end-to-end latency, seconds, of each request that finished in both runs.
 fn both_finished(live: &RequestRecords, simulated: &RequestRecords) -> Vec<(f64, f64)> {
-    let both = (0..live.len()).filter(|&i| live.finished(i) && simulated.finished(i));
-    both.map(|i| (live.e2e_s(i), simulated.e2e_s(i))).collect()
+    let in_both = (0..live.len()).filter(|&i| live.finished(i) && simulated.finished(i));
+    in_both.map(|i| (live.e2e_s(i), simulated.e2e_s(i))).collect()
 }
 
 impl CellReport {
-    /// Finds the row with this name.
+    /// The row of the number called `quantity`; `None` if the runs do not show this number.
     pub fn row(&self, quantity: &str) -> Option<&LiveRow> {
         self.rows.iter().find(|r| r.quantity == quantity)
     }

@@ -1,4 +1,4 @@
-//! Live runs on a device, compared with their simulations.
+//! Compares live runs on a device with their simulations, and makes the report of a validation.
 
 mod bounds_of_cells;
 mod cell;

@@ -1,4 +1,4 @@
-//! The page of a validation: the verdict, the numbers, and live and simulated curves over each other.
+//! The HTML page of a validation: the verdict, the numbers, and figures with live and simulated curves.
 
 use super::cell::CellReport;
 use super::piece_report::{Undecided, words};
@@ -12,7 +12,7 @@ use crate::rankings::Ranked;
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
 use foretoken_report::{Figure, Validated, ValidatedRun, validation_figures};
 
-/// Makes the page of a validation.
+/// Makes the HTML page of a validation. `runs` has the data for the figures, one entry per cell.
 pub fn page(v: &Validation, runs: Vec<ValidatedRun>) -> Page {
     let title = format!("{} on {}", v.name, v.device);
     let figures = validation_figures(&Validated { title, runs });
@@ -51,7 +51,7 @@ pub fn page(v: &Validation, runs: Vec<ValidatedRun>) -> Page {
     }
 }
 
-/// The prefix of the page's first line if the verdict is limited.
+/// The start of the page's first line: the first words of each caveat, which limit the verdict; empty without caveats.
 fn limited(v: &Validation) -> String {
     let word = |caveat: &String| caveat.split(':').next().map(str::to_owned);
     let mut words: Vec<String> = v.caveats.iter().filter_map(word).collect();
@@ -158,13 +158,13 @@ fn heads(first: &str) -> [(&str, &str); 8] {
 fn numbers(name: &str, row: &LiveRow) -> Row {
     let simulated = &row.predicted;
     let errors = [simulated.recorded_error, simulated.modelled_error, simulated.learned_error, row.spread];
-    let by = [Some(row.reference()), simulated.recorded, simulated.modelled].into_iter().chain(errors);
+    let sort_keys = [Some(row.reference()), simulated.recorded, simulated.modelled].into_iter().chain(errors);
     let texts = cells(name, row).into_iter().skip(1);
-    let value = |(text, by): (String, Option<f64>)| by.map_or_else(Value::none, |by| Value::number(by, text));
-    Row::of(std::iter::once(Value::text(name)).chain(texts.zip(by).map(value)))
+    let value = |(text, key): (String, Option<f64>)| key.map_or_else(Value::none, |key| Value::number(key, text));
+    Row::of(std::iter::once(Value::text(name)).chain(texts.zip(sort_keys).map(value)))
 }
 
-/// Adds the figures with these names to the section, each with its caption.
+/// Adds figures to a section. `captions` are pairs (file name of the figure, caption).
 fn shown(section: &mut Section, figures: &[Figure], captions: &[(&str, &str)]) {
     for (file, caption) in captions {
         for figure in figures.iter().filter(|f| f.file == *file) {
@@ -231,9 +231,9 @@ fn passes(v: &Validation, figures: &[Figure]) -> Section {
     };
     let caption = "Each live pass predicted with its own shape: no schedule and no acceptance in it";
     let together = kinds(caption, &[("all".to_owned(), &v.regions)]);
-    let each = |cell: &CellReport| (format!("{}, {}", cell.policy, cell.load), cell.regions.clone());
-    let each: Vec<(String, Vec<PassErrors>)> = v.cells.iter().map(each).collect();
-    let each: Vec<_> = each.iter().map(|(name, regions)| (name.clone(), regions.as_slice())).collect();
+    let named = |cell: &CellReport| (format!("{}, {}", cell.policy, cell.load), cell.regions.clone());
+    let by_cell: Vec<(String, Vec<PassErrors>)> = v.cells.iter().map(named).collect();
+    let by_cell: Vec<_> = by_cell.iter().map(|(name, regions)| (name.clone(), regions.as_slice())).collect();
     shown(&mut section, figures, &[("steps.svg", "Draft and target passes of a step together.")]);
     section.parts.push(together);
     if !v.learned_regions.is_empty() {
@@ -243,7 +243,7 @@ fn passes(v: &Validation, figures: &[Figure]) -> Section {
     }
     section
         .parts
-        .push(Part::More { title: "Errors by kind of pass, run by run".into(), parts: vec![kinds("", &each)] });
+        .push(Part::More { title: "Errors by kind of pass, run by run".into(), parts: vec![kinds("", &by_cell)] });
     section
 }
 

@@ -1,44 +1,46 @@
-//! The pieces of a cell: which of them count, the machine's speed during them, and tapes that are not whole.
+//! The pieces of a cell: which pieces count, how fast the machine was during each, and which tapes (logs of live runs)
+//! are not whole.
 
 use crate::format::{percent, signed};
 use serde::{Deserialize, Serialize};
 
-/// Whether a piece counts.
+/// Whether a piece counts for the numbers of a validation, or why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
-    /// It counts: its probes agree, or nothing was probed.
+    /// The piece counts: its probes agree, or no probe was made.
     Counts,
-    /// The machine changed its speed during the piece.
+    /// The piece does not count: by its probes, the machine changed its speed during the piece.
     Changed,
-    /// The piece was not finished.
+    /// The piece does not count: it was not finished.
     Unended,
 }
 
 /// The report of one piece.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PieceReport {
-    /// Names of the piece's tapes.
+    /// File names of the tapes of the piece's live runs.
     pub tapes: Vec<String>,
-    /// Whether the piece is part of the validation's numbers, or why not.
+    /// Whether the piece counts for the validation's numbers, or why not.
     pub standing: Standing,
-    /// Relative difference between its probes; absent if not all of them were made.
+    /// Relative difference between the pass times of the piece's probes; absent if a probe is missing.
     pub spread: Option<f64>,
-    /// Relative change of pass times against the typical probe of the whole run; absent without probes.
+    /// How much slower (above 0) or faster the machine was during the piece, as a share of the typical probe of the
+    /// validation; absent without probes.
     pub drift: Option<f64>,
 }
 
 /// The range of the machine's speed over several pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SpeedRange {
-    /// Drift of the piece with the shortest passes.
+    /// The `drift` of the piece in which the machine was fastest.
     pub smallest: f64,
-    /// Drift of the piece with the longest passes.
+    /// The `drift` of the piece in which the machine was slowest.
     pub largest: f64,
 }
 
 impl SpeedRange {
-    /// The range over pieces; `None` if none of them was probed.
+    /// The range over `pieces`; `None` if no piece was probed.
     pub fn over<'a>(pieces: impl IntoIterator<Item = &'a PieceReport>) -> Option<SpeedRange> {
         let drifts = pieces.into_iter().filter_map(|p| p.drift);
         drifts.fold(None, |range: Option<SpeedRange>, d| {
@@ -61,14 +63,14 @@ pub struct Undecided {
     pub policy: String,
     /// The load as text.
     pub load: String,
-    /// The load as a share of the policy's own service rate, if it was set so.
+    /// The load as a share of the policy's service rate; absent if the load was not set in this way.
     pub share: Option<f64>,
-    /// The cell's pieces.
+    /// All pieces of the cell.
     pub pieces: Vec<PieceReport>,
 }
 
 impl Undecided {
-    /// The reason why nothing is decided, as text.
+    /// A text that says why no number of the cell is decided.
     pub fn why(&self) -> String {
         let n = self.pieces.len();
         match self.pieces.iter().any(|p| p.standing == Standing::Changed) {
@@ -78,7 +80,7 @@ impl Undecided {
     }
 }
 
-/// The pieces of a cell as text; `None` if nothing was probed.
+/// A text that says how many pieces count, which do not, and how fast the machine was; `None` if nothing was probed.
 pub fn words(pieces: &[PieceReport]) -> Option<String> {
     let range = SpeedRange::over(pieces)?;
     let left_out = |(n, p): (usize, &PieceReport)| match p.standing {
@@ -92,18 +94,18 @@ pub fn words(pieces: &[PieceReport]) -> Option<String> {
     Some(format!("{counted} of {} pieces count{left}; passes {range}", pieces.len()))
 }
 
-/// How much there is of a partial live run.
+/// How much of a live run was recorded that is not whole.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PartialRun {
-    /// The tape's name.
+    /// File name of the run's tape.
     pub tape: String,
-    /// Number of requests that have ended.
+    /// Number of requests that ended within the tape.
     pub ended: u64,
-    /// Number of requests of the run.
+    /// Number of requests of the whole run.
     pub requests: u64,
-    /// Seconds of the run in the tape.
+    /// Length of the recorded part of the run, seconds.
     pub seconds: f64,
-    /// The reason why it is partial.
+    /// The reason why the tape is not whole.
     pub why: String,
 }
 

@@ -1,4 +1,4 @@
-//! Compares policies with each other: their service rates, and their speedups over the baseline.
+//! Compares policies with each other by their service rates and by their speedups over the baseline.
 
 use super::cell::{CellReport, PieceRuns, Records};
 use super::simulated::{PolicyValue, Simulated};
@@ -6,15 +6,15 @@ use crate::numbers::{E2E, Unit};
 use crate::rankings::{Ranked, rank};
 use crate::service_rate::service_rate;
 
-/// Speedup of each policy over the baseline: mean E2E of the baseline over the policy's mean E2E. All cells have the
-/// same load. A policy without mean E2E is left out.
+/// The speedup of each policy: mean E2E of the baseline / mean E2E of the policy, live and simulated. All cells have
+/// the same load. A policy without mean E2E is left out.
 pub fn speedups(baseline: &CellReport, cells: &[&CellReport]) -> Vec<PolicyValue> {
     let Some(base) = baseline.row(E2E) else { return Vec::new() };
     let speedup = |cell: &&CellReport| {
-        let own = cell.row(E2E)?;
-        let live = base.observed.iter().zip(&own.observed).map(|(b, o)| b / o).collect();
+        let row = cell.row(E2E)?;
+        let live = base.observed.iter().zip(&row.observed).map(|(b, o)| b / o).collect();
         let ratio = |value: fn(&Simulated) -> Option<f64>| {
-            value(&base.predicted).zip(value(&own.predicted)).map(|(b, o)| b / o)
+            value(&base.predicted).zip(value(&row.predicted)).map(|(b, o)| b / o)
         };
         let simulated = Simulated {
             recorded: ratio(|s| s.recorded),
@@ -27,7 +27,8 @@ pub fn speedups(baseline: &CellReport, cells: &[&CellReport]) -> Vec<PolicyValue
     cells.iter().filter_map(speedup).collect()
 }
 
-/// The service rate of a closed loop's pieces, live and simulated. `None` if a live rate cannot be measured.
+/// The service rate of a policy (requests per second that a closed loop of `clients` clients sustains), live and
+/// simulated, over its pieces. `None` if a live rate cannot be measured.
 pub fn service(policy: &str, pieces: &[PieceRuns], clients: u32) -> Option<PolicyValue> {
     let pooled = |runs: &mut dyn Iterator<Item = &Records>| service_rate(runs.map(|r| &r.requests), clients);
     let repeats = pieces.iter().map(|p| p.live.len()).max()?;
@@ -42,8 +43,8 @@ pub fn service(policy: &str, pieces: &[PieceRuns], clients: u32) -> Option<Polic
     Some(PolicyValue { policy: policy.to_owned(), rate: simulated.row("service rate", Unit::Plain, live) })
 }
 
-/// Ranks the policies by service rate, and by speedup within each group. A group is named by its seed and its swept
-/// values; the name is empty if there is one group.
+/// Ranks the policies by service rate, and by speedup within each group of `speedups`. A group is one seed with one
+/// combination of swept values, and its name says which; the name is empty if there is one group.
 pub fn rankings(service: &[PolicyValue], speedups: &[(String, Vec<PolicyValue>)]) -> Vec<Ranked> {
     let ranked = |by: &str, values: &[PolicyValue]| if values.len() > 1 { rank(by, values) } else { None };
     let by_speedup = speedups.iter().filter_map(|(group, values)| {

@@ -1,4 +1,4 @@
-//! Counts the cells whose live runs repeat. This is counted before any error.
+//! Counts the cells whose two live runs agree. A simulation cannot be judged more exactly than live runs agree.
 
 use super::bounds_of_cells::QUEUES;
 use super::cell::CellReport;
@@ -6,34 +6,34 @@ use super::piece_report::Undecided;
 use crate::numbers::{E2E, TPOT};
 use serde::Serialize;
 
-/// The numbers in which repeats must agree.
+/// The numbers in which the live runs of a cell must agree.
 const NUMBERS: [&str; 2] = [TPOT, E2E];
 
-/// A load that is a share of the policies' own service rates.
+/// A load that was set as a share of each policy's service rate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadName {
-    /// The share of the service rate.
+    /// The load as a share of the service rate.
     pub share: f64,
     /// The load as text.
     pub name: String,
 }
 
-/// The cells at one share of the policies' own service rates.
+/// How many cells' live runs agree, at one load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Repeats {
-    /// The share of the service rate.
+    /// The load as a share of each policy's service rate.
     pub share: f64,
-    /// Number of cells at this share.
+    /// Number of cells at this load.
     pub cells: u64,
-    /// Number of cells whose repeats agree in mean TPOT and mean E2E.
+    /// Number of cells whose live runs agree in mean TPOT and mean E2E.
     pub agree: u64,
     /// Number of cells without a piece that counts.
     pub undecided: u64,
-    /// The distance up to which repeats agree.
+    /// The relative distance up to which live runs agree.
     pub tolerance: f64,
 }
 
-/// Counts the cells at each of these loads at which E2E has a bound.
+/// Counts the cells at each of `loads` at which E2E has a bound (a share of at most [`QUEUES`]).
 pub fn repeats(cells: &[CellReport], undecided: &[Undecided], loads: &[LoadName], tolerance: f64) -> Vec<Repeats> {
     let mut loads: Vec<&LoadName> = loads.iter().filter(|load| load.share <= QUEUES).collect();
     loads.sort_unstable_by(|a, b| a.share.total_cmp(&b.share));
@@ -41,22 +41,22 @@ pub fn repeats(cells: &[CellReport], undecided: &[Undecided], loads: &[LoadName]
     let agrees =
         |cell: &CellReport| NUMBERS.iter().all(|number| cell.row(number).is_some_and(|row| row.decided(tolerance)));
     let count = |load: &LoadName| {
-        let own: Vec<&CellReport> = cells.iter().filter(|c| c.load == load.name).collect();
+        let at_load: Vec<&CellReport> = cells.iter().filter(|c| c.load == load.name).collect();
         let undecided = undecided.iter().filter(|u| u.load == load.name).count() as u64;
-        let agree = own.iter().filter(|c| agrees(c)).count() as u64;
-        Repeats { share: load.share, cells: own.len() as u64 + undecided, agree, undecided, tolerance }
+        let agree = at_load.iter().filter(|c| agrees(c)).count() as u64;
+        Repeats { share: load.share, cells: at_load.len() as u64 + undecided, agree, undecided, tolerance }
     };
     loads.into_iter().map(count).filter(|r| r.cells > 0).collect()
 }
 
-/// Summary as text; `None` if no load was counted.
-pub fn words(all: &[Repeats]) -> Option<String> {
-    let first = all.first()?;
-    let each = all.iter().map(|r| {
+/// The counts as a line of text; `None` if there is no load.
+pub fn words(repeats: &[Repeats]) -> Option<String> {
+    let first = repeats.first()?;
+    let texts = repeats.iter().map(|r| {
         let undecided = if r.undecided > 0 { format!(" ({} not decided)", r.undecided) } else { String::new() };
         format!("in {} of {} cells at {}{undecided}", r.agree, r.cells, r.share)
     });
-    let each: Vec<String> = each.collect();
+    let texts: Vec<String> = texts.collect();
     let tolerance = first.tolerance * 100.0;
-    Some(format!("repeats agree within {tolerance:.0} % (mean TPOT and mean E2E) {}", each.join(", ")))
+    Some(format!("repeats agree within {tolerance:.0} % (mean TPOT and mean E2E) {}", texts.join(", ")))
 }

@@ -1,24 +1,24 @@
-//! What is simulated of a number of a live run.
+//! The simulated values of a number that live runs measured.
 
 use crate::numbers::Unit;
 use crate::row::Row;
 use serde::Serialize;
 
-/// The simulated values of a number, and their errors against the median of the live runs. A value is `None` if it was
-/// not simulated.
+/// The simulated values of a number, and their errors against the median of the live runs. A value that was not
+/// simulated is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Simulated {
-    /// Simulated with the recorded acceptance.
+    /// The value simulated with the acceptance that the live run revealed.
     pub recorded: Option<f64>,
-    /// Simulated with the modelled acceptance.
+    /// The value simulated with the experiment's acceptance source.
     pub modelled: Option<f64>,
-    /// Simulated with the recorded acceptance and with costs learned from the other cells' live runs.
+    /// As `recorded`, but with costs that were learned from the other cells' live runs.
     pub learned: Option<f64>,
-    /// Error of `recorded`.
+    /// The error of `recorded`: relative, or a difference for shares.
     pub recorded_error: Option<f64>,
-    /// Error of `modelled`.
+    /// The error of `modelled`: relative, or a difference for shares.
     pub modelled_error: Option<f64>,
-    /// Error of `learned`.
+    /// The error of `learned`: relative, or a difference for shares.
     pub learned_error: Option<f64>,
 }
 
@@ -26,7 +26,7 @@ pub struct Simulated {
 pub type LiveRow = Row<Simulated>;
 
 impl Simulated {
-    /// The row of a number with these values. The errors are computed here.
+    /// Makes the row of the number `quantity` from these values and the `live` ones. Computes the errors.
     pub fn row(self, quantity: &str, unit: Unit, live: Vec<f64>) -> LiveRow {
         Row::new(quantity, unit, live, |reference| {
             let error = |value: Option<f64>| value.and_then(|v| unit.error(v, reference));
@@ -40,12 +40,12 @@ impl Simulated {
     }
 }
 
-/// A value of one policy: its service rate or its speedup.
+/// The service rate or the speedup of one policy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PolicyValue {
     /// The policy's label.
     pub policy: String,
-    /// The value.
+    /// The service rate or the speedup, live and simulated.
     pub rate: LiveRow,
 }
 

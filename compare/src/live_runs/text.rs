@@ -1,4 +1,4 @@
-//! A validation as text, for people.
+//! The report of a validation as text.
 
 use super::cell::CellReport;
 use super::piece_report::words;
@@ -56,19 +56,19 @@ pub fn render(v: &Validation) -> String {
     out
 }
 
-/// The lines that come before any number: the rule, how many pieces count, and whether live runs repeat.
+/// The lines above all numbers, as (name, text): the rule, how many pieces count, and whether live runs agree.
 pub fn pieces(v: &Validation) -> Vec<(&'static str, String)> {
-    let mut all = Vec::new();
-    all.extend(v.rule.clone().map(|rule| ("rule, stated before the runs", rule)));
+    let mut lines = Vec::new();
+    lines.extend(v.rule.clone().map(|rule| ("rule, stated before the runs", rule)));
     if let Some(range) = v.drift {
         let (counted, of) = v.counted;
-        all.push(("pieces", format!("{counted} of {of} count; passes in each {range}")));
+        lines.push(("pieces", format!("{counted} of {of} count; passes in each {range}")));
     }
-    all.extend(repeats::words(&v.repeats).map(|words| ("live against live", words)));
-    all
+    lines.extend(repeats::words(&v.repeats).map(|words| ("live against live", words)));
+    lines
 }
 
-/// Errors of passes by kind, one line each.
+/// The errors of pass times as text, one line for each kind of pass.
 fn kinds(errors: &[PassErrors]) -> String {
     let line = |r: &PassErrors| {
         format!(
@@ -121,7 +121,7 @@ fn cell_text(c: &CellReport) -> String {
     out
 }
 
-/// Remarks about a cell beside its numbers: token flow, distributions, sensitivity, host time.
+/// Remarks below a cell's numbers, one line each: token flow, distributions, sensitivity, host time.
 pub fn remarks(c: &CellReport) -> Vec<String> {
     let f = &c.flow;
     let parted =
@@ -181,7 +181,7 @@ fn verdict(v: &Validation) -> String {
     out
 }
 
-/// The numbers of bounds that are kept and that are not decided, as text.
+/// A text that says how many bounds are kept and how many are not decided.
 pub fn counts(v: &Validation) -> String {
     let tally = Tally::of(&v.checks);
     let undecided = match tally.undecided {
@@ -191,12 +191,13 @@ pub fn counts(v: &Validation) -> String {
     format!("{} of {} bounds kept{undecided}", tally.kept, tally.decided())
 }
 
-/// The heads of the columns of [`cells`].
+/// The headings of the columns that [`cells`] fills.
 fn header(first: &str) -> [&str; 8] {
     [first, "live", "recorded", "modelled", "error", "modelled", "other runs", "live"]
 }
 
-/// A row as text: name, live, recorded, modelled, errors of both, error with learned costs, live against live.
+/// The texts of a row's cells: name, live value, simulated with recorded and with modelled acceptance, the errors of
+/// both, the error with learned costs, and the distance of the live runs.
 pub fn cells(name: &str, row: &LiveRow) -> Vec<String> {
     let value = |x: f64| match row.unit {
         Unit::Seconds => format!("{:.3} ms", x * 1e3),

@@ -1,4 +1,4 @@
-//! The content of `validation.json` for live runs.
+//! The content of `validation.json`, for validations of live runs.
 
 use super::cell::CellReport;
 use super::piece_report::{SpeedRange, Undecided};
@@ -9,50 +9,50 @@ use crate::pass_errors::PassErrors;
 use crate::rankings::Ranked;
 use serde::Serialize;
 
-/// The version of `validation.json`.
+/// The version of the format of `validation.json`.
 pub const SCHEMA_VERSION: u32 = 5;
 
 /// The content of `validation.json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Validation {
-    /// Sentences that limit the verdict: it covers a part of the runs, or the compared experiment is not the one that
-    /// ran. Empty if nothing limits it.
+    /// Sentences that limit the verdict, for example because it covers a part of the runs only, or because the compared
+    /// experiment is not the one that ran.
     pub caveats: Vec<String>,
-    /// Version of this format.
+    /// Version of the file's format: [`SCHEMA_VERSION`].
     pub schema_version: u32,
     /// The experiment's name.
     pub name: String,
-    /// The version of Foretoken.
+    /// The version of Foretoken that made the validation.
     pub version: String,
-    /// The name of the device that served.
+    /// The name of the device on which the live runs were made.
     pub device: String,
-    /// The source of the predicted pass times, as text.
+    /// A text on where the predicted pass times come from.
     pub costs: String,
-    /// The rule by which pieces count, as stated before the runs; absent if nothing was probed.
+    /// The rule that decides which pieces count, as stated before the runs; absent if nothing was probed.
     pub rule: Option<String>,
-    /// (number of pieces that count, number of pieces).
+    /// (number of pieces that count, number of all pieces).
     pub counted: (u64, u64),
     /// The range of the machine's speed over all pieces; absent if nothing was probed.
     pub drift: Option<SpeedRange>,
-    /// Whether live runs repeat; counted before the errors.
+    /// How many cells' live runs agree, for each load.
     pub repeats: Vec<Repeats>,
-    /// The policies' service rates.
+    /// The service rate of each policy.
     pub service: Vec<PolicyValue>,
-    /// Speedup of each policy over the baseline, by mean E2E at the common load.
+    /// The speedup of each policy over the baseline: ratio of mean E2E at the load that all policies have.
     pub speedups: Vec<PolicyValue>,
-    /// The rankings of the policies.
+    /// The rankings of the policies by service rate and by speedup, live and simulated.
     pub rankings: Vec<Ranked>,
     /// The cells with at least one piece that counts.
     pub cells: Vec<CellReport>,
-    /// The cells without a piece that counts: they are in no number and in no bound.
+    /// The cells without a piece that counts. They enter no number and no bound.
     pub undecided: Vec<Undecided>,
-    /// Errors of passes by kind, over all cells.
+    /// Errors of predicted pass times by kind of pass, over all cells.
     pub regions: Vec<PassErrors>,
-    /// Errors of passes by kind, each cell predicted with costs learned from the other cells' live runs.
+    /// As `regions`, but each cell is predicted with costs that were learned from the other cells' live runs.
     pub learned_regions: Vec<PassErrors>,
     /// Every bound, and whether it is kept.
     pub checks: Vec<Check>,
-    /// Notes that a reader must know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
@@ -62,12 +62,12 @@ impl Validation {
         !self.cells.is_empty()
     }
 
-    /// True if the machine was steady in every piece, as far as probes show.
+    /// True if every piece counts.
     pub fn steady(&self) -> bool {
         self.counted.0 == self.counted.1
     }
 
-    /// The validation as JSON, with a line end.
+    /// The validation as JSON, with a line feed at the end.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("plain data always serialises") + "\n"
     }

@@ -1,4 +1,5 @@
-//! One draft length at one load: what was observed in its repeats, what is predicted, and what the error is made of.
+//! A cell of a comparison with a server: one draft length at one load, with its observed runs, its predictions, and the
+//! parts of the errors.
 
 use super::interval::half_width;
 use crate::bounds::Check;
@@ -7,85 +8,89 @@ use crate::row::Row;
 use foretoken_spec::validate::REPEATS_AGREE;
 use serde::Serialize;
 
-/// Largest error of throughput, mean TPOT and mean E2E, as a share.
+/// Largest allowed error of throughput, mean TPOT and mean E2E, as a share.
 pub const BOUND: f64 = 0.05;
-/// Largest error of mean TTFT, as a share.
+/// Largest allowed error of mean TTFT, as a share.
 pub const BOUND_TTFT: f64 = 0.10;
-/// The numbers that have bounds, with their bounds.
+/// The numbers that have bounds on their errors, as (name, bound).
 pub const JUDGED: [(&str, f64); 4] = [(THROUGHPUT, BOUND), (TPOT, BOUND), (E2E, BOUND), (TTFT, BOUND_TTFT)];
 
-/// A draft length at a load, with its repeats.
+/// One draft length at one load: observed numbers against predicted ones.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cell {
-    /// Draft length.
+    /// The draft length, tokens.
     pub k: u32,
-    /// The load as text.
+    /// The load as text, such as `closed 4` (four clients) or `open 3.00 req/s, seed 1`.
     pub load: String,
     /// Number of observed runs.
     pub repeats: usize,
-    /// True if the calibration was made from one of these runs.
+    /// True if the calibration was made from one of these runs, so that the cell is not held out.
     pub fitted: bool,
-    /// The numbers.
+    /// The compared numbers.
     pub rows: Vec<Row<Calibrated>>,
-    /// The bounds on errors of means.
+    /// The bounds on the errors of the numbers in [`JUDGED`].
     pub checks: Vec<Check>,
-    /// Accepted drafts per round: observed, then predicted. `None` if nothing was drafted.
+    /// Accepted drafts per round: (observed, predicted). `None` if nothing was drafted.
     pub accepted: (Option<f64>, Option<f64>),
-    /// Error of the number of requests in flight over time, relative to the observed mean.
+    /// Mean absolute error of the number of requests in flight over time, relative to the observed mean.
     pub in_flight: Option<f64>,
-    /// What most of the largest error beyond its bound comes from; `None` if no error is beyond its bound.
+    /// The part (`cost`, `acceptance` or `schedule`) from which most of the largest error beyond its bound comes;
+    /// `None` if no error is beyond its bound.
     pub cause: Option<&'static str>,
 }
 
-/// A number predicted from a calibration, and what its error is made of. Errors are predicted over observed, minus 1.
+/// A number predicted from a calibration, and the parts of its error. Errors are predicted / observed − 1, or the
+/// difference for shares.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Calibrated {
-    /// The predicted value: the median over the repeats' requests.
+    /// The predicted value. Each observed run is predicted from its requests; this is the median of these predictions.
     pub predicted: f64,
-    /// Half the width of its 95 % interval, as a share of it; `None` for numbers that are shares themselves.
+    /// Half the width of the prediction's 95 % interval, as a share of the prediction; `None` for numbers that are
+    /// shares themselves.
     pub half_width: Option<f64>,
-    /// Its error: the sum of the next three parts.
+    /// The error of the prediction: the sum of the next three parts.
     pub error: f64,
-    /// The part of the error that disappears if the observed acceptance replaces the calibrated one.
+    /// The part of the error that disappears if the observed acceptance replaces the calibrated acceptance.
     pub of_acceptance: f64,
-    /// The part of the error that disappears if the run's own costs replace the calibrated ones.
+    /// The part of the error that disappears if costs fitted to the run itself replace the calibrated costs.
     pub of_cost: f64,
-    /// The error that remains with both observed: the schedule, and what no mean cost has.
+    /// The error that remains with observed acceptance and the run's costs: errors of the schedule, and variations of
+    /// cost around the mean.
     pub of_schedule: f64,
-    /// Error of interpolating between two draft lengths; `None` if these were not observed.
+    /// The error of a simple prediction that interpolates between two draft lengths; `None` if these were not observed.
     pub interpolated: Option<f64>,
-    /// Error of the closed formula; `None` if it has no answer.
+    /// The error of a simple prediction by the formula for tokens per round; `None` if the formula has no answer.
     pub formula: Option<f64>,
 }
 
-/// The numbers of a cell: a list has one entry per repeat.
+/// The observed and predicted numbers of a cell. A list has one entry per observed run.
 #[derive(Clone, Debug, Default)]
 pub struct PredictedNumbers {
-    /// As observed.
+    /// The observed numbers.
     pub observed: Vec<Numbers>,
-    /// Predicted from the calibration.
+    /// The numbers predicted from the calibration.
     pub calibrated: Vec<Numbers>,
-    /// Predicted with the observed acceptance.
+    /// The numbers predicted with the run's observed acceptance.
     pub own_acceptance: Vec<Numbers>,
-    /// Predicted with the observed acceptance and the run's own costs.
+    /// The numbers predicted with the run's observed acceptance and with costs fitted to the run.
     pub own_acceptance_and_cost: Vec<Numbers>,
-    /// Interpolated between two draft lengths, where that is possible.
+    /// The numbers interpolated between two draft lengths; shorter or empty where this is not possible.
     pub interpolated: Vec<Numbers>,
-    /// By the closed formula, where it has an answer.
+    /// The numbers by the formula for tokens per round; shorter or empty where it has no answer.
     pub formula: Vec<Numbers>,
-    /// `[i][j]`: draw i of what the calibration does not know, for repeat j.
+    /// `[i][j]`: the prediction of run j with random draw i of the calibration's uncertain values.
     pub draws: Vec<Vec<Numbers>>,
 }
 
 impl PredictedNumbers {
-    /// The rows of all numbers that the runs show.
+    /// The rows of all numbers that every run shows.
     pub fn rows(&self) -> Vec<Row<Calibrated>> {
         let median = Numbers::median;
         let (calibrated, own, both) =
             (median(&self.calibrated), median(&self.own_acceptance), median(&self.own_acceptance_and_cost));
-        // A simple prediction counts if it exists for every repeat.
-        let whole = |all: &[Numbers]| (all.len() == self.observed.len()).then(|| median(all));
-        let (interpolated, formula) = (whole(&self.interpolated), whole(&self.formula));
+        // A simple prediction counts only if it exists for every observed run.
+        let if_whole = |runs: &[Numbers]| (runs.len() == self.observed.len()).then(|| median(runs));
+        let (interpolated, formula) = (if_whole(&self.interpolated), if_whole(&self.formula));
         let row = |quantity: &Quantity| {
             let &Quantity { name, unit, read } = quantity;
             let observed = self.observed.iter().map(read).collect::<Option<Vec<f64>>>()?;
@@ -112,14 +117,14 @@ impl PredictedNumbers {
 }
 
 impl Calibrated {
-    /// Whether the observed number lies within the interval; `None` without one.
+    /// Does the observed value lie within the prediction's interval? `None` without an interval.
     pub fn covers(&self, observed: f64) -> Option<bool> {
         self.half_width.map(|half| (observed / self.predicted).ln().abs() <= half)
     }
 }
 
 impl Cell {
-    /// A cell with these rows. The bounds and the cause are found here.
+    /// Makes a cell from its rows. Checks the bounds and finds the cause of the largest error.
     pub fn new(k: u32, load: String, repeats: usize, fitted: bool, rows: Vec<Row<Calibrated>>) -> Cell {
         let empty = Vec::new();
         let mut cell = Cell {
@@ -145,25 +150,25 @@ impl Cell {
         cell
     }
 
-    /// Finds the row with this name.
+    /// The row of the number called `quantity`; `None` if the runs do not show this number.
     pub fn row(&self, quantity: &str) -> Option<&Row<Calibrated>> {
         self.rows.iter().find(|r| r.quantity == quantity)
     }
 
-    /// True if this number is decided.
+    /// True if the number called `quantity` is decided: observed at least twice, and its repeats agree.
     pub fn decided(&self, quantity: &str) -> bool {
         self.row(quantity).is_some_and(|row| row.decided(REPEATS_AGREE))
     }
 
-    /// The numbers that are beyond their bounds, whether decided or not.
+    /// The numbers whose errors are beyond their bounds, whether the numbers are decided or not.
     pub fn beyond(&self) -> Vec<&Row<Calibrated>> {
         let beyond = |&(quantity, bound): &(&str, f64)| self.row(quantity).filter(|r| r.predicted.error.abs() > bound);
         JUDGED.iter().filter_map(beyond).collect()
     }
 }
 
-/// What most of the largest error beyond its bound comes from: the part that moves the prediction most in the direction
-/// of the error.
+/// The part from which most of the largest error beyond its bound comes: the part that moves the prediction most in the
+/// direction of the error.
 fn cause(cell: &Cell) -> Option<&'static str> {
     let by_size =
         |a: &&Row<Calibrated>, b: &&Row<Calibrated>| a.predicted.error.abs().total_cmp(&b.predicted.error.abs());

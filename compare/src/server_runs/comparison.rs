@@ -1,4 +1,4 @@
-//! The comparison of a server's runs with their predictions, and the content of its `validation.json`.
+//! The comparison of a server's observed runs with their predictions; it is the content of `validation.json`.
 
 use super::cell::{Calibrated, Cell, JUDGED};
 use super::length_order::{LengthOrder, orders};
@@ -7,20 +7,20 @@ use crate::row::Row;
 use foretoken_profiler::median;
 use serde::Serialize;
 
-/// A comparison.
+/// The comparison of a server's observed runs with their predictions.
 #[derive(Clone, Debug, Serialize)]
 pub struct ServerComparison {
-    /// Always `observed against simulated on a calibration`.
+    /// Where the numbers come from: always `observed against simulated on a calibration`.
     pub source: &'static str,
-    /// The cells: a draft length at a load.
+    /// The cells; each is one draft length at one load.
     pub cells: Vec<Cell>,
-    /// How many numbers of the held-out cells are predicted within 5 and 10 %, and the one with the largest error.
+    /// How many numbers of the held-out cells are predicted within 5 and 10 %, and the number with the largest error.
     pub held_out: HeldOutNumbers,
-    /// Mean absolute errors on held-out cells, by prediction.
+    /// Mean absolute errors on held-out cells, of the simulation and of each simple prediction.
     pub mean_absolute: Vec<MeanErrors>,
-    /// The order of the draft lengths at a load, observed and predicted.
+    /// For each load, the order of the draft lengths by mean E2E, observed and predicted.
     pub order: Vec<LengthOrder>,
-    /// The schedule of each run, made again.
+    /// For each run, how far our scheduler made the same steps as the server.
     pub replayed: Vec<Replayed>,
     /// Notes for the reader.
     pub warnings: Vec<String>,
@@ -29,80 +29,81 @@ pub struct ServerComparison {
 /// The mean absolute errors of one kind of prediction on held-out cells.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MeanErrors {
-    /// `simulated`, `interpolated` or `formula`.
+    /// The kind of prediction: `simulated`, `interpolated` or `formula`.
     pub prediction: &'static str,
-    /// (name of the number, mean of its errors without sign), for the numbers that have bounds.
+    /// For each number that has a bound: (name, mean over cells of its absolute error).
     pub errors: Vec<(String, f64)>,
 }
 
-/// The result of making the schedule of an observed run again.
+/// How far our scheduler, given the requests of an observed run, made the same steps as the server's log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Replayed {
     /// The run's name.
     pub run: String,
-    /// Number of steps in its log.
+    /// Number of steps in the run's log.
     pub steps: usize,
-    /// Number of equal steps, from the first step on: the same requests and tokens.
+    /// Number of steps from the first one on that have the same requests and tokens.
     pub equal_steps: usize,
-    /// Number of requests. Each has a free parameter: its place among the steps.
+    /// Number of requests. Each has a free parameter: between which two steps it arrived.
     pub placed: usize,
-    /// Number of compared rounds.
+    /// Number of rounds (a request's drafts of one step) that were compared.
     pub rounds: usize,
     /// The first difference as text; `None` if there is none.
     pub difference: Option<String>,
 }
 
-/// The bounded numbers of the cells that the calibration was not made from.
+/// How well the numbers with bounds are predicted in held-out cells, from which the calibration was not made.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HeldOutNumbers {
-    /// Count of numbers: one for each entry of [`JUDGED`] in each cell.
+    /// How many numbers there are: one for each entry of [`JUDGED`] in each held-out cell.
     pub numbers: usize,
-    /// Count of numbers with an error of at most 5 %.
+    /// How many of the numbers have an error of at most 5 %.
     pub within_5_percent: usize,
-    /// Count of numbers with an error of at most 10 %.
+    /// How many of the numbers have an error of at most 10 %.
     pub within_10_percent: usize,
-    /// Count of numbers that lie within the 95 % interval of their prediction.
+    /// How many of the numbers lie within the 95 % interval of their prediction.
     pub within_interval: usize,
-    /// Median of half the widths of these intervals, as a share.
+    /// Median half width of the 95 % intervals, as a share of the prediction.
     pub median_half_width: Option<f64>,
-    /// The number with the largest error.
+    /// The number with the largest absolute error; `None` without held-out cells.
     pub worst: Option<Worst>,
 }
 
-/// The number with the largest error, and what the error is made of.
+/// The number with the largest error, and the parts of the error (see [`Calibrated`]).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Worst {
     /// The number's name.
     pub quantity: String,
-    /// The draft length of its cell.
+    /// The draft length of the number's cell.
     pub k: u32,
-    /// The load of its cell.
+    /// The load of the number's cell.
     pub load: String,
-    /// Predicted over observed, minus 1: the sum of the three parts.
+    /// The error, predicted / observed − 1: the sum of the next three parts.
     pub error: f64,
-    /// The part of calibrated acceptance.
+    /// The part of the error that comes from the calibrated acceptance.
     pub of_acceptance: f64,
-    /// The part of calibrated costs.
+    /// The part of the error that comes from the calibrated costs.
     pub of_cost: f64,
-    /// The rest.
+    /// The rest of the error.
     pub of_schedule: f64,
 }
 
 impl HeldOutNumbers {
-    /// Counts the numbers of the cells that are held out.
+    /// Counts the numbers of those `cells` that are held out.
     pub fn of(cells: &[Cell]) -> HeldOutNumbers {
-        let held = cells.iter().filter(|c| !c.fitted);
-        let all: Vec<(&Cell, &Row<Calibrated>)> =
-            held.flat_map(|c| JUDGED.iter().filter_map(move |(name, _)| Some((c, c.row(name)?)))).collect();
+        let held_out = cells.iter().filter(|c| !c.fitted);
+        let judged: Vec<(&Cell, &Row<Calibrated>)> =
+            held_out.flat_map(|c| JUDGED.iter().filter_map(move |(name, _)| Some((c, c.row(name)?)))).collect();
         let size = |(_, row): &(&Cell, &Row<Calibrated>)| row.predicted.error.abs();
-        let within = |bound: f64| all.iter().filter(|one| size(one) <= bound).count();
-        let widths: Vec<f64> = all.iter().filter_map(|(_, row)| row.predicted.half_width).collect();
-        let worst = all.iter().max_by(|a, b| size(a).total_cmp(&size(b)));
+        let within = |bound: f64| judged.iter().filter(|one| size(one) <= bound).count();
+        let widths: Vec<f64> = judged.iter().filter_map(|(_, row)| row.predicted.half_width).collect();
+        let worst = judged.iter().max_by(|a, b| size(a).total_cmp(&size(b)));
+        let is_covered = |row: &Row<Calibrated>| row.predicted.covers(row.reference()) == Some(true);
         HeldOutNumbers {
-            numbers: all.len(),
+            numbers: judged.len(),
             within_5_percent: within(0.05),
             within_10_percent: within(0.10),
-            within_interval: all.iter().filter(|(_, row)| row.predicted.covers(row.reference()) == Some(true)).count(),
+            within_interval: judged.iter().filter(|(_, row)| is_covered(row)).count(),
             median_half_width: (!widths.is_empty()).then(|| median(widths)),
             worst: worst.map(|(cell, row)| Worst {
                 quantity: row.quantity.clone(),
@@ -118,7 +119,7 @@ impl HeldOutNumbers {
 }
 
 impl ServerComparison {
-    /// A comparison of these cells.
+    /// Makes a comparison of these cells, which it sorts by load and draft length.
     pub fn new(mut cells: Vec<Cell>, replayed: Vec<Replayed>, warnings: Vec<String>) -> ServerComparison {
         cells.sort_by(|a, b| {
             let (place, other) = (place(&a.load), place(&b.load));
@@ -136,7 +137,7 @@ impl ServerComparison {
         }
     }
 
-    /// The bounds of the cells that are held out.
+    /// The bounds on errors in held-out cells.
     pub fn held_out_checks(&self) -> impl Iterator<Item = &Check> {
         self.cells.iter().filter(|c| !c.fitted).flat_map(|c| &c.checks)
     }
@@ -147,15 +148,15 @@ impl ServerComparison {
         (tally.decided() > 0).then_some(tally.broken == 0)
     }
 
-    /// The comparison as JSON, with a line end.
+    /// The comparison as JSON, with a line feed at the end.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("plain data always serialises") + "\n"
     }
 }
 
-/// The place of a load in a list: closed loops by their clients, open traffic by its rate.
+/// The key by which loads are sorted: closed loops by their number of clients, open traffic by its rate.
 struct Place<'a> {
-    /// `closed` or `open`.
+    /// The first word of the load: `closed` or `open`.
     kind: &'a str,
     number: f64,
 }
@@ -166,19 +167,23 @@ fn place(load: &str) -> Place<'_> {
     Place { kind, number: number.parse().unwrap_or(f64::INFINITY) }
 }
 
-/// Mean absolute errors on held-out cells, without predictions that do not exist.
+/// Mean absolute errors on held-out cells, by kind of prediction. Kinds that were not made are left out.
 fn mean_absolute(cells: &[Cell]) -> Vec<MeanErrors> {
-    let held: Vec<&Cell> = cells.iter().filter(|c| !c.fitted).collect();
-    let of = |prediction, error: fn(&Calibrated) -> Option<f64>| {
+    let held_out: Vec<&Cell> = cells.iter().filter(|c| !c.fitted).collect();
+    let mean_errors = |prediction, error: fn(&Calibrated) -> Option<f64>| {
         let mean = |&(name, _): &(&str, f64)| {
-            let errors: Vec<f64> = held.iter().filter_map(|c| error(&c.row(name)?.predicted)).map(f64::abs).collect();
+            let errors: Vec<f64> =
+                held_out.iter().filter_map(|c| error(&c.row(name)?.predicted)).map(f64::abs).collect();
             (!errors.is_empty()).then(|| (name.to_owned(), errors.iter().sum::<f64>() / errors.len() as f64))
         };
         MeanErrors { prediction, errors: JUDGED.iter().filter_map(mean).collect() }
     };
-    let all =
-        [of("simulated", |p| Some(p.error)), of("interpolated", |p| p.interpolated), of("formula", |p| p.formula)];
-    all.into_iter().filter(|one| !one.errors.is_empty()).collect()
+    let kinds = [
+        mean_errors("simulated", |p| Some(p.error)),
+        mean_errors("interpolated", |p| p.interpolated),
+        mean_errors("formula", |p| p.formula),
+    ];
+    kinds.into_iter().filter(|kind| !kind.errors.is_empty()).collect()
 }
 
 #[cfg(test)]

@@ -1,37 +1,39 @@
-//! The 95 % interval of a prediction.
+//! The 95 % interval of a prediction from a calibration.
 
 use crate::numbers::{Numbers, Quantity, Unit};
 use foretoken_profiler::median;
 
-/// 97.5 % quantile of the normal law.
+/// 97.5 % quantile of the normal distribution.
 const Z: f64 = 1.96;
 
-/// Relative standard deviation of what costs and schedule add to the draws. It was chosen once, in view of the errors
-/// of costs in `experiments/validation/clockwork/`, before any coverage was counted, and not changed afterwards.
+/// Relative standard deviation that errors of costs and of the schedule add to the spread of the draws. The value was
+/// chosen once, in view of the errors of costs in `experiments/validation/clockwork/`, before it was counted how many
+/// numbers the intervals cover. It was not changed afterwards.
 const REST: f64 = 0.010;
-/// The same of times to the first token.
+/// As [`REST`], for times to the first token.
 const REST_TTFT: f64 = 0.020;
 
-/// Half the width of the interval, as a share of the prediction. `draws[i][j]` has the numbers of draw i for repeat j.
-/// No draws mean that nothing is left to luck. `None` for shares, whose errors are differences.
+/// Half the width of the interval, as a share of the prediction. `draws[i][j]` is the prediction of run j with random
+/// draw i of the calibration's uncertain values. Without draws only [`REST`] counts. `None` for shares, whose errors
+/// are differences.
 pub(super) fn half_width(quantity: &Quantity, draws: &[Vec<Numbers>]) -> Option<f64> {
     if quantity.unit == Unit::Share {
         return None;
     }
     let rest = if quantity.name.starts_with(TTFT_NAMES) { REST_TTFT } else { REST };
-    // A draw's number is the median over its repeats, as the observed number is.
-    let of_draw = |draw: &Vec<Numbers>| {
-        let all: Vec<f64> = draw.iter().filter_map(|n| (quantity.read)(n)).filter(|x| *x > 0.0).collect();
-        (!all.is_empty()).then(|| median(all).ln())
+    // The number of a draw is the median over runs, like the observed number.
+    let log_of_draw = |draw: &Vec<Numbers>| {
+        let values: Vec<f64> = draw.iter().filter_map(|n| (quantity.read)(n)).filter(|x| *x > 0.0).collect();
+        (!values.is_empty()).then(|| median(values).ln())
     };
-    let logs: Vec<f64> = draws.iter().filter_map(of_draw).collect();
+    let logs: Vec<f64> = draws.iter().filter_map(log_of_draw).collect();
     let n = logs.len() as f64;
     let mean = logs.iter().sum::<f64>() / n;
     let variance = if n > 1.0 { logs.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0) } else { 0.0 };
     Some(Z * (variance + rest * rest).sqrt())
 }
 
-/// How the names of times to the first token begin.
+/// The start of the names of all quantities that are times to the first token.
 const TTFT_NAMES: &str = "TTFT";
 
 #[cfg(test)]

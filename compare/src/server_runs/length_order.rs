@@ -1,35 +1,35 @@
-//! The order of the draft lengths at a load by mean E2E, as observed and as predicted.
+//! Ranks the draft lengths at a load by mean E2E, observed and predicted.
 
 use super::cell::Cell;
 use crate::numbers::E2E;
 use serde::Serialize;
 
-/// The draft lengths at a load, by mean E2E.
+/// The draft lengths at one load, ordered by mean E2E.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LengthOrder {
-    /// The load.
+    /// The load as text.
     pub load: String,
-    /// Draft lengths, the fastest first, as observed.
+    /// The draft lengths by observed mean E2E, the fastest first.
     pub observed: Vec<u32>,
-    /// Draft lengths, the fastest first, as predicted.
+    /// The draft lengths by predicted mean E2E, the fastest first.
     pub predicted: Vec<u32>,
-    /// Number of pairs of lengths that differ by more than their repeats.
+    /// Number of pairs of lengths whose observed mean E2E differs by more than repeated runs do.
     pub told_apart: usize,
-    /// Number of these pairs that are predicted in the observed order.
+    /// Number of these pairs whose predicted order is the observed order.
     pub kept: usize,
 }
 
-/// Mean E2E of a draft length.
+/// Mean E2E of a draft length, seconds.
 #[derive(Clone, Copy)]
 struct Length {
     k: u32,
     observed: f64,
     predicted: f64,
-    /// Distance between the repeats, relative to their median.
+    /// Distance between the repeated runs, relative to their median.
     spread: f64,
 }
 
-/// The order at every load with several lengths whose mean E2E is decided. Cells of one load are neighbours.
+/// The order at every load that has several lengths whose mean E2E is decided. Cells of one load must be neighbours.
 pub fn orders(cells: &[Cell]) -> Vec<LengthOrder> {
     let mut loads: Vec<&str> = cells.iter().map(|c| c.load.as_str()).collect();
     loads.dedup();
@@ -79,7 +79,8 @@ mod tests {
     fn pairs_within_the_noise_do_not_count() {
         let o = order("closed 4", &lengths()).unwrap();
         assert_eq!((o.observed, o.predicted), (vec![1, 2, 3, 0], vec![2, 1, 0, 3]));
-        // 1 and 2 are not told apart; 0 and 3 are, and predicted the other way round.
+        // Lengths 1 and 2 differ by less than their repeats. Lengths 0 and 3 differ, and are predicted in the wrong
+        // order.
         assert_eq!((o.told_apart, o.kept), (5, 4));
     }
 

@@ -1,4 +1,4 @@
-//! Observed runs of a server, compared with what a calibration predicts of them.
+//! Compares observed runs of a server with the predictions of a calibration.
 
 mod cell;
 mod comparison;

@@ -1,4 +1,4 @@
-//! The page and the figure of a comparison with a server.
+//! The HTML page and the figure of a comparison with a server.
 
 use super::cell::{Cell, JUDGED};
 use super::comparison::ServerComparison;
@@ -7,11 +7,11 @@ use crate::format::{or_dash, percent as unsigned};
 use foretoken_report::html::{Page, Part, Row as Line, Section, Table, Value};
 use foretoken_report::{PREDICTED_EDGE as EDGE, PredictedCell, PredictedNumber, predicted_figure};
 
-/// A table with more rows than this is folded.
+/// A table with more rows than this is closed when the page opens.
 const OPEN: usize = 40;
 
 impl ServerComparison {
-    /// The figure `predicted.svg`: errors of the bounded numbers, cell by cell. `None` without cells.
+    /// The figure `predicted.svg`: the errors of the numbers that have bounds, cell by cell. `None` without cells.
     pub fn figure(&self) -> Option<String> {
         let cell = |c: &Cell, metric: &str| {
             c.row(metric).map(|r| PredictedCell {
@@ -28,7 +28,7 @@ impl ServerComparison {
             cells: self.cells.iter().filter_map(|c| cell(c, metric)).collect(),
         };
         let numbers: Vec<PredictedNumber> = JUDGED.iter().map(number).collect();
-        // The legend names what is drawn, and nothing else.
+        // The legend explains only marks that the figure has.
         let repeated = self.cells.iter().any(|c| c.repeats > 1);
         let beyond = numbers.iter().flat_map(|n| &n.cells).flat_map(|c| [Some(c.simulated), c.interpolated, c.formula]);
         let beyond = beyond.flatten().any(|error| 100.0 * error.abs() > EDGE);
@@ -44,7 +44,7 @@ impl ServerComparison {
         Some(predicted_figure(&numbers, &source)?.svg)
     }
 
-    /// Makes the page.
+    /// The HTML page of the comparison.
     pub fn page(&self) -> Page {
         let mut errors = Section::new("errors", "Errors");
         errors.parts.extend(self.figure().map(|svg| {
@@ -110,7 +110,8 @@ impl ServerComparison {
         table
     }
 
-    /// True if all means of some cells are decided, and not of others. A mark on every cell would say nothing.
+    /// Are undecided cells marked? Only if some cells are decided and others are not: a mark on every cell would say
+    /// nothing.
     fn marks_undecided(&self) -> bool {
         self.cells.iter().any(all_decided) && !self.cells.iter().all(all_decided)
     }
@@ -123,7 +124,7 @@ impl ServerComparison {
     }
 }
 
-/// True if every bounded number of the cell is decided.
+/// True if every number of the cell that has a bound is decided.
 fn all_decided(cell: &Cell) -> bool {
     JUDGED.iter().all(|(quantity, _)| cell.decided(quantity))
 }

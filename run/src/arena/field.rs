@@ -1,13 +1,15 @@
-//! The policies of a scenario that names none: the references, every fixed length, and every other policy.
+//! Fills in the policies of an arena scenario that names none: the reference oracles, every fixed draft length, and
+//! every other policy.
 
 use foretoken_policies::PolicySpec;
 use foretoken_sim::EngineConfig;
 use foretoken_spec::document::{Document, Path};
 use foretoken_spec::problem::{Problem, Result};
 
-/// The oracles from which a scenario's reference is taken, as an experiment names them. The one with the least mean
-/// E2E in a scenario is its reference: where prompts weigh, the step's own ratio is no bound, and a price of time is
-/// needed. New bounds and priced forms are added here, and nowhere else.
+/// The oracles that may be the reference of a scenario, as an experiment names them. The reference is the oracle with
+/// the least mean E2E in the scenario. There are several, because the first one maximises the goodput of each step
+/// alone, which does not give the least E2E where prefill takes much of the time. Those with a `price` maximise
+/// tokens − price × seconds of each step. A new oracle is added here, and nowhere else.
 pub const REFERENCES: [&str; 9] = [
     "{ oracle-goodput = {} }",
     "{ oracle-goodput = { price = { decode = 1.0 } } }",
@@ -20,7 +22,7 @@ pub const REFERENCES: [&str; 9] = [
     "{ oracle-goodput = { price = { system = 3.0 } } }",
 ];
 
-/// A policy written as in an experiment; `None` if there is no such policy.
+/// Reads a policy that is written as in an experiment; `None` if there is no such policy.
 pub(super) fn read(text: &str) -> Option<PolicySpec> {
     toml::from_str::<Listed>(&format!("policy = {text}")).ok().map(|listed| listed.policy)
 }
@@ -30,7 +32,7 @@ struct Listed {
     policy: PolicySpec,
 }
 
-/// Fills in the policies of a scenario (a document with an `[arena]` table) that names none.
+/// Fills in the policies of a document with an `[arena]` table. Does nothing if the document names its policies.
 ///
 /// # Errors
 /// A policy cannot be written as TOML.
@@ -41,13 +43,13 @@ pub fn fill(document: &mut Document) -> Result<()> {
     }
     let longest = document.value_at(&Path::of("engine.max_draft_len")).and_then(|value| value.as_integer());
     let longest = longest.and_then(|k| u32::try_from(k).ok()).unwrap_or(EngineConfig::default().max_draft_len);
-    let all: Vec<String> = everyone(longest)?;
-    document.replace(&Path::of("policies"), "the policies of the arena", &format!("[{}]", all.join(", ")))
+    let policies = default_policies(longest)?;
+    document.replace(&Path::of("policies"), "the policies of the arena", &format!("[{}]", policies.join(", ")))
 }
 
-/// Every policy that drafts at most `longest` tokens, as TOML. Fixed lengths stand for the clairvoyant that takes the
-/// best of them.
-fn everyone(longest: u32) -> Result<Vec<String>> {
+/// Every policy that drafts at most `longest` tokens, as TOML. The clairvoyant policy, which takes the best fixed
+/// length in hindsight, is left out, because all fixed lengths are in the list.
+fn default_policies(longest: u32) -> Result<Vec<String>> {
     let fixed = (1..=longest).map(|k| format!("{{ fixed = {{ k = {k} }} }}"));
     let others = PolicySpec::all().into_iter().filter(|policy| {
         let definition = policy.definition();

@@ -1,4 +1,4 @@
-//! The arena: scenarios in which all policies meet, and the table over them.
+//! The arena: a set of experiments (scenarios) in which all policies run, and the table that ranks the policies.
 
 mod field;
 mod page;

@@ -1,4 +1,5 @@
-//! The arena as a page: the picture of all losses, the table, and where each policy loses.
+//! The arena as an HTML page: a figure of every policy's loss in every scenario, the table of ranks, and the scenarios
+//! in which a policy is slower than the best fixed draft length.
 
 use super::render::{heading, legend, losses, name, short};
 use super::scenario::Part;
@@ -7,7 +8,7 @@ use foretoken_policies::PolicySpec;
 use foretoken_report::html::{Page, Part as Of, Row, Section, Table, Value};
 use foretoken_report::{ArenaMap, arena_figure};
 
-/// Makes the page.
+/// The HTML page of the arena's table.
 pub fn page(s: &Standings) -> Page {
     let mut whole = Section::new("arena", "All policies in all scenarios");
     if let Some(figure) = arena_figure(&map(s), &format!("{}; rows by rank", heading(s))) {
@@ -31,7 +32,7 @@ pub fn page(s: &Standings) -> Page {
     }
 }
 
-/// The first policy in a sentence.
+/// A sentence with the first and the second policy and their scores.
 fn headline(s: &Standings) -> String {
     let ranked: Vec<&Standing> = s.rows.iter().filter(|row| row.rank.is_some()).collect();
     match ranked.as_slice() {
@@ -47,7 +48,7 @@ fn headline(s: &Standings) -> String {
 }
 
 fn map(s: &Standings) -> ArenaMap {
-    // Tuning scenarios stand left of those that are held out.
+    // Columns of tuning scenarios stand to the left of columns of held-out scenarios.
     let mut order: Vec<usize> = (0..s.scenarios.len()).collect();
     order.sort_by_key(|&i| s.scenarios[i].set);
     let column = |i: &usize| {

@@ -1,27 +1,29 @@
-//! Ranks with intervals. The rank is that of the capped mean loss over scenarios. Its interval is a bootstrap:
-//! scenarios are drawn again with replacement, and within each the seeds, the same ones for all policies because runs
-//! are paired. The interval holds the middle 95 % of the ranks.
+//! Ranks of policies with bootstrap intervals. Policies are ranked by their score: the mean over scenarios of the
+//! loss, capped in each scenario. For the interval, scenarios are drawn with replacement, and seeds within each drawn
+//! scenario. All policies get the same drawn seeds, because runs are paired by seed. The interval holds the middle 95 %
+//! of the ranks.
 
 use foretoken_sim::luck::mix;
 use serde::Serialize;
 
-/// The most that one scenario adds to a score: overload would drown the rest.
+/// The largest loss that counts for a score, in one scenario. Without a cap, one overloaded scenario would decide the
+/// mean over all scenarios.
 pub const CAP: f64 = 0.3;
-/// Number of times that scenarios and seeds are drawn again.
+/// Number of bootstrap draws of scenarios and seeds.
 pub(super) const DRAWS: u64 = 1000;
 
 /// A rank, from 1, with the ends of its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Rank {
-    /// The rank; equal losses share it.
+    /// The rank, from 1 for the least loss; policies with equal losses have the same rank.
     pub rank: usize,
-    /// The lower end of the interval.
+    /// The first (best) rank of the 95 % interval.
     pub low: usize,
-    /// The upper end.
+    /// The last (worst) rank of the 95 % interval.
     pub high: usize,
 }
 
-/// The ranks of policies, from their losses by scenario and seed. All policies have the same scenarios and seeds.
+/// The ranks of policies. `losses[policy][scenario][seed]` is a loss; all policies have the same scenarios and seeds.
 pub(super) fn ranks(losses: &[Vec<&[f64]>]) -> Vec<Rank> {
     let scenarios = losses.first().map_or(0, Vec::len);
     let score = |policy: &Vec<&[f64]>| policy.iter().map(|seeds| mean(seeds).min(CAP)).sum::<f64>() / scenarios as f64;
@@ -36,13 +38,13 @@ pub(super) fn ranks(losses: &[Vec<&[f64]>]) -> Vec<Rank> {
                 (scenario, (0..seeds).map(|i| pick((slot as u64 + 1) << 16 | i as u64, seeds)).collect())
             })
             .collect();
-        let again = |policy: &Vec<&[f64]>| {
-            let of = |(scenario, seeds): &(usize, Vec<usize>)| {
+        let drawn_score = |policy: &Vec<&[f64]>| {
+            let capped_mean = |(scenario, seeds): &(usize, Vec<usize>)| {
                 (seeds.iter().map(|&s| policy[*scenario][s]).sum::<f64>() / seeds.len() as f64).min(CAP)
             };
-            chosen.iter().map(of).sum::<f64>()
+            chosen.iter().map(capped_mean).sum::<f64>()
         };
-        let scores: Vec<f64> = losses.iter().map(again).collect();
+        let scores: Vec<f64> = losses.iter().map(drawn_score).collect();
         for (ranks, rank) in drawn.iter_mut().zip(places(&scores)) {
             ranks.push(rank);
         }
@@ -51,13 +53,13 @@ pub(super) fn ranks(losses: &[Vec<&[f64]>]) -> Vec<Rank> {
         .zip(drawn)
         .map(|(rank, mut ranks)| {
             ranks.sort_unstable();
-            let at = |share: f64| ranks[((ranks.len() - 1) as f64 * share).round() as usize];
-            Rank { rank, low: at(0.025).min(rank), high: at(0.975).max(rank) }
+            let quantile = |share: f64| ranks[((ranks.len() - 1) as f64 * share).round() as usize];
+            Rank { rank, low: quantile(0.025).min(rank), high: quantile(0.975).max(rank) }
         })
         .collect()
 }
 
-/// The place of each score, from 1, the least first; equal scores share a place.
+/// The place of each score, from 1 for the least; equal scores have the same place.
 fn places(scores: &[f64]) -> Vec<usize> {
     let mut sorted = scores.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -84,7 +86,7 @@ mod tests {
     #[test]
     fn a_lead_in_one_scenario_of_four_is_not_certain() {
         let (zero, little, much) = ([0.0, 0.0], [0.01, 0.01], [0.2, 0.2]);
-        // The second loses much once, the first a little three times.
+        // The first policy loses a little in three scenarios, the second policy loses much in one.
         let found = ranks(&[vec![&little[..], &little, &little, &zero], vec![&zero[..], &zero, &zero, &much]]);
         assert_eq!(found[0], Rank { rank: 1, low: 1, high: 2 });
         assert_eq!(found[1], Rank { rank: 2, low: 1, high: 2 });

@@ -1,4 +1,4 @@
-//! The standings as text, Markdown, CSV and JSON. The text is ASCII only, as all tables of the terminal.
+//! The standings as text, Markdown, CSV and JSON. The text for the terminal is ASCII only.
 
 use super::rank::{CAP, DRAWS};
 use super::scenario::Part;
@@ -8,10 +8,10 @@ use foretoken_sim::metrics::Interval;
 use foretoken_spec::arena::ArenaSet;
 use std::fmt::Write;
 
-/// A table as rows of cells, the headings first.
+/// A table as rows of cells; the first row has the headings.
 type Grid = Vec<Vec<String>>;
 
-/// The standings for a terminal.
+/// The standings as ASCII text for a terminal: both tables, the legend and the skipped scenarios.
 pub fn render(s: &Standings) -> String {
     let mut text =
         format!("{}\n\n{}\n{}\n", heading(s), plain(policies(s), &[1]), plain(scenarios(s), &[0, 1, 3, 5, 7]));
@@ -40,7 +40,7 @@ pub fn render_markdown(s: &Standings) -> String {
     text
 }
 
-/// One line for each policy in each scenario.
+/// The standings as CSV, with one line for each policy in each scenario.
 pub fn render_csv(s: &Standings) -> String {
     let mut text = String::from(
         "scenario,set,overload,policy,part,trees,seeds,loss,loss_half_width,to_best_fixed,to_best_fixed_half_width,\
@@ -79,9 +79,9 @@ pub fn render_json(s: &Standings) -> serde_json::Value {
     serde_json::to_value(s).expect("plain data always serialises")
 }
 
-/// What was run, in a line.
+/// A line on what was run: the number of scenarios and seeds, and the version.
 pub fn heading(s: &Standings) -> String {
-    let of = |set: ArenaSet| s.scenarios.iter().filter(|c| c.set == set).count();
+    let count = |set: ArenaSet| s.scenarios.iter().filter(|c| c.set == set).count();
     let seeds: Vec<usize> = s.scenarios.iter().map(|c| c.seeds).collect();
     let seeds = match (seeds.iter().min(), seeds.iter().max()) {
         (Some(a), Some(b)) if a == b => format!("{a} seeds each"),
@@ -92,7 +92,7 @@ pub fn heading(s: &Standings) -> String {
     format!(
         "arena: {} scenarios ({}), {seeds}, simulated by Foretoken {}{quick}",
         s.scenarios.len(),
-        ArenaSet::ALL.map(|set| format!("{} {}", of(set), set.name())).join(", "),
+        ArenaSet::ALL.map(|set| format!("{} {}", count(set), set.name())).join(", "),
         env!("CARGO_PKG_VERSION")
     )
 }
@@ -173,7 +173,7 @@ fn scenarios(s: &Standings) -> Grid {
     grid
 }
 
-/// What the columns mean.
+/// The meaning of the table's columns, one line each.
 pub fn legend(s: &Standings) -> Vec<String> {
     let mut lines = vec![
         "L: 100 ln(mean E2E / mean E2E of the reference), paired by seed; the reference is the best oracle of a scenario".to_owned(),
@@ -197,7 +197,7 @@ pub fn legend(s: &Standings) -> Vec<String> {
     lines
 }
 
-/// A policy's name with its marks.
+/// A policy's name with its marks: ` ^` if it drafts trees, and the number of scenarios if it did not run in all.
 pub fn name(row: &Standing, s: &Standings) -> String {
     let ran = row.fields.iter().flatten().count();
     let mut name = row.policy.clone();
@@ -210,7 +210,7 @@ pub fn name(row: &Standing, s: &Standings) -> String {
     name
 }
 
-/// A scenario's name without the arena's.
+/// A scenario's name without the prefix `arena-`.
 pub fn short(name: &str) -> String {
     name.strip_prefix("arena-").unwrap_or(name).to_owned()
 }
@@ -238,7 +238,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// A grid as text; the columns `left` hold words, all others numbers.
+/// A grid as text. The columns `left` (words) are aligned to the left, all others (numbers) to the right.
 fn plain(grid: Grid, left: &[usize]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -256,7 +256,8 @@ fn plain(grid: Grid, left: &[usize]) -> String {
     table.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
 }
 
-/// The scenarios that a policy loses in, for a page.
+/// The scenarios in which a policy is slower than the best fixed length for certain, each with its loss against that
+/// length. The greatest loss comes first.
 pub fn losses(row: &Standing, columns: &[Column]) -> Vec<(String, f64)> {
     let mut all: Vec<(String, f64)> = columns
         .iter()

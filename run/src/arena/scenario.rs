@@ -1,4 +1,4 @@
-//! What a scenario's run leaves for the arena's table: each policy's numbers, seed by seed.
+//! The numbers of a scenario that the arena's table needs: of each policy, with each seed.
 
 use super::field::REFERENCES;
 use crate::plan::Plan;
@@ -9,31 +9,31 @@ use foretoken_spec::document::Path;
 use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 
-/// A scenario's numbers.
+/// A scenario of the arena, with the numbers of each policy and seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scenario {
-    /// May policies be tuned on the scenario?
+    /// The set that the scenario belongs to, which says whether policies may be tuned on it.
     pub set: ArenaSet,
-    /// What sets it apart.
+    /// How the scenario differs from the others, in a few words.
     pub about: String,
-    /// The seeds, in the order of each entrant's runs.
+    /// The seeds, in the order of `Ran::runs`.
     pub seeds: Vec<u64>,
-    /// Requests of the smallest seed.
+    /// Number of requests that arrived, in the seed with the fewest.
     pub requests: u64,
     /// The policies, in the order of the plan.
     pub entrants: Vec<Ran>,
 }
 
-/// A policy in a scenario.
+/// The runs of one policy in one scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ran {
     /// The policy's label.
     pub policy: String,
-    /// Its part in the comparison.
+    /// The policy's part in the comparison: reference, bound or ranked policy.
     pub part: Part,
-    /// Does it draft trees?
+    /// Does the policy draft trees? False for chains.
     pub trees: bool,
-    /// One set of numbers per seed.
+    /// The numbers of the run with each seed.
     pub runs: Vec<Numbers>,
 }
 
@@ -41,13 +41,13 @@ pub struct Ran {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
-    /// An oracle from which the reference is taken.
+    /// An oracle that may be the reference.
     Reference,
-    /// An oracle that the reference is not taken from.
+    /// Another policy that sees the hidden truth. It is shown, and is neither the reference nor ranked.
     Bound,
-    /// The plain engine, or a fixed length.
+    /// Plain decoding, or a fixed draft length.
     Fixed,
-    /// A policy that a server can run and that chooses lengths.
+    /// A policy that a server can run and that chooses draft lengths.
     Contender,
 }
 
@@ -56,17 +56,17 @@ pub enum Part {
 pub struct Numbers {
     /// Mean end-to-end latency, seconds.
     pub e2e_s: f64,
-    /// Output tokens of finished requests per second inside steps.
+    /// Output tokens of finished requests per second of time in steps; idle time between steps does not count.
     pub busy_tok_s: f64,
     /// Mean time to first token, seconds.
     pub ttft_s: f64,
     /// 99th percentile of the time per output token, seconds; absent where no output has two tokens.
     pub tpot_p99_s: Option<f64>,
-    /// Share of requests that met every bound; absent without a bound.
+    /// Share of requests (0 to 1) that met every bound of `[slo]`; absent if there is no bound.
     pub slo: Option<f64>,
     /// Number of finished requests.
     pub finished: u64,
-    /// Did the run fall behind its arrivals?
+    /// Did the queue grow as long as requests arrived (overload)?
     pub behind: bool,
 }
 
@@ -108,7 +108,7 @@ impl Part {
     }
 }
 
-/// Is the policy one of [`REFERENCES`]?
+/// Is the policy one of the oracles in [`REFERENCES`], with equal settings?
 fn is_reference(spec: &PolicySpec) -> bool {
     let label = spec.label();
     REFERENCES.iter().any(|text| super::field::read(text).is_some_and(|r| r.label() == label))
@@ -132,7 +132,7 @@ impl Numbers {
 /// Checks the `[arena]` table of a plan.
 ///
 /// # Errors
-/// The scenario sweeps a setting, its bound moves with its load, or it has neither a reference nor a policy to rank.
+/// The scenario sweeps a setting, its TPOT bound is scaled from its own load, or none of its policies is a reference.
 pub fn check(plan: &Plan) -> Result<()> {
     let first = &plan.variants[0];
     if first.experiment.arena.is_none() {

@@ -1,9 +1,9 @@
 //! The standings over all scenarios: losses against each scenario's reference, scores, ranks and their intervals.
 //!
-//! The loss of a policy in a scenario is the mean over seeds of ln(E2E / E2E of the reference), paired. The score is
-//! the mean over scenarios of the loss, which counts as at most [`CAP`] in each. Ranks go by the score, but where
-//! even the reference falls behind its arrivals, latency measures how long the run was, and tokens a busy second rank
-//! instead.
+//! The loss of a policy in a scenario is the mean over seeds of ln(E2E / E2E of the reference), each pair with one
+//! seed. The score is the mean over scenarios of min(loss, [`CAP`]). Policies are ranked by the score, with one
+//! exception. In a scenario where even the reference is overloaded, latency measures how long the run was. There the
+//! ranks use the loss in output tokens per second of time in steps.
 use super::rank::{CAP, Rank, ranks};
 use super::scenario::{Numbers, Part, Ran, Scenario};
 use foretoken_sim::metrics::Interval;
@@ -14,85 +14,86 @@ use std::collections::BTreeMap;
 /// The table over all scenarios.
 #[derive(Clone, Debug, Serialize)]
 pub struct Standings {
-    /// What a quick run leaves out; absent for a whole one.
+    /// What a quick run left out; absent for a whole run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quick: Option<String>,
     /// The scenarios, in the order of their names.
     pub scenarios: Vec<Column>,
-    /// Scenarios that could not run here, each with the reason.
+    /// Scenarios that could not run on this machine, as (name, reason).
     pub skipped: Vec<(String, String)>,
-    /// The policies by rank; then those that ran in some scenarios only, and bounds, by score.
+    /// The ranked policies by rank; then the policies without a rank (bounds, and policies that ran in some scenarios
+    /// only) by score.
     pub rows: Vec<Standing>,
 }
 
 /// A scenario of the table.
 #[derive(Clone, Debug, Serialize)]
 pub struct Column {
-    /// The name of the scenario.
+    /// The experiment's name.
     pub name: String,
-    /// May policies be tuned on it?
+    /// The set that the scenario belongs to, which says whether policies may be tuned on it.
     pub set: ArenaSet,
-    /// What sets it apart.
+    /// How the scenario differs from the others, in a few words.
     pub about: String,
     /// Number of seeds.
     pub seeds: usize,
-    /// Requests of the smallest seed.
+    /// Number of requests that arrived, in the seed with the fewest.
     pub requests: u64,
-    /// The oracle of the reference.
+    /// Label of the oracle that is the reference: the one with the least mean E2E.
     pub reference: String,
-    /// Does even the reference fall behind its arrivals, in most seeds? Then tokens a busy second rank.
+    /// Is even the reference overloaded in most seeds? Then tokens per second are ranked, not latencies.
     pub overload: bool,
-    /// The policy with the least loss that a server can run, fixed lengths among them.
+    /// Label of the best policy that a server can run, by mean E2E. Fixed lengths count.
     pub best: String,
-    /// The fixed length with the least loss, plain decoding among them.
+    /// Label of the best fixed length, by mean E2E. Plain decoding counts as length 0.
     pub best_fixed: String,
 }
 
-/// A policy of the table.
+/// A policy's row in the table.
 #[derive(Clone, Debug, Serialize)]
 pub struct Standing {
     /// The policy's label.
     pub policy: String,
-    /// Its part in the comparison.
+    /// The policy's part in the comparison: reference, bound or ranked policy.
     pub part: Part,
-    /// Does it draft trees? The reference drafts chains.
+    /// Does the policy draft trees? False for chains.
     pub trees: bool,
-    /// Its rank among the policies that ran in all scenarios; absent for others and for bounds.
+    /// The rank among the policies that ran in all scenarios; absent for policies that did not, and for bounds.
     pub rank: Option<Rank>,
-    /// Mean over its scenarios of min(loss, [`CAP`]).
+    /// Mean of min(loss, [`CAP`]) over the scenarios in which the policy ran.
     pub score: f64,
-    /// The score over the scenarios of each set.
+    /// The score over the scenarios of each set, by the name of the set.
     pub score_by_set: BTreeMap<&'static str, f64>,
-    /// Mean loss over its scenarios, without a cap.
+    /// Mean loss over the scenarios in which the policy ran, without a cap.
     pub mean: f64,
-    /// Its greatest loss, and the scenario.
+    /// The policy's greatest loss, and the name of that scenario.
     pub worst: (f64, String),
-    /// Scenarios in which it loses to the best fixed length for certain: the interval of ln(E2E / E2E of that length)
-    /// lies above 0, or with one seed the value is above 1 %.
+    /// Scenarios in which the policy loses to the best fixed length for certain: the interval of ln(E2E / E2E of that
+    /// length) lies above 0, or with one seed the value is above 1 %.
     pub behind_fixed: Vec<String>,
-    /// Its greatest loss against the best fixed length, and the scenario.
+    /// The policy's greatest loss against the best fixed length, and the name of that scenario.
     pub worst_behind_fixed: (f64, String),
-    /// Tokens a busy second over the reference's: geometric mean.
+    /// Tokens per second of time in steps / the reference's, geometric mean over scenarios.
     pub busy_tok: f64,
-    /// Mean time to first token over the reference's: geometric mean.
+    /// Mean TTFT / the reference's, geometric mean over scenarios.
     pub ttft: f64,
-    /// p99 TPOT over the reference's: geometric mean.
+    /// p99 TPOT / the reference's, geometric mean over scenarios; absent if a scenario has no TPOT.
     pub tpot_p99: Option<f64>,
-    /// Share of requests that met every bound: mean.
+    /// Share of requests that met every bound of `[slo]`, mean over scenarios; absent if a scenario has no bound.
     pub slo: Option<f64>,
-    /// Its numbers in each scenario, in the order of the table; `None` where it did not run.
+    /// The policy's numbers in each scenario, in the order of [`Standings::scenarios`]; `None` where it did not run.
     pub fields: Vec<Option<Field>>,
 }
 
-/// A policy's numbers in a scenario.
+/// A policy's losses and mean numbers in one scenario.
 #[derive(Clone, Debug, Serialize)]
 pub struct Field {
     /// ln(E2E / E2E of the reference), mean over seeds with its interval.
     pub loss: Interval,
-    /// ln(E2E / E2E of the best fixed length).
+    /// ln(E2E / E2E of the best fixed length), mean over seeds with its interval.
     pub to_fixed: Interval,
-    /// What ranks: the loss, or in overload ln(tokens a busy second of the best reference / the policy's), for each
-    /// seed.
+    /// The number by which policies are ranked, for each seed: the loss, or in overload ln(tokens per second of time
+    /// in steps of the best reference / the policy's).
     #[serde(skip)]
     pub(super) ranking: Vec<f64>,
     /// Means over seeds.
@@ -104,13 +105,13 @@ pub struct Field {
 pub struct Means {
     /// Mean end-to-end latency, seconds.
     pub e2e_s: f64,
-    /// Output tokens of finished requests per second inside steps.
+    /// Output tokens of finished requests per second of time in steps; idle time between steps does not count.
     pub busy_tok_s: f64,
     /// Mean time to first token, seconds.
     pub ttft_s: f64,
-    /// p99 of the time per output token, seconds.
+    /// 99th percentile of the time per output token, seconds; absent if a seed has no output of two tokens.
     pub tpot_p99_s: Option<f64>,
-    /// Share of requests that met every bound.
+    /// Share of requests (0 to 1) that met every bound of `[slo]`; absent if there is no bound.
     pub slo: Option<f64>,
 }
 
@@ -118,8 +119,8 @@ impl Means {
     fn of(runs: &[Numbers]) -> Means {
         let mean = |of: &dyn Fn(&Numbers) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
         let optional = |of: fn(&Numbers) -> Option<f64>| {
-            let all: Option<Vec<f64>> = runs.iter().map(of).collect();
-            all.map(|all| all.iter().sum::<f64>() / all.len() as f64)
+            let values: Option<Vec<f64>> = runs.iter().map(of).collect();
+            values.map(|values| values.iter().sum::<f64>() / values.len() as f64)
         };
         Means {
             e2e_s: mean(&|n| n.e2e_s),
@@ -131,7 +132,7 @@ impl Means {
     }
 }
 
-/// The mean over seeds of ln(a / b), paired, with its interval.
+/// The mean over seeds of ln(a / b), with its interval; `a` and `b` are paired by seed.
 fn log_ratio(a: &Ran, b: &Ran, of: fn(&Numbers) -> f64) -> Interval {
     Interval::of(&log_ratios(a, b, of)).expect("a scenario has a seed")
 }
@@ -147,24 +148,24 @@ impl Ran {
 }
 
 impl Scenario {
-    /// The entrant with the least mean E2E of those that `of` takes; the first of equals.
-    fn least(&self, of: impl Fn(&Ran) -> bool) -> Option<&Ran> {
-        self.entrants.iter().filter(|r| of(r)).min_by(|a, b| a.mean(|n| n.e2e_s).total_cmp(&b.mean(|n| n.e2e_s)))
+    /// The policy with the least mean E2E among the policies for which `counts` is true; the first of equals.
+    fn least(&self, counts: impl Fn(&Ran) -> bool) -> Option<&Ran> {
+        self.entrants.iter().filter(|r| counts(r)).min_by(|a, b| a.mean(|n| n.e2e_s).total_cmp(&b.mean(|n| n.e2e_s)))
     }
 
-    /// The reference of policies that draft trees (`trees`) or chains. Without an oracle of trees that of chains serves
-    /// both.
+    /// The reference for policies that draft trees (`trees`) or chains. If a scenario has oracles of one kind only,
+    /// they give the reference for both.
     fn reference(&self, trees: bool) -> &Ran {
-        let of = |trees: bool| self.least(|r| r.part == Part::Reference && r.trees == trees);
-        let own = if trees { of(true) } else { None };
-        own.or_else(|| of(false)).or_else(|| of(true)).expect("a scenario has a reference")
+        let best = |trees: bool| self.least(|r| r.part == Part::Reference && r.trees == trees);
+        let of_trees = if trees { best(true) } else { None };
+        of_trees.or_else(|| best(false)).or_else(|| best(true)).expect("a scenario has a reference")
     }
 
     fn best_fixed(&self) -> &Ran {
         self.least(|r| r.part == Part::Fixed).expect("a comparison has the plain engine")
     }
 
-    /// Does even the reference fall behind, in most seeds?
+    /// Is even the reference of chains overloaded in most seeds?
     fn overloaded(&self) -> bool {
         let runs = &self.reference(false).runs;
         2 * runs.iter().filter(|n| n.behind).count() > runs.len()
@@ -205,7 +206,7 @@ impl Scenario {
 }
 
 impl Standings {
-    /// The standings over these scenarios, by name.
+    /// Ranks the policies over scenarios, given as (name, scenario). `skipped` and `quick`: see the fields.
     pub fn of(scenarios: &[(String, Scenario)], skipped: Vec<(String, String)>, quick: Option<String>) -> Standings {
         let columns: Vec<Column> = scenarios.iter().map(|(name, s)| s.column(name)).collect();
         let mut rows: Vec<Standing> = Vec::new();
@@ -234,25 +235,25 @@ impl Standings {
 
 fn standing(ran: &Ran, scenarios: &[(String, Scenario)], columns: &[Column]) -> Standing {
     let fields: Vec<Option<Field>> = scenarios.iter().map(|(_, s)| s.field(&ran.policy)).collect();
-    let all = || columns.iter().zip(&fields).filter_map(|(c, f)| f.as_ref().map(|f| (c, f)));
+    let present = || columns.iter().zip(&fields).filter_map(|(c, f)| f.as_ref().map(|f| (c, f)));
     let mean = |of: &dyn Fn(&Column, &Field) -> f64| {
-        let (sum, n) = all().fold((0.0, 0.0), |(sum, n), (c, f)| (sum + of(c, f), n + 1.0));
+        let (sum, n) = present().fold((0.0, 0.0), |(sum, n), (c, f)| (sum + of(c, f), n + 1.0));
         sum / n
     };
     let worst = |of: fn(&Field) -> f64| {
-        let greatest = all().map(|(c, f)| (of(f), c)).max_by(|a, b| a.0.total_cmp(&b.0));
+        let greatest = present().map(|(c, f)| (of(f), c)).max_by(|a, b| a.0.total_cmp(&b.0));
         greatest.map(|(x, c)| (x, c.name.clone())).expect("a policy ran somewhere")
     };
     let capped = |f: &Field| f.loss.mean.min(CAP);
     let mut score_by_set = BTreeMap::new();
     for set in ArenaSet::ALL {
-        let own: Vec<f64> = all().filter(|(c, _)| c.set == set).map(|(_, f)| capped(f)).collect();
-        if !own.is_empty() {
-            score_by_set.insert(set.name(), own.iter().sum::<f64>() / own.len() as f64);
+        let losses: Vec<f64> = present().filter(|(c, _)| c.set == set).map(|(_, f)| capped(f)).collect();
+        if !losses.is_empty() {
+            score_by_set.insert(set.name(), losses.iter().sum::<f64>() / losses.len() as f64);
         }
     }
-    // Geometric means of ratios to the reference; `None` where a scenario lacks the number.
-    let against = |of: fn(&Means) -> Option<f64>| {
+    // The geometric mean over scenarios of a number's ratio to the reference; `None` if a scenario lacks the number.
+    let against_reference = |of: fn(&Means) -> Option<f64>| {
         let logs: Option<Vec<f64>> = scenarios
             .iter()
             .zip(&fields)
@@ -261,7 +262,7 @@ fn standing(ran: &Ran, scenarios: &[(String, Scenario)], columns: &[Column]) -> 
             .collect();
         logs.map(|logs| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
     };
-    let slo: Option<Vec<f64>> = all().map(|(_, f)| f.mean.slo).collect();
+    let slo: Option<Vec<f64>> = present().map(|(_, f)| f.mean.slo).collect();
     Standing {
         policy: ran.policy.clone(),
         part: ran.part,
@@ -271,17 +272,17 @@ fn standing(ran: &Ran, scenarios: &[(String, Scenario)], columns: &[Column]) -> 
         score_by_set,
         mean: mean(&|_, f| f.loss.mean),
         worst: worst(|f| f.loss.mean),
-        behind_fixed: all().filter(|(_, f)| certainly_behind(f.to_fixed)).map(|(c, _)| c.name.clone()).collect(),
+        behind_fixed: present().filter(|(_, f)| certainly_behind(f.to_fixed)).map(|(c, _)| c.name.clone()).collect(),
         worst_behind_fixed: worst(|f| f.to_fixed.mean),
-        busy_tok: against(|m| Some(m.busy_tok_s)).expect("every run has it"),
-        ttft: against(|m| Some(m.ttft_s)).expect("every run has it"),
-        tpot_p99: against(|m| m.tpot_p99_s),
-        slo: slo.map(|all| all.iter().sum::<f64>() / all.len() as f64),
+        busy_tok: against_reference(|m| Some(m.busy_tok_s)).expect("every run has it"),
+        ttft: against_reference(|m| Some(m.ttft_s)).expect("every run has it"),
+        tpot_p99: against_reference(|m| m.tpot_p99_s),
+        slo: slo.map(|shares| shares.iter().sum::<f64>() / shares.len() as f64),
         fields,
     }
 }
 
-/// Is the loss above 0 for certain, or above 1 % where one seed gives no interval?
+/// Is the loss's whole interval above 0? One seed gives no interval: is the loss above 1 %?
 fn certainly_behind(loss: Interval) -> bool {
     loss.half_width.map_or(loss.mean > 0.01, |half| loss.mean - half > 0.0)
 }

@@ -23,18 +23,18 @@ use foretoken_report::{
 use foretoken_sim::metrics::ReplicaSummary;
 use foretoken_spec::problem::{Problem, Result};
 
-/// The results of a complete run.
+/// The results of a run in which every cell is finished.
 pub struct Assembled {
     /// The comparison of the policies, which the printed table shows.
     pub comparison: Comparison,
-    /// The numbers of each cell, in the order of the plan.
+    /// The digest and size of each cell's results, in the order of the plan.
     pub numbers: Vec<Numbers>,
 }
 
-/// A digest and the size of a cell's results, to find cells with equal results.
+/// The digest of a cell's results, by which cells with equal results are found, and the size of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
-    /// Digest of all numbers of the cell.
+    /// Digest of all results of the cell but its warnings.
     pub digest: blake3::Hash,
     /// Number of requests that arrived.
     pub requests: u64,
@@ -45,8 +45,8 @@ pub struct Numbers {
 /// Writes tables and figures of a plan whose cells are all stored, and compares the policies.
 ///
 /// # Errors
-/// A cell is missing, damaged or cannot be decoded; a table or a figure cannot be written; or the setting of a paper's
-/// claim cannot be built again.
+/// A cell is missing, damaged or cannot be decoded; a table or a figure cannot be written; or a paper's claim needs a
+/// setting that cannot be built.
 pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled> {
     let store = Store::open(folder, &plan.digest())?;
     let output = plan.variants[0].experiment.output;
@@ -105,7 +105,7 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     let paper = plan.variants[0].experiment.paper.as_ref();
     let question = plan.variants[0].experiment.question.as_ref();
     if !figures && paper.is_none() && question.is_none() {
-        // Only figures and claims need the curves.
+        // Only figures, papers' claims and questions need the curves.
         cells.iter_mut().for_each(Cell::forget_curves);
     }
     let mut comparison = Comparison::of(plan, &cells, &usable_blocks);
@@ -126,7 +126,7 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     Ok(Assembled { comparison, numbers })
 }
 
-/// The cells of a plan, in its order, before they have results.
+/// The description of each cell, in the order of the plan: policy, swept values, seed and the policy's role.
 pub fn entries(plan: &Plan) -> Vec<Entry> {
     let bounds: Vec<Option<ScaledBound>> = (0..plan.variants.len()).map(|v| scaled_bound(plan, v)).collect();
     let entry = |id: CellId| {
@@ -150,11 +150,11 @@ pub fn entries(plan: &Plan) -> Vec<Entry> {
     ids(plan).map(entry).collect()
 }
 
-/// How the TPOT bound of a variant is scaled from an autoregressive run; `None` if it is not.
+/// How the TPOT bound of a variant is scaled from an autoregressive run; `None` if the bound is not scaled.
 fn scaled_bound(plan: &Plan, variant: usize) -> Option<ScaledBound> {
     let slo = &plan.variants[variant].experiment.slo;
-    let alone = slo.ttft_s.is_none() && slo.e2e_s.is_none();
-    Some(ScaledBound { from: swept(plan, plan.bound_from(variant)?), scale: slo.adaspec_scale?, alone })
+    let only_bound = slo.ttft_s.is_none() && slo.e2e_s.is_none();
+    Some(ScaledBound { from: swept(plan, plan.bound_from(variant)?), scale: slo.adaspec_scale?, alone: only_bound })
 }
 
 /// The results of a run that did not end.
@@ -170,8 +170,8 @@ pub struct Unfinished {
 /// Reads the finished cells of a run that did not end. `digest` is the plan's digest in the folder's manifest.
 ///
 /// # Errors
-/// The folder of the cells cannot be made, or a cell with a whole seal cannot be decoded. A damaged cell is no error:
-/// it is listed in the result.
+/// The folder of the cells cannot be made, or an undamaged cell cannot be decoded. A damaged cell is no error: the
+/// result lists it.
 pub fn finished_cells(plan: &Plan, folder: &Folder, digest: &str) -> Result<Unfinished> {
     let store = Store::open(folder, digest)?;
     let (mut cells, mut damaged, mut warnings) = (Vec::new(), Vec::new(), Warnings::default());

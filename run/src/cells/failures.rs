@@ -1,4 +1,5 @@
-//! Cells of a shard that failed. Each error is written beside the results of the other cells, and the shard goes on.
+//! Cells of a shard that failed. The error of a cell is written into the folder of finished cells, and the shard goes
+//! on with its other cells.
 
 use super::folder::Folder;
 use super::id::CellId;
@@ -12,7 +13,7 @@ use std::path::PathBuf;
 /// Why a cell has no result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// Policy, swept values and seed.
+    /// The cell that failed, as text: policy, swept values and seed.
     pub cell: String,
     /// The exit code of a run that ends with this failure.
     pub exit: u8,
@@ -31,7 +32,7 @@ impl Failures {
         Failures(folder.cells())
     }
 
-    /// The failure of a cell; `None` if the cell did not fail. A file that cannot be read is a failure, too.
+    /// The failure of a cell; `None` if the cell did not fail. A failure file that cannot be read counts as a failure.
     pub fn get(&self, id: CellId) -> Option<Failure> {
         let text = std::fs::read_to_string(self.path(id)).ok()?;
         let unreadable = |e| Failure {

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// What to do with a folder that is not empty.
+/// What a run does with a results folder that is not empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Refuse the folder with an error.
@@ -30,23 +30,23 @@ pub enum Mode {
 #[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// Folders that this run made, innermost first.
+    /// Folders that this run made, the innermost first; they are removed if the run fails early.
     made: Vec<PathBuf>,
     /// Did this run write everything in the folder?
     fresh: bool,
 }
 
-/// Name of the file with facts on a live run, beside its tables.
+/// Name of the file with facts on a live run that the tables do not have.
 pub const LIVE_JSON: &str = "live.json";
-/// Name of the file with facts on an observed run, beside its tables.
+/// Name of the file with facts on an observed run that the tables do not have.
 pub const OBSERVED_JSON: &str = "observed.json";
 /// Name of the file with the results of a capacity search.
 pub const CAPACITY_JSON: &str = "capacity.json";
-/// Name of the file with the answer of a fleet's search.
+/// Name of the file with the answer of `foretoken capacity --fleet`: the fewest replicas for a load.
 pub const FLEET_JSON: &str = "fleet.json";
 /// Name of the file that lists the runs of a validation.
 pub const RUNS_JSON: &str = "runs.json";
-/// Everything a results folder may hold; `--overwrite` removes these and nothing else.
+/// The names of all files and folders of a results folder; `--overwrite` removes these and nothing else.
 const OURS: [&str; 36] = [
     MANIFEST,
     CELLS,
@@ -87,7 +87,7 @@ const OURS: [&str; 36] = [
 ];
 
 impl Folder {
-    /// The folder at `path`, which is neither made nor checked.
+    /// Names the folder at `path`; does not make or check it.
     pub fn at(path: PathBuf) -> Folder {
         Folder { path, made: Vec::new(), fresh: false }
     }
@@ -96,8 +96,8 @@ impl Folder {
     ///
     /// # Errors
     /// The folder cannot be made, listed, emptied or written. With `Mode::Fresh`: the folder is not empty. With
-    /// `Mode::Resume`: it holds no run, a run of another plan, or complete results of which a file is missing or
-    /// changed.
+    /// `Mode::Resume`: the folder holds no run, or a run of another plan, or complete results of which a file is
+    /// missing or changed.
     pub fn open(path: PathBuf, plan: &Plan, mode: Mode) -> Result<(Folder, bool)> {
         let missing = path.ancestors().take_while(|p| !p.as_os_str().is_empty() && !p.exists());
         let made = missing.map(Path::to_path_buf).collect();
@@ -125,15 +125,15 @@ impl Folder {
         Ok((folder, false))
     }
 
-    /// Makes the folder ready for a shard (a part) of a plan. The first shard writes the manifest, and the others find
-    /// it. Returns the folder, and true if it already holds the plan's complete results.
+    /// Makes the folder ready for a shard (a part) of a plan. The first shard writes the manifest, which later shards
+    /// check. Returns the folder, and true if it already holds the plan's complete results.
     ///
     /// # Errors
-    /// The folder cannot be made, locked, listed or written; it holds a run of another plan; or it has files and no run
-    /// was begun in it.
+    /// The folder cannot be made, locked, listed or written; it holds a run of another plan; or it has files that are
+    /// not of a run.
     pub fn join(path: PathBuf, plan: &Plan) -> Result<(Folder, bool)> {
         let folder = Folder::at(path);
-        // The experiment is written last, so a folder that has it is ready.
+        // The experiment's file is written last: if it exists, the folder is ready.
         let begun = || folder.path.join(EXPERIMENT).exists();
         if begun() && folder.manifest_of_same(plan)?.complete {
             return Ok((folder, true));
@@ -148,20 +148,20 @@ impl Folder {
             let complete = folder.manifest_of_same(plan)?.complete;
             return Ok((folder, complete));
         }
-        // A shard that was killed while it began leaves a manifest behind, which is no obstacle.
+        // A shard that was killed at its start may have left a manifest or the folder of shards, which is no obstacle.
         if folder.names()?.iter().any(|name| name != SHARDS && name != MANIFEST) {
             return Err(folder.not_empty());
         }
-        // The report names given settings that did nothing. So the shards need the settings as given: the experiment
-        // beside the results has all defaults filled in.
+        // The report names the settings that the user gave and that did nothing. `experiment.toml` beside the results
+        // has all defaults filled in, so the experiment as the user gave it is stored among the shards.
         let asked = plan.asked_for(&folder.shards())?;
         Staged::write_all_to(&folder.shards().join(EXPERIMENT), asked.as_bytes()).map_err(write_problem)?;
         folder.replan(plan)?;
         Ok((folder, false))
     }
 
-    /// Writes the manifest and the experiment of a plan. Called again if the plan changed because its costs were
-    /// measured.
+    /// Writes the manifest and the experiment of a plan. `foretoken validate` calls this a second time, with the costs
+    /// that it measured.
     ///
     /// # Errors
     /// The experiment cannot be written as TOML, or the manifest or the experiment's file cannot be written.
@@ -173,8 +173,8 @@ impl Folder {
         self.write(EXPERIMENT, text.as_bytes())
     }
 
-    /// Lists finished files with their digests in the manifest, so that damage or loss is noticed. Does nothing in a
-    /// folder without a manifest.
+    /// Lists the finished files `names` with their digests in the manifest, so that damage or loss is noticed. Does
+    /// nothing in a folder without a manifest.
     ///
     /// # Errors
     /// The manifest cannot be read or is damaged, a file of `names` cannot be read, or the manifest cannot be written.
@@ -192,8 +192,8 @@ impl Folder {
         self.write(MANIFEST, manifest.to_json().as_bytes())
     }
 
-    /// Removes the files of a run that failed before a cell was finished. Does nothing in a resumed folder. Errors are
-    /// ignored, because the caller already has an error to report.
+    /// Removes the files of a run that failed before a cell was finished. Does nothing if the folder had results before
+    /// this run. Errors are ignored, because the caller already has an error to report.
     pub fn abandon(&self) {
         let own = |e: std::fs::DirEntry| is_own(CELLS, &e.file_name().to_string_lossy());
         let finished = std::fs::read_dir(self.cells()).is_ok_and(|entries| entries.flatten().any(own));
@@ -203,7 +203,7 @@ impl Folder {
         for name in [MANIFEST, EXPERIMENT] {
             let _ = std::fs::remove_file(self.path.join(name));
         }
-        // remove_dir removes empty folders only.
+        // `remove_dir` fails on a folder that is not empty, so that no other file is lost.
         for empty in [CELLS, RECORDINGS, PROBES] {
             let _ = std::fs::remove_dir(self.path.join(empty));
         }
@@ -235,7 +235,7 @@ impl Folder {
         self.path.join(REPORT)
     }
 
-    /// Writes a whole file into the folder.
+    /// Writes a file into the folder, whole or not at all.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -243,7 +243,8 @@ impl Folder {
         Staged::write_all_to(&self.path.join(name), bytes).map_err(write_problem)
     }
 
-    /// Writes a value as JSON piece by piece, so that a large comparison is never in memory as text.
+    /// Writes a value as a JSON file. The text is written as it is made, so that a large comparison is never in memory
+    /// as text.
     ///
     /// # Errors
     /// The value cannot be written as JSON, or the file cannot be written.
@@ -256,7 +257,7 @@ impl Folder {
         file.commit().map_err(write_problem)
     }
 
-    /// Completes the folder: writes the manifest, which now says that all results are there, then removes the cells.
+    /// Completes the folder: writes a manifest that says that all results are there, then removes the stored cells.
     ///
     /// # Errors
     /// A file of the results cannot be read for its digest, the manifest cannot be written, or a stored cell cannot be
@@ -266,8 +267,8 @@ impl Folder {
         self.clear_up()
     }
 
-    /// Completes the folder of a run whose shards were run on other machines. Keeps the names of the input files from
-    /// the manifest that those wrote.
+    /// Completes the folder of a run whose shards were run on other machines. `begun` is the manifest that the shards
+    /// wrote: it gives the paths of the input files.
     ///
     /// # Errors
     /// A file of the results cannot be read for its digest, the manifest cannot be written, or a stored cell cannot be
@@ -278,11 +279,11 @@ impl Folder {
         self.clear_up()
     }
 
-    /// Removes the folders that complete results do not need: probes, shards, cells. They are still there if a run is
-    /// killed just before it ends.
+    /// Removes the folders that complete results do not need: probes, shards, cells. A run that was killed just before
+    /// its end leaves them behind.
     ///
     /// # Errors
-    /// One of the program's own files in these folders cannot be removed. Files of others stay and are no error.
+    /// A file that the program wrote into these folders cannot be removed. Other files stay and are no error.
     pub fn clear_up(&self) -> Result<()> {
         for name in [PROBES, SHARDS, CELLS] {
             tell_left(&remove_own(&self.path, name)?);
@@ -309,16 +310,16 @@ impl Folder {
             let files = entries.map(|e| e.file_name().to_string_lossy().into_owned());
             names.extend(files.filter(|file| is_own(folder, file)).map(|file| format!("{folder}/{file}")));
         }
-        let mut all = BTreeMap::new();
+        let mut digests = BTreeMap::new();
         for name in names.into_iter().filter(|n| !n.ends_with(".partial")) {
             let path = self.path.join(&name);
             match digest(&path) {
-                Ok(digest) => drop(all.insert(name, digest)),
+                Ok(digest) => drop(digests.insert(name, digest)),
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
                 Err(e) => return Err(Problem::failed(format!("cannot read {} again: {e}", path.display()))),
             }
         }
-        Ok(all)
+        Ok(digests)
     }
 
     fn write_manifest(
@@ -356,7 +357,7 @@ impl Folder {
             .help("go on with the run it holds with --resume, replace it with --overwrite, or choose another with -o")
     }
 
-    /// Removes results. Refuses if the folder has a file that is not a result.
+    /// Removes the files and folders `names` of the folder. Refuses all if one of them is no result of a run.
     fn clear(&self, names: &[String]) -> Result<()> {
         if let Some(foreign) = names.iter().find(|n| !OURS.contains(&n.as_str())) {
             let message = format!("{} holds `{foreign}`, which is not a result of a run", self.path.display());
@@ -376,7 +377,7 @@ impl Folder {
         Ok(())
     }
 
-    /// The names in the folder, sorted, without files that a killed run left half-written.
+    /// The sorted names of what is in the folder, without `.partial` files, which a killed run left half-written.
     fn names(&self) -> Result<Vec<String>> {
         let cannot = |e| Problem::failed(format!("cannot look into {}: {e}", self.path.display()));
         let entries = std::fs::read_dir(&self.path).map_err(cannot)?;

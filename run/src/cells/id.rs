@@ -4,10 +4,10 @@ use crate::plan::Plan;
 use foretoken_report::{Key, Swept};
 use foretoken_spec::document::Choice;
 
-/// Identifies a cell by its indices into a plan's variants, seeds and policies.
+/// Names a cell by its indices into a plan's variants, seeds and policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellId {
-    /// Index of the combination of swept values.
+    /// Index into the plan's variants (combinations of swept values).
     pub variant: usize,
     /// Index into the plan's seeds.
     pub seed: usize,
@@ -25,13 +25,13 @@ pub fn ids(plan: &Plan) -> impl Iterator<Item = CellId> + '_ {
     })
 }
 
-/// The policy's label, the swept values and the seed of a cell.
+/// The label of the policy, the swept values and the seed of a cell, by which tables name the cell.
 pub fn key(plan: &Plan, id: CellId) -> Key {
     let (policy, seed) = (plan.policies[id.policy].spec.label(), plan.seeds[id.seed]);
     Key { policy, sweep: swept(plan, id.variant), seed }
 }
 
-/// The swept values of a variant.
+/// The swept values of the plan's variant number `variant`.
 pub fn swept(plan: &Plan, variant: usize) -> Vec<Swept> {
     let one =
         |c: &Choice| Swept { path: c.path.clone(), value: c.value.clone(), number: c.number.filter(|n| n.is_finite()) };

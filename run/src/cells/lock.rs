@@ -27,7 +27,7 @@ impl Lock {
     /// Waits until the lock is free, then takes it.
     ///
     /// # Errors
-    /// As [`Lock::try_take`].
+    /// The file cannot be made.
     pub fn wait(path: &Path) -> Result<Lock> {
         let file = open(path)?;
         match file.lock() {

@@ -1,5 +1,5 @@
-//! The manifest of a results folder: the experiment, the version and the files of its results. The manifest has a seal
-//! and the digest of every other file, so that damage to any file, or its loss, is noticed.
+//! The manifest of a results folder: the experiment, the version, and the digest of every result file. With the digests
+//! and the manifest's own seal, damage or loss of any file is noticed.
 
 use crate::plan::Plan;
 use foretoken_intact::seal::{self, Syntax};
@@ -11,26 +11,27 @@ use std::path::Path;
 /// `manifest.json`: identifies the results and lists their files.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Manifest {
-    /// Version of the files' format: [`SCHEMA`].
+    /// Version of the folder's format: [`SCHEMA`].
     pub schema: u32,
-    /// The name of the experiment.
+    /// The experiment's name.
     pub name: String,
-    /// Where the numbers come from.
+    /// Where the numbers come from: simulated, measured on a device, or observed on a server.
     pub source: String,
     /// The version of Foretoken that wrote the results.
     pub version: String,
     /// Digest of everything that decides the results: experiment, inputs and version.
     pub digest: String,
-    /// blake3 of each input file, under the path that the experiment gives.
+    /// blake3 digest of each input file, by the path that the experiment gives.
     pub inputs: BTreeMap<String, String>,
     /// One sentence per input profile that was edited after it was measured or calibrated; left out if there is none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edited: Vec<String>,
     /// Number of cells of the plan.
     pub cells: usize,
-    /// Are all results in the folder?
+    /// Are all results of the plan in the folder?
     pub complete: bool,
-    /// blake3 of each finished result file. While a run goes on, its experiment and each finished recording are listed.
+    /// blake3 digest of each finished result file, by its path in the folder. While a run goes on, only its experiment
+    /// and the finished recordings are listed.
     pub files: BTreeMap<String, String>,
     /// How long the run took. Only this part and the seal may differ between two runs of one plan.
     pub timing: Timing,
@@ -39,24 +40,24 @@ pub struct Manifest {
 /// How long a run took.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Timing {
-    /// Cells run by the last command.
+    /// Number of cells that the last command ran.
     pub cells: u64,
     /// Wall time of the last command, seconds.
     pub wall_s: f64,
-    /// Time in the engine, summed over threads, seconds.
+    /// Wall time spent in the simulated engine, summed over threads, seconds.
     pub engine_s: f64,
 }
 
 /// Name of the manifest's file.
 pub const MANIFEST: &str = "manifest.json";
-/// Version of the format of a results folder; no other version is read. It is 2 since the manifest is sealed and lists
-/// recordings.
+/// Version of the format of a results folder; folders of other versions are refused. Version 2 added the manifest's
+/// seal and the recordings in its list.
 const SCHEMA: u32 = 2;
-/// The hint of errors about damaged or changed results.
+/// The hint that errors about damaged or changed results give.
 pub const AGAIN: &str = "restore the original file, or run the experiment again with --overwrite";
 
 impl Manifest {
-    /// The manifest of a plan with these files.
+    /// The manifest of a plan, for `files` with their digests.
     pub fn of(plan: &Plan, files: BTreeMap<String, String>, complete: bool, timing: Timing) -> Manifest {
         Manifest {
             schema: SCHEMA,
@@ -73,7 +74,7 @@ impl Manifest {
         }
     }
 
-    /// The text of the file, with its seal.
+    /// The text of the manifest's file, with the seal at the end.
     pub fn to_json(&self) -> String {
         seal::seal(Syntax::Json, &serde_json::to_string_pretty(self).expect("plain data always serialises"))
     }
@@ -97,7 +98,7 @@ impl Manifest {
             Problem::bad_input(format!("{}: is not a manifest: {e}", path.display())).help(help)
         };
         let text = String::from_utf8(bytes).map_err(|e| unreadable(&e))?;
-        // The schema is checked first: another version may have other fields.
+        // The schema is checked before the fields are read, because another schema may have other fields.
         let value: serde_json::Value = serde_json::from_str(&text).map_err(|e| unreadable(&e))?;
         let schema = value.get("schema").and_then(serde_json::Value::as_u64);
         if schema != Some(u64::from(SCHEMA)) && value.get("digest").is_some() {
@@ -117,12 +118,12 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Does the manifest list a file of this name?
+    /// Does the manifest list a file with this name?
     pub fn has(&self, name: &str) -> bool {
         self.files.contains_key(name)
     }
 
-    /// Checks the digests of the listed files among `names`.
+    /// Checks the digests of the files `names`. Names that the manifest does not list are skipped.
     ///
     /// # Errors
     /// A listed file is missing, cannot be read, or has another digest than the manifest says.
@@ -156,7 +157,7 @@ impl Manifest {
     }
 }
 
-/// The first eight names, and the number of the others.
+/// The names as text: at most eight of them, then how many more there are.
 fn few(names: &[impl AsRef<str>]) -> String {
     const FEW: usize = 8;
     let shown: Vec<&str> = names.iter().take(FEW).map(AsRef::as_ref).collect();
@@ -196,7 +197,7 @@ mod tests {
         }
     }
 
-    /// Flips every bit of a manifest, and cuts it at every byte.
+    /// A manifest with any one bit flipped, or cut off at any byte, is refused.
     #[test]
     fn a_manifest_is_read_whole_or_not_at_all() {
         let dir = tempfile::tempdir().unwrap();

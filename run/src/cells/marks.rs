@@ -13,15 +13,15 @@ use std::path::PathBuf;
 /// The progress of one shard.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Mark {
-    /// The shard's number, and the number of shards.
+    /// The shard's number, and the number N of all shards.
     pub shard: Shard,
-    /// Digest of experiment, inputs and version.
+    /// The plan's digest: of experiment, inputs and version.
     pub digest: String,
     /// The version of Foretoken that runs the shard.
     pub version: String,
     /// Are all cells of the shard finished? False while it runs, and if a cell failed.
     pub complete: bool,
-    /// How long the shard took.
+    /// How long the last command for this shard took.
     pub timing: Timing,
 }
 
@@ -29,10 +29,10 @@ pub struct Mark {
 pub struct Marks(PathBuf);
 
 impl Marks {
-    /// The progress files in `folder`; makes their folder if it is missing.
+    /// Opens the progress files of the results folder `folder`; makes its folder `shards` if that is missing.
     ///
     /// # Errors
-    /// Their folder cannot be made.
+    /// The folder `shards` cannot be made.
     pub fn of(folder: &Folder) -> Result<Marks> {
         let path = folder.shards();
         std::fs::create_dir_all(&path)
@@ -40,10 +40,10 @@ impl Marks {
         Ok(Marks(path))
     }
 
-    /// The progress of every shard that began, in order.
+    /// The progress of every shard that began, in the order of shard numbers.
     ///
     /// # Errors
-    /// A file cannot be read.
+    /// A progress file cannot be read.
     pub fn all(&self) -> Result<Vec<Mark>> {
         let cannot = |what: String| {
             Problem::bad_input(what)
@@ -57,20 +57,20 @@ impl Marks {
             let mark = text.and_then(|t| serde_json::from_str(&t).map_err(|e| e.to_string()));
             mark.map_err(|e| cannot(format!("{}: is not a progress file of a shard: {e}", path.display())))
         };
-        let mut all: Vec<Mark> = files.map(read).collect::<Result<_>>()?;
-        all.sort_by_key(|mark| mark.shard);
-        Ok(all)
+        let mut marks: Vec<Mark> = files.map(read).collect::<Result<_>>()?;
+        marks.sort_by_key(|mark| mark.shard);
+        Ok(marks)
     }
 
-    /// Checks that all shards are parts of one run, the manifest's. Returns the number of shards N (`None` if none
-    /// began) and the progress of each.
+    /// Checks that all shards that began are parts of the run that `manifest` describes. Returns the number of shards N
+    /// (`None` if none began) and the progress of each.
     ///
     /// # Errors
-    /// The shards are parts of different runs.
+    /// The shards differ in N, or one belongs to another experiment or version. Or a progress file cannot be read.
     pub fn agree(&self, manifest: &Manifest) -> Result<(Option<u32>, Vec<Mark>)> {
-        let all = self.all()?;
-        let of = all.first().map(|mark| mark.shard.of);
-        for mark in &all {
+        let marks = self.all()?;
+        let of = marks.first().map(|mark| mark.shard.of);
+        for mark in &marks {
             let Mark { shard, digest, version, .. } = mark;
             let what = if Some(shard.of) != of {
                 format!("shards of {} and of {}", of.unwrap_or_default(), shard.of)
@@ -84,16 +84,17 @@ impl Marks {
             return Err(Problem::bad_input(format!("{} holds {what}", self.0.display()))
                 .help("run all shards with one N, one version and one experiment into a folder of their own"));
         }
-        Ok((of, all))
+        Ok((of, marks))
     }
 
-    /// Begins a shard. While the returned lock lives, no other process runs the shard. Returns `None` if the shard was
-    /// complete before and its cells are `whole` (undamaged). `goes_on`: may a shard that was begun before continue?
+    /// Begins a shard. While the returned lock lives, no other process runs the shard. Returns `None` if the shard is
+    /// complete and `whole` says that its cells are undamaged. `goes_on`: may a shard that was begun before continue?
     ///
     /// # Errors
-    /// The shard runs already; it was begun before and `goes_on` is false; or the folder's shards have another N.
+    /// The shard runs already; the shard was begun before and `goes_on` is false; or the folder's shards have another
+    /// N, or are of another run.
     pub fn begin(&self, shard: Shard, manifest: &Manifest, goes_on: bool, whole: bool) -> Result<Option<Lock>> {
-        let (of, all) = self.agree(manifest)?;
+        let (of, marks) = self.agree(manifest)?;
         if let Some(of) = of.filter(|&of| of != shard.of) {
             let message = format!("{} holds shards of {of}, and this is one of {}", self.0.display(), shard.of);
             return Err(Problem::bad_input(message).help("run all shards with one N, or choose another folder with -o"));
@@ -103,7 +104,7 @@ impl Marks {
             return Err(Problem::bad_input(format!("shard {shard} is running already in {}", self.0.display()))
                 .help("wait until that one ends"));
         };
-        match all.iter().find(|mark| mark.shard == shard) {
+        match marks.iter().find(|mark| mark.shard == shard) {
             Some(mark) if mark.complete && whole => return Ok(None),
             Some(mark) if mark.complete && !goes_on => {
                 let message = format!("shard {shard} was complete, but some of its cells are now damaged or missing");
@@ -119,7 +120,7 @@ impl Marks {
         Ok(Some(lock))
     }
 
-    /// Writes the progress of a shard.
+    /// Writes the progress file of a shard.
     ///
     /// # Errors
     /// The file cannot be written.

@@ -44,7 +44,7 @@ use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Runs every cell that the folder does not hold yet. Finished cells are kept after an error or an interrupt.
+/// Runs every cell of the plan that is not in the folder yet. Finished cells stay there after an error or an interrupt.
 ///
 /// # Errors
 /// The folder of the cells cannot be made, a cell's setting cannot be built, a policy cannot be run (see [`play`]), a
@@ -60,11 +60,11 @@ pub fn run_cells(plan: &Plan, folder: &Folder, work: &Work) -> Result<Speed> {
     result.map(|()| speed)
 }
 
-/// Runs the cells of a shard that the folder does not hold yet. A cell that fails does not stop the others: its failure
-/// is stored and returned, like failures of earlier calls. With `again`, cells that failed before are run again.
+/// Runs the cells of a shard that are not in the folder yet. A cell that fails does not stop the others: its failure is
+/// stored. Returns the speed and all stored failures of the shard. With `again`, cells that failed before run again.
 ///
 /// # Errors
-/// The run is interrupted, or a finished cell cannot be stored.
+/// The folder of the cells cannot be made, the run is interrupted, or a finished cell cannot be stored or decoded.
 pub fn run_shard(
     plan: &Plan,
     folder: &Folder,
@@ -74,28 +74,28 @@ pub fn run_shard(
 ) -> Result<(Speed, Vec<Failure>)> {
     let store = Store::open(folder, &plan.digest())?;
     let failures = Failures::of(folder);
-    let its_own: Vec<CellId> = ids(plan).filter(|&id| shard.has(comparison(plan, id))).collect();
+    let cells: Vec<CellId> = ids(plan).filter(|&id| shard.has(comparison(plan, id))).collect();
     if again {
-        its_own.iter().for_each(|&id| failures.forget(id));
+        cells.iter().for_each(|&id| failures.forget(id));
     }
-    for which in its_own.iter().filter_map(|&id| store.damage(id, ids(plan))) {
+    for which in cells.iter().filter_map(|&id| store.damage(id, ids(plan))) {
         eprintln!("warning: {which}: this run is repeated");
     }
-    let progress = Progress::new(its_own.len() as u64, &work.counts);
+    let progress = Progress::new(cells.len() as u64, &work.counts);
     let runner = Runner { plan, store, failures: Some(failures), progress, interrupt: work.interrupt.flag() };
     let result = runner.comparisons((0..comparisons(plan)).filter(|&c| shard.has(c)).collect());
     let speed = runner.progress.finish();
     result?;
     let failures = runner.failures.expect("a shard keeps them");
-    Ok((speed, its_own.iter().filter_map(|&id| failures.get(id)).collect()))
+    Ok((speed, cells.iter().filter_map(|&id| failures.get(id)).collect()))
 }
 
-/// Number of comparisons: a comparison is one combination of swept values with one seed and all policies.
+/// Number of comparisons in a plan. A comparison is one combination of swept values with one seed and all policies.
 fn comparisons(plan: &Plan) -> usize {
     plan.variants.len() * plan.seeds.len()
 }
 
-/// Index of the comparison that a cell belongs to.
+/// Index of the comparison to which a cell belongs, in the order of the plan.
 pub fn comparison(plan: &Plan, id: CellId) -> usize {
     id.variant * plan.seeds.len() + id.seed
 }
@@ -104,7 +104,7 @@ pub fn comparison(plan: &Plan, id: CellId) -> usize {
 struct Runner<'a> {
     plan: &'a Plan,
     store: Store,
-    /// The stored failures of a shard; `None` if a failure ends the run.
+    /// Where a shard stores failures; `None` in a run that ends at the first failure.
     failures: Option<Failures>,
     progress: Progress,
     interrupt: &'a AtomicBool,
@@ -114,7 +114,8 @@ impl Runner<'_> {
     fn comparisons(&self, these: Vec<usize>) -> Result<()> {
         let plan = self.plan;
         let seeds = plan.seeds.len();
-        // Comparisons that give bounds to others run first, so that the others find the bounds in the store.
+        // A TPOT bound may be scaled from a baseline in another comparison. Comparisons that scale from their own
+        // baseline run first, so that the others find the bound in the store.
         let sets: Vec<bool> =
             (0..plan.variants.len()).map(|v| plan.bound_from(v).is_none_or(|from| from == v)).collect();
         let (first, rest): (Vec<usize>, Vec<usize>) = these.into_iter().partition(|c| sets[c / seeds]);
@@ -122,7 +123,7 @@ impl Runner<'_> {
         run(&first).and_then(|()| run(&rest))
     }
 
-    /// Runs all policies of one comparison. The baseline runs first, because a bound may depend on it.
+    /// Runs all policies of one comparison. The baseline runs first, because the TPOT bound may be scaled from it.
     fn comparison(&self, variant: usize, seed: usize) -> Result<()> {
         let id = |policy| CellId { variant, seed, policy };
         let baseline = id(self.plan.baseline);
@@ -151,8 +152,8 @@ impl Runner<'_> {
                 }
             }
         };
-        // All policies run before an error is returned, the first one in the order of the plan, so that the error does
-        // not depend on which thread failed first.
+        // All policies run before an error is returned. If several failed, the error of the first one in the order of
+        // the plan is returned, so that it does not depend on which thread failed first.
         let others = missing.par_iter().map(|&p| id(p)).filter(|&id| id != baseline);
         let results: Vec<Result<Option<Slo>>> = others.map(|id| self.cell(&setting, id, Some(slo))).collect();
         results.into_iter().try_for_each(|result| result.map(|_| ()))
@@ -167,7 +168,7 @@ impl Runner<'_> {
         self.store.has(id) || self.has_failed(id)
     }
 
-    /// Handles the failure of a cell: a run returns it as an error; a shard stores it and goes on.
+    /// Handles the failure of a cell. A shard stores the failure and goes on; any other run returns it as an error.
     fn failed(&self, id: CellId, problem: Box<Problem>) -> Result<()> {
         match &self.failures {
             Some(failures) if problem.exit != Exit::Interrupted => failures.keep(id, &key(self.plan, id), &problem),
@@ -175,20 +176,21 @@ impl Runner<'_> {
         }
     }
 
-    /// The bounds of a comparison whose TPOT bound is scaled from another variant's baseline; `None` if it is scaled
-    /// from its own. The other baseline is read from the store, or is run again here with the same result.
+    /// The SLO bounds of a comparison whose TPOT bound is scaled from the baseline of another variant; `None` if no
+    /// other variant is involved. The other baseline is read from the store. If it is not there, it is run here, which
+    /// gives the same bound.
     fn bound_from_elsewhere(&self, variant: usize, seed: usize, setting: &Setting) -> Result<Option<Slo>> {
         let Some(from) = self.plan.bound_from(variant).filter(|&from| from != variant) else { return Ok(None) };
         let id = CellId { variant: from, seed, policy: self.plan.baseline };
         let tpot = match self.store.load(id)? {
             Some(stored) => stored.summary.tpot,
             None => {
-                let there = Setting::new(&self.plan.variants[from], self.plan.seeds[seed])?;
+                let other = Setting::new(&self.plan.variants[from], self.plan.seeds[seed])?;
                 let policy = &self.plan.policies[id.policy].spec;
-                let (run, played) = run_through(&there, policy, f64::INFINITY, self.interrupt)?;
-                let summary = there.summary(&run, Slo::default());
+                let (run, played) = run_through(&other, policy, f64::INFINITY, self.interrupt)?;
+                let summary = other.summary(&run, Slo::default());
                 if summary.finished == 0 {
-                    return Err(there.nothing_fits(&played, &run));
+                    return Err(other.nothing_fits(&played, &run));
                 }
                 summary.tpot
             }
@@ -196,8 +198,8 @@ impl Runner<'_> {
         Ok(Some(setting.slo(tpot.map(|q| q.p90))))
     }
 
-    /// Runs and stores a cell, and returns its bounds. `slo`: the bounds; `None` for the baseline that sets them.
-    /// Returns `None` if the cell failed and the failure was stored.
+    /// Runs and stores a cell, and returns its SLO bounds. `slo`: the bounds; `None` for a baseline whose run gives the
+    /// bounds. Returns `None` if the cell failed and the failure was stored.
     fn cell(&self, setting: &Setting, id: CellId, slo: Option<Slo>) -> Result<Option<Slo>> {
         let policy = &self.plan.policies[id.policy].spec;
         let played =
@@ -221,19 +223,19 @@ impl Runner<'_> {
 
 /// The result of running a policy on a setting.
 pub struct Played {
-    /// The parts of the run that are stored.
+    /// The results that go into the cell's file.
     pub stored: Stored,
-    /// The bounds that the requests were judged by.
+    /// The SLO bounds on which `slo_attainment` is based.
     pub slo: Slo,
-    /// Wall time that the simulator needed.
+    /// Wall time of the simulation.
     engine: Duration,
 }
 
-/// Runs a policy on a setting. `slo`: the bounds; `None` for the baseline, whose run sets them.
+/// Runs a policy on a setting. `slo`: the SLO bounds; `None` for a baseline whose own run gives the bounds.
 ///
 /// # Errors
-/// The run is interrupted, the policy panics, the simulated clock runs past its 213 days, or not one request fits into
-/// the engine.
+/// The run is interrupted, the policy panics, the simulated clock passes its end of 213 days, or not one request fits
+/// into the engine.
 pub fn play(setting: &Setting, policy: &PolicySpec, slo: Option<Slo>, interrupt: &AtomicBool) -> Result<Played> {
     let started = Instant::now();
     let bound = slo.and_then(|s| s.tpot_s).unwrap_or(f64::INFINITY);
@@ -257,8 +259,8 @@ pub fn play(setting: &Setting, policy: &PolicySpec, slo: Option<Slo>, interrupt:
     Ok(Played { stored: Stored::of(run, summary, warnings), slo, engine })
 }
 
-/// Runs a policy on a setting to its end. Also returns the policy that was run: a clairvoyant tries several and chooses
-/// the best in hindsight.
+/// Runs a policy on a setting to its end. `bound` is the TPOT bound, seconds; infinity for none. Also returns the
+/// policy that was run: a clairvoyant policy runs several fixed lengths and returns the best one.
 fn run_through(
     setting: &Setting,
     policy: &PolicySpec,
@@ -331,8 +333,8 @@ mod tests {
         "workload.arrivals={ poisson = { rate = { sweep = [8.0, 2.0] } } }",
     ];
 
-    /// A comparison can run on a machine without the baseline that its bound is scaled from: the baseline is run again
-    /// there and gives the same bound.
+    /// A comparison whose bound is scaled from another comparison's baseline gets the same bound on a machine that does
+    /// not have that baseline.
     #[test]
     fn a_comparison_finds_its_bound_alone() {
         let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../experiments/quickstart.toml");

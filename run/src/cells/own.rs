@@ -1,27 +1,27 @@
-//! The folders in a results folder, and the names of the files that the program writes into them. Only files with these
-//! names are ever removed.
+//! The folders in a results folder, and the names of the files that the program writes into these folders. The program
+//! removes only files with these names.
 
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 
-/// Name of the file with the experiment and every default.
+/// Name of the file with the experiment that was run, every default written out.
 pub const EXPERIMENT: &str = "experiment.toml";
 /// Folder of the tapes (logs) of live runs, one per cell.
 pub const TAPES: &str = "tapes";
 /// Folder of the recordings of observed runs, one per cell.
 pub const RECORDINGS: &str = "recordings";
-/// Folder of the rates that a capacity search has tried, while it runs.
+/// Folder of the results of a capacity search's probes (rates that it tried), until the search is complete.
 pub const PROBES: &str = "probes";
 /// Folder of the finished cells of a run that is not complete.
 pub const CELLS: &str = "cells";
-/// Folder of the progress of a run's shards, until they are merged.
+/// Folder of the progress files of a run's shards, until the shards are merged.
 pub const SHARDS: &str = "shards";
 /// Folder of the SVG figures.
 pub const FIGURES: &str = "figures";
-/// Folder of the page. The page can be made again from the other files at any time.
+/// Folder of the HTML page, which can be made again from the other files at any time.
 pub const REPORT: &str = "report";
 
-/// The names of the program's own files, folder by folder. `#` stands for a number, `*` for any text.
+/// The names of the files that the program writes, folder by folder. `#` stands for a number, `*` for any text.
 const NAMES: [(&str, &[&str]); 7] = [
     (CELLS, &["v#-s#-p#.cell", "v#-s#-p#.failure.json"]),
     (SHARDS, &["#-of-#.json", "#-of-#.lock", "begin.lock", "merge.lock", EXPERIMENT]),
@@ -32,7 +32,8 @@ const NAMES: [(&str, &[&str]); 7] = [
     (REPORT, &["index.html", "timing.js", "explore.html"]),
 ];
 
-/// Does the program write files of this name into this folder? A half-written file has `.partial` behind its name.
+/// Does the program write files with the name `file` into `folder`? The ending `.partial` of half-written files is
+/// ignored.
 pub fn is_own(folder: &str, file: &str) -> bool {
     let file = file.strip_suffix(".partial").unwrap_or(file);
     let names = NAMES.iter().find(|(name, _)| *name == folder).map_or(&[][..], |(_, names)| names);
@@ -51,11 +52,11 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// Removes the program's own files from the folder `name` in `path`, and the folder itself once it is empty. Returns
-/// what is left. A folder that is not there is no error.
+/// Removes the files that the program wrote from the folder `name` in `path`, and then the folder itself if it is
+/// empty. Returns the files that stay. A missing folder is no error.
 ///
 /// # Errors
-/// One of the program's own files cannot be removed.
+/// A file that the program wrote cannot be removed.
 pub fn remove_own(path: &Path, name: &str) -> Result<Vec<PathBuf>> {
     let folder = path.join(name);
     let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(Vec::new()) };
@@ -75,7 +76,7 @@ pub fn remove_own(path: &Path, name: &str) -> Result<Vec<PathBuf>> {
         }
     }
     if left.is_empty() {
-        // A link to a folder elsewhere stays.
+        // An error is ignored: if the folder is a link to a folder elsewhere, the link stays.
         let _ = std::fs::remove_dir(&folder);
     }
     left.sort();

@@ -1,11 +1,11 @@
-//! Counts the finished cells of a run, and the simulator's speed.
+//! Counts the finished cells of a run, and measures how fast the simulator is.
 
 use crate::bar::{Bar, Counts};
 use foretoken_sim::Summary;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Counts cells as they end.
+/// Counts the cells that have ended, and shows them as a bar.
 pub struct Progress {
     bar: Bar,
     started: Instant,
@@ -15,15 +15,15 @@ pub struct Progress {
 /// The simulator's speed over the cells that this process ran.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Speed {
-    /// Cells that this process ran.
+    /// Number of cells that this process ran.
     pub cells: u64,
-    /// Simulated decode request-steps, over all cells.
+    /// Sum over cells and steps of the requests that decode.
     pub request_steps: u64,
-    /// Simulated time, seconds, over all cells.
+    /// Simulated time, summed over cells, seconds.
     pub simulated_s: f64,
-    /// Time inside the engine, summed over threads, seconds.
+    /// Wall time spent in the simulated engine, summed over threads, seconds.
     pub engine_s: f64,
-    /// Wall time of the whole run, seconds.
+    /// Wall time of this process's run, seconds.
     pub wall_s: f64,
 }
 
@@ -33,12 +33,12 @@ impl Progress {
         Progress { bar: Bar::new(cells, "cells", counts), started: Instant::now(), sums: Mutex::default() }
     }
 
-    /// Counts cells that an earlier run finished.
+    /// Counts `cells` cells that an earlier run finished; they do not enter the speed.
     pub fn skip(&self, cells: u64) {
         self.bar.inc(cells);
     }
 
-    /// Counts a cell that ended; `engine` is the time spent in the simulator.
+    /// Counts a cell that ended; `engine` is the wall time of its simulation.
     pub fn done(&self, policy: &str, summary: &Summary, engine: Duration) {
         self.bar.inc(1);
         self.bar.say(policy.to_owned());

@@ -1,22 +1,22 @@
-//! A part of a run that another machine can run: every N-th comparison of a plan.
+//! A shard: a part of a run, for one of several machines. It is every N-th comparison of a plan.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// One of several shards. A shard has whole comparisons (one combination of swept values with one seed and all
-/// policies), because the bounds of a comparison may depend on its baseline.
+/// One shard of N. It consists of whole comparisons (one combination of swept values with one seed and all policies),
+/// because the TPOT bound of a comparison may be scaled from its baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Shard {
-    /// Number of shards in all.
+    /// Number N of shards in all.
     pub of: u32,
     /// Number of this shard, from 1.
     pub index: u32,
 }
 
 impl Shard {
-    /// Is comparison number `comparison` in the shard? Comparisons are dealt out in turn, because neighbours in a sweep
-    /// cost about the same.
+    /// Is comparison number `comparison` in the shard? Comparisons are dealt out in turn: neighbours in a sweep cost
+    /// about the same, so the shards do too.
     pub fn has(self, comparison: usize) -> bool {
         comparison % self.of as usize == self.index as usize - 1
     }

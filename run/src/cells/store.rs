@@ -1,7 +1,8 @@
-//! Finished cells on disk, so that a killed run can go on. There is one file per cell, written whole or not at all.
+//! Finished cells on disk, so that a killed run can be resumed. There is one file per cell, written whole or not at
+//! all.
 //!
-//! A file starts with a digest over everything after it. If the digest does not match (a damaged file, a cell of
-//! another plan), a warning names the file, and the cell runs again.
+//! A file starts with a digest of the rest of the file. If the digest does not match (a damaged file, or a cell of
+//! another plan), a warning names the file, and the cell is run again.
 
 use super::folder::Folder;
 use super::id::CellId;
@@ -14,12 +15,12 @@ use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// The results of one run that are stored.
+/// The results of one run, as a cell's file has them.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Stored {
-    /// The run's numbers.
+    /// Latencies, rates and counts over the whole run.
     pub summary: Summary,
-    /// Batch size and tokens in bins of time.
+    /// Batch size and tokens over time, in bins.
     pub series: Series,
     /// One record per request.
     pub records: RequestRecords,
@@ -27,18 +28,18 @@ pub struct Stored {
     pub steps: Vec<StepRecord>,
     /// Warnings for the user, one sentence each.
     pub warnings: Vec<String>,
-    /// Blocks of the target's pool that requests could use.
+    /// Number of the target's KV blocks that requests could use.
     pub usable_blocks: u32,
-    /// Draft lengths by batch size.
+    /// How often each draft length was used, by batch size.
     pub lengths: Vec<LengthRow>,
-    /// Drafts and right drafts by bin of confidence.
+    /// Number of drafts and of right drafts in each bin of confidence.
     pub calibration: Vec<CalibrationBin>,
     /// What each replica of a fleet did; `None` for one engine.
     pub replicas: Option<Replicas>,
 }
 
 impl Stored {
-    /// The stored results of a run, with its summary and warnings.
+    /// The results of a run that are stored, with the run's summary and warnings.
     pub fn of(run: Run, summary: Summary, warnings: Vec<String>) -> Stored {
         Stored {
             summary,
@@ -70,10 +71,10 @@ impl Stored {
     }
 }
 
-/// The most cells that are compared with a damaged file, which may belong to one of them.
+/// How many other cells [`Store::damage`] tries, to find the cell to which a damaged file belongs.
 const MOST_OTHERS: usize = 1000;
 
-/// The folder of finished cells.
+/// The folder of finished cells of one plan.
 pub struct Store {
     folder: PathBuf,
     key: blake3::Hash,
@@ -101,8 +102,8 @@ impl Store {
         self.path(id)
     }
 
-    /// Describes the damage to a cell's file; `None` if the file is missing or undamaged. `others` are the run's cells:
-    /// the file may belong to one of them.
+    /// Describes the damage to a cell's file; `None` if the file is missing or undamaged. `others` are the cells of the
+    /// run: the text says if the file belongs to one of them.
     pub fn damage(&self, id: CellId, others: impl IntoIterator<Item = CellId>) -> Option<String> {
         let path = self.path(id);
         if !path.exists() || self.has(id) {
@@ -124,10 +125,10 @@ impl Store {
         Some(format!("{} {why}", path.display()))
     }
 
-    /// Reads a cell; `None` if it is not finished or damaged.
+    /// Reads a cell's results; `None` if the cell is not finished or its file is damaged.
     ///
     /// # Errors
-    /// The file's seal is whole, and its content cannot be decoded.
+    /// The digest matches, but the content cannot be decoded.
     pub fn load(&self, id: CellId) -> Result<Option<Stored>> {
         let Some(bytes) = self.bytes(id) else { return Ok(None) };
         let stored = postcard::from_bytes(&bytes)
@@ -148,7 +149,7 @@ impl Store {
         file.commit().map_err(write_problem)
     }
 
-    /// The contents of a cell's file without its digest; `None` if the file is missing or damaged.
+    /// The content of a cell's file behind its digest; `None` if the file is missing or damaged.
     fn bytes(&self, id: CellId) -> Option<Vec<u8>> {
         let mut bytes = std::fs::read(self.path(id)).ok()?;
         let body = bytes.split_off(blake3::OUT_LEN.min(bytes.len()));
@@ -166,7 +167,7 @@ impl Store {
     }
 }
 
-/// The name of a cell's file.
+/// The file name of a cell.
 pub fn name(id: CellId) -> String {
     format!("v{}-s{}-p{}.cell", id.variant, id.seed, id.policy)
 }

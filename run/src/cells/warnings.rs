@@ -1,6 +1,6 @@
-//! Joins the warnings of many cells into few lines. A line names the policies that gave the warning. If not all of
-//! their runs gave it, the line says how many did and names the first one. Warnings that differ only in numbers become
-//! one line with the range of each number.
+//! Joins the warnings of many cells into few lines. A line names the policies that gave the warning. If not all runs of
+//! these policies gave it, the line says how many did and names the first run. Warnings that differ only in numbers
+//! become one line with the range of each number.
 
 use foretoken_report::Key;
 
@@ -8,7 +8,7 @@ use foretoken_report::Key;
 #[derive(Default)]
 pub struct Warnings {
     kinds: Vec<Kind>,
-    /// Number of cells of each policy, in the order of appearance.
+    /// Number of cells of each policy, by the policy's label, in the order in which the policies appear.
     cells: Vec<(String, usize)>,
 }
 
@@ -16,7 +16,7 @@ pub struct Warnings {
 struct Kind {
     /// The text around the numbers.
     words: Vec<String>,
-    /// The smallest and the largest of each number, as they are written.
+    /// The smallest and the largest value of each number, as text.
     numbers: Vec<(String, String)>,
     policies: Vec<String>,
     cells: usize,
@@ -92,7 +92,7 @@ impl Kind {
     }
 }
 
-/// The swept values and the seed of a cell.
+/// The swept values and the seed of a cell, as text.
 fn name(cell: &Key) -> String {
     let swept = cell.sweep.iter().map(|s| format!("{} = {}", s.path, s.value));
     swept.chain([format!("seed {}", cell.seed)]).collect::<Vec<_>>().join(", ")

@@ -1,5 +1,5 @@
-//! What each policy would do in a state written by hand. The policies' own code runs through the engine's draft loop,
-//! and each decision has the estimate of docs/model.md 12.
+//! What each policy would decide in a state that the user writes by hand. The policies' own code runs in the engine's
+//! draft loop. Each decision comes with an estimate of the step's time and goodput (docs/model.md 12).
 
 mod state;
 
@@ -17,29 +17,29 @@ use std::collections::BTreeSet;
 /// The decision of one policy.
 #[derive(Debug, Serialize)]
 struct Decision {
-    /// Its name.
+    /// The policy's name.
     policy: String,
     /// The policy's name with every setting that differs from the preset's.
     label: String,
-    /// Tokens drafted for each request; for a tree, its depth.
+    /// Number of tokens drafted for each request; for a tree, its depth.
     draft_len: Vec<u32>,
-    /// Draft tokens of each to verify, without the base position; for a tree, the depth of the deepest.
+    /// Number of draft tokens of each request to verify; for a tree, the depth of its deepest node to verify.
     verify_len: Vec<u32>,
-    /// Draft passes over at least one request.
+    /// Number of draft passes; each has at least one request.
     draft_forwards: u32,
-    /// Nodes of each tree to verify.
+    /// Number of nodes of each request's tree to verify; absent for chains.
     #[serde(skip_serializing_if = "Option::is_none")]
     verify_nodes: Option<Vec<u32>>,
-    /// Number of requests that take part, from the first; `None` if the policy does not choose it.
+    /// Size of the step's batch, which is that many requests from the first; absent if the policy does not choose it.
     #[serde(skip_serializing_if = "Option::is_none")]
     batch_prefix: Option<usize>,
-    /// Estimated seconds of the step: T_d + T_v of these lengths.
+    /// Estimated time of the step, seconds: draft passes plus verify pass for the decided lengths.
     estimated_step_s: f64,
-    /// Expected tokens, by the given confidences, per second of the step.
+    /// Expected output tokens, by the confidences of the state, per second of the step.
     estimated_token_goodput_tok_s: f64,
-    /// The policy's own objective; `None` if it has none.
+    /// The value of the quantity that the policy itself maximises; `None` if it maximises none.
     own_estimate: Option<f64>,
-    /// The candidates that the policy compared; `None` unless asked for.
+    /// The candidates that the policy compared; `None` without `--explain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     candidates: Option<Vec<Weighed>>,
 }
@@ -56,11 +56,11 @@ impl From<Candidate> for Weighed {
     }
 }
 
-/// The decision of each policy of a state, as JSON. The state is JSON, too; messages call it `name`. `explain` adds the
-/// compared candidates.
+/// The decision of each policy of a state, as JSON. `text` is the state as JSON, and `name` is what error messages call
+/// it. `explain` adds the candidates that each policy compared.
 ///
 /// # Errors
-/// If the state is invalid, or a policy needs the hidden truth.
+/// The state is invalid, or a policy needs the hidden truth.
 pub fn decisions(name: &str, text: &str, explain: bool) -> Result<String> {
     let state = State::parse(name, text)?;
     let decisions: Result<Vec<Decision>> =
@@ -70,10 +70,10 @@ pub fn decisions(name: &str, text: &str, explain: bool) -> Result<String> {
 }
 
 fn decide(file: &str, state: &State, index: usize, spec: &PolicySpec, explain: bool) -> Result<Decision> {
-    let at = |message: String| Problem::bad_input(format!("{file}: policies[{index}]: {message}"));
-    spec.check().map_err(|e| at(e.to_string()))?;
+    let wrong = |message: String| Problem::bad_input(format!("{file}: policies[{index}]: {message}"));
+    spec.check().map_err(|e| wrong(e.to_string()))?;
     if spec.sees_hidden_truth() {
-        let problem = at(format!("`{}` needs the hidden truth, and a state has none", spec.label()));
+        let problem = wrong(format!("`{}` needs the hidden truth, and a state has none", spec.label()));
         return Err(problem.help("oracles and clairvoyants belong into an experiment: foretoken run"));
     }
     let belief = state.belief();
@@ -123,7 +123,7 @@ fn decide(file: &str, state: &State, index: usize, spec: &PolicySpec, explain: b
             decision.candidates = explain.then(|| explanation.candidates.into_iter().map(Weighed::from).collect());
             decision
         }
-        // No drafter, or one that is refused above.
+        // Without a drafter nothing is drafted. An oracle was refused above.
         Speculation::Off | Speculation::Oracle(_) => {
             let view = columns.view(columns.ids.len());
             let mut drafts = Drafts::default();
@@ -139,17 +139,18 @@ fn decide(file: &str, state: &State, index: usize, spec: &PolicySpec, explain: b
     Ok(decision)
 }
 
-/// Defaults for server settings that a state does not have (docs/model.md 4.1). Cost tables reach to these sizes.
+/// vLLM's defaults (docs/model.md 4.1), because a state does not have these settings. Cost tables reach to these sizes.
 const MAX_NUM_SEQS: u32 = 256;
 const MAX_NUM_BATCHED_TOKENS: u32 = 8192;
 
-/// Replays one past verify batch from its accepted counts. The policy first chooses lengths for a batch of that size,
-/// because some policies update their state when they choose.
+/// Shows a policy one past step, given as the accepted drafts of each request. The policy first chooses lengths for a
+/// batch of that size, because some policies update their state when they choose.
 fn learn(policy: &mut dyn SpecPolicy, accepted: &[u32]) {
     let n = accepted.len();
     let columns = Columns::new(vec![1; n], MAX_SPEC_LEN, f64::INFINITY);
     policy.propose(&columns.view(n), &mut DraftPlan { draft_len: vec![0; n], ..DraftPlan::default() });
-    // The history has accepted counts only. Assuming the longest draft, no count exceeds its draft.
+    // The history does not say how many tokens were drafted. The longest draft is assumed, so that no accepted count
+    // exceeds its draft.
     let drafted = vec![MAX_SPEC_LEN; n];
     policy.observe(&StepOutcome {
         ids: &columns.ids,
@@ -162,8 +163,8 @@ fn learn(policy: &mut dyn SpecPolicy, accepted: &[u32]) {
     });
 }
 
-/// The estimate of docs/model.md 12 for the decided lengths, with expected tokens by the given confidences. It is equal
-/// for all policies.
+/// The decided lengths with the estimate of docs/model.md 12: time by the linear belief, tokens by the confidences of
+/// the state. One formula serves all policies. The fields that only the policy knows are empty.
 fn estimate(state: &State, belief: &Belief, view: &BatchView, drafts: &Drafts) -> Decision {
     let n = view.len();
     let (step_s, drafted_tokens) = if drafts.in_trees() {
@@ -171,7 +172,7 @@ fn estimate(state: &State, belief: &Belief, view: &BatchView, drafts: &Drafts) -
         let scores = trees.iter().flat_map(|t| t.nodes()).filter(|node| node.kept).map(|node| node.score);
         (belief.tree_step_s(view, trees), scores.sum::<f64>())
     } else {
-        let of = |(r, &v): (&Request, &u32)| {
+        let expected = |(r, &v): (&Request, &u32)| {
             r.drafts()
                 .iter()
                 .take(v as usize)
@@ -181,16 +182,16 @@ fn estimate(state: &State, belief: &Belief, view: &BatchView, drafts: &Drafts) -
                 })
                 .sum::<f64>()
         };
-        let tokens = state.requests.iter().zip(&drafts.verify_len).map(of).sum::<f64>();
+        let tokens = state.requests.iter().zip(&drafts.verify_len).map(expected).sum::<f64>();
         (belief.step_s(view, &drafts.draft_len, &drafts.verify_len), tokens)
     };
-    // Requests that were left out of the step have length 0.
-    let all = |lens: &[u32]| (0..state.requests.len()).map(|i| lens.get(i).copied().unwrap_or(0)).collect();
+    // One length per request of the state: requests that were left out of the step have length 0.
+    let padded = |lens: &[u32]| (0..state.requests.len()).map(|i| lens.get(i).copied().unwrap_or(0)).collect();
     Decision {
         policy: String::new(),
         label: String::new(),
-        draft_len: all(&drafts.draft_len),
-        verify_len: all(&drafts.verify_len),
+        draft_len: padded(&drafts.draft_len),
+        verify_len: padded(&drafts.verify_len),
         draft_forwards: drafts.draft_len.iter().copied().max().unwrap_or(0),
         verify_nodes: drafts.in_trees().then(|| drafts.trees[..n].iter().map(|t| t.kept()).collect()),
         batch_prefix: None,
@@ -201,7 +202,7 @@ fn estimate(state: &State, belief: &Belief, view: &BatchView, drafts: &Drafts) -
     }
 }
 
-/// The columns of a batch without prefill, gaps or history.
+/// The columns of a decode batch: no prefill, and the draft model has run over all tokens of every request.
 struct Columns {
     ids: Vec<RequestId>,
     context: Vec<u32>,
@@ -209,7 +210,7 @@ struct Columns {
     limit: Vec<u32>,
     gap: Vec<u32>,
     slo_tpot_s: Vec<f64>,
-    /// Index of each request's category in `category_names`; beyond them for none.
+    /// Index of each request's category in `category_names`; `u16::MAX` for a request without one.
     categories: Vec<u16>,
     category_names: Vec<String>,
 }
@@ -243,13 +244,13 @@ impl Columns {
         }
     }
 
-    /// Trees are limited in tokens, not in depth.
+    /// Sets the limit of drafts of every request to `tokens`. For trees the limit counts tokens, not depth.
     fn with_limit(mut self, tokens: u32) -> Columns {
         self.limit.fill(tokens);
         self
     }
 
-    /// The first `n` requests.
+    /// The batch of the first `n` requests, as policies see it.
     fn view(&self, n: usize) -> BatchView<'_> {
         BatchView {
             now: Time::ZERO,

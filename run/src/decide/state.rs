@@ -1,47 +1,47 @@
-//! The state that `foretoken decide` reads: a policy's beliefs and observations in one step, in seconds and tokens.
+//! The state that `foretoken decide` reads: what a policy believes and observes in one step. Times are in seconds.
 
 use foretoken_policies::{Belief, PassTimes, PolicySpec};
 use foretoken_sim::{Coefficients, ContextReads, Drafting, MAX_SPEC_LEN, PassShape};
 use foretoken_spec::problem::{Problem, Result, nearest};
 use serde::Deserialize;
 
-/// One state, and the policies that decide in it.
+/// One state of a server, and the policies that decide in this state.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
-    /// α, γ, δ of a draft pass.
+    /// Time of a draft pass, linear in context and tokens: α, γ, δ in seconds.
     draft: Coefficients,
-    /// α, γ, δ of a target pass.
+    /// Time of a target pass, linear in context and tokens: α, γ, δ in seconds.
     target: Coefficients,
-    /// How a verify pass reads context.
+    /// Does a verify pass read the context once per request, or once per verified position?
     #[serde(default)]
     context_reads: ContextReads,
-    /// One draft pass per token, or one for all tokens.
+    /// Does the draft model make one pass per draft token, or one pass for all?
     #[serde(default)]
     drafting: Drafting,
     /// The most tokens that any policy may draft for a request.
     pub max_draft_len: u32,
-    /// Probability a that a draft is accepted if all drafts before it were, as in E(a, k).
+    /// Probability that a draft is accepted if all drafts before it in the round were.
     #[serde(default = "acceptance")]
     pub acceptance_rate: f64,
-    /// The confidence that policies expect of a token that is not drafted yet.
+    /// The confidence that policies assume for a token that is not drafted yet.
     #[serde(default = "confidence")]
     pub prev_confidence: f64,
-    /// The TPOT limit of every request, seconds; `None`: no limit.
+    /// The TPOT bound of every request, seconds; `None`: no bound.
     #[serde(default)]
     pub slo_tpot_s: Option<f64>,
-    /// The run's seed, for policies that draw: `random` draws by seed, step and request, and a state is step 0 of
-    /// requests 0, 1, ….
+    /// The seed of policies that draw random numbers. `random` draws by seed, step and request id; here the step is 0
+    /// and the ids are 0, 1, ….
     #[serde(default)]
     pub seed: u64,
-    /// Accepted draft counts of past verify batches, oldest first.
+    /// The number of accepted drafts of each request in past steps, the oldest step first.
     #[serde(default)]
     pub history: Vec<Vec<u32>>,
     /// The decode requests.
     pub requests: Vec<Request>,
     /// The policies whose decisions are computed.
     pub policies: Vec<PolicySpec>,
-    /// Profiled costs for policies with a cost table; `None`: their table is filled from the linear model.
+    /// Measured pass times for policies with a cost table; `None`: the tables are filled from α, γ, δ.
     #[serde(default)]
     tables: Option<Tables>,
 }
@@ -50,24 +50,24 @@ pub struct State {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Tokens of the request in the target's KV.
+    /// Number of the request's tokens in the target's KV.
     pub context: u32,
-    /// The request's category (`by-category`); none by default.
+    /// The request's category, for policies that choose by category; none by default.
     #[serde(default)]
     pub category: Option<String>,
-    /// The draft's confidence in the j-th token it would draft.
+    /// The draft model's confidence in each token that it would draft, in order.
     confidences: Vec<f64>,
 }
 
 impl Request {
-    /// The confidences of the request's drafts.
+    /// The confidence of each draft of the request, in order.
     pub fn drafts(&self) -> Vec<f64> {
         self.confidences.clone()
     }
 }
 
-/// Profiled costs: `[tokens, seconds]` of a pass, tokens rising. Between entries a pass is padded to the next one.
-/// Beyond the last entry the time grows in proportion.
+/// Measured pass times: `[tokens, seconds]`, with rising tokens. A pass between two entries takes the time of the
+/// larger one. Beyond the last entry the time grows in proportion to the tokens.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Tables {
@@ -83,13 +83,13 @@ fn confidence() -> f64 {
     0.6
 }
 
-/// Largest accepted coefficient, seconds. It is far beyond any machine and keeps all results finite.
+/// Largest allowed coefficient, seconds. It is far beyond any machine and keeps all results finite.
 const MOST_S: f64 = 1e6;
-/// Shortest accepted target pass, seconds: the engine's unit of time.
+/// Shortest allowed target pass, seconds: one picosecond, the engine's unit of time.
 const LEAST_S: f64 = 1e-12;
 
 impl State {
-    /// Reads and checks a state known to the user as `file`.
+    /// Reads and checks a state. `text` is JSON; error messages call it `file`.
     pub fn parse(file: &str, text: &str) -> Result<State> {
         let mut json = serde_json::Deserializer::from_str(text);
         let state: State = serde_path_to_error::deserialize(&mut json).map_err(|e| {
@@ -107,7 +107,7 @@ impl State {
         Belief { draft, target, context_reads, drafting }
     }
 
-    /// The first field with an impossible value, and the reason.
+    /// Checks all values. The error is the first field with an impossible value, and the reason.
     fn check(&self) -> std::result::Result<(), (String, String)> {
         let fault = |field: String, why: String| Err((field, why));
         for (model, c) in [("draft", self.draft), ("target", self.target)] {
@@ -149,7 +149,7 @@ impl State {
                 return fault(format!("{field}[{j}]"), format!("{} is not in (0, 1]", request.confidences[j]));
             }
         }
-        // The shortest step is a pass over one token of the request with the least context.
+        // The shortest possible target pass has one token of the request with the least context.
         let least = self.requests.iter().map(|r| r.context).min().unwrap_or(0);
         if self.target.pass_s(f64::from(least), 1.0) < LEAST_S {
             let why = format!("a pass over 1 token after {least} takes no time, so that it has no goodput");
@@ -204,7 +204,7 @@ fn explain(path: &str, message: &str) -> (String, String) {
     (format!("{place}{message}"), help)
 }
 
-/// Seconds of a pass of `tokens` tokens, by a table.
+/// Time of a pass of `tokens` tokens by a table, seconds.
 fn look_up(table: &[(u32, f64)], tokens: u64) -> f64 {
     match table.iter().find(|(n, _)| u64::from(*n) >= tokens) {
         Some((_, s)) => *s,

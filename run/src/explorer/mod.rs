@@ -1,9 +1,9 @@
-//! The break-even explorer: one HTML page that computes, in the browser, the time and the expected tokens of a decode
-//! step.
+//! The break-even explorer: one HTML page that computes in the browser how long a decode step takes and how many tokens
+//! to expect from it.
 //!
-//! The page has a copy of the simulator's arithmetic in JavaScript (`model.js`). `tests/cli/explore.rs` runs it in a
-//! browser and compares every number with the library's. Presets come from the library, so a new GPU or model appears
-//! on the page without a change here.
+//! The page has a copy of the simulator's arithmetic in JavaScript (`model.js`). `tests/cli/explore.rs` runs the page
+//! in a browser and compares every number with the library's. Presets come from the library, so a new GPU or model
+//! appears on the page without a change here.
 
 mod profiled_machine;
 
@@ -16,7 +16,7 @@ use foretoken_sim::{ContextReads, Drafting};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// The name of the page's file.
+/// The file name of the explorer's page in a results folder.
 pub const PAGE: &str = "explore.html";
 
 const TEMPLATE: &str = include_str!("page.html");
@@ -27,36 +27,37 @@ const PARTS: [(&str, &str); 4] = [
     ("/*APP*/", include_str!("app.js")),
 ];
 
-/// A machine that is added to the presets: from a profile, or the hardware of a run.
+/// A machine that the page offers beside the presets: from a profile, or the hardware of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     /// The machine's name on the page.
     pub name: String,
-    /// Time of a target pass.
+    /// The cost model of target passes.
     pub target: LatencySpec,
-    /// Time of a draft pass.
+    /// The cost model of draft passes.
     pub draft: LatencySpec,
-    /// How a verify pass reads context.
+    /// Does a verify pass read the context once per request, or once per verified position?
     pub context_reads: ContextReads,
-    /// Does the draft run one pass per token, or one for all?
+    /// Does the draft model make one pass per draft token, or one pass for all?
     pub drafting: Drafting,
     /// Host time of a step outside its passes, seconds.
     pub step_overhead_s: f64,
-    /// Were its costs measured?
+    /// Were the costs measured? False for a roofline.
     pub measured: bool,
     /// A note on the machine: where it was measured, and how far to trust it.
     pub note: String,
 }
 
-/// The page, with everything inline. If `machine` is given, the page opens with it.
+/// The page as HTML, with styles, scripts and presets inline. If `machine` is given, the page opens with that machine.
 pub fn page(machine: Option<&Machine>) -> String {
-    // A `<` in a name could end the script element around it.
+    // A `</script>` in a name would end the script element in which the presets stand, so `<` is escaped.
     let presets = presets(machine).to_string().replace('<', "\\u003c");
     let page = PARTS.iter().fold(TEMPLATE.to_owned(), |page, (mark, part)| page.replacen(mark, part.trim_end(), 1));
     page.replacen("/*PRESETS*/", &presets, 1)
 }
 
-/// What the page knows of hardware: datasheets, what models move and compute, and a roofline's defaults.
+/// The hardware that the page offers, as JSON: datasheets of GPUs, bytes and operations of models, and the defaults of
+/// a roofline.
 fn presets(machine: Option<&Machine>) -> Value {
     let mut gpus: Map<String, Value> = gpus().iter().map(|g| (g.name.clone(), gpu(&g.gpu, &g.source))).collect();
     let mut models: Map<String, Value> = catalog().iter().map(|e| (e.name.clone(), json!(e.shape.work()))).collect();
@@ -84,8 +85,8 @@ fn gpu(gpu: &Gpu, source: &str) -> Value {
     value
 }
 
-/// Puts the GPU and the model of a run's roofline among the presets under names of their own, with what the run's
-/// settings change in the model, and lets the machine name them.
+/// Adds the GPU and the model of the run's roofline for `role` to the presets, and makes `profile` name them. A model
+/// that the run's settings change gets a new name, so that the preset stays as it is.
 fn own_hardware(
     role: &str,
     roofline: &RooflineSpec,
@@ -108,7 +109,7 @@ fn own_hardware(
     named["model"] = name.into();
 }
 
-/// The default settings of a roofline.
+/// The default settings of a roofline, on any GPU and model.
 fn defaults() -> RooflineSpec {
     RooflineSpec::new(&gpus()[0].name, &catalog()[0].name)
 }

@@ -1,4 +1,4 @@
-//! The machine of a profile, for the explorer's page.
+//! Reads a profile as the machine with which the explorer's page opens.
 
 use super::Machine;
 use crate::profiled::{self, Either};
@@ -7,7 +7,8 @@ use foretoken_sim::{Drafting, PassShape, Time};
 use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
 
-/// The machine that a profile describes: measured pass by pass, or calibrated to an observed server.
+/// The machine that the profile `file` describes. A profile has the times of single passes, or costs that were fitted
+/// to the steps of an observed server.
 ///
 /// # Errors
 /// The file is no profile, or its target passes take no time.
@@ -50,7 +51,7 @@ fn timed(profile: &Profile) -> Machine {
         draft: profile.truth(Role::Draft, Truth::Table),
         context_reads: profile.reads(Role::Target, Truth::Table),
         drafting: Drafting::Autoregressive,
-        // A profile of passes does not have the host's time between passes.
+        // A profile of single passes does not say how long the host takes between passes.
         step_overhead_s: 0.0,
         measured: true,
         note: format!("Profiled {} on {} ({}).", profile.measured_at, device.name, device.kind),

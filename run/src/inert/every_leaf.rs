@@ -1,9 +1,9 @@
-//! Tries every leaf (setting) of the schema in an experiment that sets it. Either the results change, or the report
-//! names the leaf as doing nothing.
+//! Changes every leaf (setting) of the schema in an experiment that sets the leaf. Either the results change, or the
+//! report names the leaf as doing nothing.
 //!
-//! Four groups are not tried: the keys about the whole experiment (name, seeds, output, paper), the tables of other
-//! commands (live, observe, validate), which `look` leaves out by design, and the leaves in `REFUSED` and
-//! `NEEDS_A_FILE`.
+//! Four groups are not tried. [`look`] leaves two of them out by design: the keys about the whole experiment (name,
+//! seeds, output, paper) and the tables of other commands (live, observe, validate). The others are the leaves in
+//! `REFUSED` and `NEEDS_A_FILE`.
 
 use super::*;
 use crate::cells::play;
@@ -44,16 +44,16 @@ const OTHER_TABLES: [&str; 12] = [
     "capacity",
     "fleet",
 ];
-/// Leaves that every experiment refuses with a message: arrivals keep the order of their file, and a Spec-Bench file
-/// has no arrivals.
+/// Leaves that every experiment refuses with a message. They sample a trace of arrivals, which keep the order of their
+/// file, or belong to Spec-Bench files, which have no arrivals.
 const REFUSED: [&str; 3] =
     ["workload.arrivals.trace.sample", "workload.arrivals.trace.turns", "workload.arrivals.trace.accept"];
-/// Leaves that need a measured file. `hardware.profile` and `acceptance.source.table` have command-line tests of
-/// their own.
+/// Leaves that need a measured file. Tests of the command line cover `hardware.profile` and `acceptance.source.table`.
 const NEEDS_A_FILE: [&str; 3] = ["hardware.profile", "hardware.truth", "acceptance.source.table"];
 
-/// Lists of settings over the base experiment, which together contain every leaf. Such a list is called a world. The
-/// worlds are the lines of a file, the worlds on trace files, and each policy with its defaults.
+/// Lists of changes to the experiment [`BASE`], which together set every leaf. A list (one experiment) is called a
+/// world. There is a world for each line of `worlds.txt`, for each use of a trace file, and for each policy with its
+/// defaults.
 fn worlds(folder: &FilePath) -> Vec<Vec<String>> {
     let list = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("src/inert/worlds.txt");
     let list = std::fs::read_to_string(list).expect("the list of worlds lies beside this file");
@@ -68,7 +68,7 @@ fn worlds(folder: &FilePath) -> Vec<Vec<String>> {
     worlds
 }
 
-/// Worlds that read trace files, with every option of the formats.
+/// The worlds (lists of changes to [`BASE`]) that read trace files, with every option of the formats.
 fn traces(folder: &FilePath) -> Vec<Vec<String>> {
     let write = |name: &str, text: String| {
         std::fs::write(folder.join(name), text).expect("written");
@@ -89,7 +89,7 @@ fn traces(folder: &FilePath) -> Vec<Vec<String>> {
     };
     let recorded = write("recorded.jsonl", rows(row));
     let row = |i| format!("{},{},{},qa\n", 1_700_000_000_000_u64 + 125 * u64::from(i), 30 + i, 9 + i % 7);
-    let own = write("own.csv", "when,in,out,kind\n".to_owned() + &rows(row));
+    let named_columns = write("own.csv", "when,in,out,kind\n".to_owned() + &rows(row));
     let columns = "format = \"columns\", columns = { arrival = \"when\", prompt = \"in\", output = \"out\", category = \"kind\", unit = \"ms\" }";
     let common = "format = \"burstgpt\", unsorted = \"error\", zero_tokens = \"drop\", max_prompt_len = 50, max_output_len = 14, max_total_len = 60";
     let burstgpt = "failed_rows = \"drop\", ties = \"keep\", model = \"ChatGPT\", log_type = \"Conversation log\"";
@@ -103,9 +103,9 @@ fn traces(folder: &FilePath) -> Vec<Vec<String>> {
         vec![
             "--remove workload.requests".to_owned(),
             "--remove workload.lengths".to_owned(),
-            format!("workload.arrivals={{ trace = {{ path = \"{own}\", {columns} }} }}"),
+            format!("workload.arrivals={{ trace = {{ path = \"{named_columns}\", {columns} }} }}"),
         ],
-        vec![format!("workload.lengths={{ trace = {{ path = \"{own}\", {columns} }} }}")],
+        vec![format!("workload.lengths={{ trace = {{ path = \"{named_columns}\", {columns} }} }}")],
         vec![format!(
             "workload.lengths={{ trace = {{ path = \"{burst}\", {common}, {burstgpt}, sample = \"in-order\" }} }}"
         )],
@@ -143,8 +143,8 @@ fn numbers(plan: &Plan) -> Option<Vec<Numbers>> {
     each.collect()
 }
 
-/// The leaves of the schema, with indices written as `[]` and free names as `*`. For each leaf the names that are valid
-/// values.
+/// The paths of the schema's leaves, each with the names that are valid values. `[]` stands for any index, `*` for any
+/// name that the user chooses.
 fn schema_leaves() -> BTreeMap<String, BTreeSet<String>> {
     let schema = schemars::schema_for!(Experiment).to_value();
     let mut leaves = BTreeMap::new();
@@ -158,7 +158,8 @@ fn schema_leaves() -> BTreeMap<String, BTreeSet<String>> {
 }
 
 fn walk(root: &Value, schema: &Value, at: &str, leaves: &mut BTreeMap<String, BTreeSet<String>>) {
-    // A wrapper holds a policy, which may be a wrapper. The settings of that policy are leaves where it stands alone.
+    // A wrapper (`true-cost` and others) contains a policy, which may be a wrapper too. The inner policy's settings are
+    // leaves of that policy alone, so the walk stops here.
     if at.contains(".true-") && at.ends_with(".policy") {
         return;
     }
@@ -185,7 +186,7 @@ fn walk(root: &Value, schema: &Value, at: &str, leaves: &mut BTreeMap<String, BT
     if item["oneOf"].is_array() || item["properties"].is_object() {
         return walk(root, item, &format!("{at}[]"), leaves);
     }
-    // A table without settings of its own has no leaf.
+    // A table without settings has no leaf.
     if schema["type"] == "object" {
         return;
     }
@@ -193,7 +194,7 @@ fn walk(root: &Value, schema: &Value, at: &str, leaves: &mut BTreeMap<String, BT
     leaves.entry(at.to_owned()).or_default().extend(names.filter_map(|n| Some(n.as_str()?.to_owned())));
 }
 
-/// The schema's leaf that a path of a document belongs to.
+/// The leaf in `leaves` that matches a path of a document, and its valid names; `None` if there is none.
 fn normal<'a>(path: &str, leaves: &'a BTreeMap<String, BTreeSet<String>>) -> Option<(&'a str, &'a BTreeSet<String>)> {
     let plain: String = {
         let mut inside = false;
@@ -213,8 +214,9 @@ fn normal<'a>(path: &str, leaves: &'a BTreeMap<String, BTreeSet<String>>) -> Opt
         .map(|(leaf, names)| (leaf.as_str(), names))
 }
 
-/// Leaves for which the test cannot guess another valid value: names and paths in files, lists and thresholds that must
-/// rise, two parameters that depend on each other, and values that some experiments refuse. They are not checked.
+/// Parts of paths of leaves for which the test cannot guess another valid value, so that they are not checked: names
+/// and paths in files, lists and thresholds that must rise, parameters that depend on each other, and values that some
+/// experiments refuse.
 const NOT_GUESSED: [&str; 25] = [
     ".trace.format",
     ".trace.log_type",
@@ -237,7 +239,7 @@ const NOT_GUESSED: [&str; 25] = [
     ".specinfer.expansion",
     ".specinfer-star.expansion",
     ".cascade-like.lengths",
-    // Beside the word `step` a price has tables only, whose numbers are leaves of their own.
+    // A price is the word `step` or a table; the numbers in the table are other leaves, which are tried.
     ".oracle-goodput.price",
     ".knows-rates.price",
     ".knows-confidences.price",
@@ -254,9 +256,9 @@ enum Fate {
     Wrong(String),
 }
 
-/// Gives a leaf another value and checks the report on it by runs of its own. A leaf that the report names as doing
-/// nothing must give the same results when it is left out. Any other leaf must give other results when it is left out
-/// or has some other value, unless it has its default.
+/// Gives a leaf another value and checks by further runs what the report says about the leaf. If the report names the
+/// leaf as doing nothing, leaving it out must give the same results. If not, some other value, or leaving the leaf out,
+/// must give other results, unless its value is the default.
 fn fate(sets: &[String], before: &[Numbers], path: &Path, value: &toml::Value, names: &BTreeSet<String>) -> Fate {
     let named = || names.iter().map(|name| toml::Value::String(name.clone()));
     let with = |what: String| plan(&[sets, &[what]].concat()).ok();
@@ -293,7 +295,8 @@ fn every_leaf_of_the_schema_changes_the_results_or_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let leaves = schema_leaves();
     assert!(leaves.len() > 350, "only {} leaves", leaves.len());
-    // The shape of a model and the datasheet of a GPU are one value each (`trial.rs`).
+    // The shape of a model and the datasheet of a GPU count as one value each (`trial.rs`), so that their keys are no
+    // leaves here.
     let is_part = |leaf: &&str| leaf.contains(".roofline.model.") || leaf.contains(".roofline.gpu.");
     let mut open: BTreeSet<&str> = leaves.keys().map(String::as_str).filter(|leaf| !is_part(leaf)).collect();
     let mut jobs = Vec::new();

@@ -21,11 +21,11 @@ pub struct WithoutEffect {
     /// The value that it was given, as TOML; absent when it was swept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// What was tried instead, as text.
+    /// How the setting was changed to see whether any number changes, such as `without it, with the default 256`.
     pub tried: String,
-    /// How much of the run came out the same.
+    /// How much of the run was repeated with that change and gave equal numbers.
     pub evidence: Evidence,
-    /// Why it did nothing, where that is known.
+    /// Why the setting did nothing; absent if the reason is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -35,34 +35,34 @@ pub struct WithoutEffect {
 pub struct NotTried {
     /// The path of the setting's key.
     pub path: String,
-    /// Was it left out only for its cost, so that `--check-settings always` tries it? If not, the key is required and
-    /// no other valid value is known.
+    /// True if trying the setting costs too much time; `--check-settings always` tries it. False if the key is required
+    /// and no other valid value is known.
     pub for_its_cost: bool,
 }
 
-/// How much of the run was run again without a setting, and came out the same.
+/// How much of the run was repeated without a setting, with equal numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Evidence {
-    /// The whole run was run again.
+    /// The whole run.
     Whole,
-    /// This number of its comparisons (swept values and seeds).
+    /// Some of the run's comparisons (combinations of swept values with one seed).
     Part {
-        /// Comparisons that came out the same.
+        /// Number of comparisons that were repeated.
         same: usize,
-        /// Number of all comparisons.
+        /// Number of all comparisons of the run.
         of: usize,
     },
-    /// The first requests of its first comparison.
+    /// The start of the run's first comparison.
     Start {
-        /// Number of requests that were run.
+        /// Number of requests that were run, from the first.
         requests: usize,
     },
 }
 
 impl Inert {
-    /// The report: a line for each reason with the settings that did nothing for it, a line for each setting without
-    /// a known reason, and a line for the settings that were not tried for their cost.
+    /// The lines of the report. Settings that did nothing for one reason share a line. Settings without a known reason
+    /// have a line each. One more line names the settings that were not tried because of the cost.
     pub fn lines(&self) -> Vec<String> {
         let mut groups: Vec<Vec<&WithoutEffect>> = Vec::new();
         for one in &self.without_effect {
@@ -85,7 +85,7 @@ impl Inert {
 }
 
 impl WithoutEffect {
-    /// Did the other setting do nothing for the same reason, as far as reasons are known?
+    /// Do both settings have the same reason and the same evidence?
     fn like(&self, other: &WithoutEffect) -> bool {
         (&self.why, self.evidence) == (&other.why, other.evidence)
     }
@@ -98,7 +98,7 @@ impl WithoutEffect {
     }
 }
 
-/// One line for settings with the same reason.
+/// The line of the report for settings that did nothing for the same reason.
 fn line(group: &[&WithoutEffect]) -> String {
     let (first, given) = (group[0], group.iter().map(|one| one.given()).collect::<Vec<_>>().join(", "));
     let why = first.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();

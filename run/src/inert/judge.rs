@@ -1,8 +1,9 @@
-//! Runs a plan again without a setting, to see whether any number changes. First each setting is left out at the start
-//! of one run under each policy, which most settings change. The remaining settings are left out together in the whole
-//! run. If a number changes, they are split into halves. So all settings that do nothing cost one run together.
+//! Repeats a plan without a setting, to see whether any number changes. First each setting alone is left out of the
+//! first requests of one comparison. Most settings change a number there, and are done. The remaining settings are left
+//! out together in the whole run. If a number changes, they are split into halves, and each half is tried. So all
+//! settings that do nothing cost one run together.
 //!
-//! The cost is counted in simulated work, not in seconds: the same plan always gets the same answer.
+//! The cost is counted in simulated work, not in seconds, so that a plan always gets the same answer.
 
 use super::found::Evidence;
 use super::trial::{Trial, alter};
@@ -16,33 +17,34 @@ use foretoken_spec::problem::{Exit, Result};
 use rayon::prelude::*;
 use std::sync::atomic::AtomicBool;
 
-/// Number of requests at the start of a run that each setting is tried on first.
+/// Number of requests, from the start of the run, on which each setting is tried first.
 const START: usize = 64;
-/// The cost of building a setting, in request-steps: a fixed part, and a part for each request.
+/// The cost of building a run before it starts, in request-steps: (fixed part, part for each request).
 const BUILD: (u64, u64) = (50_000, 20);
 
-/// Runs a plan again with other settings.
+/// Repeats a plan with changed settings and compares the numbers.
 pub struct Judge<'a> {
     pub plan: &'a Plan,
-    /// The numbers of each cell, in the order of the plan.
+    /// Digest and size of each cell's results in the run as given, in the order of the plan.
     pub numbers: &'a [Numbers],
-    /// Request-steps that may still be spent.
+    /// Request-steps that may still be simulated.
     pub budget: u64,
     pub interrupt: &'a AtomicBool,
 }
 
-/// A trial that changed nothing, and the part of the run that it was tried on.
+/// A trial that changed no number, and the part of the run on which it was tried.
 type Judged = (Trial, Evidence);
 
-/// The digest of each policy's numbers; `None` where it could not run.
+/// The digest of each policy's numbers, in the order of the plan; `None` for a policy that could not run.
 type Digests = Vec<Option<blake3::Hash>>;
 
 impl Judge<'_> {
-    /// Returns the trials that changed nothing, each with its evidence, and the trials that the budget did not reach.
+    /// Tries `trials`. `setting` is the plan's first variant with its first seed. Returns the trials that changed no
+    /// number, each with its evidence, and the trials for which the budget was too small.
     ///
     /// # Errors
     /// The setting of the first variant and seed cannot be built, or the work is interrupted. A trial whose altered
-    /// experiment is wrong or cannot be run is no error: its settings did something.
+    /// experiment is wrong or cannot run is no error: its setting has an effect.
     pub fn judge(&mut self, trials: Vec<Trial>, setting: &Setting) -> Result<(Vec<Judged>, Vec<Trial>)> {
         let (looked_at, left) = self.affordable(trials, setting);
         let expected = self.start_as_given(setting)?;
@@ -51,16 +53,17 @@ impl Judge<'_> {
         let same = same.into_iter().collect::<Result<Vec<bool>>>()?;
         let mut suspects: Vec<Trial> = looked_at.into_iter().zip(same).filter_map(|(t, s)| s.then_some(t)).collect();
         let mut found = Vec::new();
-        while let Some(of) = suspects.first().map(Trial::policy) {
-            let (group, others) = suspects.into_iter().partition(|t| t.policy() == of);
-            self.settle(of, group, &mut found)?;
+        while let Some(policy) = suspects.first().map(Trial::policy) {
+            let (group, others) = suspects.into_iter().partition(|t| t.policy() == policy);
+            self.settle(policy, group, &mut found)?;
             suspects = others;
         }
         found.sort_by_key(|(t, _)| self.plan.variants[0].document().get(&t.path).map(|node| node.span().start));
         Ok((found, left))
     }
 
-    /// Splits the trials: the first ones, whose first tries cost half of the budget at most, and the others.
+    /// Splits the trials into those that are tried at the start of the run, which together cost at most half of the
+    /// budget, and the rest. Takes the cost of the former off the budget.
     fn affordable(&mut self, mut trials: Vec<Trial>, setting: &Setting) -> (Vec<Trial>, Vec<Trial>) {
         let share = (START as f64 / setting.workload.len() as f64).min(1.0);
         let mut half = self.budget / 2;
@@ -75,10 +78,11 @@ impl Judge<'_> {
         (trials, left)
     }
 
-    /// The cost of running a comparison again, in request-steps.
+    /// The cost of repeating a comparison, in request-steps: with all policies, or with `policy` (an index in the file)
+    /// and the baseline. `share` of the requests are run.
     fn cost(&self, variant: usize, seed: usize, policy: Option<usize>, share: f64) -> u64 {
         let row = self.row(variant, seed);
-        let steps: u64 = match policy.map(|i| self.place(i)) {
+        let steps: u64 = match policy.map(|i| self.index_in_plan(i)) {
             Some(place) => row[place].request_steps + row[self.plan.baseline].request_steps,
             None => row.iter().map(|n| n.request_steps).sum(),
         };
@@ -90,8 +94,8 @@ impl Judge<'_> {
         &self.numbers[(variant * seeds + seed) * policies..][..policies]
     }
 
-    /// The index in the plan of the file's policy.
-    fn place(&self, policy: usize) -> usize {
+    /// The index in the plan of policy number `policy` of the file. The plan may have an implied baseline in front.
+    fn index_in_plan(&self, policy: usize) -> usize {
         policy + usize::from(self.plan.policies[self.plan.baseline].implied)
     }
 
@@ -114,28 +118,29 @@ impl Judge<'_> {
         self.same(&altered, trial.policy(), 0, expected, requests, (Some(START), None))
     }
 
-    /// Tries all suspects together on everything; where something changes, tries each half.
-    fn settle(&mut self, of: Option<usize>, suspects: Vec<Trial>, found: &mut Vec<(Trial, Evidence)>) -> Result<()> {
-        match self.together(of, &suspects)? {
+    /// Tries all suspects together on the whole run. If a number changes, tries each half. Adds the trials that change
+    /// nothing to `found`. All suspects belong to `policy`, or to no policy.
+    fn settle(&mut self, policy: Option<usize>, suspects: Vec<Trial>, found: &mut Vec<Judged>) -> Result<()> {
+        match self.together(policy, &suspects)? {
             Some(evidence) => found.extend(suspects.into_iter().map(|trial| (trial, evidence))),
             None if suspects.len() > 1 => {
                 let mut first = suspects;
                 let second = first.split_off(first.len() / 2);
-                self.settle(of, first, found)?;
-                self.settle(of, second, found)?;
+                self.settle(policy, first, found)?;
+                self.settle(policy, second, found)?;
             }
             None => {}
         }
         Ok(())
     }
 
-    /// How much of the run comes out the same without all suspects, as far as the budget goes; `None` when something
-    /// changes.
-    fn together(&mut self, of: Option<usize>, suspects: &[Trial]) -> Result<Option<Evidence>> {
+    /// Repeats the run without all suspects, as far as the budget goes. Returns how much of the run gave equal numbers;
+    /// `None` if a number changes.
+    fn together(&mut self, policy: Option<usize>, suspects: &[Trial]) -> Result<Option<Evidence>> {
         let trials: Vec<&Trial> = suspects.iter().collect();
         let (variants, seeds) = (self.plan.variants.len(), self.plan.seeds.len());
         for (variant, seed) in (0..variants).flat_map(|v| (0..seeds).map(move |s| (v, s))) {
-            let cost = self.cost(variant, seed, of, 1.0);
+            let cost = self.cost(variant, seed, policy, 1.0);
             if cost > self.budget {
                 let same = variant * seeds + seed;
                 return Ok(Some(match same {
@@ -146,41 +151,42 @@ impl Judge<'_> {
             self.budget -= cost;
             let row = self.row(variant, seed);
             let (requests, expected) = (row[0].requests, row.iter().map(|n| Some(n.digest)).collect());
-            let Ok(altered) = alter(self.plan, variant, &trials, of, requests) else { return Ok(None) };
+            let Ok(altered) = alter(self.plan, variant, &trials, policy, requests) else { return Ok(None) };
             let bound = match self.plan.bound_from(variant).filter(|&from| from != variant) {
                 None => None,
-                Some(from) => match self.bound(from, seed, &trials, of)? {
+                Some(from) => match self.bound(from, seed, &trials, policy)? {
                     None => return Ok(None),
                     bound => bound,
                 },
             };
-            if !self.same(&altered, of, seed, &expected, requests, (None, bound))? {
+            if !self.same(&altered, policy, seed, &expected, requests, (None, bound))? {
                 return Ok(None);
             }
         }
         Ok(Some(Evidence::Whole))
     }
 
-    /// The bounds that another variant's baseline gives without the settings; `None` where that baseline does not
-    /// run.
-    fn bound(&self, from: usize, seed: usize, trials: &[&Trial], of: Option<usize>) -> Result<Option<Slo>> {
+    /// The SLO bounds that the baseline of variant `from` gives when the settings are changed; `None` if that baseline
+    /// cannot run.
+    fn bound(&self, from: usize, seed: usize, trials: &[&Trial], policy: Option<usize>) -> Result<Option<Slo>> {
         let requests = self.row(from, seed)[0].requests;
-        let Ok(altered) = alter(self.plan, from, trials, of, requests) else { return Ok(None) };
+        let Ok(altered) = alter(self.plan, from, trials, policy, requests) else { return Ok(None) };
         let Ok(setting) = Setting::new(&altered.variants[0], self.plan.seeds[seed]) else { return Ok(None) };
         Ok(self.play(&setting, &altered.policies[altered.baseline].spec, None)?.map(|(_, slo)| slo))
     }
 
-    /// Does an altered plan give the expected numbers? Bounds come from another variant's run where the plan says so.
+    /// Does an altered plan give the expected numbers? `policy`: the policy to which `altered` is reduced, if any.
+    /// `cut`: number of requests to run; `None` for all. `bound`: SLO bounds; `None` if the baseline's run gives them.
     fn same(
         &self,
         altered: &Plan,
-        of: Option<usize>,
+        policy: Option<usize>,
         seed: usize,
         expected: &Digests,
         requests: u64,
         (cut, bound): (Option<usize>, Option<Slo>),
     ) -> Result<bool> {
-        // If nothing can be built without the setting, the setting has an effect.
+        // If the experiment cannot be built without the setting, the setting has an effect.
         let Ok(mut setting) = Setting::new(&altered.variants[0], self.plan.seeds[seed]) else { return Ok(false) };
         if setting.workload.len() as u64 != requests {
             return Ok(false);
@@ -192,16 +198,17 @@ impl Judge<'_> {
         let Some((digest, slo)) = self.play(&setting, baseline, bound)? else {
             return Ok(expected[self.plan.baseline].is_none());
         };
-        let places = (0..altered.policies.len()).map(|p| (p, of.map_or(p, |i| self.place(i))));
-        let (own, others): (Vec<_>, Vec<_>) = places.partition(|(p, _)| *p == altered.baseline);
-        // Beside a single policy the baseline only serves for its bounds.
-        let alone = of.is_some() && !others.is_empty();
-        if !alone && own.iter().any(|&(_, place)| expected[place] != Some(digest)) {
+        // Pairs of a policy's index in the altered plan and in the plan.
+        let indices = (0..altered.policies.len()).map(|p| (p, policy.map_or(p, |i| self.index_in_plan(i))));
+        let (baselines, others): (Vec<_>, Vec<_>) = indices.partition(|(p, _)| *p == altered.baseline);
+        // If the plan is reduced to one policy, the baseline only gives the bounds and is not compared.
+        let only_bounds = policy.is_some() && !others.is_empty();
+        if !only_bounds && baselines.iter().any(|&(_, index)| expected[index] != Some(digest)) {
             return Ok(false);
         }
-        let changed = others.par_iter().find_map_any(|&(p, place)| {
+        let changed = others.par_iter().find_map_any(|&(p, index)| {
             match self.play(&setting, &altered.policies[p].spec, Some(slo)) {
-                Ok(played) if played.map(|(digest, _)| digest) == expected[place] => None,
+                Ok(played) if played.map(|(digest, _)| digest) == expected[index] => None,
                 Ok(_) => Some(Ok(())),
                 Err(interrupted) => Some(Err(interrupted)),
             }
@@ -209,7 +216,7 @@ impl Judge<'_> {
         changed.transpose().map(|changed| changed.is_none())
     }
 
-    /// The digest of a policy's numbers and its bounds; `None` when it cannot run.
+    /// Runs a policy. Returns the digest of its numbers and its SLO bounds; `None` if the policy cannot run.
     fn play(&self, setting: &Setting, spec: &PolicySpec, slo: Option<Slo>) -> Result<Option<(blake3::Hash, Slo)>> {
         match play(setting, spec, slo, self.interrupt) {
             Ok(played) => Ok(Some((played.stored.numbers(), played.slo))),

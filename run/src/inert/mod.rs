@@ -1,10 +1,10 @@
-//! Finds settings that do nothing. After a run, the report names the keys that were given or swept and changed no
-//! number, so that no user tunes a setting in vain.
+//! Finds settings that do nothing. After a run, the report names the keys that the experiment gives or sweeps and that
+//! changed no number, so that no user tunes a setting in vain.
 //!
-//! There is no list of such settings: they are found by experiment. Swept keys and seeds are compared in the finished
-//! cells (`swept.rs`). Given keys are left out one by one, or get another value if they are required (`trial.rs`), and
-//! all numbers are compared (`judge.rs`). A key that was given its default is not tried, and neither are `[live]`,
-//! `[observe]`, `[validate]` and `[capacity]`, which belong to other commands, nor `[fleet]`.
+//! There is no list of such settings: they are found by experiment. For swept keys and seeds, the finished cells are
+//! compared (`swept.rs`). Given keys are left out one by one, or get another value if they are required (`trial.rs`),
+//! and all numbers are compared (`judge.rs`). Keys that have their default value are not tried. Neither are `[fleet]`,
+//! and `[live]`, `[observe]`, `[validate]` and `[capacity]`, which belong to other commands.
 
 mod found;
 mod judge;
@@ -31,7 +31,7 @@ use trial::Trials;
 /// Which settings of a run are tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Check {
-    /// The settings that can be tried with a quarter of the run's work, or in a few seconds.
+    /// The settings that can be tried with a quarter of the run's work or in a few seconds, whichever is more.
     #[default]
     Auto,
     /// All settings, on the whole run.
@@ -40,12 +40,13 @@ pub enum Check {
     Never,
 }
 
-/// Request-steps that the check may always simulate, however short the run was: a few seconds at most.
+/// Request-steps that the check may simulate after any run, however short. They take a few seconds at most.
 const SMALL: u64 = 12_000_000;
-/// On a long run, the check may simulate 1/PART of the run's request-steps.
+/// After a long run, the check may simulate 1/PART of the run's request-steps.
 const PART: u64 = 4;
 
-/// Finds the settings of a finished run that did nothing. `numbers` are the cells' numbers, in the order of the plan.
+/// Finds the settings of a finished run that did nothing. `numbers` has a digest of each cell's results, in the order
+/// of the plan.
 ///
 /// # Errors
 /// The setting of the first variant and seed cannot be built, or the work is interrupted.
@@ -53,7 +54,7 @@ pub fn look(plan: &Plan, numbers: &[Numbers], check: Check, interrupt: &AtomicBo
     look_at(plan, numbers, check, interrupt, |_| true)
 }
 
-/// [`look`], for the given keys that `wanted` selects.
+/// As [`look`], but tries only those given keys for which `wanted` is true.
 fn look_at(
     plan: &Plan,
     numbers: &[Numbers],
@@ -79,7 +80,8 @@ fn look_at(
         let why = Some("nothing in this experiment is random".to_owned());
         inert.without_effect.push(swept("seeds".to_owned(), "with each of its values", why));
     }
-    // A claim's estimate is computed from the acceptance alone, without a run.
+    // A claim may be an estimate that is computed from the acceptance, without a run. Then `[acceptance]` has an effect
+    // although it changes no number of the run.
     let experiment = &plan.variants[0].experiment;
     let of_papers = experiment.paper.iter().flat_map(|paper| &paper.claims).map(|claim| &claim.measure);
     let of_questions = experiment.question.iter().flat_map(|question| &question.claims).map(|claim| &claim.measure);
@@ -94,16 +96,16 @@ fn look_at(
     }
     let run: u64 = numbers.iter().map(|n| n.request_steps).sum();
     let budget = if check == Check::Always { u64::MAX } else { SMALL.max(run / PART) };
-    // If the run at one load gives the bound of other loads, only a run of all loads shows the effect of slo.reference.
+    // `slo.reference` acts between variants, so a trial on one variant would not show the effect.
     let scaled = plan.variants.iter().any(|variant| variant.experiment.slo.adaspec_scale.is_some());
     let swept_bounds = plan.variants.len() > 1 && scaled;
     let first = &plan.variants[0];
     let document = first.document();
-    // The experiment of a calibration describes a server and its requests. Only settings that the user changed are
-    // tried.
+    // In the experiment of a calibration these tables describe a server and its requests. Of their settings only those
+    // are tried that the user changed.
     let described = |path: &Path| {
-        let whose = ["engine", "workload", "acceptance"].iter().any(|top| path.is_below(&Path::of(top)));
-        check == Check::Auto && first.filled.calibrated && whose && !document.is_overridden(path)
+        let in_tables = ["engine", "workload", "acceptance"].iter().any(|top| path.is_below(&Path::of(top)));
+        check == Check::Auto && first.filled.calibrated && in_tables && !document.is_overridden(path)
     };
     let reported = |path: &Path| {
         let text = path.to_string();

@@ -1,5 +1,5 @@
-//! Reasons why a setting did nothing, if the reason follows from the experiment. `judge.rs` finds the settings, and the
-//! report also names settings without a known reason.
+//! Reasons why a setting did nothing, where the experiment makes the reason plain. `judge.rs` finds the settings; the
+//! report names them with or without a reason.
 
 use crate::plan::Plan;
 use crate::setting::Setting;
@@ -9,17 +9,18 @@ use foretoken_sim::acceptance::Rates;
 use foretoken_sim::{SpecPolicy, Wants};
 use foretoken_spec::experiment::Experiment;
 
-/// Facts that decide whether a setting can matter.
+/// Facts about an experiment from which follows why a setting had no effect.
 pub struct Facts<'a> {
     experiment: &'a Experiment,
     setting: &'a Setting,
-    /// The policies as a server runs them, without oracles and clairvoyants, which are assumed to use every setting.
+    /// The policies that a server can run, built. Oracles and clairvoyant policies are not among them; they are assumed
+    /// to use every setting.
     policies: Vec<Box<dyn SpecPolicy>>,
     bounds: bool,
 }
 
 impl<'a> Facts<'a> {
-    /// The facts of a plan's first variant and seed.
+    /// The facts of a plan's first variant. `setting` is that variant with the first seed.
     pub fn new(plan: &'a Plan, setting: &'a Setting) -> Facts<'a> {
         let sees_more = |spec: &PolicySpec| spec.sees_hidden_truth() || !spec.definition().tries(1).is_empty();
         let servers = plan.policies.iter().map(|entrant| &entrant.spec).filter(|spec| !sees_more(spec));
@@ -31,7 +32,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Why a key does nothing, if the reason is known.
+    /// Why the key `path` has no effect; `None` if the reason is not known.
     pub fn why(&self, path: &str) -> Option<String> {
         let below = |above: &str| path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
         let any = |of: fn(&dyn SpecPolicy) -> bool| self.policies.iter().any(|policy| of(&**policy));
@@ -103,7 +104,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// The engine's settings that concern drafts only.
+/// The settings of `[engine]` that have no effect if no policy drafts.
 const OF_DRAFTS: [&str; 6] = [
     "engine.draft_prefill",
     "engine.draft_gap",

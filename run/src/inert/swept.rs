@@ -1,4 +1,4 @@
-//! Finds swept keys and seeds that change nothing by comparing the finished cells; nothing is run again.
+//! Finds swept keys and seeds that change no number. The finished cells are compared; nothing is run again.
 
 use crate::cells::Numbers;
 use crate::plan::Plan;
@@ -20,13 +20,13 @@ pub fn seeds_agree(plan: &Plan, numbers: &[Numbers]) -> bool {
 
 fn changes_nothing(plan: &Plan, numbers: &[Numbers], at: usize) -> bool {
     let cells = plan.seeds.len() * plan.policies.len();
-    let others = |v: usize| {
-        let all = plan.variants[v].choices.iter().enumerate();
-        all.filter(|(i, _)| *i != at).map(|(_, choice)| choice.value.as_str()).collect::<Vec<_>>()
+    let other_values = |v: usize| {
+        let choices = plan.variants[v].choices.iter().enumerate();
+        choices.filter(|(i, _)| *i != at).map(|(_, choice)| choice.value.as_str()).collect::<Vec<_>>()
     };
     let digests = |v: usize| numbers[v * cells..][..cells].iter().map(|n| n.digest).collect::<Vec<_>>();
     let pairs = (1..plan.variants.len()).map(|v| {
-        let like = (0..v).find(|&other| others(other) == others(v));
+        let like = (0..v).find(|&other| other_values(other) == other_values(v));
         like.map(|other| digests(other) == digests(v))
     });
     let compared: Vec<bool> = pairs.flatten().collect();

@@ -1,5 +1,5 @@
-//! Ways to run an experiment without one of its settings: leave the key out, so that its default holds, or give it
-//! another value if the key is required.
+//! How to run an experiment without one of its settings: leave the key out, so that its default applies. If the key is
+//! required, give it another value.
 
 use crate::plan::Plan;
 use foretoken_hardware::gpus::gpus;
@@ -9,7 +9,7 @@ use foretoken_spec::problem::Result;
 use std::collections::BTreeMap;
 use toml::Value;
 
-/// Keys about the whole experiment, and the tables of other commands than `run`.
+/// Top-level keys that are never tried: keys about the whole experiment, and tables of other commands than `run`.
 const NOT_TRIED: [&str; 12] = [
     "name",
     "seeds",
@@ -25,16 +25,16 @@ const NOT_TRIED: [&str; 12] = [
     "fleet",
 ];
 
-/// A setting, and the value that is tried instead.
+/// A setting that is tried: left out, or given another value.
 #[derive(Clone, Debug)]
 pub struct Trial {
     /// The path of the setting's key.
     pub path: Path,
-    /// The value that it was given, as TOML.
+    /// The value in the experiment, as TOML.
     pub value: String,
-    /// The other value; `None` leaves the key out.
+    /// The other value that is tried, as TOML; `None` leaves the key out.
     other: Option<String>,
-    /// The trial as text, such as `without it, with the default 256`.
+    /// The change as text for the report, such as `without it, with the default 256`.
     pub tried: String,
 }
 
@@ -43,18 +43,18 @@ pub struct Trial {
 pub struct Trials {
     /// One trial per key, in the order of the file.
     pub trials: Vec<Trial>,
-    /// Required keys without another value that is known to be valid: names and paths.
+    /// Required keys for which no other valid value is known: names and paths of files.
     pub impossible: Vec<Path>,
 }
 
 impl Trial {
-    /// The index in the file of the policy that the setting belongs to; `None` for settings outside policies.
+    /// The index, in the file's `policies`, of the policy to which the setting belongs; `None` for any other setting.
     pub fn policy(&self) -> Option<usize> {
         policy(&self.path)
     }
 }
 
-/// The index of the policy that a key belongs to.
+/// The index, in the file's `policies`, of the policy to which a key belongs; `None` for any other key.
 fn policy(path: &Path) -> Option<usize> {
     match path.0.as_slice() {
         [Step::Key(list), Step::Index(i), ..] if list == "policies" => Some(*i),
@@ -62,8 +62,8 @@ fn policy(path: &Path) -> Option<usize> {
     }
 }
 
-/// Whether a key lies within the shape of a model or the datasheet of a GPU. Each is one value, which is not tried key
-/// by key.
+/// Is the key inside the shape of a model or the datasheet of a GPU? A shape or a datasheet is tried as one value, not
+/// key by key.
 fn is_part_of_hardware(path: &Path) -> bool {
     let keys = path.0.windows(2);
     let named =
@@ -71,8 +71,8 @@ fn is_part_of_hardware(path: &Path) -> bool {
     keys.into_iter().position(named).is_some_and(|at| at + 2 < path.0.len())
 }
 
-/// The plan of a variant with other settings; reduced to one policy when the settings belong to one. `requests`:
-/// requests of the original run.
+/// The plan of one variant with the changes of `trials`. With a `policy` (an index in the file) the plan has that
+/// policy alone. `requests`: number of requests of the original run.
 ///
 /// # Errors
 /// A trial's other value is not TOML or has no place in the experiment, or the altered experiment is wrong (see
@@ -90,8 +90,8 @@ pub fn alter(plan: &Plan, variant: usize, trials: &[&Trial], policy: Option<usiz
     })
 }
 
-/// Bounds a generator that lost its number of requests and would run to the end of its time: one request more than
-/// before is enough to see a difference.
+/// Limits the requests of a generated workload to one more than before, if leaving `workload.requests` out made
+/// `duration_s` the only limit. One more is enough to see a difference, and the run stays short.
 fn bound(document: &mut Document, requests: u64) -> Result<()> {
     let given = |key: &str| document.get(&Path::of("workload").key(key)).is_some();
     match given("duration_s") && !given("requests") {
@@ -101,8 +101,8 @@ fn bound(document: &mut Document, requests: u64) -> Result<()> {
 }
 
 impl Trials {
-    /// The trials of everything that a plan was given, that is not swept, and that differs from its default.
-    /// `requests`: requests of the first variant. `wanted` selects keys.
+    /// The trials for the keys that the plan's file gives, that are not swept, that differ from their default, and for
+    /// which `wanted` is true. `requests`: number of requests of the first variant.
     pub fn of(plan: &Plan, requests: u64, wanted: impl Fn(&Path) -> bool) -> Trials {
         let first = &plan.variants[0];
         let swept: Vec<Path> = first.choices.iter().map(|c| Path::of(&c.path)).collect();
@@ -112,23 +112,23 @@ impl Trials {
                 && !is_part_of_hardware(path)
                 && !swept.iter().chain(&first.filled.keys).any(|other| path.is_below(other))
         };
-        let mut all = Trials::default();
+        let mut found = Trials::default();
         let mut as_given = BTreeMap::new();
         for path in first.document().leaves().into_iter().filter(tried) {
             let policy = policy(&path);
             let digest = || alter(plan, 0, &[], policy, requests).ok().map(|altered| altered.digest());
             let Some(as_given) = as_given.entry(policy).or_insert_with(digest) else {
-                all.impossible.push(path);
+                found.impossible.push(path);
                 continue;
             };
-            match of_leaf(plan, &path, requests, as_given) {
-                Found::Trial(trial) if all.trials.iter().any(|t| t.path == trial.path) => {}
-                Found::Trial(trial) => all.trials.push(trial),
+            match find_trial(plan, &path, requests, as_given) {
+                Found::Trial(trial) if found.trials.iter().any(|t| t.path == trial.path) => {}
+                Found::Trial(trial) => found.trials.push(trial),
                 Found::Default => {}
-                Found::Nothing => all.impossible.push(path),
+                Found::Nothing => found.impossible.push(path),
             }
         }
-        all
+        found
     }
 }
 
@@ -138,8 +138,9 @@ enum Found {
     Nothing,
 }
 
-/// The trial for one leaf. `as_given`: the digest of the experiment with it.
-fn of_leaf(plan: &Plan, path: &Path, requests: u64, as_given: &str) -> Found {
+/// Finds a change of one leaf, or of a table around the leaf, that gives a valid and different experiment. `as_given`:
+/// the digest of the unchanged experiment.
+fn find_trial(plan: &Plan, path: &Path, requests: u64, as_given: &str) -> Found {
     let document = &plan.variants[0].document();
     let digest = |trials: &[&Trial]| {
         alter(plan, 0, trials, policy(path), requests).ok().map(|altered| (altered.digest(), altered))
@@ -148,9 +149,9 @@ fn of_leaf(plan: &Plan, path: &Path, requests: u64, as_given: &str) -> Found {
     let without = |path: &Path| {
         let mut trial = Trial { path: path.clone(), value: text(path), other: None, tried: String::new() };
         let (digest, altered) = digest(&[&trial])?;
-        let at = Path(path.0.iter().enumerate().map(|(i, step)| in_altered(i, step)).collect());
-        trial.tried = match altered.resolved_at(&at) {
-            // Without a number of requests there is no default to compare with (`bound`).
+        let in_altered = Path(path.0.iter().enumerate().map(|(i, step)| step_in_altered(i, step)).collect());
+        trial.tried = match altered.resolved_at(&in_altered) {
+            // Without `workload.requests`, `bound` sets a number, which is no default.
             Some(default) if default.len() < 60 && *path != Path::of("workload.requests") => {
                 format!("without it, with the default {default}")
             }
@@ -174,16 +175,16 @@ fn of_leaf(plan: &Plan, path: &Path, requests: u64, as_given: &str) -> Found {
     tables.map_or(Found::Nothing, |(_, trial)| Found::Trial(trial))
 }
 
-/// The path of a policy's setting in a plan that has that policy alone.
-fn in_altered(step: usize, of: &Step) -> Step {
-    match of {
-        Step::Index(_) if step == 1 => Step::Index(0),
+/// Step number `i` of a path, in a plan that has one policy alone: that policy's index is 0 there.
+fn step_in_altered(i: usize, step: &Step) -> Step {
+    match step {
+        Step::Index(_) if i == 1 => Step::Index(0),
         other => other.clone(),
     }
 }
 
-/// Other values of the same kind: half and double a number, the opposite of a boolean, the names of other GPUs and
-/// models. Other names and paths cannot be guessed.
+/// Values to try in place of `value`: half and double a number, the opposite of a boolean, and for a text the names of
+/// GPUs and models. Other names and paths cannot be guessed.
 pub(super) fn others(value: &Value) -> Vec<Value> {
     let scaled = |by: f64| scale(value, by);
     match value {
@@ -192,8 +193,8 @@ pub(super) fn others(value: &Value) -> Vec<Value> {
         Value::Integer(i) => [i / 2, i.saturating_mul(2), i.saturating_add(1)].map(Value::Integer).to_vec(),
         Value::Float(_) | Value::Array(_) => [scaled(0.5), scaled(2.0)].into_iter().flatten().collect(),
         Value::String(_) => {
-            // From the back, because neighbours in the lists are alike, some in every number. The first of each list
-            // differ enough.
+            // The names are tried from the last to the first, because neighbours in the lists are alike, some in every
+            // number. The first five GPUs and 15 models differ enough.
             let models = catalog().iter().map(|e| e.name.as_str()).take(15);
             let presets =
                 gpus().iter().map(|g| g.name.as_str()).take(5).chain(models).collect::<Vec<_>>().into_iter().rev();
@@ -203,7 +204,7 @@ pub(super) fn others(value: &Value) -> Vec<Value> {
     }
 }
 
-/// A value with every number multiplied by `by`, integers cut to whole numbers; `None` if it holds anything but
+/// The value with every number multiplied by `by`, integers rounded towards 0; `None` if the value has anything but
 /// numbers.
 fn scale(value: &Value, by: f64) -> Option<Value> {
     match value {

@@ -1,6 +1,6 @@
-//! The heights of the rungs, from finished cells.
+//! Computes the heights of a ladder's rungs from finished cells.
 
-use super::plan::{Way, Ways};
+use super::plan::{LadderRuns, PolicyRuns};
 use super::rungs::RUNGS;
 use crate::plan::Plan;
 use foretoken_report::Cell;
@@ -8,115 +8,116 @@ use foretoken_sim::metrics::Interval;
 use foretoken_spec::document::Choice;
 use serde::Serialize;
 
-/// The ladders of an experiment.
+/// The ladders of an experiment: for each policy, what each missing piece of knowledge costs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ladders {
-    /// The name of the experiment.
+    /// The experiment's name.
     pub name: String,
     /// Number of seeds.
     pub seeds: usize,
-    /// One ladder for each policy and combination of swept values.
+    /// One ladder for each combination of swept values and policy.
     pub ladders: Vec<Ladder>,
 }
 
-/// A policy's ladder. Losses are 100 ln(E2E / E2E of the best oracle), paired by seed.
+/// A policy's ladder. Losses are ln(E2E / E2E of the best oracle), paired by seed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ladder {
     /// The policy's label.
     pub policy: String,
-    /// Does it draft trees? The bounds and oracles draft chains.
+    /// Does the policy draft trees? The bounds and oracles draft chains.
     pub trees: bool,
     /// The combination of swept values.
     pub sweep: Vec<Choice>,
-    /// The policy's loss as it is.
+    /// The loss of the policy without any added knowledge.
     pub as_is: Interval,
-    /// The rungs, in their order.
+    /// The rungs, in the order of [`RUNGS`].
     pub rungs: Vec<Rung>,
 }
 
-/// One rung.
+/// One rung of a ladder: one more thing that the policy is given to know.
 #[derive(Clone, Debug, Serialize)]
 pub struct Rung {
-    /// Its name.
+    /// The rung's name in [`RUNGS`].
     pub name: &'static str,
-    /// The run at its top; absent if the rung does not apply.
+    /// Label of the policy that has this knowledge; absent if the rung does not apply.
     pub run: Option<String>,
-    /// The loss that goes away on it; absent if the rung does not apply.
+    /// The loss that this knowledge removes; absent if the rung does not apply.
     pub height: Option<Interval>,
 }
 
 impl Ladders {
-    /// Climbs every ladder of a plan. `cells` are its finished cells, in its order. `None` if a run finished no
-    /// request.
-    pub fn of(plan: &Plan, ways: &Ways, cells: &[Cell]) -> Option<Ladders> {
+    /// Computes every ladder of a plan. `cells` are the plan's finished cells, in the order of the plan; `runs` says
+    /// which policies are on which rung. `None` if a run finished no request.
+    pub fn of(plan: &Plan, runs: &LadderRuns, cells: &[Cell]) -> Option<Ladders> {
         let size = plan.seeds.len() * plan.policies.len();
         let mut ladders = Vec::new();
         for (variant, cells) in plan.variants.iter().zip(cells.chunks(size)) {
-            let all = Runs { plan, cells };
-            for way in &ways.ways {
-                ladders.push(all.climb(way, ways, &variant.choices)?);
+            let finished = VariantRuns { plan, cells };
+            for policy in &runs.policies {
+                ladders.push(finished.climb(policy, runs, &variant.choices)?);
             }
         }
         Some(Ladders { name: plan.name.clone(), seeds: plan.seeds.len(), ladders })
     }
 }
 
-/// The run at the top of a rung: its label and ln(E2E) by seed; `None` if the rung does not apply.
+/// The run at the top of a rung: the policy's label and ln(mean E2E) by seed; `None` if the rung does not apply.
 type Top = Option<(String, Vec<f64>)>;
 
-/// The runs under one combination of swept values.
-struct Runs<'a> {
+/// The finished runs under one combination of swept values.
+struct VariantRuns<'a> {
     plan: &'a Plan,
     cells: &'a [Cell],
 }
 
-impl Runs<'_> {
-    /// ln(mean E2E) of a policy's runs, by seed.
+impl VariantRuns<'_> {
+    /// ln(mean E2E) of the runs of the policy `label`, by seed; `None` if a run finished no request.
     fn logs(&self, label: &str) -> Option<Vec<f64>> {
         let n = self.plan.policies.len();
         let at = self.plan.policies.iter().position(|p| p.spec.label() == label)?;
         self.cells.iter().skip(at).step_by(n).map(|c| Some(c.summary.e2e?.mean.ln())).collect()
     }
 
-    /// The form with the least mean E2E, and its logarithms.
+    /// The policy among `labels` with the least mean E2E, and its ln(mean E2E) by seed.
     fn best<'l>(&self, labels: &'l [String]) -> Option<(&'l str, Vec<f64>)> {
         let mean = |logs: &[f64]| logs.iter().map(|x| x.exp()).sum::<f64>();
-        let all = labels.iter().filter_map(|label| Some((label.as_str(), self.logs(label)?)));
-        all.min_by(|a, b| mean(&a.1).total_cmp(&mean(&b.1)))
+        let candidates = labels.iter().filter_map(|label| Some((label.as_str(), self.logs(label)?)));
+        candidates.min_by(|a, b| mean(&a.1).total_cmp(&mean(&b.1)))
     }
 
-    fn climb(&self, way: &Way, ways: &Ways, sweep: &[Choice]) -> Option<Ladder> {
-        let (oracle, bottom) = self.best(&ways.oracles)?;
-        let own = self.logs(&way.policy)?;
+    fn climb(&self, policy: &PolicyRuns, runs: &LadderRuns, sweep: &[Choice]) -> Option<Ladder> {
+        let (oracle, least) = self.best(&runs.oracles)?;
+        let as_is = self.logs(&policy.label)?;
         let mut tops: Vec<Top> = Vec::new();
-        for label in &way.wrapped {
+        for label in &policy.wrapped {
             tops.push(match label {
                 Some(label) => Some((label.clone(), self.logs(label)?)),
                 None => None,
             });
         }
-        for forms in &ways.bounds {
+        for forms in &runs.bounds {
             tops.push(self.best(forms).map(|(label, logs)| (label.to_owned(), logs)));
         }
-        tops.push(Some((oracle.to_owned(), bottom.clone())));
+        tops.push(Some((oracle.to_owned(), least.clone())));
         Some(Ladder {
-            policy: way.policy.clone(),
-            trees: way.trees,
+            policy: policy.label.clone(),
+            trees: policy.trees,
             sweep: sweep.to_vec(),
-            as_is: loss(&own, &bottom)?,
-            rungs: heights(own, tops),
+            as_is: loss(&as_is, &least)?,
+            rungs: heights(as_is, tops),
         })
     }
 }
 
-/// The mean over seeds of a − b, paired.
+/// The mean over seeds of a − b, with its interval; `a` and `b` are paired by seed.
 fn loss(a: &[f64], b: &[f64]) -> Option<Interval> {
     Interval::of(&a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<f64>>())
 }
 
-/// The rungs from ln(E2E) of a policy as it is, by seed, over the runs at their tops.
-fn heights(own: Vec<f64>, tops: Vec<Top>) -> Vec<Rung> {
-    let mut below = own;
+/// The rungs with their heights. `as_is` is ln(mean E2E) by seed of the policy without added knowledge; `tops` are the
+/// runs at the tops of the rungs, in order.
+fn heights(as_is: Vec<f64>, tops: Vec<Top>) -> Vec<Rung> {
+    let mut below = as_is;
     let mut rungs = Vec::new();
     for ((name, _), top) in RUNGS.into_iter().zip(tops) {
         let Some((label, logs)) = top else {
@@ -136,7 +137,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever the runs are and whichever rungs do not apply, the heights sum to the loss, dashes being 0.
+        /// The heights sum to the policy's loss, for any runs. Rungs that do not apply count as 0.
         #[test]
         fn the_rungs_sum_to_the_loss(
             own in prop::collection::vec(-3.0f64..3.0, 3),

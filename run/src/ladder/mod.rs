@@ -1,9 +1,10 @@
-//! What stands between a policy and the best oracle, split into rungs: `foretoken ladder`.
+//! Splits the difference between a policy and the best oracle into rungs: `foretoken ladder`.
 //!
-//! Each rung gives the policy one more thing that it does not know, in a full run on the same luck: the true cost, the
-//! true calibration of confidences, the true rates of requests, then the rule (the bound that knows what a server has
-//! observed), all confidences of the round, the requests' lengths, and the outcome itself. A rung's height is the loss
-//! that goes away; heights may be negative, and sum to the policy's loss exactly.
+//! Each rung gives the policy one more thing to know, in a full run with the same random draws: the true cost, the true
+//! calibration of confidences, the true acceptance rates of requests. Then bounds take the policy's place. They make
+//! the best choice with what a server has observed, then also know all confidences of the round, then the requests'
+//! lengths. The last rung is the oracle, which knows which drafts are right. A rung's height is the loss that its
+//! knowledge removes. Heights may be negative, and they sum to the policy's loss exactly.
 
 mod climb;
 mod plan;

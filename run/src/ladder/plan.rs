@@ -1,4 +1,4 @@
-//! The plan of a ladder: each policy as it is and with each truth, the bounds, and the oracles.
+//! The plan of a ladder: each policy without and with added knowledge, the bounds, and the oracles.
 
 use crate::arena::REFERENCES;
 use crate::plan::Plan;
@@ -8,43 +8,45 @@ use foretoken_spec::document::{Document, Path};
 use foretoken_spec::problem::{Problem, Result};
 use std::path::Path as FilePath;
 
-/// File of the ladders as JSON, in the results folder.
+/// Name of the file with the ladders as JSON, in the results folder.
 pub const LADDER_JSON: &str = "ladder.json";
-/// File of the page about the ladders, in the results folder.
+/// Name of the HTML page with the ladders, in the results folder.
 pub const PAGE: &str = "ladder.html";
 
-/// The wrappers of the first three rungs, in their order.
+/// The wrappers around the policy on the first three rungs, in order. Each gives the policy one truth.
 const WRAPPERS: [&str; 3] = ["true-cost", "true-calibration", "true-rates"];
-/// The bounds of the next three rungs, in their order.
+/// The bounds that replace the policy on the next three rungs, in order.
 const BOUNDS: [&str; 3] = ["knows-rates", "knows-confidences", "knows-lengths"];
-/// The prices of time at which each bound runs; the best one stands for it.
+/// The settings `price` (cost of a second, see `oracle-goodput`) with which each bound runs. The run with the least E2E
+/// counts.
 const PRICES: [&str; 6] = ["", "decode = 1.0", "decode = 2.0", "decode = 3.0", "system = 1.0", "system = 2.0"];
 
-/// A policy's runs on its way up: labels of the plan's policies.
-pub struct Way {
-    /// The policy as it is.
-    pub policy: String,
-    /// Does it draft trees?
+/// The runs of one policy for its ladder, as labels of the plan's policies.
+pub struct PolicyRuns {
+    /// The policy without added knowledge.
+    pub label: String,
+    /// Does the policy draft trees?
     pub trees: bool,
-    /// The policy with the truths of each rung so far; `None` where a wrapper has nothing to correct.
+    /// The policy inside the wrappers up to each rung; `None` if a wrapper has nothing to correct in the policy.
     pub wrapped: [Option<String>; 3],
 }
 
-/// What runs for a ladder.
-pub struct Ways {
-    /// The policies.
-    pub ways: Vec<Way>,
-    /// The forms of each bound.
+/// Which policies of the plan are on which rung, as labels.
+pub struct LadderRuns {
+    /// The policies that get a ladder.
+    pub policies: Vec<PolicyRuns>,
+    /// For each rung with a bound, the bound with each price.
     pub bounds: [Vec<String>; 3],
-    /// The oracles.
+    /// The oracles; the one with the least E2E is on the last rung.
     pub oracles: Vec<String>,
 }
 
-/// The plan of an experiment's ladder, and which of its policies stand for which rung.
+/// Makes the plan of an experiment's ladder, and says which of its policies are on which rung.
 ///
 /// # Errors
-/// The experiment is wrong, its acceptance is recorded and so has no law, or it has no policy that a server can run.
-pub fn of(mut document: Document, folder: &FilePath) -> Result<(Plan, Ways)> {
+/// The experiment is wrong, its acceptance is recorded (which gives no probabilities), or it has no policy that drafts
+/// and that a server can run.
+pub fn of(mut document: Document, folder: &FilePath) -> Result<(Plan, LadderRuns)> {
     let asked = Plan::of(document.clone(), folder)?;
     if matches!(asked.source(), Source::Recorded | Source::ProfiledRecorded) {
         let what =
@@ -62,53 +64,53 @@ pub fn of(mut document: Document, folder: &FilePath) -> Result<(Plan, Ways)> {
         let problem = document.problem_at(&Path::of("policies"), "no policy of the experiment can climb a ladder");
         return Err(problem.help("name one that a server can run and that drafts: policies = [{ adaspec = {} }]"));
     }
-    let mut all: Vec<PolicySpec> = Vec::new();
-    let mut ways = Vec::new();
+    let mut specs: Vec<PolicySpec> = Vec::new();
+    let mut policies = Vec::new();
     for policy in climbing {
-        let mut way =
-            Way { policy: policy.label(), trees: policy.definition().drafts_trees(), wrapped: [None, None, None] };
+        let trees = policy.definition().drafts_trees();
+        let mut runs = PolicyRuns { label: policy.label(), trees, wrapped: [None, None, None] };
         let mut inner = policy.clone();
-        add(&mut all, policy.clone());
+        add(&mut specs, policy.clone());
         for (at, wrapper) in WRAPPERS.iter().enumerate() {
             let wrapped = read(&format!("{{ {wrapper} = {{ policy = {} }} }}", written(&inner)?))?;
-            // A wrapper refuses a policy that has nothing to correct.
+            // The check fails if the wrapper has nothing to correct in the policy.
             if wrapped.check().is_ok() {
-                way.wrapped[at] = Some(wrapped.label());
-                add(&mut all, wrapped.clone());
+                runs.wrapped[at] = Some(wrapped.label());
+                add(&mut specs, wrapped.clone());
                 inner = wrapped;
             }
         }
-        ways.push(way);
+        policies.push(runs);
     }
-    let bounds = [priced(BOUNDS[0], &mut all)?, priced(BOUNDS[1], &mut all)?, priced(BOUNDS[2], &mut all)?];
-    let oracles = REFERENCES.iter().map(|text| listed(text, &mut all)).collect::<Result<_>>()?;
-    let texts: Vec<String> = all.iter().map(written).collect::<Result<_>>()?;
+    let bounds = [priced(BOUNDS[0], &mut specs)?, priced(BOUNDS[1], &mut specs)?, priced(BOUNDS[2], &mut specs)?];
+    let oracles = REFERENCES.iter().map(|text| listed(text, &mut specs)).collect::<Result<_>>()?;
+    let texts: Vec<String> = specs.iter().map(written).collect::<Result<_>>()?;
     ["arena", "paper", "question"].iter().for_each(|key| document.remove(&Path::of(key)));
     document.replace(&Path::of("policies"), "the policies of the ladder", &format!("[{}]", texts.join(", ")))?;
-    Ok((Plan::of(document, folder)?, Ways { ways, bounds, oracles }))
+    Ok((Plan::of(document, folder)?, LadderRuns { policies, bounds, oracles }))
 }
 
-/// The labels of a bound at every price.
-fn priced(bound: &str, all: &mut Vec<PolicySpec>) -> Result<Vec<String>> {
+/// Adds a bound with each of [`PRICES`] to `specs` and returns the labels.
+fn priced(bound: &str, specs: &mut Vec<PolicySpec>) -> Result<Vec<String>> {
     let form = |price: &&str| match *price {
         "" => format!("{{ {bound} = {{}} }}"),
         price => format!("{{ {bound} = {{ price = {{ {price} }} }} }}"),
     };
-    PRICES.iter().map(|price| listed(&form(price), all)).collect()
+    PRICES.iter().map(|price| listed(&form(price), specs)).collect()
 }
 
-/// The label of a policy given as text, which joins `all`.
-fn listed(text: &str, all: &mut Vec<PolicySpec>) -> Result<String> {
+/// Adds a policy, given as text, to `specs` and returns its label.
+fn listed(text: &str, specs: &mut Vec<PolicySpec>) -> Result<String> {
     let spec = read(text)?;
     let label = spec.label();
-    add(all, spec);
+    add(specs, spec);
     Ok(label)
 }
 
-/// Adds a policy unless it is there.
-fn add(all: &mut Vec<PolicySpec>, spec: PolicySpec) {
-    if !all.contains(&spec) {
-        all.push(spec);
+/// Adds a policy to `specs`, unless it is among them.
+fn add(specs: &mut Vec<PolicySpec>, spec: PolicySpec) {
+    if !specs.contains(&spec) {
+        specs.push(spec);
     }
 }
 
@@ -117,14 +119,14 @@ struct Listed {
     policy: PolicySpec,
 }
 
-/// A policy from its text, as in an experiment.
+/// Reads a policy that is written as in an experiment.
 fn read(text: &str) -> Result<PolicySpec> {
     toml::from_str::<Listed>(&format!("policy = {text}"))
         .map(|listed| listed.policy)
         .map_err(|e| Problem::failed(format!("{text}: {}", e.message())))
 }
 
-/// A policy as text.
+/// Writes a policy as in an experiment.
 fn written(spec: &PolicySpec) -> Result<String> {
     let value = toml::Value::try_from(spec);
     value.map(|value| value.to_string()).map_err(|e| Problem::failed(format!("{}: {e}", spec.label())))

@@ -7,7 +7,7 @@ use foretoken_report::html::{Page, Part, Row, Section, Table as PageTable, Value
 use foretoken_report::{LadderBar, ladder_figure};
 use foretoken_sim::metrics::Interval;
 
-/// The ladders for a terminal.
+/// The ladders as text for a terminal.
 pub fn render(ladders: &Ladders) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -35,7 +35,7 @@ pub fn render_json(ladders: &Ladders) -> String {
     serde_json::to_string_pretty(ladders).expect("plain data always serialises") + "\n"
 }
 
-/// The page about the ladders.
+/// The ladders as an HTML page.
 pub fn page(ladders: &Ladders) -> Page {
     let mut section = Section::new("ladder", "Rungs");
     let bar = |ladder: &Ladder| LadderBar {

@@ -1,5 +1,5 @@
-//! Checks that every claim of a `[paper]` or `[question]` table refers to policies, swept values and bounds that the
-//! experiment has.
+//! Checks the claims of a `[paper]` or `[question]` table: every policy, swept value and bound that a claim names must
+//! be in the experiment.
 
 use crate::plan::{Plan, choice, variants};
 use foretoken_spec::document::Path;
@@ -7,7 +7,7 @@ use foretoken_spec::experiment::SloSpec;
 use foretoken_spec::paper::{At, Claim, Measure, Metric, Stated};
 use foretoken_spec::problem::{Problem, Result, nearest};
 
-/// Checks the `[paper]` table of a plan.
+/// Checks that the claims of a plan's `[paper]` table name only policies, swept values and bounds of the experiment.
 ///
 /// # Errors
 /// A claim names something that the experiment lacks; the error points at its place in the file.
@@ -16,7 +16,7 @@ pub fn check(plan: &Plan) -> Result<()> {
     check_claims(plan, &paper.claims, "paper")
 }
 
-/// Checks the claims of `table`, which is `paper` or `question`.
+/// Checks `claims`, which stand in the table `table` (`paper` or `question`).
 ///
 /// # Errors
 /// A claim names something that the experiment lacks; the error points at its place in the file.
@@ -29,7 +29,7 @@ pub fn check_claims(plan: &Plan, claims: &[Claim], table: &str) -> Result<()> {
 struct Check<'a> {
     plan: &'a Plan,
     labels: Vec<String>,
-    /// The key of the number that a claim is compared with.
+    /// The key of the number with which a claim is compared: `paper` or `reported`.
     stated: &'static str,
 }
 
@@ -155,7 +155,7 @@ impl Check<'_> {
         format!("labels here: {}", self.labels.join(", "))
     }
 
-    /// Checks that the metric exists in every variant that `at` picks.
+    /// Checks that `at` picks variants, and that the metric exists in each of them.
     fn metric(&self, metric: Metric, at: &At, path: &Path) -> Result<()> {
         self.picked(at, path)?;
         let unbounded = |v: usize| self.plan.variants[v].experiment.slo == SloSpec::default();
@@ -166,7 +166,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Checks that `at` names swept settings and values that they take.
+    /// Checks that every setting in `at` is swept and takes the value that `at` gives.
     fn picked(&self, at: &At, path: &Path) -> Result<()> {
         for (swept, value) in at {
             let place = path.key("at").key(swept);
@@ -201,7 +201,8 @@ impl Check<'_> {
         values.join(", ")
     }
 
-    /// Checks that `along` is swept over at least two values; `numbers` says whether they must be numbers.
+    /// Checks that the setting `along` is swept over at least two values in the variants that `at` picks. `numbers`:
+    /// must the values be numbers?
     fn along(&self, along: &str, at: &At, path: &Path, numbers: bool) -> Result<()> {
         let place = path.key("along");
         self.swept(along, &place)?;

@@ -1,4 +1,4 @@
-//! A claim beside the measured value, and the difference.
+//! Compares each claim of a paper with the value that was measured here.
 
 use super::measure::measure;
 use super::results::{Measured, Results};
@@ -8,7 +8,7 @@ use foretoken_spec::paper::{Claim, Paper, Stated};
 use foretoken_spec::problem::Result;
 use serde::{Deserialize, Serialize};
 
-/// The table of claims of one experiment.
+/// A paper's claims, each compared with this run's value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PaperReport {
     /// Title of the paper or document.
@@ -19,7 +19,7 @@ pub struct PaperReport {
     pub claims: Vec<Compared>,
 }
 
-/// One claim with the measured value.
+/// One claim of a paper, with the value that was measured here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Compared {
     /// Name of the claim within its experiment.
@@ -29,30 +29,30 @@ pub struct Compared {
     /// The claim's place in the document.
     #[serde(rename = "where")]
     pub place: String,
-    /// The document's value; absent when the document has only a figure.
+    /// The document's value; absent if the document shows a figure and states no number.
     pub paper: Option<Measured>,
     /// The value that was measured here.
     pub ours: Measured,
-    /// Are the numbers shares (a gain of 0.1 is 10 %)?
+    /// Are the values shares, so that 0.1 means a gain of 10 %?
     pub share: bool,
-    /// Our value / the document's value − 1, at the end of the range that is farther out; 0 inside the range. Absent if
-    /// a ratio has no meaning.
+    /// Our value / the document's value − 1; 0 if ours is inside the document's range. If our value is a range, its end
+    /// farther outside counts. Absent if a ratio has no meaning, as for names.
     pub difference: Option<f64>,
-    /// Is our value within a tenth of the document's, or in the stated direction? Absent without a value to compare
-    /// with.
+    /// Is our value within a tenth of the document's? If the document states a direction (at least, at most), is our
+    /// value in that direction? Absent if the document states no value.
     pub agrees: Option<bool>,
-    /// The reason why it does not agree, if one is known.
+    /// The reason why our value does not agree; absent if none is known.
     pub because: Option<String>,
 }
 
-/// The largest difference that counts as agreement.
+/// The largest relative difference that counts as agreement.
 const TENTH: f64 = 0.1;
 
 impl PaperReport {
     /// Measures every claim of an experiment in its finished cells.
     ///
     /// # Errors
-    /// A setting cannot be built again.
+    /// A claim needs a setting that cannot be built, for example because its trace is missing.
     pub fn of(paper: &Paper, plan: &Plan, cells: &[Cell]) -> Result<PaperReport> {
         let results = Results { plan, cells };
         let claims = paper.claims.iter().map(|claim| Ok(Compared::of(claim, measure(&claim.measure, results)?)));
@@ -87,7 +87,7 @@ impl Compared {
     }
 }
 
-/// The stated value; `None` where there is only a figure.
+/// The value that a claim states; `None` if the document shows only a figure. Infinite ends of a range become open.
 pub fn stated(stated: &Stated) -> Option<Measured> {
     let end = |x: f64| Some(x).filter(|x| x.is_finite());
     match stated {
@@ -98,22 +98,24 @@ pub fn stated(stated: &Stated) -> Option<Measured> {
     }
 }
 
-/// Returns how far our value is outside the paper's range, as a ratio − 1 (shares are compared as 1 + share), and
-/// whether it agrees. `None` if there is no value to compare with.
+/// Compares our value with the paper's. Returns how far ours is outside the paper's range, as a ratio − 1 (`None` if a
+/// ratio has no meaning), and whether both agree. Shares are compared as 1 + share.
 pub fn compare(paper: &Measured, ours: &Measured, share: bool) -> (Option<f64>, Option<bool>) {
     match (paper, ours) {
         (Measured::Policies(theirs), Measured::Policies(ours)) => {
             (None, Some(ours.iter().all(|label| theirs.contains(label))))
         }
         (&Measured::Numbers(low, high), &Measured::Numbers(from, to)) => {
-            // If one end of our range is open, the other end is the last swept value, and ours is at least as far out.
+            // An open end of our range means that the true value lies beyond the swept values. The other end is the
+            // last swept value, which is compared in its place.
             let (from, to) = (from.or(to), to.or(from));
             let off = |x: f64, end: f64| if share { (1.0 + x) / (1.0 + end) - 1.0 } else { x / end - 1.0 };
             let below = low.zip(from).filter(|(low, from)| from < low).map(|(low, from)| off(from, low));
             let above = high.zip(to).filter(|(high, to)| to > high).map(|(high, to)| off(to, high));
             let farthest = [below, above].into_iter().flatten().max_by(|a, b| a.abs().total_cmp(&b.abs()));
             let difference = farthest.unwrap_or(0.0);
-            // A range with one open end is a direction: any value outside is in the wrong direction.
+            // A paper's range with an open end states a direction. Any value outside is in the wrong direction, by
+            // however little.
             let direction = low.is_none() || high.is_none();
             let agrees = if direction { farthest.is_none() } else { difference.abs() <= TENTH };
             (Some(difference).filter(|d| d.is_finite()), Some(agrees))
@@ -122,7 +124,7 @@ pub fn compare(paper: &Measured, ours: &Measured, share: bool) -> (Option<f64>, 
     }
 }
 
-/// Rounds to six significant digits, so that a value read back from JSON is the same.
+/// Rounds to six significant digits, so that a value is the same after it was written as JSON and read back.
 pub fn six_digits(x: f64) -> f64 {
     format!("{x:.5e}").parse().unwrap_or(x)
 }
@@ -162,7 +164,7 @@ mod tests {
     fn a_direction_allows_no_tenth() {
         assert_eq!(compare(&range(0.0, f64::INFINITY), &Measured::one(-0.01), true).1, Some(false));
         assert_eq!(compare(&range(0.0, f64::INFINITY), &Measured::one(0.01), true).1, Some(true));
-        // No value is a multiple of 0, so only the direction counts.
+        // A ratio to 0 has no meaning, so there is no difference, only the wrong direction.
         assert_eq!(compare(&range(f64::NEG_INFINITY, 0.0), &Measured::one(2.0), false), (None, Some(false)));
     }
 

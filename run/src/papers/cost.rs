@@ -1,4 +1,4 @@
-//! Quantities of claims that follow from the costs of passes, without a run.
+//! Measures quantities of claims that follow from the costs of passes alone, without a run.
 
 use super::results::Measured;
 use crate::plan::{Plan, variants};
@@ -9,10 +9,10 @@ use foretoken_sim::{BatchView, Categories, ChunkTotals, DraftPlan, LatencyModel,
 use foretoken_spec::paper::{BeliefLength, ImpliedLength, Keep};
 use foretoken_spec::problem::Result;
 
-/// The draft length that maximizes goodput in the policies' linear belief.
+/// The draft length that maximises goodput under the linear cost model that policies believe, for each variant.
 ///
 /// # Errors
-/// No belief can be fitted.
+/// A variant cannot be built, for example because no linear cost model fits its true costs.
 pub fn belief_length(what: &BeliefLength, plan: &Plan) -> Result<Measured> {
     let each = variants(plan, &what.at).map(|v| {
         let longest = plan.variants[v].experiment.engine.max_draft_len;
@@ -65,7 +65,7 @@ fn best(what: &BeliefLength, belief: &Belief, longest: u32) -> u32 {
     plan.draft_len[0]
 }
 
-/// The tokens per round that a published throughput implies, given the costs of passes.
+/// The tokens per round that a published throughput implies: tokens per second × time of a round by our costs.
 pub fn implied_length(what: &ImpliedLength, plan: &Plan) -> Measured {
     let each = variants(plan, &what.at).map(|v| {
         let hardware = &plan.variants[v].experiment.hardware;
@@ -87,8 +87,8 @@ mod tests {
     use foretoken_sim::{Coefficients, ContextReads, Drafting};
     use foretoken_spec::paper::At;
 
-    /// The context sign test of docs/model.md 10 at its first point. At the ends, free drafts always pay and
-    /// expensive drafts never do.
+    /// The best length at the first point of the context test in docs/model.md 10. Free drafts give the longest length,
+    /// expensive drafts give length 0.
     #[test]
     fn the_best_length_in_a_belief() {
         let target = Coefficients { alpha_s: 4.86e-8, gamma_s: 0.01844e-3, delta_s: 6.94e-3 };

@@ -1,7 +1,7 @@
-//! Measures a claim's quantity in a finished comparison. There are a few general kinds of quantities, each over the
-//! variants that `at` picks.
+//! Measures the quantity of a claim in a finished comparison. There are a few general kinds of quantities. Each is
+//! measured in the variants that the claim's `at` picks.
 //!
-//! Quantities are computed from the cells' means over seeds. Two kinds are not: quantities that need no run
+//! Most quantities are computed from the cells' means over seeds. Exceptions are quantities that need no run
 //! (`cost.rs`), and quantities that need the acceptance of drafts but no engine (`replay.rs`).
 
 use super::results::{Measured, Results};
@@ -10,10 +10,10 @@ use crate::plan::variants;
 use foretoken_spec::paper::{At, Keep, Measure, Metric, Turns};
 use foretoken_spec::problem::Result;
 
-/// Measures a quantity.
+/// Measures the quantity `what` in finished cells.
 ///
 /// # Errors
-/// A setting cannot be built again, for example because its trace is missing.
+/// A setting cannot be built, for example because its trace is missing.
 pub fn measure(what: &Measure, results: Results) -> Result<Measured> {
     let each = |at: &At, keep: Keep, f: &dyn Fn(usize) -> Option<f64>| {
         let values: Option<Vec<f64>> = variants(results.plan, at).map(f).collect();
@@ -58,12 +58,13 @@ pub fn measure(what: &Measure, results: Results) -> Result<Measured> {
     })
 }
 
-/// How far `own` is ahead of `other`, as a share of `other`.
+/// How much better `own` is than `other`, as a share: 0.1 is 10 % better, by the metric's direction.
 fn gain(metric: Metric, own: f64, other: f64) -> f64 {
     if metric.less_is_better() { other / own - 1.0 } else { own / other - 1.0 }
 }
 
-/// The x where the gain falls to 0, on the straight line between the two points around it.
+/// The x at which the gain of `points` (x, gain) changes its sign, by linear interpolation. `turns` says in which
+/// direction of x. If the sign never changes, the range is open beyond the last point.
 fn crossing(mut points: Vec<(f64, f64)>, turns: Turns) -> Measured {
     if turns == Turns::Ahead {
         points.reverse();

@@ -1,4 +1,4 @@
-//! The metrics of a cell that claims may refer to.
+//! Reads the metrics to which claims may refer from a cell.
 
 use foretoken_report::Cell;
 use foretoken_sim::Summary;

@@ -1,4 +1,4 @@
-//! The table of claims as text: the paper's value, our value, the difference, the reason. Lines have bounded length, so
+//! The table of claims as text: the paper's value, our value, the difference, the reason. Columns have fixed widths, so
 //! that the table looks the same in a terminal, a log and a README.
 
 use super::compared::{Compared, PaperReport};
@@ -11,7 +11,7 @@ const COLUMNS: [(&str, u16); 6] =
 
 const NO_REASON: &str = "no reason found yet";
 
-/// One table over the claims of several experiments, each under its name.
+/// One table of the claims of several experiments, given as (name of the experiment, its claims).
 pub fn render<'r>(reports: impl IntoIterator<Item = (&'r str, &'r PaperReport)>) -> String {
     let mut text = lines([COLUMNS.map(|(name, _)| name.to_owned())]);
     for (name, report) in reports {
@@ -21,12 +21,13 @@ pub fn render<'r>(reports: impl IntoIterator<Item = (&'r str, &'r PaperReport)>)
     text
 }
 
-/// Rows in the table's columns, wrapped.
+/// The rows as lines of text in [`COLUMNS`].
 fn lines(rows: impl IntoIterator<Item = [String; 6]>) -> String {
     wrapped(COLUMNS, rows)
 }
 
-/// Rows in six columns of the given names and widths, wrapped. The middle three are aligned to the right.
+/// The rows as lines of text in six columns of the given widths. Long texts continue on the next line. The third to
+/// fifth columns are aligned to the right.
 pub fn wrapped(columns: [(&str, u16); 6], rows: impl IntoIterator<Item = [String; 6]>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
@@ -70,13 +71,13 @@ fn difference(claim: &Compared) -> String {
     }
 }
 
-/// Numbers or names as text. `ours`: is it our value? An open end of our range was not reached in the sweep; an open
-/// end of the paper's range has no limit.
+/// A value as text; shares are shown in percent. `ours`: see [`in_words`].
 fn shown(measured: &Measured, share: bool, ours: bool) -> String {
     in_words(measured, ours, |x| number(x, share))
 }
 
-/// The same with each number shown by `one`.
+/// A value as text, with each number shown by `one`. `ours`: is it our value, not the paper's? An open end of our range
+/// lies beyond the swept values (`above 4`); an open end of the paper's range states a direction (`at least 4`).
 pub fn in_words(measured: &Measured, ours: bool, one: impl Fn(f64) -> String) -> String {
     match measured {
         Measured::Numbers(Some(low), Some(high)) if low == high => one(*low),
@@ -88,7 +89,7 @@ pub fn in_words(measured: &Measured, ours: bool, one: impl Fn(f64) -> String) ->
     }
 }
 
-/// Three significant digits; shares in percent with a sign.
+/// A number as text with about three significant digits; a share is shown in percent with a sign.
 pub fn number(x: f64, share: bool) -> String {
     if share {
         return format!("{:+.1} %", x * 100.0);
@@ -101,7 +102,7 @@ pub fn number(x: f64, share: bool) -> String {
     format!("{x:.digits$}")
 }
 
-/// A JSON list over several experiments.
+/// The claims of several experiments as a JSON list.
 pub fn render_json<'r>(reports: impl IntoIterator<Item = (&'r str, &'r PaperReport)>) -> serde_json::Value {
     let one = |(name, report): (&str, &PaperReport)| {
         let mut value = serde_json::to_value(report).expect("plain data always serialises");

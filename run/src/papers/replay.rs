@@ -1,5 +1,5 @@
-//! Estimated and actual accepted tokens of a fixed draft length, request by request. No engine runs, because the
-//! quality of an estimate from confidences does not depend on time (AdaSpec, section 4.2 and Fig. 8).
+//! Compares estimated with actual accepted tokens of a fixed draft length, request by request. No engine runs, because
+//! an estimate from confidences does not depend on time (AdaSpec, section 4.2 and Fig. 8).
 
 use super::results::Measured;
 use crate::plan::{Plan, variants};
@@ -8,10 +8,10 @@ use foretoken_sim::{RequestTruth, TruthRow};
 use foretoken_spec::paper::{Estimate, Keep};
 use foretoken_spec::problem::Result;
 
-/// Estimated over actual accepted tokens, minus 1, on the first seed.
+/// Estimated / actual accepted tokens − 1 over all requests, with the first seed, for each variant.
 ///
 /// # Errors
-/// The workload cannot be built again.
+/// A variant cannot be built, for example because its trace is missing.
 pub fn estimate(what: &Estimate, plan: &Plan) -> Result<Measured> {
     let each = variants(plan, &what.at).map(|v| {
         let setting = Setting::new(&plan.variants[v], plan.seeds[0])?;
@@ -29,7 +29,7 @@ fn ratio(setting: &Setting, length: u32) -> f64 {
         let truth =
             RequestTruth { id, prompt_len: request.prompt_len, output_len, category, recording: request.recording };
         setting.acceptance().start(truth, length, &mut row);
-        // The prefill emits the first token, so drafting starts at position 1.
+        // The prefill gives the first output token, so the first round drafts from position 1 on.
         let mut at = 1;
         while at < output_len {
             let run = row.run(at, length);

@@ -1,4 +1,4 @@
-//! The numbers of a finished comparison that claims refer to, and the type of a measured value.
+//! Looks up the numbers of a finished comparison to which claims refer, and defines the type of a measured value.
 
 use super::metric;
 use crate::plan::{Plan, choice, place, variants};
@@ -8,20 +8,21 @@ use foretoken_spec::paper::{At, Keep, Metric};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A measured value.
+/// A value of a claim: a range of numbers, or names of policies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measured {
-    /// A range of numbers (both ends equal for a single one). An absent end is beyond the swept values.
+    /// A range of numbers, as (low end, high end); a single number has equal ends. An absent end is open: it lies
+    /// beyond the swept values.
     Numbers(Option<f64>, Option<f64>),
-    /// The policies, one a variant.
+    /// Labels of policies; of a measured value, one for each variant.
     Policies(Vec<String>),
     /// The quantity does not exist in this run.
     Nothing,
 }
 
 impl Measured {
-    /// The range of some numbers, reduced as `keep` says.
+    /// The range from the least to the greatest of `values`, or only the end that `keep` names.
     pub fn of(values: Vec<f64>, keep: Keep) -> Measured {
         let least = values.iter().copied().reduce(f64::min);
         let most = values.iter().copied().reduce(f64::max);
@@ -32,7 +33,7 @@ impl Measured {
         }
     }
 
-    /// The range that covers several ranges of numbers. An end is absent where it is absent in one of them.
+    /// The smallest range that covers all `ranges`. An end is open if it is open in one of them.
     pub fn covering(ranges: Vec<Measured>) -> Measured {
         let covering = |a: Measured, b: Measured| match (a, b) {
             (Measured::Numbers(low, high), Measured::Numbers(from, to)) => {
@@ -49,12 +50,12 @@ impl Measured {
     }
 }
 
-/// The cells of a finished comparison, for measuring claims.
+/// The cells of a finished comparison, in which claims are measured.
 #[derive(Clone, Copy)]
 pub struct Results<'a> {
     /// The plan that was run.
     pub plan: &'a Plan,
-    /// Its cells: variants slowest, then seeds, then policies.
+    /// The plan's finished cells, in the order of the plan: variants vary slowest, then seeds, then policies.
     pub cells: &'a [Cell],
 }
 
@@ -68,13 +69,13 @@ impl<'a> Results<'a> {
         of_variant.iter().skip(at.unwrap_or(size)).step_by(policies)
     }
 
-    /// The mean of a metric over seeds; `None` if a seed lacks it.
+    /// The mean over seeds of a policy's metric; `None` if a seed lacks the metric.
     pub fn mean(&self, metric: Metric, variant: usize, policy: &str) -> Option<f64> {
         let values: Vec<f64> = self.cells_of(variant, policy).map(|c| metric::of(metric, c)).collect::<Option<_>>()?;
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     }
 
-    /// The label of the best policy and its metric; `None` if a policy lacks the metric.
+    /// The label of the best policy in `among` by a metric, and its mean; `None` if a policy lacks the metric.
     pub fn best<'p>(&self, metric: Metric, variant: usize, among: &'p [String]) -> Option<(&'p String, f64)> {
         let each = among.iter().map(|p| self.mean(metric, variant, p).map(|x| (p, x)));
         let each: Vec<(&String, f64)> = each.collect::<Option<_>>()?;
@@ -82,8 +83,8 @@ impl<'a> Results<'a> {
         each.into_iter().reduce(|a, b| if better(b.1, a.1) { b } else { a })
     }
 
-    /// Pairs (swept number, or the place of a swept name; `f` of the variant) in the order of the number: one list for
-    /// each combination of the other swept values. `None` if a value is missing.
+    /// The points (x, `f` of the variant) along the sweep of `path`, sorted by x. x is the swept number, or the index
+    /// of a swept name. There is one list for each combination of the other swept values. `None` if a value is missing.
     pub fn along(&self, path: &str, at: &At, f: impl Fn(usize) -> Option<f64>) -> Option<Vec<Vec<(f64, f64)>>> {
         let mut lists: BTreeMap<Vec<&str>, Vec<(f64, f64)>> = BTreeMap::new();
         for v in variants(self.plan, at) {

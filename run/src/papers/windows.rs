@@ -1,15 +1,15 @@
-//! Draft lengths over time. A run is cut into windows of a few seconds, as a monitor would read them, and the windows
-//! whose batch size is in a range are kept (AdaSpec, section 7.4).
+//! Draft lengths over time. A run is cut into windows of a few seconds, as a monitor would show it. Only windows whose
+//! mean batch size is in a given range count (AdaSpec, section 7.4).
 
 use super::results::{Measured, Results};
 use crate::plan::variants;
 use foretoken_sim::metrics::{Bin, Series, quantile_sorted};
 use foretoken_spec::paper::Windows;
 
-/// Quantiles of the windows: lengths below the first and above the second are left out as rare.
+/// Quantiles over windows. Draft lengths below the first and above the second are rare and left out.
 const USUAL: [f64; 2] = [0.1, 0.9];
 
-/// The range of draft lengths between the two quantiles [`USUAL`].
+/// The range of the windows' mean draft lengths between the two quantiles [`USUAL`].
 pub fn lengths(what: &Windows, results: Results) -> Measured {
     let cells = variants(results.plan, &what.at).flat_map(|v| results.cells_of(v, &what.policy));
     let mut lengths: Vec<f64> = cells.flat_map(|c| of_series(what, &c.series)).collect();
@@ -28,7 +28,7 @@ fn of_series(what: &Windows, series: &Series) -> Vec<f64> {
     series.bins.chunks(bins).filter_map(|window| of_window(what, window)).collect()
 }
 
-/// The mean draft length of a window, if its batch size is in the range.
+/// The mean draft length of a window; `None` if the window's mean batch size is outside the range, or nothing decodes.
 fn of_window(what: &Windows, window: &[Bin]) -> Option<f64> {
     let sum = |f: fn(&Bin) -> f64| window.iter().map(f).sum::<f64>();
     let (busy, steps) = (sum(|b| b.busy as f64), sum(|b| b.request_steps as f64));
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn windows_outside_the_range_of_batch_sizes_are_left_out() {
         let mut series = Series::default();
-        // Four windows of 2 s: batches of 4, 12, 12, 4 that draft 6, 2, 4, 6 tokens a request.
+        // Four windows of 2 s: batches of 4, 12, 12 and 4 requests, which draft 6, 2, 4 and 6 tokens per request.
         for (window, (batch, drafts)) in [(4, 6), (12, 2), (12, 4), (4, 6)].into_iter().enumerate() {
             for tick in 0..4 {
                 let start = Time::from_s(window as f64 * 2.0 + f64::from(tick) * 0.5);

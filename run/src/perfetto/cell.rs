@@ -1,4 +1,4 @@
-//! One cell of a results folder, read for a timeline.
+//! Reads one cell (run) of a results folder for a timeline.
 
 use super::Recorded;
 use super::select::{Wanted, choose};
@@ -12,27 +12,27 @@ use std::path::Path;
 
 const STEPS: &str = "steps.parquet";
 
-/// A cell of a results folder.
+/// A cell of a results folder, with its steps and requests.
 pub struct Cell {
     /// The cell's policy, seed and swept values.
     pub key: Key,
-    /// Number of cells that fit what was wanted; the first of them was taken.
+    /// Number of cells that fit what the user asked for; this is the first of them.
     pub fitting: usize,
-    /// Where the cell's numbers come from.
+    /// Where the cell's numbers come from: simulated, measured on a device, or observed on a server.
     pub source: String,
-    /// Its steps, in order.
+    /// One record per step, in order.
     pub steps: Vec<StepRecord>,
-    /// The records of its requests.
+    /// One record per request.
     pub requests: RequestRecords,
     blocks: Option<u32>,
     behind: Option<DeliverAt>,
 }
 
 impl Cell {
-    /// Reads the first cell of a folder that fits.
+    /// Reads the first cell of a folder that fits `wanted`.
     ///
     /// # Errors
-    /// The folder's run is not complete or did not keep its steps, a file is damaged, or no cell fits.
+    /// The folder's run is not complete, the run did not record its steps, a file is damaged, or no cell fits.
     pub fn read(folder: &Path, wanted: &Wanted) -> Result<Cell> {
         let manifest = complete(folder)?;
         if !manifest.has(STEPS) {
@@ -47,20 +47,20 @@ impl Cell {
         let requests = read_requests(folder, &key).map_err(unreadable)?;
         let most_used = steps.iter().map(|s| s.used_blocks).max().unwrap_or(0);
         let peak = read_kv_peaks(folder).map_err(unreadable)?[at];
-        // The summary's peak is the share of used blocks.
+        // The summary has the largest share of used blocks, so that the number of all blocks follows.
         let blocks = (most_used > 0 && peak > 0.0).then(|| (f64::from(most_used) / peak).round() as u32);
         let behind = behind(folder, &key)?;
         Ok(Cell { key, fitting, source: manifest.source, steps, requests, blocks, behind })
     }
 
-    /// What a timeline shows of the cell.
+    /// The parts of the cell that a timeline shows.
     pub fn recorded(&self) -> Recorded<'_> {
         let Cell { key, source, steps, requests, blocks, behind, .. } = self;
         Recorded { key, source, steps, requests, blocks: *blocks, behind: *behind }
     }
 }
 
-/// The manifest of a folder with complete results.
+/// Reads the manifest of a folder, and checks that the results are complete.
 fn complete(folder: &Path) -> Result<Manifest> {
     let manifest = Manifest::read(folder)?;
     match manifest.complete {
@@ -74,7 +74,7 @@ fn unreadable(error: ReportError) -> Box<Problem> {
     Problem::bad_input(error.to_string()).help("the folder is damaged, or another version of Foretoken wrote it")
 }
 
-/// When tokens are delivered, if the run made drafts after steps; else `None`.
+/// When tokens leave a step, if the run drafts at the end of a step (as vLLM); `None` if at the start.
 fn behind(folder: &Path, key: &Key) -> Result<Option<DeliverAt>> {
     let plan = Plan::of_results(folder)?;
     let same = |v: &&Variant| v.choices.iter().map(|c| &c.value).eq(key.sweep.iter().map(|s| &s.value));

@@ -1,4 +1,5 @@
-//! Trace events in the JSON object form of Google's "Trace Event Format": times in microseconds, one event a line.
+//! Trace events in the JSON object form of Google's "Trace Event Format". Times are in microseconds; the file has one
+//! event per line.
 
 use foretoken_sim::Time;
 use serde::Serialize;
@@ -8,16 +9,16 @@ use std::io::{self, Write};
 /// One event of a timeline.
 #[derive(Clone, Debug, Serialize)]
 pub struct Event {
-    /// The text that is shown.
+    /// The text that the viewer shows.
     pub name: String,
-    /// Phase: `X` a span, `C` a counter, `i` an instant, `M` metadata.
+    /// The kind of event ("phase" in the format): `X` a span, `C` a counter, `i` an instant, `M` metadata.
     ph: &'static str,
     /// Start of the event, microseconds.
     ts: f64,
-    /// Length, microseconds, of a span.
+    /// Length of a span, microseconds; absent for other kinds.
     #[serde(skip_serializing_if = "Option::is_none")]
     dur: Option<f64>,
-    /// Scope of an instant: its thread.
+    /// Scope of an instant: `t`, its thread; absent for other kinds.
     #[serde(skip_serializing_if = "Option::is_none")]
     s: Option<&'static str>,
     pid: u32,
@@ -26,12 +27,12 @@ pub struct Event {
     args: Map<String, Value>,
 }
 
-/// Microseconds, exact to the picosecond for two hours.
+/// A time in microseconds. For times up to two hours the result is exact to the picosecond.
 fn micros(time: Time) -> f64 {
     time.0 as f64 / 1e6
 }
 
-/// An event's numbers as a JSON object; empty for a value that is no object.
+/// The numbers of an event as a JSON object; empty if `args` is no object.
 fn object(args: Value) -> Map<String, Value> {
     match args {
         Value::Object(map) => map,
@@ -40,7 +41,7 @@ fn object(args: Value) -> Map<String, Value> {
 }
 
 impl Event {
-    /// A span from `start` to `end` on a thread.
+    /// A span from `start` to `end`. `on` is (process id, thread id), here and below.
     pub fn span(name: &str, on: (u32, u32), start: Time, end: Time, args: Value) -> Event {
         let dur = Some(micros(end.saturating_sub(start)));
         Event { name: name.into(), ph: "X", ts: micros(start), dur, s: None, pid: on.0, tid: on.1, args: object(args) }
@@ -51,19 +52,19 @@ impl Event {
         Event { name: name.into(), ph: "C", ts: micros(at), dur: None, s: None, pid, tid: 0, args: object(values) }
     }
 
-    /// An instant on a thread.
+    /// An instant at time `at` on a thread.
     pub fn instant(name: &str, on: (u32, u32), at: Time, args: Value) -> Event {
         let (pid, tid) = on;
         Event { name: name.into(), ph: "i", ts: micros(at), dur: None, s: Some("t"), pid, tid, args: object(args) }
     }
 
-    /// A fact about a process or a thread: `process_name`, `thread_name`, `process_sort_index`.
+    /// Metadata of a process or a thread; `fact` is `process_name`, `thread_name` or `process_sort_index`.
     pub fn about(fact: &str, on: (u32, u32), args: Value) -> Event {
         Event { name: fact.into(), ph: "M", ts: 0.0, dur: None, s: None, pid: on.0, tid: on.1, args: object(args) }
     }
 }
 
-/// Writes a trace file: the events, and `about` as its metadata.
+/// Writes a trace file: the events, and `about` as the file's metadata.
 ///
 /// # Errors
 /// `out` cannot be written.

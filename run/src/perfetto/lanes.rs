@@ -1,5 +1,5 @@
-//! The timeline's rows of requests, called lanes. Each request gets the lowest lane that is free when it arrives. It
-//! shows how long the request queued, waited for its first token, and decoded.
+//! The timeline's rows of requests, called lanes. A request takes the lowest lane that is free when it arrives. The
+//! lane shows how long the request queued, prefilled and decoded.
 
 use super::REQUESTS;
 use super::event::Event;
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// Adds the events of requests that exist between `from` and `to`, cut to this window. Requests that never finished end
-/// at `ends`, the end of the run.
+/// Adds the events of requests that are in the system between `from` and `to`, cut to this window. Requests that never
+/// finished end at `ends`, the end of the run.
 pub fn add(events: &mut Vec<Event>, requests: &RequestRecords, from: Time, to: Time, ends: Time) {
     let mut lanes = Lanes::default();
     let clip = |t: Time| t.clamp(from, to);
@@ -59,14 +59,15 @@ fn numbers(r: &RequestRecords, i: usize) -> Value {
 
 #[derive(Default)]
 struct Lanes {
-    /// Lanes in use, ordered by their end.
+    /// The lanes in use: (time at which the lane becomes free, lane), the earliest first.
     busy: BinaryHeap<Reverse<(Time, u32)>>,
     free: BTreeSet<u32>,
     made: u32,
 }
 
 impl Lanes {
-    /// Takes the lowest lane that is free at `start`, counted from 1. A new lane gets its name.
+    /// Takes the lowest lane that is free at `start`; lanes count from 1. If none is free, makes a new one and names it
+    /// in `events`.
     fn take(&mut self, events: &mut Vec<Event>, start: Time, end: Time) -> u32 {
         while let Some(&Reverse((until, lane))) = self.busy.peek()
             && until <= start

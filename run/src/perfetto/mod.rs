@@ -1,8 +1,8 @@
 //! Timelines: one cell (run) of a results folder as Chrome trace events, which Perfetto and `chrome://tracing` open.
 //!
 //! A timeline has two processes: the engine (steps with their draft and target passes, prompts, counters) and the
-//! requests, in rows called lanes. It shows recorded facts only. A target pass that verifies drafts and also runs
-//! prefill chunks is shown in full length in both rows.
+//! requests, in rows called lanes. A timeline shows recorded facts only. A target pass that verifies drafts and also
+//! runs prefill chunks is shown at full length in the row of steps and in the row of prefill.
 
 mod cell;
 mod event;
@@ -19,75 +19,76 @@ use foretoken_report::Key;
 use foretoken_sim::{DeliverAt, RequestRecords, StepRecord, Time};
 use serde_json::{Value, json};
 
-/// Process id of the engine's rows.
+/// Process id, in the trace file, of the engine's rows.
 const ENGINE: u32 = 1;
-/// The requests' process; its threads are lanes.
+/// Process id, in the trace file, of the requests' rows (lanes).
 const REQUESTS: u32 = 2;
 
-/// Most steps of a timeline without a stated end: browsers open this without complaint (about 10 MB).
+/// Largest number of steps in a timeline whose end the user does not state. Browsers open such a file (about 10 MB)
+/// without trouble.
 const MOST_STEPS: usize = 20_000;
 
 /// The facts that a timeline shows.
 pub struct Recorded<'a> {
     /// The cell that is shown.
     pub key: &'a Key,
-    /// Where the cell's numbers come from.
+    /// Where the cell's numbers come from: simulated, measured on a device, or observed on a server.
     pub source: &'a str,
-    /// Its steps, in order; at least one.
+    /// One record per step of the cell, in order; at least one.
     pub steps: &'a [StepRecord],
     /// The records of the cell's requests.
     pub requests: &'a RequestRecords,
     /// KV blocks that the requests could use, if known.
     pub blocks: Option<u32>,
-    /// When tokens left, if drafts are made at the end of a step; `None` if they are made at its start.
+    /// When tokens leave a step, if drafts are made at the end of a step; `None` if drafts are made at the start.
     pub behind: Option<DeliverAt>,
 }
 
-/// The part of a run that is shown: steps that start from `from` on and before `to`.
+/// The part of a run that is shown: steps that start at `from` or later, and before `to`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Window {
     /// Start of the window on the run's clock.
     pub from: Time,
-    /// End of the window; `None` shows as many steps as a browser opens well.
+    /// End of the window on the run's clock; `None` shows the first [`MOST_STEPS`] steps.
     pub to: Option<Time>,
 }
 
-/// A timeline, and a note on what was cut.
+/// A timeline of a cell, and a note on the part of the run that it leaves out.
 pub struct Timeline {
     /// The events of the timeline, in any order.
     pub events: Vec<Event>,
     /// The timeline's metadata, as a JSON object.
     pub about: Value,
-    /// A sentence on what was cut; `None` if the whole run is shown.
+    /// A sentence on the part that is shown; `None` if the whole run is.
     pub cut: Option<String>,
 }
 
 impl Timeline {
-    /// The timeline of a cell; `None` when no step starts in the window.
+    /// Makes the timeline of a cell; `None` if no step starts in the window.
     pub fn of(recorded: &Recorded, window: Window) -> Option<Timeline> {
-        let all = recorded.steps;
-        let first = all.partition_point(|s| s.start < window.from);
+        let steps = recorded.steps;
+        let first = steps.partition_point(|s| s.start < window.from);
         let last = match window.to {
-            Some(to) => all.partition_point(|s| s.start < to),
-            None => all.len().min(first + MOST_STEPS),
+            Some(to) => steps.partition_point(|s| s.start < to),
+            None => steps.len().min(first + MOST_STEPS),
         };
-        let shown = all.get(first..last).filter(|s| !s.is_empty())?;
-        let whole = shown.len() == all.len();
+        let shown = steps.get(first..last).filter(|s| !s.is_empty())?;
+        let whole = shown.len() == steps.len();
         let from = if whole { Time::ZERO } else { window.from };
         let to = if whole { Time::MAX } else { shown[shown.len() - 1].end };
         let cut = (!whole).then(|| {
             format!(
                 "shows {} of {} steps, {:.3} s to {:.3} s of a run of {:.3} s",
                 shown.len(),
-                all.len(),
+                steps.len(),
                 shown[0].start.as_s(),
                 to.as_s(),
-                all[all.len() - 1].end.as_s()
+                steps[steps.len() - 1].end.as_s()
             )
         });
         let mut events = steps::names(recorded);
         steps::add(&mut events, shown, recorded);
-        lanes::add(&mut events, recorded.requests, from, to, all[all.len() - 1].end);
+        lanes::add(&mut events, recorded.requests, from, to, steps[steps.len() - 1].end);
         let about = json!({
             "made by": format!("Foretoken {}", env!("CARGO_PKG_VERSION")),
             "source": recorded.source,

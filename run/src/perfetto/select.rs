@@ -3,18 +3,18 @@
 use foretoken_report::Key;
 use foretoken_spec::problem::{Problem, Result, nearest};
 
-/// The wanted cell. For an absent part, the first value in the folder is taken.
+/// Which cell the user asks for. Any value fits where a field is absent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted<'a> {
-    /// The label of a policy.
+    /// The label of the cell's policy.
     pub policy: Option<&'a str>,
-    /// The seed of a run.
+    /// The cell's seed.
     pub seed: Option<u64>,
-    /// Swept values, `path=value` each.
+    /// Swept values of the cell, each as `path=value`.
     pub sweep: &'a [String],
 }
 
-/// The index of the first cell that fits, and the number of cells that fit.
+/// The index in `keys` of the first cell that fits `wanted`, and the number of cells that fit.
 ///
 /// # Errors
 /// No cell has the wanted policy, seed or swept value; a choice of `sweep` is not `path=value` or names a setting that
@@ -55,21 +55,21 @@ pub fn choose(keys: &[Key], wanted: &Wanted) -> Result<(usize, usize)> {
     Ok((first, fits.len()))
 }
 
-/// The error for an unknown name, with the nearest known name and all known names.
+/// The error for the name `given`, which no cell has. The hint names the nearest and all known names.
 fn unknown<'a>(what: &str, given: &str, known: impl Iterator<Item = &'a str>) -> Box<Problem> {
-    let mut all: Vec<&str> = Vec::new();
+    let mut names: Vec<&str> = Vec::new();
     known.for_each(|name| {
-        if !all.contains(&name) {
-            all.push(name);
+        if !names.contains(&name) {
+            names.push(name);
         }
     });
     let problem = Problem::bad_input(format!("these results have no {what} `{given}`"));
-    if all.is_empty() {
+    if names.is_empty() {
         return problem.help("the experiment swept nothing: leave --sweep out");
     }
-    match nearest(given, all.iter().copied()) {
-        Some(near) => problem.help(format!("did you mean `{near}`? There are {}", all.join(", "))),
-        None => problem.help(format!("there are {}", all.join(", "))),
+    match nearest(given, names.iter().copied()) {
+        Some(near) => problem.help(format!("did you mean `{near}`? There are {}", names.join(", "))),
+        None => problem.help(format!("there are {}", names.join(", "))),
     }
 }
 

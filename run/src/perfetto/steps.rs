@@ -9,7 +9,7 @@ const STEPS: (u32, u32) = (ENGINE, 1);
 const PREFILL: (u32, u32) = (ENGINE, 2);
 const BEHIND: (u32, u32) = (ENGINE, 3);
 
-/// The names of processes and threads.
+/// The events that name the timeline's processes and rows.
 pub fn names(recorded: &Recorded) -> Vec<Event> {
     let engine = format!("engine: {} ({})", recorded.key, recorded.source);
     let named = |on, fact: &str, name: &str| Event::about(fact, on, json!({ "name": name }));
@@ -27,9 +27,9 @@ pub fn names(recorded: &Recorded) -> Vec<Event> {
     names
 }
 
-/// The row of a step's draft passes, their start and end, and the start and end of its target pass. If drafts are made
-/// at the end of a step, only their duration is recorded: they are drawn at the end of the step or after it, which is
-/// exact but for the host's time.
+/// Returns the row of a step's draft passes, their (start, end), and the (start, end) of the step's target pass. If
+/// drafts are made at the end of a step, only their duration is recorded. They are drawn at the end of the step or
+/// after it, which is exact if the host takes no time.
 fn passes(s: &StepRecord, behind: Option<DeliverAt>) -> ((u32, u32), (Time, Time), (Time, Time)) {
     let before = |end: Time, time: Time| end - time.min(end);
     match behind {
@@ -46,14 +46,15 @@ fn passes(s: &StepRecord, behind: Option<DeliverAt>) -> ((u32, u32), (Time, Time
     }
 }
 
-/// Adds the events of steps and counters.
+/// Adds the events of `steps`, and the counters' values at each step.
 pub fn add(events: &mut Vec<Event>, steps: &[StepRecord], recorded: &Recorded) {
     let mut counters = Counters::default();
     for s in steps {
         let (row, drafts, verify) = passes(s, recorded.behind);
         events.push(Event::span("step", STEPS, s.start, s.end, numbers(s)));
         if s.draft_time.0 > 0 {
-            // If drafts are made at the end of a step, the step itself verified the drafts of an earlier step.
+            // If drafts are made at the end of a step, `drafted` counts the drafts of an earlier step, which this step
+            // verified. So it is shown only if drafts are made at the start.
             let mut passes = json!({ "draft_passes": s.draft_passes });
             if recorded.behind.is_none() {
                 passes["drafted"] = s.drafted.into();
@@ -89,7 +90,7 @@ fn numbers(s: &StepRecord) -> Value {
     })
 }
 
-/// The last value of each counter; unchanged values are not written again.
+/// The last value of each counter, so that a value is written only when it changes.
 #[derive(Default)]
 struct Counters {
     last: [Option<Value>; 5],

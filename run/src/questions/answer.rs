@@ -1,4 +1,4 @@
-//! The answer to a question, and the claims that it rests on.
+//! The answer to a question that users asked in a public thread, and the claims on which the answer rests.
 
 use super::verdict::{Verdict, holds, verdict};
 use crate::papers::compared::{rounded, stated};
@@ -13,38 +13,38 @@ use foretoken_spec::question::{Question, Reported};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// A question with its answer and every claim's value.
+/// A question with its answer, and each claim with its value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// The thread, such as `vllm-project/vllm#49369`.
+    /// The issue or pull request that asks the question, such as `vllm-project/vllm#49369`.
     pub thread: String,
-    /// The address of the thread.
+    /// The URL of the thread.
     pub url: String,
     /// The question in one sentence.
     pub asks: String,
-    /// Does the answer hold for everything that is assumed?
+    /// Does the answer hold for all values that the experiment assumes?
     pub decided: Decided,
     /// The answer in one sentence.
     pub answer: String,
-    /// What the thread does not say and the experiment assumes.
+    /// What the thread does not say, with the values that the experiment assumes for it.
     pub assumed: Vec<String>,
     /// The claims, in the order of the file.
     pub claims: Vec<Finding>,
 }
 
-/// Does the answer hold for everything that is assumed?
+/// Do the claims in `decided_by` hold for all assumed values?
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Decided {
-    /// Every claim that decides holds.
+    /// All of these claims hold.
     Yes,
-    /// A claim that decides does not hold, whatever is assumed.
+    /// One of these claims does not hold for any assumed value.
     No,
-    /// A claim that decides holds for one part of the assumed values only.
+    /// One of these claims holds for some of the assumed values only.
     CannotSay,
 }
 
-/// One claim with the measured value.
+/// One claim, with the value that was measured here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// Name of the claim within its experiment.
@@ -53,21 +53,21 @@ pub struct Finding {
     pub says: String,
     /// The reported value; absent if the thread reports none.
     pub reported: Option<Measured>,
-    /// The value that was measured here: a range over everything that is assumed.
+    /// The value that was measured here: the range over all assumed values.
     pub ours: Measured,
-    /// Are the numbers shares (a gain of 0.1 is 10 %)?
+    /// Are the values shares, so that 0.1 means a gain of 10 %?
     pub share: bool,
-    /// How the two compare.
+    /// How our value compares with the reported one.
     pub verdict: Verdict,
-    /// Why they differ, or why it cannot be said.
+    /// Why the values differ, or why the claim cannot be decided; absent if no reason is given.
     pub because: Option<String>,
 }
 
 impl Answer {
-    /// Measures every claim of a question in the finished cells, and words the answer.
+    /// Measures every claim of a question in the finished cells, and writes the answer.
     ///
     /// # Errors
-    /// A setting cannot be built again.
+    /// A claim needs a setting that cannot be built, for example because its trace is missing.
     pub fn of(question: &Question, plan: &Plan, cells: &[Cell]) -> Result<Answer> {
         let results = Results { plan, cells };
         let claims: Vec<Finding> =
@@ -116,7 +116,7 @@ impl Finding {
                 let names: BTreeSet<&str> = labels.iter().map(String::as_str).collect();
                 Vec::from_iter(names).join(" or ")
             }
-            // Both ends may be the same after rounding.
+            // Both ends may be equal after rounding; then one number is shown.
             &Measured::Numbers(Some(low), Some(high)) if self.digits(low) == self.digits(high) => self.digits(low),
             ours => in_words(ours, true, |x| self.digits(x)),
         }
@@ -127,7 +127,7 @@ impl Finding {
         self.reported.as_ref().map_or_else(|| "-".to_owned(), |reported| in_words(reported, false, |x| self.digits(x)))
     }
 
-    /// A number with three significant digits, also below 0.1.
+    /// A number as text with about three significant digits, also below 0.1; shares in percent.
     fn digits(&self, x: f64) -> String {
         if self.share || x == 0.0 || x.abs() >= 0.1 {
             return number(x, self.share);
@@ -137,7 +137,7 @@ impl Finding {
     }
 }
 
-/// Puts our values into the places `{id}` of an answer.
+/// Replaces each `{id}` in the text of an answer by our value of the claim `id`.
 fn filled(template: &str, claims: &[Finding]) -> String {
     claims.iter().fold(template.to_owned(), |text, c| text.replace(&format!("{{{}}}", c.id), &c.ours_shown()))
 }

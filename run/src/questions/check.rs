@@ -7,7 +7,8 @@ use foretoken_spec::paper::Claim;
 use foretoken_spec::problem::{Problem, Result};
 use foretoken_spec::question::{Question, Reported};
 
-/// Checks that claims refer to what the experiment has, and that the answer refers to claims.
+/// Checks that claims name only policies, swept values and bounds of the experiment, and that the answer and
+/// `decided_by` name only claims.
 ///
 /// # Errors
 /// A claim, `decided_by` or an answer names something that is missing; the error points at its place in the file.
@@ -35,7 +36,7 @@ pub fn check(plan: &Plan) -> Result<()> {
     address(plan, question)
 }
 
-/// The names in braces.
+/// The names in braces in a text, such as `id` in `{id}`.
 fn places(text: &str) -> impl Iterator<Item = &str> {
     text.split('{').skip(1).filter_map(|part| part.split_once('}')).map(|(id, _)| id)
 }

@@ -1,4 +1,4 @@
-//! Questions and their answers as a page of the documentation.
+//! Questions and their answers as a page of the documentation, in Markdown.
 
 use super::answer::{Answer, Decided, Finding};
 use super::table::{count, lines};
@@ -7,8 +7,8 @@ use textwrap::Options;
 /// A Markdown page: an index of questions and answers, then each question with its claims.
 pub fn render<'r>(answers: impl IntoIterator<Item = (&'r str, &'r Answer)>) -> String {
     let answers: Vec<(&str, &Answer)> = answers.into_iter().collect();
-    let all: Vec<&Answer> = answers.iter().map(|(_, answer)| *answer).collect();
-    let mut text = format!("# Questions that people asked\n\n{}\n{}\n", wrap(INTRODUCTION), wrap(&count(&all)));
+    let counted: Vec<&Answer> = answers.iter().map(|(_, answer)| *answer).collect();
+    let mut text = format!("# Questions that people asked\n\n{}\n{}\n", wrap(INTRODUCTION), wrap(&count(&counted)));
     text.push_str("| asked in | question | answer |\n|---|---|---|\n");
     for (name, a) in &answers {
         text.push_str(&format!("| [{}](#{name}) | {} | {} |\n", cell(&a.thread), cell(&a.asks), cell(&a.answer)));
@@ -47,12 +47,12 @@ fn row(claim: &Finding) -> String {
     format!("| {} |\n", cells.map(cell).join(" | "))
 }
 
-/// Text inside a table's cell.
+/// Escapes a text for a cell of a Markdown table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 
-/// Lines of at most 110 characters.
+/// Wraps a text into lines of at most 110 characters.
 fn wrap(text: &str) -> String {
     lines(text, Options::new(110))
 }

@@ -1,5 +1,5 @@
-//! Answers the `[question]` of an experiment: measures its claims, decides over all assumed values, and words the
-//! answer. Must not run or tune anything.
+//! Answers the `[question]` of an experiment: measures its claims, decides whether they hold for all assumed values,
+//! and writes the answer. This module must not run the engine or tune a setting.
 
 mod answer;
 mod check;

@@ -1,4 +1,4 @@
-//! Questions and their answers as text with lines of bounded length, and as JSON.
+//! Questions and their answers as text, with columns of fixed widths, and as JSON.
 
 use super::answer::{Answer, Decided, Finding};
 use super::verdict::Verdict;
@@ -9,38 +9,39 @@ use textwrap::{Options, WordSeparator, WordSplitter};
 const COLUMNS: [(&str, u16); 6] =
     [("claim", 22), ("what is measured", 46), ("reported", 18), ("ours", 20), ("verdict", 10), ("reason", 42)];
 
-/// The width of the question, its answer and what is assumed, in characters.
+/// The longest line of the texts above a question's table (question, answer, assumptions), in characters.
 const WIDTH: usize = 150;
 
-/// All questions, each with its answer and claims, and how many were answered.
+/// All questions as text, each with its answer and claims, and at the end the counts. Given as (experiment's name,
+/// answer).
 pub fn render<'r>(answers: impl IntoIterator<Item = (&'r str, &'r Answer)>) -> String {
     let mut text = wrapped(COLUMNS, [COLUMNS.map(|(name, _)| name.to_owned())]);
-    let mut all = Vec::new();
+    let mut rendered = Vec::new();
     for (name, answer) in answers {
         text.push_str(&format!("\n{name}: {}, {}\n", answer.thread, answer.url));
         paragraph(&mut text, "asked", &answer.asks);
         paragraph(&mut text, "answer", &answer.answer);
         paragraph(&mut text, "assumed", &answer.assumed.join(" "));
         text.push_str(&wrapped(COLUMNS, answer.claims.iter().map(row)));
-        all.push(answer);
+        rendered.push(answer);
     }
-    text + "\n" + &count(&all)
+    text + "\n" + &count(&rendered)
 }
 
-/// How many questions are answered, and how the claims compare.
+/// A text that says how many questions are answered, and how many claims agree or differ.
 pub fn count(answers: &[&Answer]) -> String {
     let answered = answers.iter().filter(|a| a.decided != Decided::CannotSay).count();
     let claims = || answers.iter().flat_map(|a| &a.claims).filter(|c| c.verdict != Verdict::NotReported);
-    let of = |verdict: Verdict| claims().filter(|c| c.verdict == verdict).count();
+    let number = |verdict: Verdict| claims().filter(|c| c.verdict == verdict).count();
     format!(
         "{answered} of {} questions are answered for everything that is assumed. Of {} reported numbers, {} agree \
          within a tenth, {} have the same sign, {} differ, {} cannot be said.\n",
         answers.len(),
         claims().count(),
-        of(Verdict::Agrees),
-        of(Verdict::SameSign),
-        of(Verdict::Differs),
-        of(Verdict::CannotSay),
+        number(Verdict::Agrees),
+        number(Verdict::SameSign),
+        number(Verdict::Differs),
+        number(Verdict::CannotSay),
     )
 }
 
@@ -55,21 +56,21 @@ fn row(claim: &Finding) -> [String; 6] {
     ]
 }
 
-/// Appends `says` in lines of at most [`WIDTH`] characters, with `word` in front of the first.
+/// Appends `says` to `text` in lines of at most [`WIDTH`] characters, with `word` in front of the first line.
 fn paragraph(text: &mut String, word: &str, says: &str) {
     let first = format!("  {word:<8}");
     let indent = " ".repeat(first.len());
     text.push_str(&lines(says, Options::new(WIDTH).initial_indent(&first).subsequent_indent(&indent)));
 }
 
-/// The words of `text` in lines of the options' width; a longer word has a line of its own and is not broken.
+/// Wraps `text` into lines of the width in `options`. A longer word stands alone on its line and is not broken.
 pub(super) fn lines(text: &str, options: Options) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let options = options.word_separator(WordSeparator::AsciiSpace).word_splitter(WordSplitter::NoHyphenation);
     textwrap::fill(&words.join(" "), options.break_words(false)) + "\n"
 }
 
-/// A JSON list over several experiments.
+/// The answers of several experiments as a JSON list.
 pub fn render_json<'r>(answers: impl IntoIterator<Item = (&'r str, &'r Answer)>) -> serde_json::Value {
     let one = |(name, answer): (&str, &Answer)| {
         let mut value = serde_json::to_value(answer).expect("plain data always serialises");

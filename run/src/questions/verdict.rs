@@ -1,30 +1,31 @@
-//! How a measured range compares with a reported number, and whether a claim holds for everything that is assumed.
+//! Compares a measured range with a reported number, and decides whether a claim holds for all assumed values. The
+//! measured range is over these values.
 
 use crate::papers::compared::compare;
 use crate::papers::results::Measured;
 use serde::{Deserialize, Serialize};
 
-/// A share closer to 0 than this has no sign: the two are as good as equal.
+/// A share (gain) closer to 0 than this counts as neither positive nor negative.
 const TIE: f64 = 0.01;
 
-/// A measured range beside a reported number.
+/// How a measured value compares with the reported value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Everything measured is within a tenth of the number, or in the reported range.
+    /// The whole measured range is within a tenth of the reported number, or in the reported range.
     Agrees,
-    /// The shares have the reported sign, and their size differs by more than a tenth.
+    /// All measured shares have the sign of the reported one, but some differ from it by more than a tenth.
     SameSign,
-    /// One part of what is assumed agrees with the number, and another part does not.
+    /// The measured value agrees for some assumed values and not for others.
     CannotSay,
-    /// Nothing of what is assumed agrees with the number.
+    /// The measured value agrees for no assumed value.
     Differs,
-    /// The thread reports no number.
+    /// The thread reports no value.
     NotReported,
 }
 
 impl Verdict {
-    /// The verdict in words.
+    /// The verdict as text for the table.
     pub fn words(self) -> &'static str {
         match self {
             Verdict::Agrees => "agrees",
@@ -36,7 +37,8 @@ impl Verdict {
     }
 }
 
-/// Compares the measured range `ours` with the reported value. `share`: are the numbers shares?
+/// Compares our value with the reported one; each is a range of numbers or a list of policies. `share`: are the numbers
+/// shares? Then a reported sign is compared first, and the size after it.
 pub fn verdict(reported: Option<&Measured>, ours: &Measured, share: bool) -> Verdict {
     let Some(reported) = reported else { return Verdict::NotReported };
     match (reported, ours) {
@@ -64,7 +66,8 @@ pub fn verdict(reported: Option<&Measured>, ours: &Measured, share: bool) -> Ver
     }
 }
 
-/// Does the claim hold for everything that is assumed? `None`: only for a part of it.
+/// Does the claim hold for all assumed values? `None` if it holds for some of them only. A claim without a reported
+/// value holds if the measured shares are positive.
 pub fn holds(verdict: Verdict, ours: &Measured, share: bool) -> Option<bool> {
     match (verdict, ours) {
         (Verdict::Agrees | Verdict::SameSign, _) => Some(true),
@@ -76,7 +79,7 @@ pub fn holds(verdict: Verdict, ours: &Measured, share: bool) -> Option<bool> {
     }
 }
 
-/// Agrees if all parts do, differs if none does.
+/// The verdict over several parts, each of which agrees (true) or not: `CannotSay` if only some of them agree.
 fn of_parts(parts: impl Iterator<Item = bool> + Clone) -> Verdict {
     match (parts.clone().any(|p| p), parts.clone().all(|p| p)) {
         (true, true) => Verdict::Agrees,
@@ -85,7 +88,7 @@ fn of_parts(parts: impl Iterator<Item = bool> + Clone) -> Verdict {
     }
 }
 
-/// The sign that all numbers of a reported range have; `None` if they have both or the range is a tie.
+/// The sign (1 or −1) of all numbers of a reported range; `None` if the range has both signs or is within [`TIE`] of 0.
 fn sign(reported: &Measured) -> Option<f64> {
     match *reported {
         Measured::Numbers(Some(low), high) if low >= 0.0 && high.is_none_or(|high| high >= TIE) => Some(1.0),
@@ -94,7 +97,8 @@ fn sign(reported: &Measured) -> Option<f64> {
     }
 }
 
-/// Do all measured shares have the sign `wanted`? `None` if some do not, or are ties.
+/// Some(true) if all measured shares have the sign `wanted`, Some(false) if all have the other sign, else `None`.
+/// Shares within [`TIE`] of 0 have no sign.
 fn same_sign(wanted: f64, ours: &Measured) -> Option<bool> {
     let &Measured::Numbers(Some(from), Some(to)) = ours else { return None };
     let ends = [from * wanted, to * wanted];
@@ -105,7 +109,7 @@ fn same_sign(wanted: f64, ours: &Measured) -> Option<bool> {
     }
 }
 
-/// Does our range have a number below and a number above the reported range?
+/// Does our range reach from below the reported range to above it?
 fn covers(ours: &Measured, reported: &Measured) -> bool {
     match (ours, reported) {
         (&Measured::Numbers(from, to), &Measured::Numbers(low, high)) => {
@@ -168,8 +172,9 @@ mod tests {
 
     #[test]
     fn a_claim_without_a_number_holds_by_its_own_sign() {
-        let of = |from, to| holds(Verdict::NotReported, &range(from, to), true);
-        assert_eq!((of(0.02, 0.3), of(-0.3, -0.02), of(-0.1, 0.1)), (Some(true), Some(false), None));
+        let holds_for = |from, to| holds(Verdict::NotReported, &range(from, to), true);
+        let held = (holds_for(0.02, 0.3), holds_for(-0.3, -0.02), holds_for(-0.1, 0.1));
+        assert_eq!(held, (Some(true), Some(false), None));
         let best = |names: &[&str]| holds(Verdict::NotReported, &policies(names), false);
         assert_eq!((best(&["a", "a"]), best(&["a", "b"])), (Some(true), None));
         assert_eq!(holds(Verdict::NotReported, &Measured::Nothing, false), None);

@@ -1,12 +1,12 @@
-//! Makes the explorer beside a report. It opens with the run's hardware, acceptance and batch size.
+//! Makes the break-even explorer's page beside a report. It opens with the run's hardware, acceptance and batch size.
 
 use crate::explorer::{Machine, PAGE, page};
 use crate::plan::Plan;
 use foretoken_report::{Cell, Explorer, Role};
 use foretoken_sim::{PassShape, Time};
 
-/// The explorer's page, and its file name and state for the report's link. `None` if the costs of passes are not known,
-/// as after observing a server.
+/// The explorer's page as HTML, and the report's link to it (file name and initial state). `None` if the costs of
+/// passes are not known, as after observing a server.
 pub fn of(plan: &Plan, cells: &[Cell]) -> Option<(String, Explorer)> {
     let hardware = &plan.variants[0].experiment.hardware;
     let one_token = PassShape { requests: 1, batched: 1, context: 1, pairs: 1 };
@@ -34,9 +34,9 @@ pub fn of(plan: &Plan, cells: &[Cell]) -> Option<(String, Explorer)> {
     Some((page(Some(&machine)), Explorer { file: PAGE.to_owned(), state: state(cells) }))
 }
 
-/// The explorer's state: the chance that the next draft is right, and the mean batch size, over the policies that are
-/// no oracles. If some of them choose lengths without looking at the requests, the acceptance is measured on those
-/// only, because others draft more where they expect acceptance.
+/// The explorer's initial state, for the page's address: the acceptance rate `a` of a next draft, and the mean batch
+/// size `n`, over all policies but oracles. If some policies draft the same length for every request, the acceptance is
+/// measured on these only, because other policies draft more where they expect acceptance.
 fn state(cells: &[Cell]) -> String {
     let seeing: Vec<&Cell> = cells.iter().filter(|c| !matches!(c.entry.role, Role::Bound | Role::Oracle)).collect();
     let blind = seeing.iter().any(|c| c.entry.blind && c.summary.drafted > 0);

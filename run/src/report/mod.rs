@@ -1,4 +1,4 @@
-//! Makes pages of results folders: reads a folder, pairs it with another one, writes the page.
+//! Makes the HTML page of a results folder: reads the folder, pairs its runs with another folder's, writes the page.
 
 mod explorer;
 mod pairing;
@@ -12,9 +12,9 @@ use foretoken_report::{Report, RunFacts, Staged, TIMING, run_page};
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 
-/// Name of the page's file. It is written last, so a folder that has it is complete.
+/// Name of the page's file. It is written last: if it exists, the page's other files do too.
 pub const INDEX: &str = "index.html";
-/// A line that all our pages contain. A page without it is never overwritten.
+/// A line that all our pages contain. A page without this line is never overwritten.
 const MARK: &str = "<meta name=\"generator\" content=\"Foretoken\">";
 
 /// Makes the page of a results folder in its folder `report`; returns the page's path.
@@ -27,12 +27,12 @@ pub fn make_in(folder: &Path) -> Result<PathBuf> {
     write(results, None, &to)
 }
 
-/// Writes the page of results into the folder `to`; `baseline` are other results to compare with. Returns the page's
-/// path.
+/// Writes the page of results into the folder `to`. `baseline` are results of another folder with which the page
+/// compares. Returns the page's path.
 ///
 /// # Errors
-/// The results and the baseline have no run in common, the folder cannot be made, it holds a page that Foretoken did
-/// not make, or a file cannot be written.
+/// The results and the baseline have no run in common, the folder cannot be made, the folder holds a page that
+/// Foretoken did not make, or a file cannot be written.
 pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<PathBuf> {
     let compared = baseline.map(|other| pairing::compare(&results, other)).transpose()?;
     let timing = results.timing();
@@ -48,13 +48,13 @@ pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<P
     ];
     facts.extend(manifest.inputs.iter().map(|(path, digest)| (format!("input {path}"), format!("blake3 {digest}"))));
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    let beside = host_band.map(|band| band.in_words());
-    let run = RunFacts { facts, scope, config, warnings, partial, beside, compared, explorer, version };
+    let host_note = host_band.map(|band| band.in_words());
+    let run = RunFacts { facts, scope, config, warnings, partial, beside: host_note, compared, explorer, version };
     let page = run_page(&Report { name: manifest.name, source, cells }, &run);
     let html = page.html();
     let mut files = vec![(TIMING, timing.as_str())];
     files.extend(explorer_page.as_deref().map(|text| (PAGE, text)));
-    // The page is written last.
+    // The page is written last, so that its links never point at missing files.
     files.push((INDEX, &html));
     keep(to, &files)
 }

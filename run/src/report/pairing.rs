@@ -1,4 +1,5 @@
-//! Pairs the cells of two results, explains why others have no partner, and lists where the two experiments differ.
+//! Pairs the cells of two results folders, explains why cells have no partner, and lists the settings in which the two
+//! experiments differ.
 
 use super::Results;
 use foretoken_report::{Compared, Entry, Key, Pair};
@@ -6,7 +7,8 @@ use foretoken_spec::experiment::UNSWEPT;
 use foretoken_spec::problem::{Problem, Result};
 use std::collections::BTreeMap;
 
-/// The settings that decide requests and random draws. If one differs, two runs with one seed share neither.
+/// The settings that decide requests and random draws. If one differs between two experiments, runs with the same seed
+/// have neither the same requests nor the same draws.
 const DRAWS: [&str; 3] = ["workload", "acceptance", "hardware.noise_cv"];
 
 /// Pairs the cells of `own` with the cells of `other`.
@@ -57,7 +59,7 @@ fn same(a: &Key, b: &Key) -> bool {
         && a.sweep.iter().zip(&b.sweep).all(|(a, b)| a.path == b.path && value(a, b))
 }
 
-/// Reasons why cells have no partner: settings, policies and seeds that only one of the two results has.
+/// Reasons why cells have no partner: swept settings, policies and seeds that only one of the two results has.
 fn reasons(own: &Results, other: &Results) -> Vec<String> {
     let entries = |r: &Results| r.cells.iter().map(|c| c.entry.clone()).collect::<Vec<_>>();
     let (here, there) = (entries(own), entries(other));
@@ -100,7 +102,7 @@ fn is_draw(path: &str) -> bool {
     DRAWS.iter().any(|d| path == *d || path.strip_prefix(d).is_some_and(|rest| rest.starts_with('.')))
 }
 
-/// The settings in which two experiments differ: path, value in `was`, value in `is`.
+/// The settings in which two experiments (as TOML) differ, as (path, value in `was`, value in `is`).
 fn differences(was: &str, is: &str) -> Vec<(String, String, String)> {
     let (was, is) = (leaves(was), leaves(is));
     let absent = || "not set".to_owned();
@@ -110,24 +112,24 @@ fn differences(was: &str, is: &str) -> Vec<(String, String, String)> {
     paths.into_iter().map(|p| (p.clone(), value(&was, p), value(&is, p))).collect()
 }
 
-/// The settings of an experiment by their paths; a list is one value. Leaves out the keys that cannot be swept:
-/// policies and seeds, by which cells are matched, and keys that affect no result.
+/// The settings of an experiment (as TOML) by their paths; a list is one value. Keys that cannot be swept are left out:
+/// policies and seeds, by which cells are paired, and keys that affect no result.
 fn leaves(text: &str) -> BTreeMap<String, String> {
-    fn walk(path: &str, value: &toml::Value, all: &mut BTreeMap<String, String>) {
+    fn walk(path: &str, value: &toml::Value, settings: &mut BTreeMap<String, String>) {
         match value {
             toml::Value::Table(table) if !table.is_empty() => {
                 let join = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
-                table.iter().for_each(|(key, value)| walk(&join(key), value, all));
+                table.iter().for_each(|(key, value)| walk(&join(key), value, settings));
             }
-            other => drop(all.insert(path.to_owned(), other.to_string())),
+            other => drop(settings.insert(path.to_owned(), other.to_string())),
         }
     }
-    let mut all = BTreeMap::new();
+    let mut settings = BTreeMap::new();
     if let Ok(toml::Value::Table(mut top)) = toml::from_str::<toml::Value>(text) {
         UNSWEPT.iter().for_each(|key| drop(top.remove(*key)));
-        walk("", &toml::Value::Table(top), &mut all);
+        walk("", &toml::Value::Table(top), &mut settings);
     }
-    all
+    settings
 }
 
 #[cfg(test)]

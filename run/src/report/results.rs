@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 const SUMMARY: &str = "summary.parquet";
 const COMPARISON: &str = "report.json";
-/// The files that a report is made from.
+/// The files from which a report is made; their digests are checked.
 const READ: [&str; 8] = [
     EXPERIMENT,
     SUMMARY,
@@ -31,17 +31,18 @@ pub struct Results {
     pub manifest: Manifest,
     /// The experiment with every default, as TOML.
     pub config: String,
-    /// The plan of the experiment.
+    /// The plan of the experiment, made without its input files.
     pub plan: Plan,
-    /// Where the numbers come from.
+    /// Where the numbers come from: simulated, measured on a device, or observed on a server.
     pub source: Source,
-    /// The finished cells.
+    /// The finished cells, in the order of the plan.
     pub cells: Vec<Cell>,
-    /// Warnings of the policies and of the engine.
+    /// Warnings of the policies and of the engine, and lines on settings that did nothing.
     pub warnings: Vec<String>,
     /// Why the results are incomplete; `None` if they are complete.
     pub partial: Option<String>,
-    /// What host time would change; `None` where it is counted, or was not looked at.
+    /// How measured host time would change the fastest policy's speedup; `None` if the run counts host time, or if this
+    /// was not tried.
     pub host_band: Option<HostBand>,
 }
 
@@ -65,7 +66,7 @@ impl Results {
         let (mut part, mut band) = (None, None);
         let Unfinished { cells, warnings, damaged } = match manifest.has(SUMMARY) {
             true => {
-                let Kept { mut warnings, partial, settings, host_band } = kept(folder)?;
+                let SavedReport { mut warnings, partial, settings, host_band } = saved_report(folder)?;
                 warnings.extend(settings.lines());
                 (part, band) = (partial, host_band);
                 Unfinished { cells: from_tables(folder, &plan)?, warnings, damaged: vec![] }
@@ -74,7 +75,7 @@ impl Results {
                 let problem = Problem::bad_input(format!("{} holds no tables of results", folder.display()));
                 return Err(problem.help("give the folder of a run; what a validation found is in its validation.html"));
             }
-            // The tables of a killed run are not in the manifest, so its stored cells are read instead.
+            // The manifest of a killed run does not list tables, so the stored cells are read.
             false => {
                 let found = from_store(folder, &plan, &manifest)?;
                 Unfinished { warnings: [manifest.edited.clone(), found.warnings].concat(), ..found }
@@ -86,7 +87,7 @@ impl Results {
                 cells.len(),
                 manifest.cells
             );
-            // A live run that was interrupted also shows the run that was in progress.
+            // An interrupted live run has a sentence of its own, because the run in progress is shown too.
             let far = part.unwrap_or(finished);
             format!(
                 "This run did not end: {far}. Means over fewer seeds are not comparable with others: the column `seeds` says \
@@ -98,7 +99,8 @@ impl Results {
         Ok(Results { folder, manifest, config, plan, source, cells, warnings, partial, host_band })
     }
 
-    /// JavaScript that writes the simulator's speed into the page.
+    /// JavaScript that writes the simulator's speed into the page. It is a file apart, so that the page itself is the
+    /// same on every machine.
     pub fn timing(&self) -> String {
         let timing = &self.manifest.timing;
         let steps: u64 = self.cells.iter().map(|c| c.summary.request_steps).sum();
@@ -109,7 +111,7 @@ impl Results {
                 timing.wall_s, timing.engine_s
             ),
         };
-        // The last command may have run only a part of the cells; then its time does not match the steps of all cells.
+        // The time is the last command's. If that ran a part of the cells only, a rate over all steps would be wrong.
         if timing.cells == self.cells.len() as u64 && timing.engine_s > 0.0 {
             text += &format!(": {:.1} million request-steps a second", steps as f64 / timing.engine_s / 1e6);
         }
@@ -135,9 +137,9 @@ fn from_store(folder: &Path, plan: &Plan, manifest: &Manifest) -> Result<Unfinis
     }
 }
 
-/// The parts of `report.json` that the page needs.
+/// The fields of `report.json` that the page needs.
 #[derive(Deserialize)]
-struct Kept {
+struct SavedReport {
     #[serde(default)]
     warnings: Vec<String>,
     partial: Option<String>,
@@ -146,7 +148,7 @@ struct Kept {
     host_band: Option<HostBand>,
 }
 
-fn kept(folder: &Path) -> Result<Kept> {
+fn saved_report(folder: &Path) -> Result<SavedReport> {
     let path = folder.join(COMPARISON);
     let text = fs_err::read_to_string(&path).map_err(|e| Problem::failed(e.to_string()))?;
     serde_json::from_str(&text).map_err(|e| Problem::bad_input(format!("{}: cannot be read back: {e}", path.display())))

@@ -1,4 +1,4 @@
-//! Reduces an experiment to one setting, with closed loops in place of its arrivals.
+//! Reduces an experiment to one variant with closed loops: clients that send a request when their last one ends.
 
 use crate::plan::{Plan, Variant};
 use foretoken_spec::document::Choice;
@@ -7,16 +7,16 @@ use foretoken_spec::problem::{Problem, Result};
 use foretoken_traces::{ArrivalSpec, LengthSpec};
 use std::path::Path;
 
-/// The one setting of a plan, with closed loops in place of its arrivals. What a closed loop of a fixed length does not
-/// use (arrivals, transformations of them, bounds, beliefs) is set to its default, so that a sweep over it leaves one
-/// setting.
+/// The one variant of a plan, with a closed loop in place of its arrivals. Settings that a closed loop with a fixed
+/// draft length does not use (arrivals, their transformations, bounds, beliefs) are set to their defaults, so that a
+/// sweep over them does not matter.
 ///
 /// # Errors
-/// When the experiment sweeps something that does make a difference.
+/// The experiment sweeps a setting that makes a difference in closed loops.
 pub fn one_setting(mut plan: Plan, file: &Path) -> Result<Variant> {
     plan.variants.iter_mut().for_each(|v| close_the_loop(&mut v.experiment));
-    let all: Vec<toml::Value> = plan.variants.iter().map(|v| value(&v.experiment)).collect();
-    if all.iter().all(|v| *v == all[0]) {
+    let experiments: Vec<toml::Value> = plan.variants.iter().map(|v| value(&v.experiment)).collect();
+    if experiments.iter().all(|v| *v == experiments[0]) {
         let ignored: Vec<&str> = plan.variants[0].choices.iter().map(|c| c.path.as_str()).collect();
         if !ignored.is_empty() {
             eprintln!("note: the sweep of {} makes no difference to closed loops", ignored.join(", "));
@@ -24,17 +24,18 @@ pub fn one_setting(mut plan: Plan, file: &Path) -> Result<Variant> {
         return Ok(plan.variants.swap_remove(0));
     }
     let swept: Vec<Vec<&Choice>> = (0..plan.variants[0].choices.len())
-        .filter(|&at| matters(&plan, &all, at))
+        .filter(|&at| matters(&plan, &experiments, at))
         .map(|at| values_of(&plan, at))
         .collect();
-    let said: Vec<String> = swept.iter().map(|values| said(values)).collect();
+    let described: Vec<String> = swept.iter().map(|values| describe(values)).collect();
     let sets: Vec<String> = swept.iter().map(|values| set(values[0])).collect();
     let problem =
-        Problem::bad_input(format!("{} sweeps {}: a table is for one setting", file.display(), said.join(", ")));
+        Problem::bad_input(format!("{} sweeps {}: a table is for one setting", file.display(), described.join(", ")));
     Err(problem.help(format!("choose a value with --set, for example {}", sets.join(" "))))
 }
 
-/// Replaces the arrivals by a closed loop of one client. A trace's arrivals become the lengths.
+/// Replaces the arrivals by a closed loop of one client. If a trace gave the arrivals and the lengths, it still gives
+/// the lengths.
 fn close_the_loop(experiment: &mut Experiment) {
     let workload = &mut experiment.workload;
     let arrivals = std::mem::replace(&mut workload.arrivals, ArrivalSpec::ClosedLoop(1));
@@ -45,7 +46,7 @@ fn close_the_loop(experiment: &mut Experiment) {
     workload.duration_s = None;
     workload.requests = None;
     (experiment.slo, experiment.belief) = (SloSpec::default(), BeliefSpec::default());
-    // The rate of a loop is computed from its steps.
+    // The tokens per second of a loop are computed from the records of its steps.
     experiment.output = Output { steps: true, ..experiment.output };
 }
 
@@ -53,13 +54,15 @@ fn value(experiment: &Experiment) -> toml::Value {
     toml::Value::try_from(experiment).expect("it was read from TOML")
 }
 
-/// Does swept setting `at` make a difference: do two settings differ that differ in no other choice?
-fn matters(plan: &Plan, all: &[toml::Value], at: usize) -> bool {
+/// Does swept setting number `at` make a difference? It does if two variants that differ in this choice alone have
+/// different `experiments`.
+fn matters(plan: &Plan, experiments: &[toml::Value], at: usize) -> bool {
     let choices = |v: usize| &plan.variants[v].choices;
-    let alone = |a: usize, b: usize| {
+    let differ_in_it_alone = |a: usize, b: usize| {
         choices(a)[at] != choices(b)[at] && (0..choices(a).len()).all(|i| i == at || choices(a)[i] == choices(b)[i])
     };
-    (0..all.len()).any(|a| (0..a).any(|b| alone(a, b) && all[a] != all[b]))
+    let differ = |a: usize, b: usize| differ_in_it_alone(a, b) && experiments[a] != experiments[b];
+    (0..experiments.len()).any(|a| (0..a).any(|b| differ(a, b)))
 }
 
 fn values_of(plan: &Plan, at: usize) -> Vec<&Choice> {
@@ -72,14 +75,14 @@ fn values_of(plan: &Plan, at: usize) -> Vec<&Choice> {
     values
 }
 
-/// A value longer than this is a table: the message then has the number of values.
+/// The longest value, in bytes, that the error message shows. Longer ones are tables, and the message has their number.
 const SHORT: usize = 40;
 
-fn said(values: &[&Choice]) -> String {
-    let all: Vec<&str> = values.iter().map(|c| c.value.as_str()).collect();
-    match all.iter().all(|v| v.len() <= SHORT) {
-        true => format!("{} ({})", values[0].path, all.join(", ")),
-        false => format!("{} ({} values)", values[0].path, all.len()),
+fn describe(values: &[&Choice]) -> String {
+    let texts: Vec<&str> = values.iter().map(|c| c.value.as_str()).collect();
+    match texts.iter().all(|v| v.len() <= SHORT) {
+        true => format!("{} ({})", values[0].path, texts.join(", ")),
+        false => format!("{} ({} values)", values[0].path, texts.len()),
     }
 }
 

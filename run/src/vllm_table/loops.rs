@@ -1,4 +1,4 @@
-//! Closed loops: measures the output tokens a second of a policy with a number of clients, and the number of requests
+//! Runs closed loops: measures a policy's output tokens per second with a number of clients, and the number of requests
 //! that its steps schedule.
 
 use crate::plan::Variant;
@@ -11,29 +11,29 @@ use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
-/// Requests that each client sends before its loop is measured.
+/// Number of requests that each client sends before the measurement starts.
 const SETTLING: u32 = 2;
-/// Fewest requests that each client sends while its loop is measured.
+/// Fewest requests that each client sends during the measurement.
 const ROUNDS: u32 = 10;
-/// Fewest requests of a loop while it is measured.
+/// Fewest requests of all clients during the measurement.
 const FEWEST: u32 = 200;
-/// Fewest output tokens of a loop while it is measured.
+/// Fewest output tokens of all clients during the measurement.
 const TOKENS: f64 = 16_000.0;
-/// Requests of the sample that tells how long prompts and outputs are.
+/// Number of requests in the sample from which the lengths of prompts and outputs are estimated.
 pub const SAMPLE: u32 = 64;
 
 /// The results of one policy in closed loops with one number of clients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// Output tokens a second, one number per seed.
+    /// Output tokens per second, one number per seed.
     pub tok_s: Vec<f64>,
-    /// Steps by the number of requests that they schedule, prompts among them, over all seeds.
+    /// Number of steps by the number of requests that they schedule, prompts included; summed over seeds.
     pub sizes: BTreeMap<u32, u64>,
-    /// Largest share of the KV blocks in use, over all seeds.
+    /// Largest share (0 to 1) of the KV blocks in use, over all seeds.
     pub kv_peak: f64,
 }
 
-/// Runs closed loops of one setting.
+/// Runs closed loops of one variant with all seeds.
 pub struct Loops<'a> {
     variant: Variant,
     seeds: &'a [u64],
@@ -42,7 +42,7 @@ pub struct Loops<'a> {
 }
 
 impl<'a> Loops<'a> {
-    /// The loops of a setting on these seeds, and a sample of its requests.
+    /// Makes the loops of a variant for these seeds. Also returns a setting with a sample of [`SAMPLE`] requests.
     ///
     /// # Errors
     /// The setting of the first seed cannot be built.
@@ -53,7 +53,7 @@ impl<'a> Loops<'a> {
         Ok((loops, sample))
     }
 
-    /// Runs each policy in loops of `clients` clients on every seed, in the order of the policies.
+    /// Runs each policy in a loop of `clients` clients with every seed. Returns one result per policy, in their order.
     ///
     /// # Errors
     /// The setting cannot be built, nothing fits into the engine, no pass takes any time, or the work is interrupted.
@@ -61,18 +61,18 @@ impl<'a> Loops<'a> {
         let (first, last) = self.window(clients);
         let settings: Vec<Setting> =
             self.seeds.iter().map(|&seed| self.setting(clients, last + 1, seed)).collect::<Result<_>>()?;
-        let all: Vec<(&PolicySpec, &Setting)> =
+        let pairs: Vec<(&PolicySpec, &Setting)> =
             policies.iter().flat_map(|policy| settings.iter().map(move |setting| (policy, setting))).collect();
-        let runs: Vec<Window> = all
+        let runs: Vec<Window> = pairs
             .into_par_iter()
-            .map(|(policy, setting)| one(setting, policy, (first, last), clients, self.interrupt))
+            .map(|(policy, setting)| run_loop(setting, policy, (first, last), clients, self.interrupt))
             .collect::<Result<_>>()?;
         Ok(runs.chunks(settings.len()).map(Measured::of).collect())
     }
 
-    /// The ids of the requests whose arrivals begin and end the measurement. Each client sends one request after
-    /// another, so requests of equal length end in waves. Each client sends the same number of requests during the
-    /// measurement, so that whole waves are measured and no draft length gains from a cut wave.
+    /// The ids of the requests whose arrivals begin and end the measurement. In a closed loop, requests of equal length
+    /// end in waves. The measurement has the same number of requests of each client. So whole waves are measured, and
+    /// no draft length gains from a wave that is cut.
     fn window(&self, clients: u32) -> (u32, u32) {
         let requests = f64::from(FEWEST).max(TOKENS / self.outputs.max(1.0));
         let rounds = ROUNDS.max((requests / f64::from(clients)).ceil() as u32);
@@ -98,13 +98,13 @@ impl Measured {
         }
     }
 
-    /// Requests that the median step schedules; 0 without a step.
+    /// The median over steps of the number of scheduled requests; 0 if there is no step.
     pub fn scheduled(&self) -> u32 {
-        let all: u64 = self.sizes.values().sum();
+        let total: u64 = self.sizes.values().sum();
         let mut seen = 0;
         let found = self.sizes.iter().find(|(_, steps)| {
             seen += *steps;
-            2 * seen >= all
+            2 * seen >= total
         });
         found.map_or(0, |(&size, _)| size)
     }
@@ -113,12 +113,12 @@ impl Measured {
 /// The results of one loop with one seed.
 struct Window {
     tok_s: f64,
-    /// Steps by the number of requests that they schedule, prompts among them.
+    /// Number of steps by the number of requests that they schedule, prompts included.
     sizes: BTreeMap<u32, u64>,
     kv_peak: f64,
 }
 
-fn one(
+fn run_loop(
     setting: &Setting,
     policy: &PolicySpec,
     window: (u32, u32),
@@ -146,7 +146,8 @@ fn one(
     Ok(Window { tok_s, sizes, kv_peak: summary.kv_use_peak })
 }
 
-/// Output tokens a second between the arrivals of two requests, and the steps in between by their size.
+/// Output tokens per second between the arrivals of the requests `first` and `last`, and the number of steps in this
+/// time by the number of requests that they schedule.
 fn between(arrival: &[Time], steps: &[StepRecord], (first, last): (u32, u32)) -> (f64, BTreeMap<u32, u64>) {
     let (from, to) = (arrival[first as usize], arrival[last as usize]);
     let mut tokens = 0;
@@ -172,8 +173,8 @@ mod tests {
         assert_eq!(median(&[]), 0);
     }
 
-    /// Requests 2 and 4 arrive at 10 and 30 ps. The step that ends as request 2 arrives is before the measurement, the
-    /// step that ends as request 4 arrives is its last one.
+    /// The measurement goes from the arrival of request 2 (10 ps) to that of request 4 (30 ps). A step that ends at
+    /// 10 ps is before the measurement; a step that ends at 30 ps is the last one in it.
     #[test]
     fn a_measurement_begins_behind_one_arrival_and_ends_with_another() {
         let arrival = [0, 0, 10, 20, 30].map(Time);

@@ -1,12 +1,12 @@
-//! A note on JSON output that does not name the draft model.
+//! A note for the user if the exported JSON does not name the draft model.
 
 use foretoken_hardware::LatencySpec;
 use foretoken_sim::Drafting;
 use foretoken_spec::experiment::Hardware;
 
-/// A note with an example, if the JSON lacks the draft's method or model; `None` if it has both.
+/// The note, with an example of the options to give; `None` if the draft's `method` and `model` are both known.
 pub fn no_draft(hardware: &Hardware, method: Option<&str>, model: Option<&str>) -> Option<String> {
-    // vLLM's n-gram lookup has no model.
+    // vLLM's n-gram lookup drafts without a model.
     let wants_model = method.is_none_or(|m| !m.starts_with("ngram"));
     let missing: Vec<&str> = [("method", method.is_none()), ("model", model.is_none() && wants_model)]
         .into_iter()

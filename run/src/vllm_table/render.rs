@@ -1,16 +1,17 @@
-//! The table as text: its rows, every length against the fastest, and warnings. ASCII only.
+//! The table as ASCII text: its rows, the comparison of every length with the fastest, and warnings.
 
-use super::choose::{AS_GOOD, Choice, FEW, Held, Verdict, over};
+use super::choose::{AS_GOOD, Choice, ComparedLength, FEW, Verdict, over};
 use super::table::{Loop, Row, Table};
 use foretoken_report::{plain_table, table_lines};
 use foretoken_sim::metrics::Interval;
 
-/// The most lengths side by side in the second table.
+/// The largest number of lengths side by side in the second table.
 const COLUMNS: usize = 10;
 const MORE_SEEDS: &str = "--set 'seeds=[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]'";
 
 impl Table {
-    /// The rows, every length against the fastest of its row, an explanation of the columns, and the warnings.
+    /// The whole text: the rows, the comparison of every length with the fastest of its row, an explanation of the
+    /// columns, warnings, and a note on seeds.
     pub fn in_words(&self) -> String {
         let interval = match self.seeds {
             1 => "One seed: no intervals, and every difference counts as it is".to_owned(),
@@ -49,44 +50,46 @@ impl Table {
                 None => cells.extend((0..7).map(|_| "-".to_owned())),
                 Some(m) => cells.extend(numbers(m)),
             }
-            cells.push(said(row, self.seeds));
+            cells.push(remark(row, self.seeds));
             cells
         });
         table_lines(&plain_table(header, rows, ..8))
     }
 
-    /// Every length against the fastest of its row: on a server of its own, and on the table's server if that differs.
+    /// The comparison of every length with the fastest of its row: on a server with that fixed length, and on a server
+    /// set up for the table if the rates differ there.
     fn lengths(&self) -> String {
         let measured = || self.rows.iter().filter_map(|r| Some((r.clients, r.measured.as_ref()?)));
-        let alone: Vec<(u32, &Choice)> = measured().map(|(clients, m)| (clients, &m.of_alone)).collect();
-        let again = measured().filter(|(_, m)| m.choice != m.of_alone);
-        let again: Vec<(u32, &Choice)> = again.map(|(clients, m)| (clients, &m.choice)).collect();
+        let alone: Vec<(u32, &Choice)> = measured().map(|(clients, m)| (clients, &m.alone_choice)).collect();
+        let different = measured().filter(|(_, m)| m.choice != m.alone_choice);
+        let on_table_server: Vec<(u32, &Choice)> = different.map(|(clients, m)| (clients, &m.choice)).collect();
         let longest = self.longest();
-        let again = match again.is_empty() {
+        let second = match on_table_server.is_empty() {
             true => String::new(),
             false => {
-                format!("On a server for drafts of up to {longest}, as this table's is, %:\n{}\n", compared(&again))
+                let rows = compared(&on_table_server);
+                format!("On a server for drafts of up to {longest}, as this table's is, %:\n{rows}\n")
             }
         };
-        format!("Each length against the fastest of its row, %:\n{}\n{again}", compared(&alone))
+        format!("Each length against the fastest of its row, %:\n{}\n{second}", compared(&alone))
     }
 
     fn longest(&self) -> u32 {
         self.ranges.iter().map(|range| range.2).max().unwrap_or(0)
     }
 
-    /// Warnings: loops in which the table is slower than a fixed length, rows that are too noisy, and loops in which
-    /// the server is faster without a drafter.
+    /// Warnings about loops in which the table is slower than a fixed length, about rows that are too noisy, and about
+    /// loops in which the server is faster without a drafter.
     pub fn warnings(&self) -> Vec<String> {
         let measured = || self.rows.iter().filter_map(|r| Some((r.clients, r.measured.as_ref()?)));
-        let mut all = Vec::new();
+        let mut warnings = Vec::new();
         for (clients, m) in measured().filter(|(_, m)| m.table_is_behind()) {
             let (table, behind) = (m.table.as_ref().expect("it was run"), m.table_over_fastest().expect("it was run"));
-            all.push(format!(
+            warnings.push(format!(
                 "{clients} clients: the table gives {:.0} tok/s, {} % against length {} alone ({:.0}): {}",
                 mean(&table.tok_s),
                 change(behind),
-                m.of_alone.fastest,
+                m.alone_choice.fastest,
                 mean(&m.fastest().tok_s),
                 self.why_behind(m)
             ));
@@ -96,7 +99,7 @@ impl Table {
         };
         let noisy: Vec<String> = measured().filter_map(noisy).collect();
         if !noisy.is_empty() {
-            all.push(format!(
+            warnings.push(format!(
                 "too noisy to say at {}: over {:.0} % behind the fastest, and not told apart from it. The fastest is \
                  taken; add seeds: {MORE_SEEDS}",
                 noisy.join(", "),
@@ -109,40 +112,41 @@ impl Table {
         };
         let plain: Vec<String> = measured().filter_map(plain).collect();
         if !plain.is_empty() {
-            all.push(format!("without a drafter the server is faster than with any length: at {}", plain.join(", ")));
+            let loops = plain.join(", ");
+            warnings.push(format!("without a drafter the server is faster than with any length: at {loops}"));
         }
-        all
+        warnings
     }
 
-    /// A note that more seeds would show which lengths differ; `None` if all differences are significant.
+    /// A note that more seeds would show which lengths differ; `None` if that is clear for all lengths.
     fn more_seeds(&self) -> Option<String> {
         let mut measured = self.rows.iter().filter_map(|row| row.measured.as_ref());
         match self.seeds {
             1 => Some(format!("several seeds tell which lengths differ: {MORE_SEEDS}")),
-            _ if measured.any(|m| m.choice.that_are(Verdict::NotApart).next().is_some()) => {
+            _ if measured.any(|m| m.choice.with_verdict(Verdict::NotApart).next().is_some()) => {
                 Some(format!("more seeds tell more lengths apart: {MORE_SEEDS}"))
             }
             _ => None,
         }
     }
 
-    /// Why the table is slower than a fixed length, and what to do.
+    /// A text that says why the table is slower than a fixed length in this loop, and what to do.
     fn why_behind(&self, m: &Loop) -> String {
-        let others = m.other_lengths(&self.ranges);
+        let share = m.other_lengths(&self.ranges);
         let longest = self.longest();
-        if others > 0.05 {
+        if share > 0.05 {
             format!(
                 "{:.0} % of its steps schedule numbers of requests for which other rows have other lengths; try more \
                  --batch-sizes near {}",
-                others * 100.0,
+                share * 100.0,
                 m.scheduled()
             )
-        } else if longest > m.of_alone.fastest {
+        } else if longest > m.alone_choice.fastest {
             format!(
                 "a table's server is set up for its longest drafts, {longest} (vLLM's runner v2 then makes {longest} \
                  passes of a draft model in every step); for a table without longer drafts: \
                  --set engine.max_draft_len={}",
-                m.of_alone.fastest.max(1)
+                m.alone_choice.fastest.max(1)
             )
         } else {
             format!("the row has length {}, which counts as good", m.choice.k)
@@ -150,16 +154,16 @@ impl Table {
     }
 }
 
-/// Every length against the fastest of its row, %; one row per number of clients.
+/// The change in rate from the fastest length of a row to every length, in %; one line per number of clients.
 fn compared(rows: &[(u32, &Choice)]) -> String {
     let Some((_, first)) = rows.first() else { return String::new() };
-    let lengths: Vec<u32> = first.all.iter().map(|held| held.k).collect();
+    let lengths: Vec<u32> = first.all.iter().map(|length| length.k).collect();
     let mut text = String::new();
     for part in lengths.chunks(COLUMNS) {
         let header = ["clients".to_owned()].into_iter().chain(part.iter().map(|k| format!("length {k}")));
         let rows = rows.iter().map(|(clients, choice)| {
-            let held = choice.all.iter().filter(|held| part.contains(&held.k));
-            [clients.to_string()].into_iter().chain(held.map(against))
+            let lengths = choice.all.iter().filter(|length| part.contains(&length.k));
+            [clients.to_string()].into_iter().chain(lengths.map(against))
         });
         text += &table_lines(&plain_table(header, rows, ..=part.len()));
     }
@@ -172,45 +176,45 @@ fn numbers(m: &Loop) -> [String; 7] {
         m.scheduled().to_string(),
         m.choice.k.to_string(),
         rate(&m.taken().tok_s),
-        m.of_alone.fastest.to_string(),
+        m.alone_choice.fastest.to_string(),
         rate(&m.fastest().tok_s),
         m.table.as_ref().map_or("-".into(), |table| rate(&table.tok_s)),
         rate(&m.plain.tok_s),
     ]
 }
 
-/// The lengths with this verdict, separated by commas.
+/// The lengths with this verdict as text, separated by commas.
 fn names(choice: &Choice, verdict: Verdict) -> String {
-    choice.that_are(verdict).map(|held| held.k.to_string()).collect::<Vec<_>>().join(", ")
+    choice.with_verdict(verdict).map(|length| length.k.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// The remark at the end of a row.
-fn said(row: &Row, seeds: usize) -> String {
+/// The remark at the end of a row: why it is not in the table, or how close the other lengths are.
+fn remark(row: &Row, seeds: usize) -> String {
     let Some(m) = &row.measured else { return format!("not reached: {}", row.not_reached.as_deref().unwrap_or("")) };
     let names = |verdict| names(&m.choice, verdict);
-    let mut all = Vec::new();
+    let mut remarks = Vec::new();
     if let Some(why) = &row.not_reached {
-        all.push(format!("not reached: {why}"));
+        remarks.push(format!("not reached: {why}"));
     }
     if m.choice.is_noisy() {
-        all.push(format!("too noisy to say: {}; add seeds", names(Verdict::Noisy)));
+        remarks.push(format!("too noisy to say: {}; add seeds", names(Verdict::Noisy)));
     }
     let (near, not_apart) = (names(Verdict::Near), names(Verdict::NotApart));
     if !near.is_empty() {
-        all.push(format!("within {:.0} % of {}: {near}", AS_GOOD * 100.0, m.choice.fastest));
+        remarks.push(format!("within {:.0} % of {}: {near}", AS_GOOD * 100.0, m.choice.fastest));
     }
     if !not_apart.is_empty() {
-        all.push(format!("not told apart from {}: {not_apart}", m.choice.fastest));
+        remarks.push(format!("not told apart from {}: {not_apart}", m.choice.fastest));
     }
-    if all.is_empty() {
-        all.push(next(m, seeds));
+    if remarks.is_empty() {
+        remarks.push(next(m, seeds));
     }
-    all.join("; ")
+    remarks.join("; ")
 }
 
-/// The second best length, for a row in which every other length is slower.
+/// A text with the second best length, for a row in which every other length is slower.
 fn next(m: &Loop, seeds: usize) -> String {
-    let behind = m.choice.that_are(Verdict::Behind);
+    let behind = m.choice.with_verdict(Verdict::Behind);
     let next = behind.max_by(|a, b| a.over_fastest.mean.total_cmp(&b.over_fastest.mean));
     match (next, seeds) {
         (None, _) => "no other length fits".into(),
@@ -219,14 +223,14 @@ fn next(m: &Loop, seeds: usize) -> String {
     }
 }
 
-fn against(held: &Held) -> String {
-    match held.verdict {
+fn against(length: &ComparedLength) -> String {
+    match length.verdict {
         Verdict::Fastest => "fastest".into(),
-        _ => change(held.over_fastest),
+        _ => change(length.over_fastest),
     }
 }
 
-/// The logarithm of a ratio as a change in percent.
+/// A change in percent as text, from the logarithm of a ratio.
 fn change(over: Interval) -> String {
     let change = over.mean.exp_m1() * 100.0;
     match over.half_width {
@@ -249,13 +253,14 @@ mod tests {
         Measured { tok_s: tok_s.to_vec(), sizes: sizes.iter().copied().collect(), kv_peak: 0.0 }
     }
 
-    /// A table with a row of 8 clients: the rates of lengths 0 and 1, of the finished table, and without a drafter.
+    /// A table with one row, of 8 clients. `lengths` are the rates of lengths 0 and 1 by seed, `plain` the rates
+    /// without a drafter.
     fn table(lengths: [&[f64]; 2], table: Measured, plain: &[f64]) -> Table {
         let rates: Vec<(u32, &[f64])> = (0..).zip(lengths).collect();
         let choice = choose(&rates).unwrap();
         let lengths: Vec<_> = rates.iter().map(|(k, rates)| (*k, measured(rates, &[(8, 10)]))).collect();
         let row = Loop {
-            of_alone: choice.clone(),
+            alone_choice: choice.clone(),
             alone: lengths.clone(),
             choice,
             lengths,

@@ -1,6 +1,7 @@
-//! The table: a row for each closed loop, the ranges of batch sizes, and the rates of the finished table in the loops.
+//! The table of draft lengths: a row for each number of clients, the ranges of batch sizes, and the rates of the
+//! finished table in the closed loops.
 
-use super::choose::{Choice, choose, over, told_apart};
+use super::choose::{Choice, choose, is_significant, over};
 use super::closed::one_setting;
 use super::loops::{Loops, Measured, SAMPLE};
 use crate::bar::{Bar, Counts};
@@ -13,44 +14,46 @@ use foretoken_spec::problem::Result;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// The largest number of clients that is tried; engines are set to far fewer.
+/// The largest number of clients that is tried. Engines are set up for far fewer requests.
 pub const LARGEST: u32 = 4096;
-/// A warning is given if the table is more than this share slower than the fastest fixed length.
+/// There is a warning if the table's rate is lower than the fastest fixed length's by more than this share.
 const BEHIND: f64 = 0.01;
 
 /// The best length for each batch size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// One row for each number of clients that was asked for, ascending.
+    /// One row for each number of clients that the user asked for, ascending.
     pub rows: Vec<Row>,
-    /// vLLM's `num_speculative_tokens_per_batch_size`; empty when no row was reached.
+    /// vLLM's `num_speculative_tokens_per_batch_size`, as (first size, last size, draft length); empty if no row is in
+    /// the table.
     pub ranges: Vec<BatchRange>,
     /// Number of seeds of each loop.
     pub seeds: usize,
 }
 
-/// A row: the closed loops of one number of clients.
+/// The row of one number of clients, with its closed loops.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Clients, each of which has one request at the server at any time.
+    /// Number of clients. Each client has one request at the server at any time.
     pub clients: u32,
     /// The results of the loops; `None` if the engine can never hold this number of requests.
     pub measured: Option<Loop>,
-    /// Why the row is not in the table; `None` if it is.
+    /// Why the row is not in the table; `None` if the row is in the table.
     pub not_reached: Option<String>,
 }
 
 /// The results of the closed loops with one number of clients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loop {
-    /// Each length on a server of its own, ascending. The drafter is loaded, at length 0 too.
+    /// The results of each length, ascending, on a server that is set up for this length alone. The drafter is loaded
+    /// for length 0 too.
     pub alone: Vec<(u32, Measured)>,
     /// The comparison of the lengths in `alone`.
-    pub of_alone: Choice,
-    /// Each length on a server that is set up for the table's longest length, if its rates differ; otherwise equal to
-    /// `alone`.
+    pub alone_choice: Choice,
+    /// The results of each length on a server that is set up for the table's longest length. Equal to `alone` if such a
+    /// server gives the same rates.
     pub lengths: Vec<(u32, Measured)>,
-    /// The comparison of `lengths`, and the length of the row.
+    /// The comparison of the lengths in `lengths`, and the length that the row takes.
     pub choice: Choice,
     /// The results of the engine without a drafter.
     pub plain: Measured,
@@ -59,27 +62,28 @@ pub struct Loop {
 }
 
 impl Loop {
-    /// The results of the row's length.
+    /// The results of the length that the row takes.
     pub fn taken(&self) -> &Measured {
-        of(&self.lengths, self.choice.k)
+        of_length(&self.lengths, self.choice.k)
     }
 
-    /// The results of the fastest length on a server of its own.
+    /// The results of the fastest length, on a server that is set up for this length alone.
     pub fn fastest(&self) -> &Measured {
-        of(&self.alone, self.of_alone.fastest)
+        of_length(&self.alone, self.alone_choice.fastest)
     }
 
-    /// The batch size that the row stands for: the requests that the median step schedules at the row's length.
+    /// The batch size for which the row stands: the median number of scheduled requests in a step, at the row's length.
     pub fn scheduled(&self) -> u32 {
         self.taken().scheduled()
     }
 
-    /// Logarithm of the table's rate over the rate of the fastest fixed length; `None` without a table.
+    /// ln(rate of the finished table / rate of the fastest fixed length), by seed; `None` before the table is run.
     pub fn table_over_fastest(&self) -> Option<Interval> {
         Some(over(&self.table.as_ref()?.tok_s, &self.fastest().tok_s))
     }
 
-    /// Share of the table's steps whose batch size has another length in `ranges` than the row's.
+    /// The share of the finished table's steps in this loop for whose batch size `ranges` gives another length than the
+    /// row's.
     pub fn other_lengths(&self, ranges: &[BatchRange]) -> f64 {
         let Some(table) = &self.table else { return 0.0 };
         let length = |size: u32| ranges.iter().rev().find(|range| range.0 <= size).map_or(0, |range| range.2);
@@ -87,23 +91,24 @@ impl Loop {
         others.map(|(_, steps)| *steps).sum::<u64>() as f64 / table.sizes.values().sum::<u64>().max(1) as f64
     }
 
-    /// Is the table significantly slower than the fastest fixed length, and by more than 1 %?
+    /// Is the finished table slower than the fastest fixed length, significantly and by more than 1 %?
     pub fn table_is_behind(&self) -> bool {
-        self.table_over_fastest().is_some_and(|i| -i.mean.exp_m1() > BEHIND && told_apart(i))
+        self.table_over_fastest().is_some_and(|i| -i.mean.exp_m1() > BEHIND && is_significant(i))
     }
 
-    /// Is the engine without a drafter significantly faster than every length, and by more than 1 %?
+    /// Is the engine without a drafter faster than every length, significantly and by more than 1 %?
     pub fn plain_is_ahead(&self) -> bool {
         let ahead = over(&self.plain.tok_s, &self.fastest().tok_s);
-        ahead.mean.exp_m1() > BEHIND && told_apart(ahead)
+        ahead.mean.exp_m1() > BEHIND && is_significant(ahead)
     }
 }
 
 impl Table {
-    /// Measures the loops of `sizes` clients with every length, chooses, and runs the finished table in the same loops.
+    /// Makes the table. For each number of clients in `sizes`, runs a closed loop with every length and chooses one.
+    /// Then runs the finished table in the same loops.
     ///
     /// # Errors
-    /// The plan sweeps something that matters, a loop cannot be run, or the work is interrupted.
+    /// The plan sweeps a setting that matters in closed loops, a loop cannot be run, or the work is interrupted.
     pub fn find(plan: Plan, file: &Path, sizes: &[u32], interrupt: &AtomicBool) -> Result<Table> {
         let seeds = plan.seeds.clone();
         let (mut loops, sample) = Loops::new(one_setting(plan, file)?, &seeds, interrupt)?;
@@ -132,9 +137,9 @@ impl Table {
             if let Some(measured) = &mut row.measured {
                 measured.table = match &ranges[..] {
                     [] => None,
-                    // vLLM takes no table without drafts, and length 0 was run.
-                    all if all.iter().all(|range| range.2 == 0) => Some(of(&measured.alone, 0).clone()),
-                    all => loops.measure(row.clients, &[by_batch_size(all.to_vec())])?.pop(),
+                    // vLLM refuses a table in which every length is 0. Length 0 was run, and gives the same rates.
+                    ranges if ranges.iter().all(|range| range.2 == 0) => Some(of_length(&measured.alone, 0).clone()),
+                    ranges => loops.measure(row.clients, &[by_batch_size(ranges.to_vec())])?.pop(),
                 };
             }
             bar.inc(1);
@@ -144,7 +149,7 @@ impl Table {
     }
 }
 
-fn of(lengths: &[(u32, Measured)], k: u32) -> &Measured {
+fn of_length(lengths: &[(u32, Measured)], k: u32) -> &Measured {
     &lengths.iter().find(|(length, _)| *length == k).expect("the length was run").1
 }
 
@@ -156,7 +161,7 @@ fn loop_of(lengths: &[u32], mut measured: Vec<Measured>) -> Loop {
     let plain = measured.pop().expect("the engine without a drafter is the last policy");
     let alone: Vec<(u32, Measured)> = lengths.iter().copied().zip(measured).collect();
     let choice = among(&alone);
-    Loop { lengths: alone.clone(), of_alone: choice.clone(), choice, alone, plain, table: None }
+    Loop { lengths: alone.clone(), alone_choice: choice.clone(), choice, alone, plain, table: None }
 }
 
 fn among(lengths: &[(u32, Measured)]) -> Choice {
@@ -164,30 +169,32 @@ fn among(lengths: &[(u32, Measured)]) -> Choice {
     choose(&rates).expect("length 0 always fits")
 }
 
-/// Measures the rows with shorter drafts than `longest` on a server that is set up for `longest`, and chooses their
-/// lengths again. Stops at the first row if such a server gives a length the same rates as a server of its own.
+/// Measures the rows with lengths below `longest` on a server that is set up for `longest`, and chooses their lengths
+/// anew. Stops if a first length has the same rates there as on a server that is set up for this length alone.
 fn choose_again(rows: &mut [Row], longest: u32, loops: &mut Loops, max_num_seqs: u32, bar: &Bar) -> Result<()> {
     for row in rows {
         let Some(m) = row.measured.as_mut().filter(|m| m.choice.k < longest) else { continue };
         bar.say(format!("a server for drafts of {longest}, {} clients", row.clients));
         let shorter = || m.alone.iter().filter(|(k, _)| *k < longest);
-        let on_it = |k: u32| set_up_for(longest, k, max_num_seqs);
-        let probe = loops.measure(row.clients, &[on_it(m.choice.k)])?;
+        let on_table_server = |k: u32| set_up_for(longest, k, max_num_seqs);
+        let probe = loops.measure(row.clients, &[on_table_server(m.choice.k)])?;
         if probe[0].tok_s == m.taken().tok_s {
             return Ok(());
         }
         let others: Vec<u32> = shorter().map(|(k, _)| *k).filter(|k| *k != m.choice.k).collect();
-        let measured = loops.measure(row.clients, &others.iter().map(|k| on_it(*k)).collect::<Vec<_>>())?;
+        let policies: Vec<PolicySpec> = others.iter().map(|k| on_table_server(*k)).collect();
+        let measured = loops.measure(row.clients, &policies)?;
         let mut lengths: Vec<(u32, Measured)> = others.into_iter().zip(measured).collect();
         lengths.extend([m.choice.k].into_iter().zip(probe));
-        lengths.push((longest, of(&m.alone, longest).clone()));
+        lengths.push((longest, of_length(&m.alone, longest).clone()));
         lengths.sort_by_key(|(k, _)| *k);
         (m.choice, m.lengths) = (among(&lengths), lengths);
     }
     Ok(())
 }
 
-/// The lengths with which the engine starts, and the policies that run: each length, then the engine without a drafter.
+/// The lengths with which the engine starts, and the policies to run: one for each of these lengths, then plain
+/// decoding without a drafter.
 fn policies(setting: &Setting) -> (Vec<u32>, Vec<PolicySpec>) {
     let config = setting.engine(true);
     let fits = |k: &u32| setting.starts(&always(*k, config.max_num_seqs)).is_ok();
@@ -197,13 +204,14 @@ fn policies(setting: &Setting) -> (Vec<u32>, Vec<PolicySpec>) {
     (lengths, policies)
 }
 
-/// vLLM's own policy with a table of one length. vLLM requires a length above 0 somewhere in the table.
+/// vLLM's own policy with length `k` for every batch, on a server that is set up for `k`. For k = 0 the server is set
+/// up for 1, because vLLM requires a length above 0 somewhere in the table.
 fn always(k: u32, max_num_seqs: u32) -> PolicySpec {
     set_up_for(k.max(1), k, max_num_seqs)
 }
 
-/// vLLM's own policy with length `k` for every batch, on a server that is set up for `longest` tokens. The table has a
-/// range with `longest` beyond the largest batch size.
+/// vLLM's own policy with length `k` for every batch, on a server that is set up for drafts of `longest` tokens: its
+/// table has the length `longest` for a batch size that never occurs.
 fn set_up_for(longest: u32, k: u32, max_num_seqs: u32) -> PolicySpec {
     let beyond = max_num_seqs.saturating_add(1);
     by_batch_size(match k == longest {
@@ -212,13 +220,13 @@ fn set_up_for(longest: u32, k: u32, max_num_seqs: u32) -> PolicySpec {
     })
 }
 
-/// vLLM's own policy with a table.
+/// vLLM's own policy with a table of lengths by batch size.
 pub fn by_batch_size(table: Vec<BatchRange>) -> PolicySpec {
     PolicySpec::VllmDynamic(VllmDynamic { num_speculative_tokens_per_batch_size: table })
 }
 
-/// Batch size and length of each row that is in the table. A row whose steps schedule no more requests than the
-/// steps of a row before it is not, and says why.
+/// The (batch size, length) of each row that is in the table. A row whose steps schedule no more requests than a row
+/// before is not in the table; `not_reached` then says why.
 fn place(rows: &mut [Row], config: &EngineConfig) -> Vec<(u32, u32)> {
     let mut placed: Vec<(u32, u32)> = Vec::new();
     for row in rows {
@@ -239,8 +247,9 @@ fn place(rows: &mut [Row], config: &EngineConfig) -> Vec<(u32, u32)> {
     placed
 }
 
-/// The ranges of rows: a batch size between two rows has the length of the nearer one, by ratio. The first range begins
-/// at 1 and the last one ends with the last row. Equal neighbours are one range.
+/// The ranges of batch sizes for rows, given as (batch size, length). A batch size between two rows has the length of
+/// the row that is nearer by ratio. The first range begins at 1, and the last one ends with the last row. Neighbours
+/// with equal lengths are one range.
 fn ranges(rows: &[(u32, u32)]) -> Vec<BatchRange> {
     let mut ranges: Vec<BatchRange> = Vec::new();
     let mut first = 1;
@@ -255,7 +264,7 @@ fn ranges(rows: &[(u32, u32)]) -> Vec<BatchRange> {
     ranges
 }
 
-/// Why the engine can never hold `clients` requests; `None` if nothing is known against it before a run.
+/// Why the engine can never hold `clients` requests at one time; `None` if only a run can tell.
 fn limit(sample: &Setting, clients: u32) -> Option<String> {
     let config = sample.engine(true);
     let shortest = sample.workload.prompt_len.iter().copied().min().unwrap_or(1);
@@ -282,12 +291,13 @@ mod tests {
     fn ranges_cover_every_size_from_one_and_meet_between_rows() {
         assert_eq!(ranges(&[(4, 5), (8, 5), (16, 2), (32, 0)]), [(1, 11, 5), (12, 22, 2), (23, 32, 0)]);
         assert_eq!(ranges(&[(1, 3)]), [(1, 1, 3)]);
-        // The length may rise and fall.
+        // Lengths need not fall with the batch size.
         assert_eq!(ranges(&[(1, 2), (2, 4), (4, 2)]), [(1, 1, 2), (2, 2, 4), (3, 4, 2)]);
         assert_eq!(ranges(&[]), []);
     }
 
-    /// 20 clients schedule 15 requests at a time, as 16 clients do: the row of 20 is not in the table and has a reason.
+    /// With 20 clients, steps schedule 15 requests, as with 16 clients. So the row of 20 clients is not in the table,
+    /// and says why.
     #[test]
     fn a_row_that_schedules_no_more_than_the_one_before_is_not_in_the_table() {
         let measured = |scheduled| {
@@ -297,8 +307,8 @@ mod tests {
         let row = |clients, scheduled| Row { clients, measured: measured(scheduled), not_reached: None };
         let mut rows = [row(8, 8), row(16, 15), row(20, 15), row(32, 24)];
         assert_eq!(place(&mut rows, &EngineConfig::default()), [(8, 1), (15, 1), (24, 1)]);
-        let said = rows[2].not_reached.as_ref().unwrap();
-        assert!(said.contains("steps schedule 15") && said.contains("max_num_batched_tokens = 2048"), "{said}");
+        let reason = rows[2].not_reached.as_ref().unwrap();
+        assert!(reason.contains("steps schedule 15") && reason.contains("max_num_batched_tokens = 2048"), "{reason}");
         assert!(rows[3].not_reached.is_none());
     }
 }

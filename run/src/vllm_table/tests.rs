@@ -1,4 +1,4 @@
-//! Compares rows of the table with closed loops that run as ordinary experiments, one fixed length at a time.
+//! Checks rows of the table against ordinary experiments: closed loops with one fixed length each.
 
 use super::Table;
 use super::choose::over;
@@ -13,15 +13,15 @@ use std::sync::atomic::AtomicBool;
 
 const LONGEST: u32 = 5;
 const CLIENTS: [u32; 2] = [3, 16];
-/// Requests that a client sends in an ordinary run: enough that the start and the end of the run have little weight.
+/// Number of requests that a client sends in an ordinary run. With 60, the start and the end of the run weigh little.
 const ROUNDS: u32 = 60;
-/// Fewest requests of an ordinary run.
+/// Fewest requests of all clients in an ordinary run.
 const FEWEST: u32 = 400;
 
-/// An experiment with linear costs and randomly chosen numbers.
+/// An experiment with linear costs. Its numbers are drawn at random from lists; `number` is the seed of the draw.
 fn drawn(number: u64) -> String {
     let luck = Luck::new(number, Stream::Request, 0);
-    let one = |at: u64, of: &[&'static str]| of[(luck.unit(at) * of.len() as f64) as usize];
+    let pick = |draw: u64, values: &[&'static str]| values[(luck.unit(draw) * values.len() as f64) as usize];
     let lengths = [
         "fixed = { prompt = 64, output = 16 }",
         "fixed = { prompt = 256, output = 40 }",
@@ -41,16 +41,16 @@ fn drawn(number: u64) -> String {
         acceptance.source.constant.rate = {}
         engine.version = '{}'
         engine.max_draft_len = {LONGEST}",
-        one(0, &["10e-6", "60e-6", "300e-6"]),
-        one(1, &["1e-6", "10e-6"]),
-        one(2, &["0.0", "0.5e-3", "1.5e-3"]),
-        one(3, &lengths),
-        one(4, &["0.4", "0.7", "0.85", "1.0"]),
-        one(5, &["vllm-0.32", "vllm-0.33"]),
+        pick(0, &["10e-6", "60e-6", "300e-6"]),
+        pick(1, &["1e-6", "10e-6"]),
+        pick(2, &["0.0", "0.5e-3", "1.5e-3"]),
+        pick(3, &lengths),
+        pick(4, &["0.4", "0.7", "0.85", "1.0"]),
+        pick(5, &["vllm-0.32", "vllm-0.33"]),
     )
 }
 
-/// Output tokens a second of a policy in an ordinary closed loop, by seed.
+/// Output tokens per second of a policy in an ordinary run of a closed loop, by seed.
 fn ordinary(plan: &Plan, spec: &PolicySpec) -> Vec<f64> {
     let rate = |&seed: &u64| {
         let setting = Setting::new(&plan.variants[0], seed).unwrap();
@@ -60,8 +60,8 @@ fn ordinary(plan: &Plan, spec: &PolicySpec) -> Vec<f64> {
     plan.seeds.iter().map(rate).collect()
 }
 
-/// The rates of a length on a server of its own, by seed.
-fn of(row: &Loop, k: u32) -> &[f64] {
+/// The rates of length `k` by seed, on a server that is set up for this length alone.
+fn alone_rates(row: &Loop, k: u32) -> &[f64] {
     &row.alone.iter().find(|(length, _)| *length == k).unwrap().1.tok_s
 }
 
@@ -69,8 +69,9 @@ fn upper(over: Interval) -> f64 {
     over.mean + over.half_width.unwrap()
 }
 
-/// Checks that the speedups over the plain engine in the row agree with ordinary runs. Also checks that the fastest
-/// length in ordinary runs is at most 1 % faster than the row's length, or as much as the row's interval allows.
+/// Checks that the row's speedups over the plain engine equal those in ordinary runs, within 0.04. Also checks that the
+/// fastest length in ordinary runs is at most 1 % faster than the row's length, or as much as the row's interval
+/// allows.
 fn check(row: &Loop, clients: u32, plan: &Plan, experiment: &str) {
     let policy = |k: u32| match k {
         0 => by_batch_size(vec![(1, 256, 0), (257, 257, 1)]),
@@ -79,34 +80,34 @@ fn check(row: &Loop, clients: u32, plan: &Plan, experiment: &str) {
     let fixed: Vec<Vec<f64>> = (0..=LONGEST).map(|k| ordinary(plan, &policy(k))).collect();
     let plain = ordinary(plan, &PolicySpec::Autoregressive(Autoregressive {}));
     for (k, rates) in (0..).zip(&fixed) {
-        let (here, there) = (over(of(row, k), &row.plain.tok_s).mean, over(rates, &plain).mean);
+        let (in_row, in_runs) = (over(alone_rates(row, k), &row.plain.tok_s).mean, over(rates, &plain).mean);
         assert!(
-            (here - there).abs() < 0.04,
-            "{clients} clients, length {k}: {here} over plain, {there} in ordinary runs, in\n{experiment}"
+            (in_row - in_runs).abs() < 0.04,
+            "{clients} clients, length {k}: {in_row} over plain, {in_runs} in ordinary runs, in\n{experiment}"
         );
     }
     let total = |rates: &[f64]| rates.iter().map(|r| r.ln()).sum::<f64>();
     let (best, _) = (0..).zip(&fixed).max_by(|a, b| total(a.1).total_cmp(&total(b.1))).unwrap();
-    let taken = row.of_alone.k;
+    let taken = row.alone_choice.k;
     let ahead = over(&fixed[best as usize], &fixed[taken as usize]).mean;
-    let stated = upper(over(of(row, best), of(row, taken)));
+    let stated = upper(over(alone_rates(row, best), alone_rates(row, taken)));
     assert!(
         ahead <= 0.01f64.max(stated) + 0.002,
         "{clients} clients: length {best} is {ahead} ahead of the row's {taken} ({stated} by the row), in\n{experiment}"
     );
 }
 
-/// Checks that the speedup of the finished table in the row's loop agrees with an ordinary run of the table.
+/// Checks that the table's speedup in the row's loop equals the speedup in an ordinary run of the table, within 0.04.
 fn check_table(table: &Table, row: &Loop, clients: u32, plan: &Plan, experiment: &str) {
     if table.ranges.iter().all(|range| range.2 == 0) {
         return;
     }
     let plain = ordinary(plan, &PolicySpec::Autoregressive(Autoregressive {}));
-    let there = over(&ordinary(plan, &by_batch_size(table.ranges.clone())), &plain).mean;
-    let here = over(&row.table.as_ref().unwrap().tok_s, &row.plain.tok_s).mean;
+    let in_runs = over(&ordinary(plan, &by_batch_size(table.ranges.clone())), &plain).mean;
+    let in_row = over(&row.table.as_ref().unwrap().tok_s, &row.plain.tok_s).mean;
     assert!(
-        (here - there).abs() < 0.04,
-        "{clients} clients, the table: {here} over plain, {there} in ordinary runs, in\n{experiment}"
+        (in_row - in_runs).abs() < 0.04,
+        "{clients} clients, the table: {in_row} over plain, {in_runs} in ordinary runs, in\n{experiment}"
     );
 }
 
@@ -129,7 +130,7 @@ fn rows_agree_with_ordinary_closed_loops() {
             let measured = row.measured.as_ref().unwrap();
             check(measured, clients, &plan, &experiment);
             check_table(&table, measured, clients, &plan, &experiment);
-            taken.push(measured.of_alone.k);
+            taken.push(measured.alone_choice.k);
         }
     }
     taken.sort_unstable();
