@@ -28,8 +28,8 @@ fn experiment() -> String {
     LIVE.replace("requests = 12", "requests = 2000") + VALIDATE
 }
 
-/// Asserts what must be exact in every run: the replay on recorded times, and acceptance where live run and simulation
-/// decided alike.
+/// Asserts what must be exact in every run: the replay on recorded times, and the acceptance of rounds that live run
+/// and simulation drafted alike.
 fn exact(validation: &Value) {
     for cell in validation["cells"].as_array().unwrap() {
         let (name, flow) = (format!("{}, {}", cell["policy"], cell["load"]), &cell["flow"]);
@@ -224,7 +224,7 @@ fn with_tolerance(place: &Place, lines: &str) -> (Option<i32>, String, String) {
     found
 }
 
-/// No live run and its simulation agree to 1e-12. What that says depends on whether repeats count as equal.
+/// A live run and its simulation never agree to 1e-12. This breaks the bound only if the repeats count as equal.
 fn a_bound_on_numbers_that_repeat_decides(place: &Place) {
     let (code, stdout, stderr) = with_tolerance(place, "tpot = 1e-12\nsteady = 1e9\nrepeats = 1e9");
     assert_eq!(code, Some(3), "{stderr}");

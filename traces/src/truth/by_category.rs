@@ -16,7 +16,7 @@ const FIRST_BAND: u64 = 512;
 const LEAST_POSITIONS: u64 = 200;
 /// Fewest rounds that must have reached a depth for its rate to be used.
 const LEAST_ROUNDS: u64 = 30;
-/// Rates depend on context if those of two bands differ by more than this many standard errors of the difference.
+/// Rates depend on context if two bands' rates differ by more than this many standard errors of the difference.
 const DIFFERENT: f64 = 3.0;
 
 /// The acceptance of one category.
