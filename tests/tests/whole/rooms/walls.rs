@@ -1,4 +1,5 @@
-//! What must not be where: each sentence of ARCHITECTURE.md, or of a file's header, that the compiler does not hold.
+//! Tests the statements of ARCHITECTURE.md and of file headers about what a part of the code must not use, as far as
+//! the compiler does not enforce them.
 
 use super::{Source, arrows, members, texts};
 use std::collections::BTreeSet;
@@ -72,7 +73,7 @@ fn the_loop_never_asks_whether_there_is_a_drafter() {
     let sim = source("sim");
     let asks = |path: &[&str]| path.contains(&"ACTIVE") || path.contains(&"NoDraft");
     let mut found = mentions(&sim, "engine/", asks);
-    // The type itself, and its export.
+    // Its definition and its export are allowed.
     found.retain(|m| !m.starts_with("engine/drafter.rs") && m != "engine/mod.rs mentions drafter::NoDraft");
     assert_eq!(found, BTreeSet::new());
     assert!(!mentions(&sim, "serving.rs", asks).is_empty(), "a run makes `NoDraft`: the check sees nothing");
