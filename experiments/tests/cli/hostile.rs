@@ -174,7 +174,7 @@ fn a_pipe_is_read_like_the_file() {
     assert!(from_file.contains("requests             300"), "{from_file}");
     assert_eq!(shell(&format!("cat t.csv | {bin} traces inspect /dev/stdin")), from_file);
     assert_eq!(shell(&format!("gzip -c t.csv | {bin} traces inspect /dev/stdin")), from_file);
-    // The second line names the trace's file.
+    // The second line names the trace's file, which differs between pipe and file, so it is removed.
     let without =
         |text: String| text.lines().enumerate().filter(|(i, _)| *i != 1).map(|(_, line)| format!("{line}\n")).collect();
     let file: String = without(place.run("out", &["--no-figures"]));
@@ -277,7 +277,7 @@ fn control_characters_are_never_printed() {
         failed += usize::from(!output.status.success());
     }
     assert_eq!(failed, cases.len() - 2, "all but the good trace are refused");
-    // Also in a successful run, whose messages name its folder, its trace and the trace's content.
+    // Nor are they printed by a successful run, whose messages name its folder, its trace and the trace's content.
     let out = format!("out{ACTING}");
     let output = place.foretoken().args(["run", "x.toml", "--no-figures", "-o", &out]).output().unwrap();
     is_safe("a good run", &output);

@@ -139,8 +139,8 @@ fn memory_settings_of_the_draft_are_refused() {
     }
 }
 
-/// If one load's run sets the bound of all loads, settings without effect are still reported. The reference for the
-/// bound itself is not judged load by load.
+/// Where one load's run sets the SLO bound of all loads, settings without effect are still reported. With a bound for
+/// each load, `slo.reference` is not reported as one of them.
 #[test]
 fn settings_without_effect_are_reported_under_a_shared_bound() {
     let text = r#"name = "loads"

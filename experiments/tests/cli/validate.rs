@@ -290,7 +290,8 @@ fn a_damaged_recording_is_refused_by_name_and_compared_in_part_only_on_request()
         assert!(stderr.contains("tapes/v0-s0-p1.tape: "), "{stderr}");
         stderr.split_whitespace().collect::<Vec<_>>().join(" ").replace("| ", "")
     };
-    // Bits all over the file, lengths of frames included, and every kind of end.
+    // A flipped bit at places all over the file, one in the length of a frame, and then the file cut at several
+    // lengths.
     for at in (0..good.len()).step_by(good.len() / 24) {
         let mut other = good.clone();
         other[at] ^= 1 << (at % 8);

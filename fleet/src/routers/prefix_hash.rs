@@ -1,4 +1,4 @@
-//! A hash ring over the beginning of the prompt, with bounded load.
+//! Consistent hashing: a hash of the prompt's beginning chooses the replica on a ring, unless it is overloaded.
 
 use super::checks;
 use super::least_requests::least;

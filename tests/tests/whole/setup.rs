@@ -40,7 +40,7 @@ pub fn poisson(n: u64, rate: f64, prompt_len: u32, output_len: u32, seed: u64) -
     requests.collect()
 }
 
-/// The settings of a simulated run. Defaults are those of the yardstick, the shipped experiment that `bench` times.
+/// The settings of a simulated run. The defaults are from the yardstick, the shipped experiment that `bench` times.
 pub struct Setup<'a> {
     pub workload: &'a Workload,
     pub arrivals: Arrivals,

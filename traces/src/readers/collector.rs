@@ -71,7 +71,7 @@ impl<'a> Collector<'a> {
         self.category_in("category", line, name)
     }
 
-    /// [`category`](Collector::category) of a file that has categories in `column`.
+    /// As [`category`](Collector::category), for a file whose categories are in the column `column`.
     pub(super) fn category_in(&mut self, column: &str, line: u64, name: &str) -> Result<u16, TraceError> {
         let known = self.workload.categories.iter().position(|c| c == name);
         let index = known.unwrap_or(self.workload.categories.len());

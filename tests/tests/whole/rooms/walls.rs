@@ -65,7 +65,8 @@ fn the_scheduler_knows_no_clock_executor_policy_or_metric() {
     );
 }
 
-/// The engine's loop is one for runs with and without a drafter: [`NoDraft`] does nothing where others draft.
+/// One engine loop serves runs with and without a drafter. Without one, the methods of [`NoDraft`] do nothing, so the
+/// loop must not ask which kind of run it is.
 ///
 /// [`NoDraft`]: foretoken_sim::engine::NoDraft
 #[test]
