@@ -135,9 +135,9 @@ mod tests {
         let mut board = Board::new(Signals { interval_s: 1.0, delay_s: 0.5 }, 1);
         let load = |emitted| Load { emitted, ..Load::default() };
         let s = Time::from_s;
-        board.of[0].make(s(1.0), load(10), board.delay);
-        board.of[0].make(s(1.0), load(10), board.delay);
-        board.of[0].make(s(2.0), load(40), board.delay);
+        board.reports[0].make(s(1.0), load(10), board.delay);
+        board.reports[0].make(s(1.0), load(10), board.delay);
+        board.reports[0].make(s(2.0), load(40), board.delay);
         assert_eq!(board.newest(0, s(1.4)), (None, 0));
         let (report, count) = board.newest(0, s(1.5));
         assert_eq!((report.unwrap().load.emitted, count), (10, 1), "one answer to two questions");
