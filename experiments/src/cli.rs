@@ -69,7 +69,7 @@ commands! {
     Merge, merge::MergeArgs;
     /// Find the highest rate of requests at which each policy keeps the experiment's bounds
     Capacity, capacity::CapacityArgs;
-    /// Split what stands between each policy and the best oracle into rungs: cost, calibration, rates, rule, knowledge
+    /// Split each policy's loss against the best oracle into rungs: cost, calibration, rates, rule, knowledge
     Ladder, ladder::LadderArgs;
     /// Find the fewest GPUs with which a fleet keeps the experiment's bounds at its own load
     Fleet, fleet::FleetArgs;
@@ -119,7 +119,7 @@ commands! {
     Man, man::ManArgs, with Cli::command();
 }
 
-/// The problem that the program was built without a feature.
+/// The error for a command that needs the Cargo feature `feature`, which this program was built without.
 #[cfg(not(all(feature = "live", feature = "observe")))]
 fn built_without(feature: &str) -> Box<foretoken_spec::problem::Problem> {
     let (what, help) = match feature {

@@ -6,7 +6,8 @@
 //!
 //! Your own program can register policies and call [`main`]: it is then this program with those policies.
 
-// `eprintln!` is the one that escapes characters that could steer a terminal: messages name files, keys and labels.
+// This `eprintln!` replaces the standard one. It escapes characters that could control a terminal, because messages
+// quote names of files, keys and labels.
 #[macro_use(eprintln)]
 extern crate foretoken_spec;
 
@@ -59,14 +60,14 @@ fn prepared(arguments: impl IntoIterator<Item = OsString>) -> problem::Result<cl
     Ok(cli.command)
 }
 
-/// The work of this program's command: one process runs one command.
+/// The interrupt flag and the progress of the command. They are static, because one process runs one command.
 fn work() -> &'static Work {
     static WORK: LazyLock<Work> = LazyLock::new(Work::default);
     &WORK
 }
 
-/// Handles Ctrl-C and SIGTERM from now on. Where the program must end, it prints "interrupted", leaves no half-written
-/// file and exits with 130.
+/// Handles Ctrl-C and SIGTERM from now on: the first signal asks running work to end. If no work watches for it, or at
+/// a second signal, the program prints "interrupted", leaves no half-written file and exits with 130.
 fn listen() -> problem::Result<()> {
     ctrlc::set_handler(|| {
         if work().interrupt.signalled() {
@@ -90,7 +91,7 @@ fn refuse(error: &clap::Error) -> ! {
 
 fn run(command: cli::Command) -> problem::Result<()> {
     match command {
-        // Comparing what a server did needs no device.
+        // `validate --observed` compares recordings and needs no device, so it works without the feature `live`.
         cli::Command::Validate(args) if !args.observed.is_empty() => commands::validate_observed::run(&args),
         command => command.run(),
     }

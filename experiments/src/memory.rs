@@ -1,17 +1,17 @@
-//! A process whose address space is limited (`ulimit -v`).
+//! Lets the program run with a limited address space (`ulimit -v`).
 //!
 //! glibc gives each thread an arena of its own and reserves 64 MiB of addresses for it. With a small limit the arenas
 //! leave no addresses for data, and the program ends in the midst of its work. With one arena for all threads 120 MiB
 //! are enough for the quickstart.
 
-/// Sets the number of arenas. glibc reads it as a process starts.
+/// The environment variable that limits the number of arenas. glibc reads it when a process starts.
 const ARENAS: &str = "MALLOC_ARENA_MAX";
-/// Below this limit, bytes, one arena is enough for all threads: 16 threads may reserve 1 GiB for theirs.
+/// If the address space is smaller than this, bytes, all threads share one arena. 16 threads would reserve 1 GiB.
 const SMALL: u64 = 4 << 30;
-/// Below this limit, bytes, ordinary experiments may not fit.
+/// If the address space is smaller than this, bytes, the program warns that ordinary experiments may not fit.
 const SHORT: u64 = 256 << 20;
 
-/// Starts the program again with one arena if its address space is small. Nothing has been done before.
+/// Starts the program again with one arena if its address space is small. Must be called before any other work.
 pub fn with_one_arena() {
     #[cfg(target_os = "linux")]
     if limit().is_some_and(|bytes| bytes < SMALL) && std::env::var_os(ARENAS).is_none() {

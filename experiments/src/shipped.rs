@@ -10,7 +10,7 @@ use std::path::Path;
 
 const BENCH_POISSON: &str = include_str!("../bench-poisson.toml");
 
-/// Name and text of each, as the file of that name in `experiments/`.
+/// Name and text of each shipped experiment; the text is that of `experiments/NAME.toml`.
 const SHIPPED: [(&str, &str); 10] = [
     ("quickstart", include_str!("../quickstart.toml")),
     ("capacity", include_str!("../capacity.toml")),
@@ -24,10 +24,10 @@ const SHIPPED: [(&str, &str); 10] = [
     ("bench-poisson-fixed4", include_str!("../bench-poisson-fixed4.toml")),
 ];
 
-/// The plan of an experiment: of a file, or of the shipped one with that name; with overrides applied.
+/// The plan of an experiment file, or of the shipped experiment with that name, with the overrides `sets` applied.
 ///
 /// # Errors
-/// There is neither, or the experiment is wrong.
+/// No file and no shipped experiment has this name, or the experiment is wrong.
 pub fn load(file: &Path, sets: &[String]) -> Result<Plan> {
     Plan::of(read_document(file, sets)?, folder(file))
 }
@@ -40,11 +40,11 @@ pub fn yardstick(sets: &[String]) -> Result<Plan> {
     Plan::of_text("bench-poisson.toml", BENCH_POISSON, sets, Path::new(""))
 }
 
-/// Reads an experiment file, or the shipped experiment of that name, and applies overrides; what it says is not
-/// checked yet. A file or folder of that name in the working directory comes first.
+/// Reads an experiment file, or the shipped experiment with that name, and applies the overrides `sets`. Keys and
+/// values are not checked yet. A file or folder with the name in the working directory takes precedence.
 ///
 /// # Errors
-/// There is neither, the file is not TOML, or an override is not `path=value`.
+/// No file and no shipped experiment has this name, the file is not TOML, or an override is not `path=value`.
 pub fn read_document(file: &Path, sets: &[String]) -> Result<Document> {
     let ending = if shipped(file).is_some() { ".toml" } else { "" };
     parse_document(&format!("{}{ending}", file.display()), &read(file)?, sets)
@@ -53,7 +53,7 @@ pub fn read_document(file: &Path, sets: &[String]) -> Result<Document> {
 /// The text of an experiment file, or of the shipped experiment of that name.
 ///
 /// # Errors
-/// There is neither.
+/// No file and no shipped experiment has this name, or the file cannot be read.
 pub fn read(file: &Path) -> Result<String> {
     if let Some(text) = shipped(file) {
         return Ok(text.to_owned());
@@ -65,7 +65,7 @@ pub fn read(file: &Path) -> Result<String> {
     })
 }
 
-/// Where relative paths of an experiment start.
+/// The folder to which relative paths in the experiment `file` refer.
 pub fn folder(file: &Path) -> &Path {
     file.parent().unwrap_or(Path::new(""))
 }
@@ -86,8 +86,8 @@ mod tests {
             // `foretoken capacity` chooses the number of requests itself.
             let sets = name.starts_with("capacity").then(|| "workload.requests=100".to_owned());
             let document = read_document(Path::new(name), sets.as_slice()).unwrap();
-            let of = if name == "observe" { Plan::to_observe } else { Plan::of };
-            of(document, Path::new("")).unwrap_or_else(|e| panic!("{name}: {}", e.in_words()));
+            let plan_of = if name == "observe" { Plan::to_observe } else { Plan::of };
+            plan_of(document, Path::new("")).unwrap_or_else(|e| panic!("{name}: {}", e.in_words()));
         }
         for other in ["Quickstart", "./quickstart"] {
             let refused = read_document(Path::new(other), &[]).map(drop).unwrap_err().in_words();

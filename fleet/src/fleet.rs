@@ -1,8 +1,8 @@
 //! The loop around the replicas of a fleet.
 //!
-//! Events are the requests that come and the questions for loads. Replicas run until the next event of which they must
-//! know, each on its own. In a closed loop and in sessions a request comes when another one has ended. There the replica
-//! with the least clock runs first, one step at a time.
+//! Events are the arrivals of requests and the router's queries of the replicas' loads. Between two events the replicas
+//! run independently. In a closed loop and in sessions a request arrives when another one has ended, so there
+//! the replica whose next step is earliest runs first, one step at a time.
 
 use crate::merged::{NOWHERE, merged};
 use crate::report_board::{Board, Signals};
@@ -25,26 +25,26 @@ pub struct Fleet<'a> {
     routed: Vec<u16>,
     /// Bound on time per output token of requests without their own, seconds.
     slo_tpot_s: f64,
-    /// Ends that the router does not know yet.
+    /// Times of requests' ends that the router does not know yet, earliest first.
     ends: BinaryHeap<Reverse<(Time, RequestId)>>,
     /// Requests whose first token the router does not know yet.
     silent: Vec<RequestId>,
-    /// Buffer for reuse.
+    /// Buffer for the requests that ended on a replica since the last look; kept to save allocations.
     ended: Vec<(RequestId, Time)>,
     patience: Option<Patience>,
 }
 
-/// The results of a fleet.
+/// The results of a fleet's run.
 pub struct FleetRun {
-    /// The fleet as one run.
+    /// The runs of the replicas, merged into one.
     pub run: Run,
-    /// The verdict, if the run was given a [`Patience`].
+    /// The verdict on the SLOs so far, if the run was given a [`Patience`].
     pub patience: Option<Patience>,
 }
 
-/// How far replicas run at a time once all requests have been sent, seconds: with a verdict that may end the run, and
-/// without.
+/// Once all requests are sent, replicas run this many seconds at a time, if a verdict may end the run early.
 const STRIDE_S: f64 = 1.0;
+/// As [`STRIDE_S`], if no verdict can end the run.
 const LONG_STRIDE_S: f64 = 60.0;
 
 /// The warning of a run in which no replica's load reached the router.
@@ -81,7 +81,7 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Lets the run end once the verdict of `patience` is certain.
+    /// Lets the run end early, once the verdict of `patience` can no longer change.
     pub fn be_patient(&mut self, patience: Patience) {
         self.patience = Some(patience);
     }
@@ -106,7 +106,7 @@ impl<'a> Fleet<'a> {
         FleetRun { run, patience: self.patience }
     }
 
-    /// Requests come at the workload's times.
+    /// Sends each request at its arrival time (open loop). `Some` if the run ended early.
     fn open(&mut self, interrupt: &AtomicBool) -> Option<Ending> {
         for id in 0..self.workload.len() as RequestId {
             let at = self.workload.arrival[id as usize];
@@ -114,7 +114,7 @@ impl<'a> Fleet<'a> {
                 self.advance(self.board.next());
                 self.board.ask(&self.replicas);
                 if self.first().is_none() {
-                    // Idle replicas answer the same until the next request: the last question before it is enough.
+                    // The load of idle replicas does not change until the next request, so only the last query is made.
                     self.board.skip_to(at);
                 }
             }
@@ -123,7 +123,7 @@ impl<'a> Fleet<'a> {
             }
             let to = self.send(id, at);
             if !self.follows() {
-                // A replica that gets a request must know all earlier ones, and no other replica has to run.
+                // The replica runs up to the arrival. The others need not run, because the router asks them nothing.
                 self.replicas[to].run_until(at, false);
             }
             self.replicas[to].give(id, at);
@@ -134,7 +134,7 @@ impl<'a> Fleet<'a> {
         None
     }
 
-    /// Clients send a request when another one has ended.
+    /// Clients send a request when another one has ended. `Some` if the run ended early.
     fn after_ends(&mut self, mut senders: Senders<'a>, interrupt: &AtomicBool) -> Option<Ending> {
         let mut unsent = self.workload.len();
         while unsent > 0 {
@@ -181,7 +181,7 @@ impl<'a> Fleet<'a> {
         None
     }
 
-    /// Does the router learn of ends or first tokens, or may they end the run?
+    /// Must the loop follow ends and first tokens, because the router or the verdict needs them?
     fn follows(&self) -> bool {
         self.needs.ends || self.needs.first_tokens || self.patience.is_some()
     }
@@ -193,12 +193,12 @@ impl<'a> Fleet<'a> {
         self.patience.as_ref().is_some_and(Patience::certain).then_some(Ending::Certain)
     }
 
-    /// When each replica makes its next step.
+    /// The time of each replica's next step.
     fn clocks(&self) -> impl Iterator<Item = (usize, Time)> + '_ {
         self.replicas.iter().enumerate().map(|(r, replica)| (r, replica.next_step()))
     }
 
-    /// The replica that makes the next step, and when; `None` if no replica has anything to do.
+    /// The replica whose next step is earliest, and its time; `None` if all replicas are idle.
     fn first(&self) -> Option<(usize, Time)> {
         self.clocks().filter(|(_, at)| *at < Time::MAX).min_by_key(|(_, at)| *at)
     }
@@ -216,7 +216,7 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Takes the requests that ended on a replica.
+    /// Puts the requests that ended on a replica since the last call into `ended`.
     fn collect(&mut self, replica: usize) {
         self.ended.clear();
         self.replicas[replica].take_ended(&mut self.ended);
@@ -228,8 +228,8 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Chooses the replica of a request that is sent at `now`. All replicas of which the router hears have run until
-    /// then.
+    /// Lets the router choose the replica of a request that is sent at `now`. Replicas whose state the router sees must
+    /// have run up to `now`.
     fn send(&mut self, id: RequestId, now: Time) -> usize {
         if self.follows() {
             self.tell_first_tokens(now);
@@ -285,7 +285,8 @@ impl<'a> Fleet<'a> {
                 patience.ended(records, id);
             }
             self.seen[replica].in_flight -= 1;
-            // The prompt's own step gives a token, and every later step gives one more than it accepts.
+            // Each step emits its accepted drafts and one token of the target, so this is the number of steps that
+            // emitted.
             let (emitted, accepted) = (records.emitted[i], records.accepted[i]);
             let pieces = emitted.saturating_sub(accepted).max(1);
             self.router.ended(id, replica, Ended { at, emitted, pieces });

@@ -3,11 +3,11 @@
 use foretoken_sim::metrics::{ReplicaSummary, Replicas};
 use foretoken_sim::{RequestRecords, Run, Workload};
 
-/// The replica of a request that no router has sent anywhere.
+/// In place of a replica's index: the request was never sent to a replica.
 pub(crate) const NOWHERE: u16 = u16::MAX;
 
-/// Puts the runs of a fleet's replicas together. `routed` is the replica of each request, `NOWHERE` if it was never
-/// sent. The KV blocks are the largest pool's. A fleet of one replica has that replica's run.
+/// Merges the runs of a fleet's replicas into one run. `routed` is the replica of each request, `NOWHERE` if it was
+/// never sent. The number of KV blocks is that of the largest pool. With one replica, its run is returned as it is.
 pub(crate) fn merged(mut runs: Vec<Run>, routed: Vec<u16>, workload: &Workload) -> Run {
     if runs.len() == 1 {
         return runs.remove(0);

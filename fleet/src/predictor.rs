@@ -1,17 +1,17 @@
-//! A linear fit that learns while it predicts, for routers that predict latencies.
+//! A linear model of latency that is refitted after each request, for routers that predict latencies.
 
 use crate::router::{Asked, Seen};
 
 /// Number of features, the constant among them.
 const N: usize = 7;
 
-/// What latencies are predicted from: the features of llm-d's predictor.
+/// The inputs of a latency prediction: the features of llm-d's predictor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Features([f64; N]);
 
 impl Features {
-    /// Of a request on a replica. `share` is the part of the prompt that the replica may have cached, `silent_tokens`
-    /// the prompt tokens sent there that have not led to a first token.
+    /// The features of a request on a replica. `share`: the part of the prompt, 0 to 1, that the replica may have
+    /// cached. `silent_tokens`: prompt tokens of the replica's requests without a first token yet.
     pub fn of(request: &Asked, replica: &Seen, share: f64, silent_tokens: u64) -> Features {
         let load = replica.report.map(|report| report.load).unwrap_or_default();
         let thousands = |tokens: f64| tokens / 1000.0;
@@ -31,16 +31,16 @@ impl Features {
 #[derive(Clone, Debug)]
 pub(crate) struct Predictor {
     weights: [f64; N],
-    /// The inverse of the features' moments.
+    /// The inverse of the weighted sum of the features' outer products.
     inverse: [[f64; N]; N],
     learned: u32,
 }
 
-/// Samples before a prediction is used.
+/// Samples that must be learned before a prediction is used.
 const LEAST: u32 = 50;
-/// Weight of a sample against the next one.
+/// Forgetting factor: each new sample multiplies the weight of all earlier ones by this.
 const FORGET: f64 = 0.999;
-/// The first inverse: large, so that the first samples count.
+/// Initial diagonal of `inverse`: large, so that the first samples determine the fit.
 const FIRST: f64 = 1e3;
 
 impl Default for Predictor {
@@ -62,7 +62,7 @@ impl Predictor {
         self.weights.iter().zip(of.0).map(|(w, x)| w * x).sum::<f64>().max(0.0)
     }
 
-    /// Learns a latency, seconds.
+    /// Updates the fit with the measured latency of a request, seconds.
     pub fn learn(&mut self, of: &Features, latency_s: f64) {
         let x = of.0;
         let px: [f64; N] = std::array::from_fn(|i| (0..N).map(|j| self.inverse[i][j] * x[j]).sum());
@@ -73,7 +73,7 @@ impl Predictor {
             for (inverse, q) in self.inverse[i].iter_mut().zip(px) {
                 *inverse = (*inverse - p * q / scale) / FORGET;
             }
-            // What is never excited must not grow without bound while the rest is forgotten.
+            // Forgetting would let the entry of a feature that stays 0 grow without bound.
             self.inverse[i][i] = self.inverse[i][i].min(FIRST);
         }
         self.learned += 1;

@@ -1,14 +1,14 @@
 //! What a router remembers of the prompts that it has sent to each replica: an approximation of their prefix caches.
 //!
-//! The unit is the workload's prefix block. The end of a prompt that no other request shares fills a cache and is never
-//! found again, so only its size is kept.
+//! The unit is the workload's prefix block. The end of a prompt, which no other request shares, takes room in a cache
+//! but is never found again, so only its size is stored.
 
 use crate::router::Asked;
 use foretoken_sim::luck::mix;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Hashes of the prefixes of a prompt: of its first block, of its first two, and so on.
+/// Hashes of the prefixes of a prompt: of its first block, of its first two blocks, and so on.
 pub(crate) fn prefixes<'a>(request: &Asked<'a>) -> impl Iterator<Item = u64> + use<'a> {
     let whole = request.prompt_len.checked_div(request.prefix_block).unwrap_or(0) as usize;
     let ids = request.prefix.iter().take(whole);
@@ -20,7 +20,7 @@ pub(crate) fn prefixes<'a>(request: &Asked<'a>) -> impl Iterator<Item = u64> + u
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A hash of the first `tokens` tokens of a prompt. Two prompts have the same one only if they share all these tokens.
+/// A hash of the first `tokens` tokens of a prompt. Two prompts have equal hashes only if these tokens are equal.
 pub(crate) fn beginning(request: &Asked, tokens: u32) -> u64 {
     let tokens = tokens.min(request.prompt_len);
     let blocks = tokens.div_ceil(request.prefix_block.max(1)) as usize;
@@ -28,30 +28,31 @@ pub(crate) fn beginning(request: &Asked, tokens: u32) -> u64 {
     prefixes(request).nth(blocks.saturating_sub(1)).unwrap_or_else(alone)
 }
 
-/// The prompts sent to each replica, the least recently used ones forgotten.
+/// For each replica, the prefixes that were sent to it, in an LRU cache of limited size.
 pub(crate) struct PrefixIndex {
-    of: Vec<Cache>,
-    /// The replicas that hold a prefix; the one that was sent it last is the last one.
+    caches: Vec<Cache>,
+    /// For each prefix, by its hash, the replicas that hold it; the replica that was sent it most recently is the last.
     holders: HashMap<u64, Vec<u16>, BuildHasherDefault<AsItIs>>,
 }
 
 impl PrefixIndex {
     /// Empty caches.
     pub fn new(replicas: usize) -> PrefixIndex {
-        PrefixIndex { of: (0..replicas).map(|_| Cache::default()).collect(), holders: HashMap::default() }
+        PrefixIndex { caches: (0..replicas).map(|_| Cache::default()).collect(), holders: HashMap::default() }
     }
 
     /// Writes into `matched` how many of the prefixes each replica holds. Stops at the first prefix that none holds.
     pub fn matched(&self, prefixes: impl Iterator<Item = u64>, matched: &mut Vec<u32>) {
         matched.clear();
-        matched.resize(self.of.len(), 0);
+        matched.resize(self.caches.len(), 0);
         for hash in prefixes {
             let Some(holders) = self.holders.get(&hash) else { return };
             holders.iter().for_each(|&replica| matched[replica as usize] += 1);
         }
     }
 
-    /// How many of the prefixes any replica holds, and the replica that was sent the last of these last.
+    /// Number of leading prefixes that some replica holds, and the replica that was sent the longest of them most
+    /// recently.
     pub fn longest(&self, prefixes: impl Iterator<Item = u64>) -> (u32, Option<usize>) {
         let mut found = (0, None);
         for hash in prefixes {
@@ -61,27 +62,26 @@ impl PrefixIndex {
         found
     }
 
-    /// Notes that a replica was sent prefixes, of `weight` each, and an end of weight `rest` that it shares with no
-    /// other request.
+    /// Adds a prompt to a replica's cache: prefixes of size `weight` each, and the unshared end of size `rest`.
     pub fn add(&mut self, replica: usize, prefixes: impl Iterator<Item = u64>, weight: u64, rest: u64) {
         for hash in prefixes {
-            self.of[replica].add(hash, weight);
+            self.caches[replica].add(hash, weight);
             let holders = self.holders.entry(hash).or_default();
             holders.retain(|&other| other as usize != replica);
             holders.push(replica as u16);
         }
-        self.of[replica].add_rest(rest);
+        self.caches[replica].add_rest(rest);
     }
 
-    /// Forgets a prefix of a replica.
+    /// Removes a prefix from a replica's cache.
     pub fn forget(&mut self, replica: usize, hash: u64) {
-        self.of[replica].remove(hash);
+        self.caches[replica].remove(hash);
         self.dropped(replica, hash);
     }
 
-    /// Forgets what a replica used least recently, until it holds no more than `most`.
+    /// Removes the least recently used entries of a replica's cache until its size is at most `most`.
     pub fn cut(&mut self, replica: usize, most: u64) {
-        while let Some(hash) = self.of[replica].cut(most) {
+        while let Some(hash) = self.caches[replica].cut(most) {
             self.dropped(replica, hash);
         }
     }
@@ -96,7 +96,7 @@ impl PrefixIndex {
     }
 }
 
-/// The least-recently-used list of a replica.
+/// A replica's entries as a linked list in the order of their last use.
 #[derive(Default)]
 struct Cache {
     at: HashMap<u64, u32, BuildHasherDefault<AsItIs>>,
@@ -104,14 +104,14 @@ struct Cache {
     free: Vec<u32>,
     oldest: u32,
     newest: u32,
-    /// Sum of the weights.
+    /// Sum of the entries' sizes.
     held: u64,
     linked: u32,
 }
 
 #[derive(Clone, Copy)]
 struct Slot {
-    /// The prefix; `None` for the end of a prompt.
+    /// The prefix's hash; `None` for the end of a prompt, which no request shares.
     hash: Option<u64>,
     weight: u64,
     older: u32,
@@ -148,7 +148,8 @@ impl Cache {
         }
     }
 
-    /// Drops the oldest entries while more than `most` is held. Returns a dropped prefix; `None` at the end.
+    /// Removes the oldest entries while the size exceeds `most`. Returns at the first removed prefix, so that the
+    /// caller can go on; `None` once the size is small enough.
     fn cut(&mut self, most: u64) -> Option<u64> {
         while self.held > most && self.linked > 0 {
             let (at, slot) = (self.oldest, self.slots[self.oldest as usize]);
@@ -184,7 +185,7 @@ impl Cache {
         }
     }
 
-    /// Puts a slot at the newest end.
+    /// Inserts a slot at the newest end of the list.
     fn link(&mut self, at: u32) {
         let before = if self.linked == 0 { NONE } else { self.newest };
         (self.slots[at as usize].older, self.slots[at as usize].newer) = (before, NONE);
@@ -210,7 +211,7 @@ impl Cache {
     }
 }
 
-/// Takes a key that is a hash as it is.
+/// A hasher for keys that are hashes already: it returns the key.
 #[derive(Default)]
 pub(crate) struct AsItIs(u64);
 
@@ -249,7 +250,7 @@ mod tests {
     }
 
     proptest! {
-        /// The list is the one that a plain list of entries keeps.
+        /// The linked list behaves as a plain list of entries in the order of their last use.
         #[test]
         fn the_cache_is_a_list_of_entries(adds in prop::collection::vec((0..12u64, 0..3u64), 1..60), most in 1..20u64) {
             let mut index = PrefixIndex::new(2);

@@ -1,7 +1,8 @@
-//! The replicas' reports of their load, as a router gets them: at an interval, and late.
+//! The replicas' load reports, as a router gets them: at an interval, and with a delay.
 //!
-//! A replica answers between two steps, as engines do: a question that comes in the middle of a step is answered at the
-//! step's end. So a report never tells what has not happened yet, and does not depend on whether steps were skipped.
+//! A replica answers a query between two steps, as engines do: a query in the middle of a step is answered at the
+//! step's end. So a report has nothing that has not happened yet, and does not depend on whether the simulator skipped
+//! steps.
 
 use foretoken_sim::{Load, Replica, Time};
 use std::collections::VecDeque;
@@ -23,7 +24,7 @@ impl Default for Signals {
     }
 }
 
-/// The shortest interval. A shorter one would only cost time: no step is that short.
+/// The shortest interval, seconds. No step is as short, so a shorter interval would give no more reports.
 const SHORTEST_S: f64 = 1e-4;
 
 impl Signals {
@@ -42,66 +43,67 @@ impl Signals {
     }
 }
 
-/// A replica's load, as a router sees it.
+/// A replica's report of its load to the router.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Report {
     /// When the replica answered.
     pub at: Time,
-    /// The load then.
+    /// The load at that time.
     pub load: Load,
-    /// Output tokens a second since the report before.
+    /// Output tokens a second since the replica's last report.
     pub tok_s: f64,
 }
 
-/// All reports of a fleet.
+/// Queries the replicas of a fleet and delivers their reports.
 pub(crate) struct Board {
     interval: Time,
     delay: Time,
     next: Time,
-    of: Vec<Reports>,
+    reports: Vec<Reports>,
 }
 
 /// The reports of a replica.
 #[derive(Default)]
 struct Reports {
-    /// The last one made.
+    /// The last report that the replica made.
     made: Option<Report>,
-    /// The last one that arrived.
+    /// The last report that has reached the router.
     arrived: Option<Report>,
     /// Number of reports that arrived.
     count: u64,
-    /// The reports on their way, with the time at which they arrive.
+    /// Reports that were made and have not reached the router, with their arrival times.
     on_the_way: VecDeque<(Time, Report)>,
 }
 
 impl Board {
     pub fn new(signals: Signals, replicas: usize) -> Board {
-        let of = (0..replicas).map(|_| Reports::default()).collect();
-        Board { interval: Time::from_s(signals.interval_s), delay: Time::from_s(signals.delay_s), next: Time::ZERO, of }
+        let reports = (0..replicas).map(|_| Reports::default()).collect();
+        let (interval, delay) = (Time::from_s(signals.interval_s), Time::from_s(signals.delay_s));
+        Board { interval, delay, next: Time::ZERO, reports }
     }
 
-    /// When the replicas are asked next.
+    /// The time of the next query.
     pub fn next(&self) -> Time {
         self.next
     }
 
-    /// Asks all replicas, which have run until [`next`](Board::next).
+    /// Queries all replicas, which must have run up to [`next`](Board::next).
     pub fn ask(&mut self, replicas: &[Box<dyn Replica + '_>]) {
-        for (reports, replica) in self.of.iter_mut().zip(replicas) {
+        for (reports, replica) in self.reports.iter_mut().zip(replicas) {
             reports.make(self.next.max(replica.now()), replica.load(), self.delay);
         }
         self.next += self.interval;
     }
 
-    /// Leaves out the questions before the last one that is due by `at`.
+    /// Skips all queries that are due by `at`, except the last one.
     pub fn skip_to(&mut self, at: Time) {
         let whole = at.saturating_sub(self.next).0 / self.interval.0;
         self.next += self.interval * whole;
     }
 
-    /// The newest report of a replica that has arrived by `now`, and the number that have.
+    /// The newest report of a replica that has reached the router by `now`, and the number of reports that have.
     pub fn newest(&mut self, replica: usize, now: Time) -> (Option<Report>, u64) {
-        let reports = &mut self.of[replica];
+        let reports = &mut self.reports[replica];
         while reports.on_the_way.front().is_some_and(|(arrives, _)| *arrives <= now) {
             reports.arrived = reports.on_the_way.pop_front().map(|(_, report)| report);
             reports.count += 1;
@@ -113,7 +115,7 @@ impl Board {
 impl Reports {
     fn make(&mut self, at: Time, load: Load, delay: Time) {
         let tok_s = match self.made {
-            // Two questions in one step get one answer.
+            // Two queries within one step get one answer.
             Some(last) if last.at >= at => return,
             Some(last) => (load.emitted - last.load.emitted) as f64 / (at - last.at).as_s(),
             None => 0.0,
@@ -133,9 +135,9 @@ mod tests {
         let mut board = Board::new(Signals { interval_s: 1.0, delay_s: 0.5 }, 1);
         let load = |emitted| Load { emitted, ..Load::default() };
         let s = Time::from_s;
-        board.of[0].make(s(1.0), load(10), board.delay);
-        board.of[0].make(s(1.0), load(10), board.delay);
-        board.of[0].make(s(2.0), load(40), board.delay);
+        board.reports[0].make(s(1.0), load(10), board.delay);
+        board.reports[0].make(s(1.0), load(10), board.delay);
+        board.reports[0].make(s(2.0), load(40), board.delay);
         assert_eq!(board.newest(0, s(1.4)), (None, 0));
         let (report, count) = board.newest(0, s(1.5));
         assert_eq!((report.unwrap().load.emitted, count), (10, 1), "one answer to two questions");

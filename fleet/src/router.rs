@@ -1,17 +1,17 @@
-//! What a router is, and what it sees.
+//! The trait of routers, and what a router sees of requests and replicas.
 
 use crate::report_board::{Report, Signals};
 use foretoken_sim::{RequestId, Time};
 
-/// Sends each request to a replica.
+/// A routing policy: chooses the replica of each request.
 pub trait Router {
     /// Chooses the replica of a request, by index into `replicas`, which are never empty.
     fn route(&mut self, request: &Asked, replicas: &[Seen]) -> usize;
 
-    /// A replica has emitted a request's first token at `at`.
+    /// Called when a replica has emitted a request's first token, at `at`.
     fn first_token(&mut self, _id: RequestId, _replica: usize, _at: Time) {}
 
-    /// A request has ended, finished or rejected.
+    /// Called when a request has ended: finished or was rejected.
     fn ended(&mut self, _id: RequestId, _replica: usize, _end: Ended) {}
 }
 
@@ -22,35 +22,35 @@ pub struct Ended {
     pub at: Time,
     /// Number of output tokens.
     pub emitted: u32,
-    /// Number of pieces in which they came: one for each step that emitted.
+    /// Number of chunks in which the tokens came: one for each step that emitted.
     pub pieces: u32,
 }
 
-/// What is known of a request when it comes.
+/// What a router knows of a request that it must route.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// The request.
+    /// The request's index in the workload.
     pub id: RequestId,
     /// When it was sent.
     pub now: Time,
     /// Prompt length, tokens.
     pub prompt_len: u32,
-    /// Its category, an index into the workload's names.
+    /// The request's category, an index into the workload's names of categories.
     pub category: u16,
-    /// Ids of the prefix blocks that it may share with others; full blocks from the start of the prompt.
+    /// Ids of the prompt's full prefix blocks, from its start. Requests with equal leading ids share a prefix.
     pub prefix: &'a [u64],
     /// Tokens in a prefix block.
     pub prefix_block: u32,
-    /// Its bound on time per output token, seconds; infinity for none.
+    /// The request's bound on time per output token, seconds; infinity for none.
     pub tpot_s: f64,
 }
 
-/// What a router sees of a replica.
+/// What a router knows of a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seen {
-    /// Requests that the router has sent there and that have not ended.
+    /// Requests that the router sent to the replica and that have not ended.
     pub in_flight: u32,
-    /// Requests that the router has ever sent there.
+    /// All requests that the router has sent to the replica.
     pub sent: u64,
     /// The newest report of the replica's load that has arrived; `None` before the first.
     pub report: Option<Report>,
@@ -58,14 +58,14 @@ pub struct Seen {
     pub reports: u64,
 }
 
-/// What a router needs to learn. What it does not need costs nothing.
+/// The information that a router uses. The simulation saves the time to compute the rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Does it count the requests in flight, or learn from ends?
+    /// Does it use the requests in flight, or the ends of requests?
     pub ends: bool,
-    /// Does it learn of first tokens?
+    /// Does it use the times of first tokens?
     pub first_tokens: bool,
-    /// Does it read the replicas' reports?
+    /// Does it use the replicas' load reports?
     pub reports: bool,
 }
 
@@ -74,7 +74,7 @@ pub struct Needs {
 pub struct RouterContext<'a> {
     /// Number of replicas.
     pub replicas: usize,
-    /// The seed of a run's draws.
+    /// Seed of the router's random draws: the seed of the run.
     pub seed: u64,
     /// Tokens in a KV block of each replica.
     pub block_size: &'a [u32],
@@ -85,28 +85,28 @@ pub struct RouterContext<'a> {
     pub true_steps: &'a [u32],
 }
 
-/// What a router's settings say about it.
+/// Describes a router and builds it; implemented by the router's settings.
 pub trait RouterDefinition {
-    /// One sentence: what it does.
+    /// One sentence on how the router chooses.
     fn summary(&self) -> &'static str;
 
-    /// Where the rule comes from.
+    /// The program or publication that the rule is from.
     fn source(&self) -> &'static str;
 
-    /// What it must learn.
+    /// The information that the router uses.
     fn needs(&self) -> Needs;
 
-    /// How often its program asks replicas for their load, and how late the answer comes.
+    /// How often the original program queries the replicas' loads, and the delay of the answer.
     fn usual_signals(&self) -> Signals {
         Signals::default()
     }
 
-    /// Does it look for prefixes that requests share?
+    /// Does the router use prefixes that requests share?
     fn reads_prefixes(&self) -> bool {
         false
     }
 
-    /// Does it see what no router could know?
+    /// Does the router use the hidden truth, which no real router could know?
     fn sees_hidden_truth(&self) -> bool {
         false
     }
@@ -119,6 +119,6 @@ pub trait RouterDefinition {
         Ok(())
     }
 
-    /// The router.
+    /// Builds the router with these settings.
     fn build(&self, context: &RouterContext) -> Box<dyn Router>;
 }

@@ -1,10 +1,9 @@
 //! Binary files made of frames. A program may append frames while it runs.
 //!
 //! A file begins with eight bytes: seven name its kind, and one is the version of its layout. Frames follow. A frame is
-//! the length of the body (32 bits, little endian), a checksum of that length (32 bits), a checksum of the body (64
-//! bits), and the body.
-//! Checksums are the first bytes of BLAKE3. Each checksum also covers the checksum of the frame before, so a frame that
-//! is missing, doubled, moved or from another file counts as damage too.
+//! the length of its body in bytes (32 bits, little endian), a checksum of that length (32 bits), a checksum of the
+//! body (64 bits), and the body. Checksums are the first bytes of BLAKE3. Each checksum also covers the checksum of the
+//! frame before, so a frame that is missing, doubled, moved or from another file counts as damage too.
 //!
 //! The checksum of a length is checked before the length is used. A file that ends within a frame was therefore cut
 //! there: the program that wrote it died, or something shortened the file. Every other fault means that bytes were
@@ -25,8 +24,8 @@ pub struct Kind {
 /// Bytes of a frame before its body.
 const FRONT: usize = 16;
 
-/// The checksum that the next frame's checksum covers too: the one of the frame before, or the file's first eight
-/// bytes.
+/// What the next frame's checksum covers besides the frame: the checksum of the frame before, or for the first frame
+/// the file's first eight bytes.
 type Chain = [u8; 8];
 
 impl Kind {
@@ -38,7 +37,7 @@ impl Kind {
     }
 }
 
-/// How far a file was read or written.
+/// The position up to which a file was read or written, after a whole frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct At {
     /// Number of whole frames so far.
@@ -80,7 +79,7 @@ impl<W: Write> Writer<W> {
         Writer { out, at }
     }
 
-    /// Appends a frame with this body.
+    /// Appends a frame with the given body.
     ///
     /// # Errors
     /// The writer fails, or the body has 4 GiB or more.
@@ -98,7 +97,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// The position behind the last frame.
+    /// The position after the last frame.
     pub fn at(&self) -> At {
         self.at
     }
@@ -129,7 +128,7 @@ pub struct Reader<R> {
 pub enum Next {
     /// A whole frame; its body was returned.
     Frame,
-    /// The end of the file, directly behind a whole frame.
+    /// The end of the file, directly after a whole frame.
     End,
     /// The first part of a frame: the file was cut.
     Cut(Cut),
@@ -223,7 +222,7 @@ impl<R: Read> Reader<R> {
     /// Reads the next frame and puts its body into `body`.
     ///
     /// # Errors
-    /// The frame is damaged, or cannot be read. No frame behind it can be read either.
+    /// The frame is damaged, or cannot be read. No later frame can be read either.
     pub fn next(&mut self, body: &mut Vec<u8>) -> Result<Next, FrameError> {
         body.clear();
         let mut front = [0; FRONT];
@@ -257,7 +256,7 @@ impl<R: Read> Reader<R> {
         Ok(Next::Frame)
     }
 
-    /// The position behind the last whole frame.
+    /// The position after the last whole frame.
     pub fn at(&self) -> At {
         self.at
     }

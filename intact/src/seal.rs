@@ -10,7 +10,7 @@ pub enum Syntax {
     Toml,
 }
 
-/// Why a text is not the text that was sealed.
+/// Why a text fails the check of its seal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsealed {
     /// The text does not end in a seal.

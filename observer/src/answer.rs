@@ -80,7 +80,7 @@ fn short(text: &str) -> String {
     }
 }
 
-/// What is known of an answer so far, apart from its tokens.
+/// The parts of an answer that came so far, apart from its tokens.
 #[derive(Default)]
 struct Answer {
     reason: Option<String>,

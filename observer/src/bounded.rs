@@ -13,7 +13,6 @@ pub const ANSWER_TOKEN: usize = 4 << 10;
 
 /// Reads the whole body.
 ///
-///
 /// # Errors
 /// If the body cannot be read or has more than `most` bytes; the text says which.
 pub async fn whole(mut response: Response, most: usize) -> Result<Vec<u8>, String> {

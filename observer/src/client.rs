@@ -27,7 +27,7 @@ impl Client {
     /// A client for the server at `url`, with or without `/v1` at its end. `key` is sent as bearer token. `ca` is a
     /// PEM file of certificates that are trusted in addition to the system's.
     pub fn new(url: &str, key: Option<String>, ca: Option<&Path>) -> Result<Client> {
-        // This fails if another part of the process has installed a provider, which serves as well.
+        // This fails if another part of the process has installed a TLS provider already; that provider is then used.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let base = base(url)?;
         let mut http = reqwest::Client::builder().connect_timeout(CONNECT).tcp_nodelay(true);
@@ -55,7 +55,7 @@ impl Client {
     /// The server's address without user name and password.
     pub fn url(&self) -> String {
         let mut url = self.base.clone();
-        // It fails for addresses that cannot have a password, which need no removal.
+        // Removing user name and password fails only for addresses that cannot have them.
         let _ = url.set_password(None).and_then(|()| url.set_username(""));
         url.to_string()
     }
@@ -66,8 +66,8 @@ impl Client {
         self.with_key(post.header("x-request-id", id).body(body))
     }
 
-    /// What the server reports about itself. The second value says why its metrics cannot be used; it is `None` if
-    /// they can, or if the server has none.
+    /// What the server reports about itself. The second value says why its metrics cannot be used; `None` if they can
+    /// be used, or if the server has no metrics.
     ///
     /// # Errors
     /// If the server cannot be reached or does not answer `/v1/models`.

@@ -32,7 +32,7 @@ pub struct Load {
     pub tokens: Vec<u32>,
     /// `[i]`: when request i is due, from the run's start. Unused in a closed loop.
     pub due: Vec<Duration>,
-    /// Closed loop, or requests at set times.
+    /// The arrival process: a closed loop, or requests at set times.
     pub arrivals: Arrivals,
     /// The run's name in the ids of its requests.
     pub name: String,
@@ -56,7 +56,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// May more requests be sent? `observe.run_s` bounds the time for sending.
+    /// May more requests be sent now? No longer once `observe.run_s` seconds of the run have passed.
     fn open(&self) -> bool {
         self.spec.run_s.is_none_or(|s| self.recorder.now().as_s() < s)
     }
@@ -195,7 +195,7 @@ async fn closed_loop(shared: &Rc<Shared>, clients: u32) {
     while running.join_next().await.is_some() {}
 }
 
-/// Sends a request, again if `observe.retries` allows it, and records what comes.
+/// Sends a request and records its answer. Sends it again after a failure, as often as `observe.retries` allows.
 async fn one(shared: &Rc<Shared>, request: usize) {
     let id = request as u32;
     let allowed = Duration::from_secs_f64(shared.spec.timeout_s);

@@ -1,7 +1,8 @@
 //! Sends an experiment's workload to an OpenAI-compatible server and records what comes back. Only this crate uses a
 //! network.
 
-// `eprintln!` is the one that escapes characters that could steer a terminal: messages name files, keys and labels.
+// This `eprintln!` replaces the standard one. It escapes characters that could control a terminal, because messages
+// quote names of files, keys and labels.
 #[macro_use(eprintln)]
 extern crate foretoken_spec;
 

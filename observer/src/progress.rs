@@ -21,7 +21,7 @@ impl Progress {
         Progress { bar, which, sent: 0, ended: 0, failed: 0 }
     }
 
-    /// Updates the counts.
+    /// Updates the counts with an event of the run.
     pub fn saw(&mut self, event: &Event) {
         match event {
             Event::Sent { attempt: 0, .. } => self.sent += 1,

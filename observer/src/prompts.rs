@@ -27,13 +27,13 @@ pub fn prompts(of: &ObserveSpec, workload: &mut Workload, seed: u64) -> Result<V
         Prompts::Random => Ok((0..workload.len()).map(|i| Prompt::Ids(random(workload, seed, i, of.vocab))).collect()),
         Prompts::Jsonl { path } => {
             let lines = read_jsonl(path, of.send)?;
-            let all: Vec<Prompt> = lines.iter().cycle().take(workload.len()).cloned().collect();
-            for (len, prompt) in workload.prompt_len.iter_mut().zip(&all) {
+            let repeated: Vec<Prompt> = lines.iter().cycle().take(workload.len()).cloned().collect();
+            for (len, prompt) in workload.prompt_len.iter_mut().zip(&repeated) {
                 if let Prompt::Ids(ids) = prompt {
                     *len = ids.len() as u32;
                 }
             }
-            Ok(all)
+            Ok(repeated)
         }
     }
 }
@@ -56,7 +56,7 @@ fn as_sent(of: &ObserveSpec, bytes: Vec<u8>) -> Result<Prompt> {
 /// Size of a vocabulary in which each token is a byte.
 const BYTES: u32 = 256;
 
-/// The prompt of request `i`: generated text for its shared blocks, then text of its own.
+/// The prompt of request `i`: generated text for its shared prefix blocks, then text that no other request has.
 fn families(workload: &Workload, seed: u64, i: usize) -> Vec<u8> {
     let family = Family::ALL[usize::from(workload.category[i]) % Family::ALL.len()];
     let len = workload.prompt_len[i] as usize;

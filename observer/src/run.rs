@@ -324,7 +324,7 @@ impl Runner<'_> {
         }
     }
 
-    /// The error message if no request of the warm-up was answered.
+    /// The error if no request of the warm-up was answered; `how` is the last request's end.
     fn refusal(&self, how: &Ended) -> Box<Problem> {
         match how {
             Ended::Refused { status, said, .. } => {

@@ -39,7 +39,7 @@ pub fn samples(text: &str) -> Result<Vec<Sample>, String> {
     }
 }
 
-/// `prefix` with its colon replaced, which the parser accepts.
+/// `prefix` with its colon replaced by `_colon_`, so that the parser accepts the name.
 fn stand_in(prefix: &str) -> String {
     prefix.replace(':', "_colon_")
 }

@@ -13,7 +13,7 @@ const LINE: usize = 16 << 10;
 /// Most bytes of step lines kept per run: about a million steps.
 const KEPT: u64 = 256 << 20;
 
-/// A log file, read from where it ended when the run began.
+/// A log file, of which only lines that are added during the run are read.
 #[derive(Debug)]
 pub struct Tail {
     path: PathBuf,
@@ -60,7 +60,7 @@ impl Tail {
             self.part.clear();
         }
         let mut new = Vec::new();
-        // What cannot be read now is read the next time.
+        // If reading fails, the next call tries again from the same place.
         let from = self.file.seek(SeekFrom::Start(self.at));
         if from.and_then(|_| (&self.file).take(READING).read_to_end(&mut new)).is_err() {
             return Vec::new();

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 /// Time between two checks of the flag.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Time that a thread has to end once the flag is set.
+/// How long [`on_thread`](Waiting::on_thread) still waits for a thread once the flag is set.
 const LAST_WORK: Duration = Duration::from_millis(900);
 
 /// A runtime, and the flag that Ctrl-C sets.
@@ -87,7 +87,7 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // An ordinary drop would wait for look-ups of host names.
+        // An ordinary drop would wait for threads that look up host names.
         self.runtime.take().expect("it is dropped once").shutdown_background();
     }
 }

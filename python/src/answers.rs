@@ -99,10 +99,10 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// Checks that this limit is not above `ever`, the policy's first answer.
+    /// Checks that this limit is not above the maximum that the policy stated in `ever`, its first answer.
     pub fn within(&self, ever: &Limit) -> PyResult<()> {
-        let all = [("depth", self.depth, ever.max_depth), ("tree_tokens", self.tree_tokens, ever.max_tree_tokens)];
-        match all.into_iter().find(|(_, now, most)| now > most) {
+        let limits = [("depth", self.depth, ever.max_depth), ("tree_tokens", self.tree_tokens, ever.max_tree_tokens)];
+        match limits.into_iter().find(|(_, now, most)| now > most) {
             None => Ok(()),
             Some((what, now, most)) => Err(wrong(format!(
                 "{what} is {now} now, and the first answer said that it is never more than {most}: say so from the beginning \

@@ -21,11 +21,11 @@ pub struct Columns<T: Element> {
     rows: usize,
     filled: Vec<T>,
     owner: Py<PyAny>,
-    /// Taken before the array was made read-only, so that no other code can write to the array.
+    /// Write access to the array, taken before the array was made read-only for all other code.
     buffer: PyBuffer<T>,
-    /// For each column, the slice that was handed out in this call. Slices of a slice refer to `owner` as well.
+    /// For each column, the slice that the hook got in this call. Slices of a slice refer to `owner` as well.
     seen: Vec<Option<Py<PyAny>>>,
-    /// Number of references to `owner` while no slice is handed out.
+    /// Number of references to `owner` while no hook has a slice.
     alone: usize,
 }
 
@@ -100,7 +100,7 @@ impl<T: Element + Default> Columns<T> {
         Ok(holders(py, self.owner.bind(py))? > self.alone)
     }
 
-    /// Was a slice handed out in this call?
+    /// Did the hook get a slice in this call?
     pub fn is_seen(&self) -> bool {
         self.seen.iter().any(Option::is_some)
     }

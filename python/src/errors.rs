@@ -15,7 +15,7 @@ pub fn begin() {
     *CAUSE.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
-/// The Python exception for a problem: `foretoken.Error`, one of its subclasses, or `KeyboardInterrupt`.
+/// Converts a problem to a Python exception: `foretoken.Error`, one of its subclasses, or `KeyboardInterrupt`.
 pub fn of(py: Python<'_>, problem: &Problem) -> PyErr {
     let words = problem.in_words();
     if problem.exit == Exit::Interrupted {
@@ -34,7 +34,7 @@ pub fn of(py: Python<'_>, problem: &Problem) -> PyErr {
     error
 }
 
-/// What ended a cell when a policy raised `error` in `hook`: a message with the exception and its traceback.
+/// The error that ends a cell after a policy raised `error` in `hook`: a message with the exception and its traceback.
 pub fn raised(py: Python<'_>, policy: &str, hook: &str, error: &PyErr) -> Raised {
     let last = error.to_string();
     let text = |traceback: Bound<'_, PyTraceback>| -> PyResult<String> {

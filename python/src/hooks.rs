@@ -32,9 +32,9 @@ pub struct Running {
     name: &'static str,
     methods: Methods,
     wants: Wants,
-    /// The first answer of `limit`, which bounds all later ones.
+    /// The policy's first answer to `limit`, which bounds all later answers.
     ever: OnceCell<answers::Limit>,
-    /// The answer of `limit` for the present step, which the engine asks for before it schedules.
+    /// The policy's answer to `limit` for the present step, which the engine asks for before it schedules.
     now: Cell<answers::Limit>,
     batch: Lending<Batch>,
     drafts: Lending<views::Drafts>,
@@ -57,7 +57,7 @@ fn let_go<T: Lent>(py: Python<'_>, lent: &Lending<T>) -> PyResult<()> {
     if !lent.is_kept(py)? {
         return Ok(());
     }
-    // Objects in a cycle of references go only when the garbage collector runs.
+    // An object in a cycle of references is freed only when the garbage collector runs.
     let gc = py.import("gc")?;
     for generation in [0, 2] {
         gc.call_method1("collect", (generation,))?;

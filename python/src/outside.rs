@@ -26,16 +26,16 @@ struct Description {
     source: &'static str,
 }
 
-/// A policy's description and its factory.
-struct Known {
+/// A registered policy: its description and its factory.
+struct Registered {
     description: Description,
     factory: Py<PyAny>,
 }
 
 /// All registered policies, by the digest of their source.
-static KNOWN: LazyLock<Mutex<HashMap<String, Known>>> = LazyLock::new(Mutex::default);
+static KNOWN: LazyLock<Mutex<HashMap<String, Registered>>> = LazyLock::new(Mutex::default);
 
-fn known() -> MutexGuard<'static, HashMap<String, Known>> {
+fn known() -> MutexGuard<'static, HashMap<String, Registered>> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -157,7 +157,7 @@ pub fn register(
     let wrong = |e: String| PyValueError::new_err(e);
     let mut preset: Map<String, Value> = serde_json::from_str(settings).map_err(|e| wrong(e.to_string()))?;
     preset.insert(CODE.to_owned(), Value::String(code.clone()));
-    // Few, and as long as the process: a table of policies says what it says for ever.
+    // The table of policies needs static texts. The few texts are leaked, since they live as long as the process.
     let kept = |text: &str| -> &'static str { Box::leak(text.to_owned().into_boxed_str()) };
     let earlier = known().get(&code).map(|k| k.description);
     let description = earlier.filter(|t| t.name == name).unwrap_or_else(|| Description {
@@ -165,6 +165,6 @@ pub fn register(
         summary: kept(summary),
         source: kept(source),
     });
-    known().insert(code, Known { description, factory });
+    known().insert(code, Registered { description, factory });
     register_again(description.name, Outside(preset)).map_err(|e| wrong(e.to_string()))
 }

@@ -26,7 +26,7 @@ pub struct PassTimes {
     line: Mutex<Option<Line>>,
 }
 
-/// Channels to the thread that answers, and back.
+/// Channels to and from the thread that answers.
 struct Line {
     ask: Sender<(Model, PassShape)>,
     answer: Receiver<f64>,
@@ -62,7 +62,7 @@ impl PassTimes {
     }
 }
 
-/// Closes the channels when it is dropped, so that the answering thread ends on every path.
+/// Closes the channels when dropped, so that the answering thread ends even if `make` fails or panics.
 struct Ending<'a, 'py>(&'a Bound<'py, PassTimes>);
 
 impl Drop for Ending<'_, '_> {

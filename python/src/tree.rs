@@ -50,6 +50,6 @@ pub fn trees(py: Python<'_>, of: &[DraftTree]) -> PyResult<Py<PyList>> {
         };
         Py::new(py, tree)
     };
-    let all: Vec<Py<Tree>> = of.iter().map(tree).collect::<PyResult<_>>()?;
-    Ok(PyList::new(py, all)?.unbind())
+    let trees: Vec<Py<Tree>> = of.iter().map(tree).collect::<PyResult<_>>()?;
+    Ok(PyList::new(py, trees)?.unbind())
 }

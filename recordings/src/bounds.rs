@@ -4,17 +4,17 @@
 use crate::recording::{Ended, Event, Recording};
 use foretoken_sim::MAX_SPEC_LEN;
 
-/// Most tokens of a prompt or a context that are believed.
+/// Most tokens of a prompt or a context; a server's larger number counts as impossible.
 pub const MOST_TOKENS: u32 = 1 << 24;
-/// Most requests in one step that are believed.
+/// Most requests in one step; a larger number counts as impossible.
 pub const MOST_REQUESTS: u32 = 1 << 16;
-/// Most blocks of a KV cache that are believed.
+/// Most blocks of a KV cache; a larger number counts as impossible.
 pub const MOST_BLOCKS: u32 = 1 << 24;
-/// Most tokens of one KV block that are believed.
+/// Most tokens of one KV block; a larger number counts as impossible.
 pub const MOST_BLOCK_SIZE: u32 = 1 << 16;
-/// Largest growth of a counter that is believed: above 2⁵³ a double no longer holds every whole number.
+/// Largest growth of a counter; more counts as impossible. Above 2⁵³ a double no longer holds every whole number.
 pub const MOST_COUNT: u64 = 1 << 53;
-/// Longest time, in seconds, that is believed in a server's metrics of a request: 30 days.
+/// Longest time in a server's metrics of a request, seconds (30 days); a longer one counts as impossible.
 pub const LONGEST_S: f64 = 30.0 * 86_400.0;
 
 /// The server's count `n` of an answer's tokens; `None` if it exceeds the `asked` tokens.

@@ -24,7 +24,7 @@ pub fn doubts(recording: &Recording, metrics: &Metrics) -> Vec<String> {
     all
 }
 
-/// Counts occurrences of one problem and keeps the text of the first.
+/// How often one problem occurred, and the message about its first occurrence.
 #[derive(Default)]
 struct Seen(usize, Option<String>);
 

@@ -79,11 +79,11 @@ fn answers(answers: &[Answer], all: &mut Vec<String>) {
             "the server does not say how many tokens a chunk has: the tokens of {guessed} answers are spread evenly over their chunks"
         ));
     }
-    counts(answers, all);
+    token_counts(answers, all);
 }
 
-/// Compares the tokens that came with the tokens asked for and with the server's usage.
-fn counts(answers: &[Answer], all: &mut Vec<String>) {
+/// Compares the number of tokens that came with the number asked for and with the server's usage.
+fn token_counts(answers: &[Answer], all: &mut Vec<String>) {
     let finished = || answers.iter().filter(|a| a.finished() && a.counted && !a.chunks.is_empty());
     let other =
         |a: &&Answer| a.usage().is_some_and(|n| n != a.tokens() && answer_tokens(n, a.asked.output_len).is_some());
@@ -130,8 +130,8 @@ fn sending(recording: &Recording, answers: &[Answer], all: &mut Vec<String>) {
     }
 }
 
-/// 99th percentile of how late requests were sent. `None` in a closed loop, where requests have no due time. Requests
-/// that were sent more than once are left out.
+/// 99th percentile of the delay between a request's due time and its sending. `None` in a closed loop, where requests
+/// have no due time. Requests that were sent more than once are left out.
 pub fn late_p99(recording: &Recording, answers: &[Answer]) -> Option<Time> {
     if recording.head.clients.is_some() {
         return None;
@@ -154,7 +154,7 @@ fn speculation(run: &ObservedRun, all: &mut Vec<String>) {
         ));
     }
     let drafted: u64 = run.run.totals.drafted;
-    // Without rounds, acceptance is unknown.
+    // If the server reports no rounds, acceptance is unknown.
     if run.run.totals.rounds() > 0 && run.run.totals.accepted() == 0 {
         all.push(format!("not one of {drafted} drafted tokens was accepted: is the draft made for this target?"));
     }
@@ -197,9 +197,9 @@ fn log(recording: &Recording, run: &ObservedRun, all: &mut Vec<String>) {
     if written_twice(recording) {
         all.push("the step log has each step several times: several handlers of the server's logger write to it; each step counts once".into());
     }
-    others(run, all);
+    foreign_requests(run, all);
     step_times(run, all);
-    // Prompt tokens that the steps scheduled, against the tokens of the prompts that were answered.
+    // The steps' prompt tokens should equal the tokens of the answered prompts, apart from prefix-cache hits.
     let prompts: u64 = run.steps.iter().map(|s| s.logged.context_tokens).sum();
     let asked: u64 = run.answers.iter().filter(|a| !a.chunks.is_empty()).map(|a| u64::from(a.prompt_len())).sum();
     let cached = run.metrics.prefix_hits.unwrap_or(0);
@@ -239,8 +239,9 @@ fn step_times(run: &ObservedRun, all: &mut Vec<String>) {
 /// The log line of a step may be written this long (50 ms) before or after the client sees the step's tokens.
 const APART: Time = Time(50_000_000_000);
 
-/// Finds steps with more requests than were in flight, and answered requests without a step.
-fn others(run: &ObservedRun, all: &mut Vec<String>) {
+/// Finds signs of another client or another server's log: steps with more requests than this client had in flight, and
+/// answered requests without a step.
+fn foreign_requests(run: &ObservedRun, all: &mut Vec<String>) {
     let until = |a: &Answer| a.ended.as_ref().map_or(Time::MAX, |(at, _)| *at + APART);
     let mut changes: Vec<(Time, i64)> =
         run.answers.iter().flat_map(|a| [(a.sent.saturating_sub(APART), 1), (until(a), -1)]).collect();

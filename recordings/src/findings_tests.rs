@@ -164,7 +164,7 @@ fn of_policy(mut recording: Recording, policy: &str) -> Recording {
     recording
 }
 
-/// The recording with these rounds in the server's metrics of its request.
+/// The recording with draft rounds in the server's metrics of its request. `drafted` and `accepted` are JSON lists.
 fn with_rounds(mut recording: Recording, drafted: &str, accepted: &str) -> Recording {
     for event in &mut recording.events {
         if let Event::Ended { how: Ended::Finished { metrics, .. }, .. } = event {

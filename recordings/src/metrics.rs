@@ -45,24 +45,24 @@ pub const KEPT: [&str; 2] = ["vllm:", "sglang:"];
 impl Metrics {
     /// Computes the metrics of a recording.
     pub fn of(recording: &Recording) -> Metrics {
-        let all = recording.events.iter().filter_map(|event| match event {
+        let sampled = recording.events.iter().filter_map(|event| match event {
             Event::Metrics { samples, .. } => Some(samples.as_slice()),
             _ => None,
         });
         // The first reading has all values; later readings have only the values that changed.
-        let mut readings = all.map(by_name);
+        let mut readings = sampled.map(by_name);
         let Some(first) = readings.next() else { return Metrics::default() };
         let (mut last, mut reset) = (first.clone(), false);
         for reading in readings {
             reset |= reading.iter().any(|(n, v)| base(n).ends_with("_total") && last.get(n).is_some_and(|b| v < b));
             last.extend(reading);
         }
-        let of = |all: &BTreeMap<&str, f64>, wanted: &dyn Fn(&str) -> bool| {
-            all.iter().filter(|(n, _)| wanted(n)).map(|(_, v)| *v).reduce(|a, b| a + b)
+        let sum = |reading: &BTreeMap<&str, f64>, wanted: &dyn Fn(&str) -> bool| {
+            reading.iter().filter(|(n, _)| wanted(n)).map(|(_, v)| *v).reduce(|a, b| a + b)
         };
         let growth_of = |wanted: &dyn Fn(&str) -> bool| {
-            let end = of(&last, wanted)?;
-            Some((end - of(&first, wanted).unwrap_or(0.0)).max(0.0).round() as u64)
+            let end = sum(&last, wanted)?;
+            Some((end - sum(&first, wanted).unwrap_or(0.0)).max(0.0).round() as u64)
         };
         let growth = |name: &str| growth_of(&|n| base(n) == name);
         let mut doubts = Vec::new();
@@ -98,7 +98,7 @@ impl Metrics {
         metrics
     }
 
-    /// Removes counters that no run can have, and adds a message about each to `doubts`.
+    /// Sets counters with impossible values to `None`, and adds a message about each to `doubts`.
     fn leave_out_what_cannot_be(&mut self, most_rounds: u64) {
         let counters = [
             ("preemptions", &mut self.preemptions),
@@ -142,8 +142,8 @@ impl Metrics {
     }
 }
 
-/// Upper bound on the rounds of drafting during a run: twice what its requests can have plus a reserve, since the
-/// server may serve other clients.
+/// Upper bound on the server's rounds of drafting during a run: two for each requested token, plus 10,000, since the
+/// server may also serve other clients.
 fn most_rounds(recording: &Recording) -> u64 {
     const BESIDES: u64 = 10_000;
     let sent = recording.events.iter().filter_map(|event| match event {

@@ -82,8 +82,8 @@ impl Answer {
         self.sent.saturating_sub(self.asked.due)
     }
 
-    /// Are the output positions of all rounds known? They are if every step but the first had drafts. Otherwise a step
-    /// is missing, and the positions of later rounds are unknown.
+    /// Are the output positions of all rounds known? They are if every step but the first had drafts. Otherwise
+    /// `rounds` lacks a step, and it is unknown at which output position each later round began.
     pub fn rounds_are_whole(&self) -> bool {
         let Some(rounds) = &self.rounds else { return false };
         let emitted: u32 = rounds.accepted.iter().map(|a| a + 1).sum();
@@ -146,15 +146,15 @@ pub(crate) fn rounds(metrics: &ServerMetrics, asked: u32) -> Result<Option<Round
 
 /// The requests that were sent, by ascending number.
 pub fn answers(recording: &Recording) -> Vec<Answer> {
-    let mut all: Vec<Option<Answer>> = vec![None; recording.head.asked.len()];
-    // Tokens that each answer had before the chunk, for servers that report running totals.
-    let mut so_far = vec![0u32; all.len()];
+    let mut answers: Vec<Option<Answer>> = vec![None; recording.head.asked.len()];
+    // Tokens that each answer has so far, for servers that report running totals.
+    let mut so_far = vec![0u32; answers.len()];
     for event in &recording.events {
         match event {
             Event::Sent { request, at, attempt } => {
                 let i = *request as usize;
                 so_far[i] = 0;
-                all[i] = Some(Answer {
+                answers[i] = Some(Answer {
                     request: *request,
                     asked: recording.head.asked[i],
                     sent: *at,
@@ -168,7 +168,7 @@ pub fn answers(recording: &Recording) -> Vec<Answer> {
                 });
             }
             Event::Chunk { request, at, tokens } => {
-                let Some(answer) = &mut all[*request as usize] else { continue };
+                let Some(answer) = &mut answers[*request as usize] else { continue };
                 let so_far = &mut so_far[*request as usize];
                 let n = match tokens {
                     Tokens::Ids(ids) => {
@@ -176,9 +176,9 @@ pub fn answers(recording: &Recording) -> Vec<Answer> {
                         *so_far += ids.len() as u32;
                         ids.len() as u32
                     }
-                    Tokens::SoFar(all) if bounds::answer_tokens(*all, answer.asked.output_len).is_some() => {
-                        let new = all.saturating_sub(*so_far);
-                        *so_far = (*so_far).max(*all);
+                    Tokens::SoFar(total) if bounds::answer_tokens(*total, answer.asked.output_len).is_some() => {
+                        let new = total.saturating_sub(*so_far);
+                        *so_far = (*so_far).max(*total);
                         new
                     }
                     Tokens::SoFar(_) | Tokens::Unknown => {
@@ -191,14 +191,14 @@ pub fn answers(recording: &Recording) -> Vec<Answer> {
                 }
             }
             Event::Ended { request, at, how } => {
-                if let Some(answer) = &mut all[*request as usize] {
+                if let Some(answer) = &mut answers[*request as usize] {
                     end(answer, *at, how);
                 }
             }
             Event::Metrics { .. } | Event::Log { .. } | Event::Note { .. } | Event::End { .. } => {}
         }
     }
-    all.into_iter().flatten().collect()
+    answers.into_iter().flatten().collect()
 }
 
 fn end(answer: &mut Answer, at: Time, how: &Ended) {

@@ -15,7 +15,7 @@ use foretoken_sim::{Ending, MAX_SPEC_LEN, Outcome, Request, RequestRecords, Run,
 /// An observed run.
 #[derive(Debug)]
 pub struct ObservedRun {
-    /// What was sent: arrivals, categories, and the lengths that answers came to have.
+    /// The requests that were sent: arrivals, categories, and the lengths that their answers really had.
     pub workload: Workload,
     /// The workload's requests with their answers, in order.
     pub answers: Vec<Answer>,
@@ -205,7 +205,7 @@ fn rounds(answers: &[Answer], metrics: &Metrics, totals: &mut Totals) {
         table.iter().enumerate().flat_map(|(d, row)| row.iter().enumerate().map(move |(a, n)| f(d, a) as u64 * n)).sum()
     };
     let drafted: u64 = sum(|d, _| d);
-    // Without rounds, the step log gives the number of verified tokens.
+    // If the server reports no rounds, the totals keep the number of verified tokens from the step log.
     if drafted > 0 {
         (totals.drafted, totals.verified) = (drafted, drafted);
     }

@@ -28,7 +28,7 @@ impl PlacedStep {
     }
 }
 
-/// The log line may be written up to this long (2 ms) after the client reads the step's tokens.
+/// A step's log line may be written up to this long (2 ms) after the client reads the step's tokens.
 const ON_ITS_WAY: Time = Time(2_000_000_000);
 
 /// The logged steps between the run's start and its end, in order. Empty unless the log's times have microseconds
@@ -48,7 +48,8 @@ pub fn steps(recording: &Recording, answers: &[Answer]) -> Vec<PlacedStep> {
     if written_twice(recording) {
         steps.dedup_by(|b, a| same_step(&a.logged, &b.logged));
     }
-    // A line may be late, and steps do not overlap: a step begins no earlier than the step before ended.
+    // A late line makes its step seem to begin late or end late. Steps do not overlap, so a step begins no earlier than
+    // the step before it ended.
     for i in 1..steps.len() {
         steps[i].start = steps[i].start.max(steps[i - 1].end.min(steps[i].end));
     }
@@ -56,7 +57,7 @@ pub fn steps(recording: &Recording, answers: &[Answer]) -> Vec<PlacedStep> {
     steps
 }
 
-/// A step in flight when the run starts takes at most this many seconds.
+/// A step that is in flight when the run starts takes at most this long, seconds.
 const IN_FLIGHT_S: f64 = 10.0;
 
 /// Did the step begin long before the run? Then its elapsed time is wrong.
@@ -77,7 +78,7 @@ fn same_step(a: &LoggedStep, b: &LoggedStep) -> bool {
     near && LoggedStep { written_unix_s: a.written_unix_s, ..*b } == *a
 }
 
-/// Is each step in the log twice or more often? Only a few pairs would come from engines that run in parallel.
+/// Does the log have each step twice or more often? (Engines that run in parallel would give only a few equal pairs.)
 pub fn written_twice(recording: &Recording) -> bool {
     let all: Vec<LoggedStep> = logged(recording).collect();
     let again = all.windows(2).filter(|pair| same_step(&pair[0], &pair[1])).count();

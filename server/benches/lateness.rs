@@ -22,11 +22,11 @@ use tokio::net::{TcpListener, TcpStream};
 
 const PER_S: [u64; 3] = [10, 30, 100];
 const SECONDS: u64 = 12;
-/// How long an answer takes.
+/// How long an answer streams, seconds.
 const ANSWER_S: u64 = 5;
 const STREAMS: u64 = 500;
 const TOKENS: u32 = 150;
-/// The time of a step with all streams.
+/// Duration of a step of the server if all streams are in its batch.
 const STEP: Duration = Duration::from_millis(83);
 const PORTS: [u16; 2] = [8511, 8512];
 
@@ -47,7 +47,7 @@ fn main() {
     }
 }
 
-/// This program again, in another role and on one core.
+/// Starts this program as another process with the given role (`server`, `echo` or `client`) on one core.
 fn part(role: &str, core: usize) -> Child {
     let this = std::env::current_exe().expect("a path");
     let mut command = Command::new("taskset");
@@ -140,13 +140,13 @@ fn client() {
 
 fn say(what: &str, mut late_s: Vec<f64>) {
     late_s.sort_by(f64::total_cmp);
-    let at = |q: f64| 1e3 * late_s[((late_s.len() - 1) as f64 * q) as usize];
+    let quantile_ms = |q: f64| 1e3 * late_s[((late_s.len() - 1) as f64 * q) as usize];
     println!(
         "{what}: {} lines, late {:.2} ms at p50, {:.2} at p90, {:.2} at p99",
         late_s.len(),
-        at(0.5),
-        at(0.9),
-        at(0.99)
+        quantile_ms(0.5),
+        quantile_ms(0.9),
+        quantile_ms(0.99)
     );
 }
 
@@ -154,7 +154,7 @@ fn unix_s() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64()
 }
 
-/// Asks for streams at a steady rate. Returns how late each chunk was.
+/// Requests `per_s` streams a second. Returns how late each chunk was, seconds.
 async fn streams(per_s: u64) -> Vec<f64> {
     let begun = Instant::now();
     let asked = (0..per_s * SECONDS).map(|n| {
@@ -193,7 +193,7 @@ async fn stream() -> Vec<f64> {
     late
 }
 
-/// Sends bursts of lines. Returns how late each came back.
+/// Sends a line to the echo server on each connection, again and again. Returns how late each line came back, seconds.
 async fn echoes(connections: u64) -> Vec<f64> {
     let begun = Instant::now() + Duration::from_secs(1);
     let bursts = (Duration::from_secs(5).as_secs_f64() / STEP.as_secs_f64()) as u32;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// An answer that grows.
+/// An answer to a client, to which the tokens of each step are added.
 pub struct Answer {
     model: String,
     id: String,
@@ -15,17 +15,17 @@ pub struct Answer {
     sending: Sending,
     text: Text,
     tokens: usize,
-    /// The text of a whole answer.
+    /// The text so far, if the answer is not streamed.
     whole: String,
     rounds: Rounds,
-    /// Whether nothing was sent yet.
+    /// Whether no chunk of the stream was sent yet.
     first: bool,
     reason: Option<&'static str>,
     stop: Option<String>,
     end: Option<End>,
 }
 
-/// The request's rounds with drafts.
+/// The request's rounds: for each step with drafts, the numbers of drafted and of accepted tokens.
 #[derive(Default)]
 struct Rounds {
     drafted: Vec<u32>,
@@ -105,7 +105,7 @@ impl Answer {
         self.reason.is_some()
     }
 
-    /// Adds the tokens of a step. Returns the ids' beginning.
+    /// Adds the tokens of a step. Returns the number of tokens before the step.
     fn add(&mut self, tokens: &Tokens) -> usize {
         let had = self.tokens;
         self.tokens += tokens.count as usize;
@@ -168,14 +168,14 @@ impl Answer {
         into.extend_from_slice(b"data: [DONE]\n\n");
     }
 
-    /// Adds the tokens of a step to a whole answer.
+    /// Adds the tokens of a step to an answer that is not streamed.
     pub fn collect(&mut self, tokens: &Tokens) {
         self.add(tokens);
         let ended = self.reason.is_some();
         self.whole += self.text.take(ended);
     }
 
-    /// The whole answer.
+    /// The JSON of the finished answer, if it is not streamed.
     pub fn whole(&self) -> String {
         let chat = self.sending.form == Form::Chat;
         let mut choice = json!({

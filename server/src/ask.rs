@@ -1,4 +1,4 @@
-//! Reads the body of a request: what the engine is asked for, and how the answer is sent.
+//! Reads the body of a client's request: what the engine must compute, and how the answer is sent.
 
 use crate::prompt::{Prompt, Reading};
 use crate::refusal::Refusal;
@@ -45,7 +45,7 @@ pub struct Sending {
     pub token_ids: bool,
     /// Whether each chunk has the time at which its tokens were due, seconds since 1970.
     pub due: bool,
-    /// Texts behind which the answer ends.
+    /// Stop strings: the answer ends before the first of them.
     pub stops: Vec<String>,
     /// Number of prompt tokens.
     pub prompt_len: u32,
@@ -58,7 +58,7 @@ pub struct Limits {
     pub model: String,
     /// Most tokens of prompt and output.
     pub max_model_len: u32,
-    /// How prompts are read.
+    /// How prompts are split into tokens and blocks.
     pub reading: Reading,
 }
 
@@ -121,7 +121,7 @@ enum Stop {
     Some(Vec<String>),
 }
 
-/// Output tokens of a completion whose request names no number (OpenAI's and vLLM's).
+/// Output tokens of a completion without `max_tokens`: the default of OpenAI and vLLM.
 const COMPLETION_TOKENS: i64 = 16;
 
 /// Reads the body of a request.

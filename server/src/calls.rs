@@ -1,35 +1,35 @@
-//! What the two threads send each other.
+//! The messages between the two threads: the engine's, and the one that answers clients.
 
 use crate::ask::Ask;
 use foretoken_sim::RequestId;
 use std::time::Instant;
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
-/// What clients ask of the engine.
+/// A message to the engine's thread.
 pub enum Call {
-    /// A request, when it came, and the way back to its client.
+    /// A request, the time at which it came, and the channel to its client.
     Ask(Ask, Instant, UnboundedSender<Piece>),
     /// A client has left: its request is aborted.
     Leave(RequestId),
-    /// A stop has ended an answer: its request is aborted.
+    /// A stop string has ended an answer: its request is aborted.
     Stop(RequestId),
-    /// The text of `/metrics`.
+    /// A request for the text of `/metrics`.
     Metrics(oneshot::Sender<String>),
 }
 
-/// What the engine sends to a client, in this order: once `Begun` and then tokens, or a refusal.
+/// A message of the engine to a client: first `Begun`, then tokens step by step; or a refusal.
 pub enum Piece {
     /// The request waits or runs.
     Begun(RequestId),
-    /// This many requests wait already.
+    /// Refused: this number of requests wait already.
     Busy(usize),
-    /// The request can never run, for this reason.
+    /// Refused: the request can never run, for this reason.
     Rejected(String),
     /// The tokens of a step.
     Tokens(Tokens),
 }
 
-/// Tokens of a request.
+/// The tokens that a step emitted for a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Tokens {
     /// When the step that made them ended.
@@ -42,10 +42,10 @@ pub struct Tokens {
     pub end: Option<End>,
 }
 
-/// What is known of a request at its end.
+/// The metrics of a request at its end.
 #[derive(Clone, Copy, Debug)]
 pub struct End {
-    /// Whether the answer has the most tokens that the client allowed.
+    /// Whether the answer has as many tokens as the client allowed (finish reason `length`).
     pub full: bool,
     /// Seconds from arrival until the request was first scheduled.
     pub queue_s: f64,

@@ -1,9 +1,9 @@
-//! The wall's clock beside the engine's.
+//! Converts between wall-clock instants and the engine's simulated time.
 
 use foretoken_sim::Time;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The instant that is the engine's zero.
+/// The wall-clock instant at which the engine's time is zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     zero: Instant,
@@ -11,7 +11,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that begins now.
+    /// A clock whose engine time zero is now.
     pub fn now() -> Clock {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Clock { zero: Instant::now(), zero_unix_s: unix.as_secs_f64() }
@@ -22,7 +22,7 @@ impl Clock {
         Time(1000 * u64::try_from(instant.saturating_duration_since(self.zero).as_nanos()).unwrap_or(u64::MAX / 1000))
     }
 
-    /// The instant of an engine's time, to the nanosecond above.
+    /// The wall-clock instant of an engine time, rounded up to a nanosecond.
     pub fn instant_of(&self, time: Time) -> Instant {
         self.zero + Duration::from_nanos(time.0.div_ceil(1000))
     }

@@ -1,4 +1,4 @@
-//! The body of a streamed answer, and the note to the engine that its client has left.
+//! The body of a streamed answer. If the client leaves, it tells the engine to abort the request.
 
 use crate::answer::Answer;
 use crate::calls::{Call, Piece};
@@ -10,36 +10,36 @@ use std::sync::mpsc::Sender;
 use std::task::{Context, Poll, ready};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// Tells the engine that a client wants no more tokens, unless its request has ended.
-pub struct Guest {
-    /// The way to the engine.
+/// Dropped when a client is gone or its answer is complete. Unless the request has ended, this aborts it in the engine.
+pub struct AbortOnDrop {
+    /// The channel to the engine.
     pub calls: Sender<Call>,
-    /// The request.
+    /// The request to abort.
     pub id: foretoken_sim::RequestId,
     /// Whether the engine knows that the request has ended.
     pub done: bool,
-    /// Whether a stop has ended the answer.
+    /// Whether a stop string has ended the answer.
     pub stopped: bool,
 }
 
-impl Drop for Guest {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         if !self.done {
-            // Without an engine nothing is left to abort.
+            // Sending fails only if the engine's thread has ended; then there is nothing to abort.
             let _ = self.calls.send(if self.stopped { Call::Stop(self.id) } else { Call::Leave(self.id) });
         }
     }
 }
 
-/// The events of an answer, as its tokens come.
+/// The server-sent events of an answer, as a stream that waits for the tokens of each step.
 pub struct Events {
     /// The answer so far.
     pub answer: Answer,
-    /// The tokens that come.
+    /// The channel on which the engine sends tokens.
     pub pieces: UnboundedReceiver<Piece>,
-    /// The client.
-    pub guest: Guest,
-    /// The delays of all tokens.
+    /// Aborts the request if the client leaves.
+    pub abort: AbortOnDrop,
+    /// The delays of all streamed tokens of the server.
     pub late: Late,
 }
 
@@ -54,18 +54,19 @@ impl Stream for Events {
         match ready!(self.pieces.poll_recv(cx)) {
             Some(Piece::Tokens(tokens)) => {
                 self.answer.stream(&tokens, &mut events);
-                self.guest.done = tokens.end.is_some();
-                self.guest.stopped = self.answer.ended();
+                self.abort.done = tokens.end.is_some();
+                self.abort.stopped = self.answer.ended();
                 self.late.note(tokens.due);
             }
             Some(Piece::Rejected(why)) => {
-                self.guest.done = true;
+                self.abort.done = true;
                 let error = serde_json::json!({ "error": { "message": why, "type": "BadRequestError", "code": 400 } });
                 events.extend_from_slice(format!("data: {error}\n\n").as_bytes());
             }
             Some(Piece::Begun(_) | Piece::Busy(_)) => {}
-            None if self.guest.done => return Poll::Ready(None),
-            // The connection breaks off, so that the client does not take the answer for whole.
+            None if self.abort.done => return Poll::Ready(None),
+            // The engine has ended. An error breaks the connection, so that the client does not take the answer as
+            // whole.
             None => return Poll::Ready(Some(Err(io::Error::other("the server ends")))),
         }
         Poll::Ready(Some(Ok(events)))

@@ -1,9 +1,9 @@
-//! The thread that answers clients: which paths there are, and what becomes of a request.
+//! The thread that answers clients: the HTTP paths, and how a request is passed to the engine and answered.
 
 use crate::answer::Answer;
 use crate::ask::{self, Form, Limits};
 use crate::calls::{Call, Piece};
-use crate::events::{Events, Guest};
+use crate::events::{AbortOnDrop, Events};
 use crate::late::Late;
 use crate::prompt::Reading;
 use crate::refusal::Refusal;
@@ -23,14 +23,14 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
-/// Most bytes of a request: a prompt of a million token ids.
+/// Largest request body, bytes: enough for a prompt of a million token ids.
 const MOST: usize = 16 << 20;
-/// How long answers may take to leave once the server ends.
+/// How long open connections may still send after the server was asked to end.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// What every answer needs.
+/// The state that all HTTP handlers share.
 #[derive(Clone)]
-pub struct Door {
+pub struct HandlerState {
     limits: Arc<Limits>,
     version: &'static str,
     calls: Sender<Call>,
@@ -38,21 +38,27 @@ pub struct Door {
     answers: Arc<AtomicU64>,
 }
 
-impl Door {
-    /// The door of a server whose engine takes `calls`.
-    pub fn new(settings: &Settings, config: &EngineConfig, calls: Sender<Call>, late: Late) -> Door {
+impl HandlerState {
+    /// The state for a server whose engine receives `calls`.
+    pub fn new(settings: &Settings, config: &EngineConfig, calls: Sender<Call>, late: Late) -> HandlerState {
         let block = config.prefix_caching.then_some(config.block_size as usize);
         let reading = Reading { bytes_per_token: settings.bytes_per_token, block };
         let limits = Limits { model: settings.model.clone(), max_model_len: config.max_model_len, reading };
-        Door { limits: Arc::new(limits), version: release(config.version), calls, late, answers: Arc::default() }
+        HandlerState {
+            limits: Arc::new(limits),
+            version: release(config.version),
+            calls,
+            late,
+            answers: Arc::default(),
+        }
     }
 }
 
-/// Answers clients until `closed` receives.
+/// Answers clients until a message arrives on `closed`.
 ///
 /// # Errors
 /// The connection to the network fails.
-pub fn answer(listener: TcpListener, door: Door, closed: oneshot::Receiver<()>) -> std::io::Result<()> {
+pub fn answer(listener: TcpListener, state: HandlerState, closed: oneshot::Receiver<()>) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let app = Router::new()
         .route("/v1/completions", post(completions))
@@ -63,17 +69,17 @@ pub fn answer(listener: TcpListener, door: Door, closed: oneshot::Receiver<()>) 
         .route("/ping", get(health))
         .route("/metrics", get(metrics))
         .layer(DefaultBodyLimit::max(MOST))
-        .with_state(door);
+        .with_state(state);
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        // Tokens of a stream must not wait for others.
+        // Small packets are sent at once (TCP_NODELAY): a token must not wait for later tokens.
         let listener = listener.tap_io(|connection| {
             let _ = connection.set_nodelay(true);
         });
         let served = async { axum::serve(listener, app).await };
         tokio::select! {
             served = served => served,
-            // What was sent last still leaves.
+            // Gives open connections time to send what is in their buffers.
             () = async { let _ = closed.await; tokio::time::sleep(GRACE).await } => Ok(()),
         }
     })?;
@@ -81,20 +87,20 @@ pub fn answer(listener: TcpListener, door: Door, closed: oneshot::Receiver<()>) 
     Ok(())
 }
 
-async fn completions(State(door): State<Door>, body: Bytes) -> Response<Body> {
-    asked(door, Form::Completion, &body).await.unwrap_or_else(|refusal| refusal.answer())
+async fn completions(State(state): State<HandlerState>, body: Bytes) -> Response<Body> {
+    asked(state, Form::Completion, &body).await.unwrap_or_else(|refusal| refusal.answer())
 }
 
-async fn chat(State(door): State<Door>, body: Bytes) -> Response<Body> {
-    asked(door, Form::Chat, &body).await.unwrap_or_else(|refusal| refusal.answer())
+async fn chat(State(state): State<HandlerState>, body: Bytes) -> Response<Body> {
+    asked(state, Form::Chat, &body).await.unwrap_or_else(|refusal| refusal.answer())
 }
 
-async fn asked(door: Door, form: Form, body: &[u8]) -> Result<Response<Body>, Refusal> {
+async fn asked(state: HandlerState, form: Form, body: &[u8]) -> Result<Response<Body>, Refusal> {
     let came = Instant::now();
-    let (ask, sending) = ask::read(form, body, &door.limits)?;
+    let (ask, sending) = ask::read(form, body, &state.limits)?;
     let stream = sending.stream;
     let (to, mut pieces) = mpsc::unbounded_channel();
-    door.calls.send(Call::Ask(ask, came, to)).map_err(|_| ends())?;
+    state.calls.send(Call::Ask(ask, came, to)).map_err(|_| ends())?;
     let id = match pieces.recv().await {
         Some(Piece::Begun(id)) => id,
         Some(Piece::Busy(waiting)) => {
@@ -104,21 +110,21 @@ async fn asked(door: Door, form: Form, body: &[u8]) -> Result<Response<Body>, Re
         Some(Piece::Rejected(why)) => return Err(Refusal::bad("prompt", why)),
         Some(Piece::Tokens(_)) | None => return Err(ends()),
     };
-    let mut guest = Guest { calls: door.calls.clone(), id, done: false, stopped: false };
-    let mut answer = Answer::new(&door.limits.model, door.answers.fetch_add(1, Ordering::Relaxed), sending);
+    let mut abort = AbortOnDrop { calls: state.calls.clone(), id, done: false, stopped: false };
+    let mut answer = Answer::new(&state.limits.model, state.answers.fetch_add(1, Ordering::Relaxed), sending);
     if stream {
-        let events = Events { answer, pieces, guest, late: door.late.clone() };
+        let events = Events { answer, pieces, abort, late: state.late.clone() };
         return Ok(with_type("text/event-stream; charset=utf-8", Body::from_stream(events)));
     }
     while !answer.ended() {
         match pieces.recv().await {
             Some(Piece::Tokens(tokens)) => {
                 answer.collect(&tokens);
-                guest.done = tokens.end.is_some();
-                guest.stopped = answer.ended();
+                abort.done = tokens.end.is_some();
+                abort.stopped = answer.ended();
             }
             Some(Piece::Rejected(why)) => {
-                guest.done = true;
+                abort.done = true;
                 return Err(Refusal::bad("prompt", why));
             }
             Some(Piece::Begun(_) | Piece::Busy(_)) => {}
@@ -136,8 +142,8 @@ fn with_type(kind: &'static str, body: Body) -> Response<Body> {
     Response::builder().header(header::CONTENT_TYPE, kind).body(body).expect("the header is fixed")
 }
 
-async fn models(State(door): State<Door>) -> Response<Body> {
-    let Limits { model, max_model_len, .. } = &*door.limits;
+async fn models(State(state): State<HandlerState>) -> Response<Body> {
+    let Limits { model, max_model_len, .. } = &*state.limits;
     let card = json!({
         "id": model, "object": "model", "created": 0, "owned_by": "foretoken", "root": model, "parent": null,
         "max_model_len": max_model_len,
@@ -145,11 +151,11 @@ async fn models(State(door): State<Door>) -> Response<Body> {
     with_type("application/json", Body::from(json!({ "object": "list", "data": [card] }).to_string()))
 }
 
-async fn version(State(door): State<Door>) -> Response<Body> {
-    with_type("application/json", Body::from(json!({ "version": door.version }).to_string()))
+async fn version(State(state): State<HandlerState>) -> Response<Body> {
+    with_type("application/json", Body::from(json!({ "version": state.version }).to_string()))
 }
 
-/// The number of a release, as its `/version` says it.
+/// The version number that vLLM's `/version` would report for this release.
 fn release(version: Version) -> &'static str {
     match version {
         Version::V0 => "0.6.3+foretoken",
@@ -162,9 +168,9 @@ async fn health() -> StatusCode {
     StatusCode::OK
 }
 
-async fn metrics(State(door): State<Door>) -> Response<Body> {
+async fn metrics(State(state): State<HandlerState>) -> Response<Body> {
     let (to, text) = oneshot::channel();
-    let asked = door.calls.send(Call::Metrics(to)).is_ok();
+    let asked = state.calls.send(Call::Metrics(to)).is_ok();
     match text.await {
         Ok(text) if asked => with_type("text/plain; version=0.0.4; charset=utf-8", Body::from(text)),
         _ => ends().answer(),

@@ -1,21 +1,21 @@
-//! How late tokens leave.
+//! Measures how late tokens are sent: after the end of the simulated step that made them.
 
 use hdrhistogram::Histogram;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// The delays of all tokens of streams, from the end of their step until they are written to their connection. Clones
-/// share them.
+/// The delays of all streamed tokens, from the end of their step until they are written to the connection. Clones share
+/// one histogram.
 #[derive(Clone, Debug)]
 pub struct Late(Arc<Mutex<Histogram<u64>>>);
 
 impl Late {
-    /// No delays.
+    /// An empty histogram.
     pub fn new() -> Late {
         Late(Arc::new(Mutex::new(Histogram::new(3).expect("3 digits are possible"))))
     }
 
-    /// Notes tokens that leave now and were due at `due`.
+    /// Adds the delay of tokens that are written now and were due at `due`.
     pub fn note(&self, due: Instant) {
         let late_us = u64::try_from(due.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.0.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(late_us);

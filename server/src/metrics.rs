@@ -22,9 +22,9 @@ const INTER_TOKEN: &[f64] =
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finished {
-    /// By itself, or behind a stop.
+    /// By itself, or at a stop string.
     Stop,
-    /// With as many tokens as it was allowed.
+    /// At the most tokens that the client allowed.
     Length,
     /// Because its client left.
     Abort,
@@ -59,16 +59,17 @@ impl Metrics {
         let labels = [("engine".to_owned(), "0".to_owned()), ("model_name".to_owned(), model.to_owned())];
         let registry = Registry::new_custom(None, Some(labels.into_iter().collect())).expect("two labels");
         let opts = |name: &str, help: &str| Opts::new(format!("vllm:{name}"), help);
-        let gauge = |name, help| kept(&registry, Gauge::with_opts(opts(name, help)));
-        let counter = |name, help| kept(&registry, IntCounter::with_opts(opts(name, help)));
-        let counters = |name, help, label| kept(&registry, IntCounterVec::new(opts(name, help), &[label]));
+        let gauge = |name, help| registered(&registry, Gauge::with_opts(opts(name, help)));
+        let counter = |name, help| registered(&registry, IntCounter::with_opts(opts(name, help)));
+        let counters = |name, help, label| registered(&registry, IntCounterVec::new(opts(name, help), &[label]));
         let histogram = |name: &str, help: &str, buckets: &[f64]| {
             let opts = HistogramOpts::new(format!("vllm:{name}"), help).buckets(buckets.to_vec());
-            kept(&registry, Histogram::with_opts(opts))
+            registered(&registry, Histogram::with_opts(opts))
         };
         let info = Opts::new("vllm:cache_config_info", "The KV cache.");
-        let info = kept(&registry, GaugeVec::new(info, &["block_size", "enable_prefix_caching", "num_gpu_blocks"]));
-        // vLLM counts the null block, too.
+        let info =
+            registered(&registry, GaugeVec::new(info, &["block_size", "enable_prefix_caching", "num_gpu_blocks"]));
+        // vLLM's number of blocks includes the null block.
         let (size, caching) = (config.block_size.to_string(), if config.prefix_caching { "True" } else { "False" });
         info.with_label_values(&[size.as_str(), caching, &(blocks + 1).to_string()]).set(1.0);
         Metrics {
@@ -141,7 +142,7 @@ impl Metrics {
         e2e_s.iter().for_each(|&s| self.e2e.observe(s));
     }
 
-    /// The text of all metrics. `waiting` counts requests on their way, too.
+    /// The text of all metrics. `waiting` includes requests that have not reached the scheduler yet.
     pub fn text(&self, load: &Load, waiting: usize, preemptions: u64) -> String {
         self.running.set(load.running.into());
         self.waiting.set(waiting as f64);
@@ -153,8 +154,8 @@ impl Metrics {
     }
 }
 
-/// Adds a metric to the registry.
-fn kept<M: Collector + Clone + 'static>(registry: &Registry, metric: prometheus::Result<M>) -> M {
+/// Adds a metric to the registry and returns it.
+fn registered<M: Collector + Clone + 'static>(registry: &Registry, metric: prometheus::Result<M>) -> M {
     let metric = metric.expect("the name is valid");
     registry.register(Box::new(metric.clone())).expect("the name is used once");
     metric

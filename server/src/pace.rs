@@ -14,10 +14,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// How often the thread looks whether it shall end.
+/// Longest wait of the thread before it checks again whether it was asked to end.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What a server did.
+/// Totals of a server's run.
 #[derive(Clone, Debug)]
 pub struct Served {
     /// Requests that were answered to their end.
@@ -26,26 +26,26 @@ pub struct Served {
     pub aborted: u64,
     /// Requests that were refused because too many waited.
     pub refused: u64,
-    /// Output tokens.
+    /// Output tokens that were sent.
     pub tokens: u64,
     /// How late tokens of streams were written to their connections: median and 99th percentile, seconds; 0 without
     /// streams.
     pub late_s: [f64; 2],
 }
 
-/// A request in the system.
+/// A request that the engine has and whose client waits for tokens.
 struct Stream {
     to: UnboundedSender<Piece>,
     prompt_len: u32,
-    /// Whether it ends with the most tokens that its client allowed.
+    /// Whether it ends at the most tokens that its client allowed (finish reason `length`).
     full: bool,
-    /// When it arrived, and when it emitted first and last.
+    /// Times of its arrival, its first emission and its last emission; `Time::MAX` before the first.
     arrived: Time,
     first: Time,
     last: Time,
 }
 
-/// The thread's state.
+/// The state of the engine's thread.
 pub struct Pace<'e> {
     engine: &'e mut dyn Online,
     likeness: &'e Workload,
@@ -55,10 +55,10 @@ pub struct Pace<'e> {
     log: Option<StepLog>,
     streams: HashMap<RequestId, Stream>,
     out: GivenOut,
-    /// What is not due yet.
+    /// Simulated tokens and log lines whose time has not come yet on the wall clock.
     tokens: VecDeque<Emitted>,
     steps: VecDeque<StepLine>,
-    /// When the last request came.
+    /// Arrival of the last request, engine time.
     last_arrival: Time,
     served: Served,
     prefix_caching: bool,
@@ -91,7 +91,7 @@ impl<'e> Pace<'e> {
         }
     }
 
-    /// Serves until `interrupt` is set, or all that could call are gone.
+    /// Serves until `interrupt` is set, or every sender of `calls` is dropped.
     ///
     /// # Errors
     /// The step log cannot be written.
@@ -114,7 +114,7 @@ impl<'e> Pace<'e> {
         Ok(self.served)
     }
 
-    /// How long there is nothing to do.
+    /// The time until the next token, log line or step is due, at most [`LOOK`].
     fn idle(&self) -> Duration {
         let token = self.tokens.front().map_or(Time::MAX, |e| e.at);
         let step = self.steps.front().map_or(Time::MAX, |step| step.written);
@@ -133,13 +133,13 @@ impl<'e> Pace<'e> {
             Call::Metrics(to) => {
                 let (load, waiting) = (self.engine.load(), self.waiting());
                 let preemptions = self.engine.totals().preemptions;
-                // A client that has left needs no answer.
+                // Sending fails if the client has left; then it needs no answer.
                 let _ = to.send(self.metrics.text(&load, waiting, preemptions));
             }
         }
     }
 
-    /// Requests that wait, also those on their way to the scheduler.
+    /// Number of requests that wait, requests that have not reached the scheduler yet included.
     fn waiting(&self) -> usize {
         self.streams.len().saturating_sub(self.engine.load().running as usize)
     }
@@ -161,7 +161,7 @@ impl<'e> Pace<'e> {
         let id = self.engine.give_new(request);
         let arrived = self.last_arrival;
         let stream = Stream { to, prompt_len: ask.prompt_len, full, arrived, first: Time::MAX, last: Time::MAX };
-        // If the client has left already, its stream says so.
+        // Sending fails if the client has left already. Its stream reports that with `Leave`.
         let _ = stream.to.send(Piece::Begun(id));
         self.streams.insert(id, stream);
     }
@@ -181,7 +181,7 @@ impl<'e> Pace<'e> {
         }
     }
 
-    /// Takes what the engine gave out.
+    /// Queues the tokens and log lines of the engine's last steps, and answers requests that it rejected.
     fn take_out(&mut self) {
         self.tokens.extend(self.out.emitted.drain(..));
         match self.log {
@@ -233,7 +233,7 @@ impl<'e> Pace<'e> {
             cached_tokens: cached,
         });
         let tokens = Tokens { due, count: e.tokens, round: (e.drafted, e.accepted), end };
-        // A client that has left says so by `Leave`.
+        // Sending fails if the client has left. Its stream reports that with `Leave`.
         let _ = stream.to.send(Piece::Tokens(tokens));
         if e.ended {
             let how = if stream.full { Finished::Length } else { Finished::Stop };

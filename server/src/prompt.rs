@@ -13,7 +13,7 @@ pub enum Prompt {
     Lists(Vec<Vec<u32>>),
 }
 
-/// How prompts are read.
+/// How prompts are split into tokens and blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
     /// How many bytes of text make a token. There is no tokenizer.
@@ -23,7 +23,7 @@ pub struct Reading {
 }
 
 impl Prompt {
-    /// Number of tokens, and for each full block an id that equal beginnings share.
+    /// Number of tokens, and an id for each full block. Prompts with equal beginnings have equal ids there.
     ///
     /// # Errors
     /// The prompt is empty, or there are several.
@@ -46,7 +46,7 @@ impl Prompt {
 }
 
 impl Reading {
-    /// The tokens of a text.
+    /// As [`Prompt::read`], for a text.
     pub fn text(self, bytes: &[u8]) -> Result<(u32, Vec<u64>), Refusal> {
         self.tokens(bytes, bytes.len().div_ceil(self.bytes_per_token), self.bytes_per_token)
     }
@@ -59,7 +59,7 @@ impl Reading {
         self.tokens(&bytes, ids.len(), size_of::<u32>())
     }
 
-    /// `bytes` has `width` bytes a token; the last one may have fewer.
+    /// As [`Prompt::read`], for `tokens` tokens of `width` bytes each in `bytes`; the last token may have fewer bytes.
     fn tokens(self, bytes: &[u8], tokens: usize, width: usize) -> Result<(u32, Vec<u64>), Refusal> {
         if tokens == 0 {
             return Err(Refusal::bad("prompt", "the prompt is empty"));
@@ -99,7 +99,7 @@ mod tests {
         let (ids, blocks) = read("[1, 2, 3]").unwrap();
         assert_eq!((ids, blocks.len()), (3, 1));
         assert_eq!(read("[[1, 2]]").unwrap().1, blocks);
-        // The same block behind another one is another block.
+        // A block with equal tokens after another first block has another id.
         assert_ne!(read("[5, 6, 1, 2]").unwrap().1[1], blocks[0]);
     }
 

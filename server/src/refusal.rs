@@ -21,7 +21,7 @@ impl Refusal {
         Refusal { status: StatusCode::BAD_REQUEST, message: message.into(), param: Some(param) }
     }
 
-    /// The answer.
+    /// The HTTP answer: vLLM's error object as JSON.
     pub fn answer(&self) -> Response<Body> {
         let kind = match self.status {
             StatusCode::NOT_FOUND => "NotFoundError",

@@ -1,7 +1,7 @@
-//! A server from its start to its end.
+//! Runs a server: starts its two threads and waits for their end.
 
 use crate::clock::Clock;
-use crate::http::{Door, answer};
+use crate::http::{HandlerState, answer};
 use crate::late::Late;
 use crate::metrics::Metrics;
 use crate::pace::{Pace, Served};
@@ -14,9 +14,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use tokio::sync::oneshot;
 
-/// Serves until `interrupt` is set. Returns what was served. `config` is the engine's. The n-th request has the
-/// category, the priority, the TPOT limit and the recording of the n-th request of `likeness`, and ends by itself after
-/// as many tokens. `begun` is called with the address once the server listens.
+/// Serves until `interrupt` is set, and returns the totals. `config` is the engine's. The n-th request takes category,
+/// priority, TPOT limit, recording and output length from the n-th request of the workload `likeness`. `begun` is
+/// called with the address once the server listens.
 ///
 /// # Errors
 /// The address is in use, or the step log cannot be written.
@@ -41,14 +41,14 @@ pub fn serve(
     let metrics = Metrics::new(&settings.model, config, blocks);
     let (calls, asked) = mpsc::channel();
     let late = Late::new();
-    let door = Door::new(settings, config, calls, late.clone());
+    let state = HandlerState::new(settings, config, calls, late.clone());
     let (close, closed) = oneshot::channel();
     std::thread::scope(|scope| {
-        let answering = scope.spawn(move || answer(listener, door, closed));
+        let answering = scope.spawn(move || answer(listener, state, closed));
         begun(address);
         let pace = Pace::new(engine, likeness, clock, settings.max_waiting, config.prefix_caching, metrics, log);
         let served = pace.keep(&asked, interrupt);
-        // Streams whose answers have not ended break off.
+        // Without the engine, connections whose answers have not ended are closed.
         drop(asked);
         let _ = close.send(());
         answering.join().expect("the thread does not panic").map_err(bad)?;

@@ -1,9 +1,9 @@
-//! What a server is, apart from its engine.
+//! The settings of a server, apart from its engine's.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// What a server is, apart from its engine.
+/// The settings of a server, apart from its engine's.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The address to listen at.

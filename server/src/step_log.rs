@@ -18,7 +18,7 @@ pub struct StepLog {
 }
 
 impl StepLog {
-    /// Begins a log, in place of a file that is there. `blocks` is the number of KV blocks that requests can use.
+    /// Creates the log file and replaces an existing one. `blocks` is the number of KV blocks that requests can use.
     ///
     /// # Errors
     /// The file cannot be made.
@@ -50,7 +50,7 @@ impl StepLog {
         line.map_err(|e| self.problem(&e))
     }
 
-    /// Makes all lines readable.
+    /// Writes buffered lines to the file, so that other programs can read them.
     ///
     /// # Errors
     /// The file cannot be written.

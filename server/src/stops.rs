@@ -1,4 +1,4 @@
-//! The text of an answer, and where a stop ends it.
+//! The text of an answer, and where a stop string ends it.
 
 /// Number of letters: the tokens of answers are the letters from a to z, again and again.
 const LETTERS: usize = 26;
@@ -12,10 +12,10 @@ pub fn token_id(n: usize) -> u32 {
 #[derive(Debug)]
 pub struct Text {
     text: String,
-    /// How much of the text was taken out.
+    /// How many bytes of the text [`take`](Text::take) has returned.
     taken: usize,
     stops: Vec<String>,
-    /// How many bytes at the end may be the beginning of a stop.
+    /// Bytes at the end that are held back, because they may be the beginning of a stop string.
     held: usize,
 }
 
@@ -26,7 +26,7 @@ impl Text {
         Text { text: String::new(), taken: 0, stops, held }
     }
 
-    /// Adds tokens. Returns the stop that ends the text, if there is one.
+    /// Adds `tokens` tokens. If this completes a stop string, cuts the text before it and returns the stop string.
     pub fn add(&mut self, tokens: usize) -> Option<String> {
         let had = self.text.len();
         self.text.extend((had..had + tokens).map(|n| char::from(token_id(n) as u8)));
@@ -37,7 +37,7 @@ impl Text {
         Some(stop)
     }
 
-    /// The text that was not taken yet. Unless the answer has `ended`, what may be the beginning of a stop stays.
+    /// The text since the last call. Unless the answer has `ended`, bytes that may begin a stop string are held back.
     pub fn take(&mut self, ended: bool) -> &str {
         let end = if ended { self.text.len() } else { self.text.len().saturating_sub(self.held).max(self.taken) };
         let from = std::mem::replace(&mut self.taken, end);

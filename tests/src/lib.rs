@@ -1,4 +1,4 @@
-//! The parts of a machine that tests need beyond Rust, and how tests are skipped without them.
+//! What tests need from a machine beyond Rust (traces, a GPU, a browser), and how tests are skipped without it.
 //!
 //! A skipped test prints a line to the process's own standard error, because the test harness swallows `eprintln!`.
 //! `FORETOKEN_SKIPS` names a file that gets one line per skip, so that a run of all tests can list them.
@@ -17,7 +17,7 @@ use std::fs::File;
 use std::io::{Write, stderr};
 use std::path::PathBuf;
 
-/// A part that only some machines have.
+/// Something that some tests need and only some machines have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The folder of real traces that `FORETOKEN_TRACES` names.
@@ -113,7 +113,7 @@ mod tests {
             assert!(passed && said.contains("(no cxx): this test pretends to have no compiler"), "{said}");
         }
         let line = "SKIPPED tests::lacks_a_compiler (no cxx): this test pretends to have no compiler\n";
-        // With one thread the harness does not name the thread after the test.
+        // With one thread the harness calls the test's thread `main`.
         let kept = std::fs::read_to_string(list).unwrap().replace("SKIPPED main ", "SKIPPED tests::lacks_a_compiler ");
         assert_eq!(kept, line.repeat(2));
     }

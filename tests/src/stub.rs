@@ -31,7 +31,7 @@ pub enum Reply {
     Text(u16, Vec<String>, String),
     /// A stream of events, each after a wait. Without `[DONE]` the connection breaks off.
     Events(Vec<(Duration, String)>),
-    /// A body of these pieces again and again, without end: content type, piece.
+    /// A body that never ends: content type, and the text that it repeats.
     Endless(&'static str, String),
     /// No answer; the connection stays open.
     Silent,
@@ -50,9 +50,9 @@ pub struct Completion {
     pub gap: Duration,
     /// True if chunks have token ids.
     pub ids: bool,
-    /// True if the answer has the usage.
+    /// True if the answer ends with the usage (numbers of prompt and output tokens).
     pub usage: bool,
-    /// The reason for the end of the answer.
+    /// The `finish_reason` of the answer.
     pub reason: &'static str,
     /// The server's metrics for the answer.
     pub metrics: Option<Value>,
@@ -61,7 +61,7 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// One token per chunk without waits, `max_tokens` of them.
+    /// The usual completion: the `max_tokens` of the request, one token per chunk, without waits.
     pub fn of(request: &Request) -> Completion {
         let tokens = request.body["max_tokens"].as_u64().unwrap_or(1) as usize;
         Completion {
@@ -283,8 +283,8 @@ fn write(stream: &mut impl Write, reply: &Reply, over: &AtomicBool) -> Option<()
     }
 }
 
-/// Answers all requests except completions: one model called `stub` of up to 512 tokens, a version, and the given
-/// metrics.
+/// The usual reply to any request except a completion (`None`): one model called `stub` of up to 512 tokens, a version,
+/// and the given metrics.
 pub fn aside(request: &Request, metrics: &str) -> Option<Reply> {
     let text = |body: String| Some(Reply::Text(200, vec![], body));
     match request.path.as_str() {

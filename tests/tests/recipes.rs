@@ -24,15 +24,16 @@ const PROGRAM: &str = "foretoken-with-recipes";
 enum Edit {
     /// A new file with this text.
     New(&'static str),
-    /// In front of a line that starts so: this text.
+    /// Inserts the second text before the line that begins with the first.
     Before(&'static str, &'static str),
-    /// A line that has the first text gets the second in its place.
+    /// Replaces the first text by the second.
     Replace(&'static str, &'static str),
 }
 
 use Edit::{Before, New, Replace};
 
-/// A recipe: its heading in CONTRIBUTING.md up to the number of edits, and its edits by file.
+/// A recipe of CONTRIBUTING.md: the beginning of its heading (the rest states the number of edits), and its edits with
+/// their files.
 struct Recipe {
     heading: &'static str,
     edits: &'static [(&'static str, Edit)],
@@ -141,7 +142,7 @@ fn tree(root: &Path) -> Tree {
         }
         _ => walk(root, Path::new("")),
     };
-    // A file that was removed and not committed is listed and not there.
+    // Git still lists a file that was removed without a commit.
     let there = paths.into_iter().filter(|path| root.join(path).is_file());
     there.map(|path| (path.clone(), fs::read(root.join(path)).unwrap())).collect()
 }
@@ -161,8 +162,8 @@ fn walk(root: &Path, folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Makes `root` hold these files and no others. Files that are up to date are not written, so that they are not built
-/// again.
+/// Makes `root` hold exactly the files of `tree`. Files that are up to date are not written again, so that cargo does
+/// not rebuild them.
 fn lay_out(root: &Path, tree: &Tree) {
     fs::create_dir_all(root).unwrap();
     for old in walk(root, Path::new("")).into_iter().filter(|path| !tree.contains_key(path)) {
@@ -183,7 +184,7 @@ fn change(tree: &mut Tree, file: &str, change: impl FnOnce(&str) -> String) {
     *content = change(std::str::from_utf8(content).unwrap()).into_bytes();
 }
 
-/// Makes the edits of a recipe. A text to find must stand once in its file.
+/// Makes the edits of a recipe. Fails unless a text to find occurs exactly once in its file.
 fn follow(tree: &mut Tree, recipe: &Recipe) {
     let once = |file: &str, text: &str, old: &str, new: &str| {
         assert_eq!(text.matches(old).count(), 1, "{file}: `{old}`");
@@ -198,7 +199,7 @@ fn follow(tree: &mut Tree, recipe: &Recipe) {
     }
 }
 
-/// The heading of a recipe states this number of edits.
+/// Asserts that the heading of the recipe states `edits` as its number of edits.
 fn states(contributing: &str, heading: &str, edits: usize) {
     let (heading, other) = (format!("{heading} ({edits} edit"), heading);
     let found = contributing.lines().find(|line| line.starts_with(other));
@@ -237,7 +238,7 @@ fn every_recipe_takes_the_edits_that_it_states_and_works() {
         states(&contributing, recipe.heading, recipe.edits.len());
         follow(&mut after, recipe);
     }
-    // The program under another name.
+    // The copy's program gets another name.
     change(&mut after, "experiments/Cargo.toml", |text| {
         format!("{text}\n[[bin]]\nname = \"{PROGRAM}\"\npath = \"src/main.rs\"\n")
     });
@@ -254,7 +255,7 @@ fn every_recipe_takes_the_edits_that_it_states_and_works() {
     let changed: Tree = written.filter(|(path, content)| after.get(path) != Some(content)).collect();
     let files: Vec<&str> = changed.keys().map(|path| path.to_str().unwrap()).collect();
     assert_eq!(files, ["policies/src/confidence/recipe_policy.rs", "policies/src/lib.rs"]);
-    // A file, and in the table's file a row and a module.
+    // The recipe states one edit for the new file, and one for each line added to the table's file.
     let lines = |tree: &Tree| tree[Path::new(files[1])].iter().filter(|&&byte| byte == b'\n').count();
     states(&contributing, "### Add a policy", 1 + lines(&changed) - lines(&after));
     after.extend(changed.clone());

@@ -15,7 +15,8 @@ use foretoken_sim::{Arrivals, Luck, Request, Stream, Time, Workload};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Length of T1, T2 and T3 in seconds if neither `duration_s` nor `requests` is set (600 s, as the AdaSpec traces).
+/// Length of AdaSpec's shapes T1, T2 and T3 in seconds if neither `duration_s` nor `requests` is set. AdaSpec's own
+/// traces last 600 s.
 const SHAPE_S: f64 = 600.0;
 
 /// A workload that is ready to run.
@@ -34,7 +35,7 @@ pub struct Built {
 /// Builds a workload. The same description, files and seed give the same workload on every machine of one architecture.
 /// `spec.seed` takes precedence over `seed`.
 ///
-/// `baseline_tpot_s`: see [`read`].
+/// `baseline_tpot_s` is the unloaded time per output token, seconds; see [`read`].
 ///
 /// # Errors
 /// A setting is out of range, a file cannot be used, or no request is left.
@@ -126,7 +127,7 @@ fn fits(requests: u64) -> Result<(), TraceError> {
     Err(TraceError::spec("requests", what, format!("ask for fewer, or for less time; {}", limits::raise())))
 }
 
-/// The error for a process that gave `found` requests and then none.
+/// The error for an arrival process that made `found` requests and then found no further arrival.
 fn stalled(found: usize) -> TraceError {
     let million = Effort::FIRST / 1_000_000;
     let what =
@@ -218,7 +219,7 @@ fn arrivals(generator: &ArrivalSpec, spec: &WorkloadSpec, seed: u64) -> Process 
     )
 }
 
-/// Requests with these arrival times and everything else from the length source.
+/// Requests with the given arrival times. Lengths, categories, recordings and SLOs come from the length source.
 fn replace_lengths(arrivals: &[Time], lengths: &LengthSpec, source: Option<&Workload>, seed: u64) -> Workload {
     let each = |request: u64| Draws::new(seed, Stream::Lengths, request);
     let numbered = arrivals.iter().zip(0u64..);
@@ -265,7 +266,7 @@ fn replace_lengths(arrivals: &[Time], lengths: &LengthSpec, source: Option<&Work
     }
 }
 
-/// For each of `requests` requests, the index of the source row that it takes, of `rows` rows.
+/// The row of the length source (0 to `rows` − 1) that each of `requests` requests takes its lengths from.
 fn sample_order(rows: usize, requests: usize, sample: Sample, seed: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..requests).map(|i| i % rows).collect();
     if sample == Sample::Shuffle {
@@ -276,7 +277,7 @@ fn sample_order(rows: usize, requests: usize, sample: Sample, seed: u64) -> Vec<
     order
 }
 
-/// A random permutation: Fisher–Yates with keyed draws (the bias of a 64-bit remainder is below 2^-40 here).
+/// A random permutation of 0 to `n` − 1: Fisher–Yates with keyed draws (a 64-bit remainder is biased by below 2^-40).
 fn shuffled(n: usize, luck: Luck) -> Vec<usize> {
     let mut order: Vec<usize> = (0..n).collect();
     for i in (1..n).rev() {

@@ -50,7 +50,7 @@ macro_rules! types {
         /// Every format with its name in TOML.
         const FORMATS: &[(&str, TraceFormat)] = &[$(($name, TraceFormat::$format)),+];
 
-        /// Every sign with its format.
+        /// Every sign (a set of columns that identifies a format) with its format.
         const SIGNS: &[(&[&str], TraceFormat)] = &[$($((&[$($column),+], TraceFormat::$format),)*)+];
     };
 }
@@ -58,7 +58,7 @@ macro_rules! types {
 formats!(types);
 pub(crate) use formats;
 
-/// Columns of files that are tables of results or rates, not traces of requests.
+/// Columns that show that a file is a table of results or rates and no trace of requests, with what the column holds.
 const NOT_TRACES: &[(&str, &str)] = &[
     ("tokens_per_step", "tokens per verification step (tree drafting)"),
     ("accept_length", "published acceptance lengths"),
@@ -78,7 +78,7 @@ impl TraceFormat {
 
     /// The format with this name; `None` if there is none.
     pub fn from_name(name: &str) -> Option<TraceFormat> {
-        FORMATS.iter().find(|(of, _)| *of == name).map(|(_, format)| *format)
+        FORMATS.iter().find(|(known, _)| *known == name).map(|(_, format)| *format)
     }
 
     /// Detects the format by the file's header or first JSON object. If no format fits, the error lists the columns

@@ -61,13 +61,13 @@ fn machine() -> Option<u64> {
         read(path)?.lines().find_map(|l| l.strip_prefix(name)?.split_whitespace().next()?.parse::<u64>().ok())
     };
     let number = |path: &str| read(path)?.trim().parse::<u64>().ok();
-    let all = [
+    let reported = [
         line("/proc/meminfo", "MemTotal:").map(|kib| kib << 10),
         number("/sys/fs/cgroup/memory.max"),
         number("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
         line("/proc/self/limits", "Max address space"),
     ];
-    all.into_iter().flatten().min()
+    reported.into_iter().flatten().min()
 }
 
 #[cfg(test)]

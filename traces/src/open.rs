@@ -14,7 +14,8 @@ const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 const BUFFER: usize = 1 << 16;
 
-/// The undecoded bytes of a file, from the first one at every call. The bytes of a pipe are kept for the next call.
+/// A reader of the file's bytes as they are stored, still compressed. Every call starts at the first byte; the bytes of
+/// a pipe stay in memory for that.
 ///
 /// # Errors
 /// The system's error, or the file is a device, which has no end.
@@ -37,7 +38,7 @@ pub fn raw(path: &Path) -> std::io::Result<Box<dyn Read>> {
 pub(crate) fn open(path: &Path) -> Result<Source, TraceError> {
     let io = |e: Error| TraceError::io(path, &e);
     let mut raw = BufReader::with_capacity(BUFFER, raw(path).map_err(io)?);
-    // A pipe may give its first bytes one by one.
+    // One read may give fewer than four bytes, as of a pipe, so this reads until there are four.
     let mut head = Vec::new();
     raw.by_ref().take(ZSTD.len() as u64).read_to_end(&mut head).map_err(io)?;
     if head.is_empty() {
@@ -62,7 +63,7 @@ pub(crate) struct Bounded {
     stream: Box<dyn Read>,
     /// Bytes read so far.
     total: u64,
-    /// Bytes read since the last row began, without the bytes read ahead.
+    /// Bytes read since the last row ended. Bytes that were already in the reader's buffer then are not counted.
     row: u64,
 }
 

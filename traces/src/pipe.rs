@@ -15,7 +15,7 @@ struct Pipe {
 }
 
 impl Pipe {
-    /// Waits for more bytes and keeps them; no bytes mean the end of the pipe.
+    /// Waits for up to 64 KiB more and appends them to `bytes`. If no byte comes, the pipe has ended.
     fn fetch(&mut self) -> std::io::Result<()> {
         let most = limits::memory() / 16;
         if self.bytes.len() as u64 > most {

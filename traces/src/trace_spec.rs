@@ -100,7 +100,7 @@ pub enum TimeUnit {
 }
 
 impl TimeUnit {
-    /// The unit is 10 to this power in picoseconds.
+    /// The exponent n of the unit, which is 10^n picoseconds.
     pub(crate) fn places(self) -> usize {
         match self {
             TimeUnit::S => 12,

@@ -1,4 +1,4 @@
-//! `--check-settings`.
+//! The option `--check-settings`.
 
 use clap::ValueEnum;
 use foretoken_run::inert::Check;
@@ -6,12 +6,12 @@ use foretoken_run::inert::Check;
 /// When a run is repeated without single settings, to find settings without effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum CheckSettings {
-    /// For at most a quarter of the run's work, or a few seconds
+    /// For settings that fit into a quarter of the run's work, or a few seconds
     #[default]
     Auto,
-    /// All of them, on the whole run
+    /// For all settings, on the whole run
     Always,
-    /// Swept ones alone, which costs nothing
+    /// For none; swept settings are compared all the same, which needs no further run
     Never,
 }
 

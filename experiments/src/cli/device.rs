@@ -1,8 +1,8 @@
-//! `--device`.
+//! The option `--device`.
 
 use foretoken_spec::live::Device;
 
-/// A device that models run on, as an argument.
+/// A device that models run on (`cpu`, `cuda:N`), parsed from an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceName(pub Device);
 

@@ -3,7 +3,7 @@
 use super::Cli;
 use clap::{Command, CommandFactory, Parser};
 
-/// Every example below a command, with the command's name.
+/// The examples in the help of `command` and its subcommands, each as (command's name, example).
 fn examples(command: &Command) -> Vec<(String, String)> {
     let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let lines = help.lines().map(str::trim).filter(|line| line.starts_with("foretoken "));
@@ -13,7 +13,7 @@ fn examples(command: &Command) -> Vec<(String, String)> {
     all
 }
 
-/// The words of a command line, up to what a shell takes for itself (`>`, `<`, `|`).
+/// The words of a command line, up to the first redirection or pipe (`>`, `<`, `|`).
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for c in line.chars() {

@@ -103,12 +103,12 @@ pub fn run(args: &CalibrateArgs) -> Result<()> {
     calibration.verdict.as_ref().map_or(Ok(()), |verdict| verdict.judge(&args.output))
 }
 
-/// Is the path a table of measured cells?
+/// Is the path a CSV file, which is read as a table of measured throughputs and latencies?
 fn is_table(path: &Path) -> bool {
     path.extension().is_some_and(|e| e.eq_ignore_ascii_case("csv")) && !path.is_dir()
 }
 
-/// Calibrates on a table.
+/// Calibrates on a CSV table of throughputs and latencies.
 fn table(args: &CalibrateArgs) -> Result<()> {
     let [path] = args.from.as_slice() else {
         return Err(Problem::bad_input("a table is calibrated by itself").help("give one CSV file with all rows"));
@@ -140,7 +140,7 @@ fn table(args: &CalibrateArgs) -> Result<()> {
     found.verdict.judge(&args.output)
 }
 
-/// Is the path a folder or a recording? Any other file comes from another tool.
+/// Is the path a results folder or a recording (`.obs`) of Foretoken? Any other file comes from another tool.
 fn is_ours(path: &Path) -> bool {
     path.is_dir() || !path.exists() || path.extension().is_some_and(|e| e == "obs")
 }

@@ -38,7 +38,7 @@ pub enum HardwareCommand {
     /// Show a GPU: its numbers, their source, and how to give a GPU that is not a preset
     #[command(after_help = SHOW_EXAMPLES)]
     Show {
-        /// Its name
+        /// Name of the GPU
         gpu: String,
         /// How to print it
         #[arg(long, value_enum, default_value_t)]

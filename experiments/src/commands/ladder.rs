@@ -1,4 +1,4 @@
-//! `foretoken ladder`: splits what stands between each policy and the best oracle into rungs.
+//! `foretoken ladder`: splits each policy's loss against the best oracle into parts, the rungs.
 
 use super::print;
 use crate::cli::format::Format;
@@ -25,7 +25,7 @@ program has no policies with the true cost, calibration or rates yet.";
 
 #[derive(Debug, Args)]
 pub struct LadderArgs {
-    /// The experiment; its policies climb
+    /// The experiment; each of its policies gets a ladder
     pub file: PathBuf,
     /// Replace or add a value of the experiment; may be a sweep
     #[arg(long = "set", value_name = "PATH=VALUE")]

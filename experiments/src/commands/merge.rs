@@ -1,4 +1,4 @@
-//! `foretoken merge`: the shards of a run, put together, and what is missing of them.
+//! `foretoken merge`: merges the shards of a run, or lists the cells that are missing.
 
 use super::print;
 use crate::cli::check_settings::CheckSettings;

@@ -50,7 +50,7 @@ pub enum PoliciesCommand {
     /// Show a policy: what it does and sees, where it comes from and how it differs, its settings with defaults
     #[command(after_help = SHOW_EXAMPLES)]
     Show {
-        /// Its name
+        /// Name of the policy
         name: String,
         /// How to print it
         #[arg(long, value_enum, default_value_t)]
@@ -59,7 +59,7 @@ pub enum PoliciesCommand {
     /// Print a policy's settings with their defaults, as an experiment gives them
     #[command(after_help = DEFAULTS_EXAMPLES)]
     Defaults {
-        /// Its name
+        /// Name of the policy
         name: String,
     },
     /// Write a new policy, a working template, and its row of the table into Foretoken's source
@@ -96,7 +96,7 @@ struct Described {
     differences: &'static str,
     /// Is the policy a bound that uses hidden truth, which no server can run?
     sees_hidden_truth: bool,
-    /// Its settings with their defaults, under its name, as in an experiment.
+    /// The policy's settings with their defaults, under the policy's name, as in an experiment.
     settings: PolicySpec,
 }
 

@@ -90,7 +90,7 @@ const LONGEST: u32 = 5;
 /// Runs the command with its arguments.
 pub fn run(args: &RecommendArgs) -> Result<()> {
     let (file, known) = open(&args.from)?;
-    let of = match args.objective {
+    let goal = match args.objective {
         GoalArg::MeanE2e => Goal::MeanE2e,
         GoalArg::Throughput => Goal::Throughput,
         GoalArg::Slo => Goal::Slo,
@@ -113,7 +113,7 @@ pub fn run(args: &RecommendArgs) -> Result<()> {
             EngineArg::Vllm => Engine::Vllm,
             EngineArg::Sglang => Engine::Sglang,
         },
-        objective: Objective { of, p99_tpot_s: limit.map(|ms| 1e-3 * ms) },
+        objective: Objective { of: goal, p99_tpot_s: limit.map(|ms| 1e-3 * ms) },
         longest: longest.max(now.k().unwrap_or(0)),
         now,
         method: args.method.clone(),
@@ -138,7 +138,7 @@ pub fn run(args: &RecommendArgs) -> Result<()> {
     Ok(())
 }
 
-/// The experiment's file, and the accuracy of its calibration; `None` without a calibration.
+/// The experiment's file, and what its calibration knows about its accuracy; `None` without a calibration.
 fn open(from: &Path) -> Result<(PathBuf, Option<Known>)> {
     if from.join(OBSERVED_JSON).exists() {
         let folder = from.display();
@@ -153,7 +153,7 @@ fn open(from: &Path) -> Result<(PathBuf, Option<Known>)> {
     Ok((from.to_owned(), folder.map(Known::read).transpose()?))
 }
 
-/// The draft length of an experiment's first policy.
+/// The server's present policy if neither `--now` nor a calibration states it: the experiment's first policy.
 fn first_policy(file: &Path, sets: &[String]) -> Result<Now> {
     let plan = shipped::load(file, sets)?;
     let first = plan.policies.iter().find(|p| !p.implied).map(|p| &p.spec);

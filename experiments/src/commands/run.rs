@@ -144,7 +144,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     }
     match args.format {
         RunFormat::Table if args.why => print(&format!("\n{}", why::of_folder(folder.path())?)),
-        // The comparison as JSON has the parts.
+        // In JSON the comparison already contains what `--why` prints.
         _ => Ok(()),
     }
 }
@@ -166,10 +166,10 @@ fn run_folder(args: &RunArgs) -> Result<()> {
         eprintln!("[{} of {}] {}", i + 1, plans.len(), plan.name);
         let path = args.output.as_ref().map_or_else(|| plan.usual_folder(""), |o| o.join(&plan.name));
         let (folder, _) = run_plan(args, plan, path, &pool)?;
-        let kept: Kept = kept_report(folder.path())?;
-        reports.extend(kept.paper.map(|report| (plan.name.as_str(), report)));
-        answers.extend(kept.question.map(|answer| (plan.name.as_str(), answer)));
-        if let Some(scenario) = kept.arena {
+        let parts: FolderParts = kept_report(folder.path())?;
+        reports.extend(parts.paper.map(|report| (plan.name.as_str(), report)));
+        answers.extend(parts.question.map(|answer| (plan.name.as_str(), answer)));
+        if let Some(scenario) = parts.arena {
             scenarios.finished(&plan.name, scenario);
         }
     }
@@ -177,7 +177,7 @@ fn run_folder(args: &RunArgs) -> Result<()> {
     print(&folder_text(args.format, &reports, &answers, standings.as_ref()))
 }
 
-/// Refuses a format or `--quick` where nothing in the folder has it.
+/// Refuses a format or `--quick` if the folder holds no experiment to which it applies.
 fn check_format(args: &RunArgs, plans: &[Plan]) -> Result<()> {
     let experiments = || plans.iter().map(|plan| &plan.variants[0].experiment);
     let (asked, arena) = (experiments().any(|e| e.question.is_some()), experiments().any(|e| e.arena.is_some()));
@@ -196,7 +196,7 @@ fn check_format(args: &RunArgs, plans: &[Plan]) -> Result<()> {
     }
 }
 
-/// The claims, the answers and the arena of a folder's experiments, each under the experiment's name.
+/// What is printed for a folder: papers' claims and answers to questions by experiment, and the arena's table.
 fn folder_text(
     format: RunFormat,
     papers: &[(&str, PaperReport)],
@@ -207,12 +207,12 @@ fn folder_text(
     let asked = || answers.iter().map(|(name, answer)| (*name, answer));
     let parts: Vec<String> = match format {
         RunFormat::Json => {
-            let all = serde_json::json!({
+            let document = serde_json::json!({
                 "papers": papers::render_json(claims()),
                 "questions": questions::render_json(asked()),
                 "arena": standings.map(render_json),
             });
-            vec![serde_json::to_string_pretty(&all).expect("plain data always serialises") + "\n"]
+            vec![serde_json::to_string_pretty(&document).expect("plain data always serialises") + "\n"]
         }
         RunFormat::Table => {
             let empty = answers.is_empty() && standings.is_none();
@@ -258,12 +258,12 @@ fn plans_of(args: &RunArgs, scenarios: &mut arena::Scenarios) -> Result<Vec<Plan
     if plans.is_empty() { Err(scenarios.explain_nothing(folder)) } else { Ok(plans) }
 }
 
-/// The thread pool for all experiments of a command; the largest has `cells` cells.
+/// The thread pool for all experiments of a command. `cells` is the largest number of cells of an experiment.
 fn pool(args: &RunArgs, cells: usize) -> Result<ThreadPool> {
     machine::pool(args.threads.map(usize::from), cells)
 }
 
-/// Makes `path` hold the complete results. Returns the results too, if this call made them.
+/// Runs what is missing of the plan, so that `path` holds complete results. Returns the results if this call made them.
 fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Result<(Folder, Option<Assembled>)> {
     let mode = match (args.resume, args.overwrite) {
         (true, _) => Mode::Resume,
@@ -271,7 +271,7 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Re
         _ => Mode::Fresh,
     };
     plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
-    // The scenarios of the arena are many, and their settings are not the question.
+    // The arena compares policies over many scenarios. A check of each scenario's settings would take long.
     let check_settings = match args.check_settings {
         CheckSettings::Auto if args.file.is_dir() && plan.variants[0].experiment.arena.is_some() => {
             CheckSettings::Never
@@ -292,7 +292,7 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Re
     let said = plan.warnings();
     let new: Vec<&String> = results.comparison.warnings.iter().filter(|w| !said.contains(&w.as_str())).collect();
     match new.len() {
-        // All policies of the arena warn of the same things, scenario by scenario.
+        // In the arena the same warnings would be repeated for each scenario.
         n @ 1.. if is_one_of_many(args, plan) => {
             eprintln!("note: {n} warnings are in {}", folder.path().join(REPORT_JSON).display());
         }
@@ -303,7 +303,7 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Re
     Ok((folder, Some(results)))
 }
 
-/// Is the plan a scenario that runs with others of its folder?
+/// Is the plan one scenario of an arena whose whole folder runs?
 fn is_one_of_many(args: &RunArgs, plan: &Plan) -> bool {
     args.file.is_dir() && plan.variants[0].experiment.arena.is_some()
 }
@@ -312,15 +312,15 @@ fn wants_figures(args: &RunArgs, plan: &Plan) -> bool {
     plan.variants[0].experiment.output.figures && !args.no_figures
 }
 
-/// What a results folder says about its paper's claims, its question and its scenario.
+/// The parts of a results folder's report that a folder's table is made from; each is there if the experiment has it.
 #[derive(Deserialize)]
-struct Kept {
+struct FolderParts {
     paper: Option<PaperReport>,
     question: Option<Answer>,
     arena: Option<Scenario>,
 }
 
-/// Notes which options need another run, since the cells of finished results are deleted.
+/// Notes which options the finished results cannot obey. Their cells are deleted, so only another run could.
 fn say_what_is_missing(args: &RunArgs, plan: &Plan, folder: &Folder) {
     if wants_figures(args, plan) && !folder.figures().exists() {
         eprintln!("note: it was run without figures: run with --overwrite to draw them");
@@ -330,7 +330,7 @@ fn say_what_is_missing(args: &RunArgs, plan: &Plan, folder: &Folder) {
     }
 }
 
-/// Prints the comparison that the folder keeps.
+/// Prints the comparison that is stored in the results folder.
 fn print_report(args: &RunArgs, folder: &Folder) -> Result<()> {
     let name = match args.format {
         RunFormat::Table if args.wide => REPORT_WIDE,

@@ -24,7 +24,7 @@ pub struct SettingsArgs {
     pub markdown: bool,
 }
 
-/// Names beyond this number are not all printed: the lists of presets have commands of their own.
+/// A choice among more names than this is abbreviated. Such names are presets, which other commands list.
 const MANY: usize = 30;
 
 /// A key of an experiment.
@@ -41,7 +41,7 @@ pub fn run(args: &SettingsArgs) -> Result<()> {
         return page();
     }
     let key = args.key.as_deref();
-    let all = all();
+    let all = all_settings();
     let below = |setting: &&Setting| match key {
         None => true,
         Some(key) => setting.path.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '['])),
@@ -73,7 +73,7 @@ fn page() -> Result<()> {
                     `foretoken policies show NAME`\nprints a policy's settings.\n"
             .to_owned();
     let mut part = String::new();
-    for s in all() {
+    for s in all_settings() {
         let own = s.path.split(['.', '[']).next().unwrap_or_default().to_owned();
         if own != part {
             write!(text, "\n## {own}\n\n| key | value | meaning |\n|---|---|---|\n").expect("a string grows");
@@ -121,8 +121,8 @@ fn page() -> Result<()> {
     print(&text)
 }
 
-/// All keys, except those below `policies`, which `foretoken policies show` prints.
-fn all() -> Vec<Setting> {
+/// All keys of an experiment, except the keys below `policies`, which `foretoken policies show` prints.
+fn all_settings() -> Vec<Setting> {
     let schema = schemars::schema_for!(Experiment).to_value();
     let mut found = Vec::new();
     for (key, inner) in schema["properties"].as_object().into_iter().flatten().filter(|(key, _)| *key != "policies") {
@@ -131,12 +131,18 @@ fn all() -> Vec<Setting> {
     found
 }
 
-/// Collects the keys below `schema`. `of` is the parent's description, used where a key has none. `default` is the
-/// parent's default.
-fn walk(root: &Value, (schema, of): (&Value, Option<String>), at: &str, default: &Value, found: &mut Vec<Setting>) {
+/// Appends the key `at`, which `schema` describes, and the keys below it to `found`. `inherited` is the parent's
+/// description, used if the key has none. `default` is the key's default value according to the parent.
+fn walk(
+    root: &Value,
+    (schema, inherited): (&Value, Option<String>),
+    at: &str,
+    default: &Value,
+    found: &mut Vec<Setting>,
+) {
     let default = schema.get("default").unwrap_or(default);
     let target = resolved(root, schema);
-    let says = one_line(schema).or_else(|| one_line(target)).or(of).unwrap_or_default();
+    let says = one_line(schema).or_else(|| one_line(target)).or(inherited).unwrap_or_default();
     let mut tables = Vec::new();
     let mut kinds = Vec::new();
     forms(root, target, &mut tables, &mut kinds);
@@ -149,15 +155,15 @@ fn walk(root: &Value, (schema, of): (&Value, Option<String>), at: &str, default:
         found.push(Setting { path: at.to_owned(), kind: kinds.join(" | ") + &default, says });
     }
     for table in tables {
-        // A choice of one key is described at that key.
+        // If a table has a single key, as choices have, the table's description is that of the key.
         let choice = table["properties"].as_object().is_some_and(|keys| keys.len() == 1);
         for (key, inner) in table["properties"].as_object().into_iter().flatten() {
-            let of = choice.then(|| one_line(table)).flatten();
-            walk(root, (inner, of), &format!("{at}.{key}"), &default[key], found);
+            let description = choice.then(|| one_line(table)).flatten();
+            walk(root, (inner, description), &format!("{at}.{key}"), &default[key], found);
         }
         if table["additionalProperties"].is_object() {
-            let of = one_line(schema);
-            walk(root, (&table["additionalProperties"], of), &format!("{at}.NAME"), &Value::Null, found);
+            let description = one_line(schema);
+            walk(root, (&table["additionalProperties"], description), &format!("{at}.NAME"), &Value::Null, found);
         }
     }
     if let Some(items) = target.get("items").filter(|items| is_table(resolved(root, items))) {
@@ -215,15 +221,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_have_what_may_stand_there_its_default_and_what_it_is() {
-        let all = all();
-        let of = |path: &str| all.iter().find(|s| s.path == path).unwrap_or_else(|| panic!("{path} is missing"));
-        assert_eq!(of("engine.max_num_seqs").kind, "whole number, default 256");
-        assert_eq!(of("engine.version").kind, "vllm-v0 | vllm-0.32 | vllm-0.33, default vllm-0.33");
-        assert!(of("hardware.target.roofline.gpu").kind.starts_with("a100-40g | a100-80g"));
-        assert_eq!(of("acceptance.source.constant.rate").says, "The probability, [0, 1].");
-        assert_eq!(of("acceptance.source.mixture.categories.NAME.a").kind, "number");
-        assert_eq!(of("workload.transform[].rate-scale").kind, "number");
+    fn keys_have_their_type_default_and_description() {
+        let all = all_settings();
+        let setting = |path: &str| all.iter().find(|s| s.path == path).unwrap_or_else(|| panic!("{path} is missing"));
+        assert_eq!(setting("engine.max_num_seqs").kind, "whole number, default 256");
+        assert_eq!(setting("engine.version").kind, "vllm-v0 | vllm-0.32 | vllm-0.33, default vllm-0.33");
+        assert!(setting("hardware.target.roofline.gpu").kind.starts_with("a100-40g | a100-80g"));
+        assert_eq!(setting("acceptance.source.constant.rate").says, "The probability, [0, 1].");
+        assert_eq!(setting("acceptance.source.mixture.categories.NAME.a").kind, "number");
+        assert_eq!(setting("workload.transform[].rate-scale").kind, "number");
         assert!(
             all.len() > 200 && all.iter().all(|s| !s.says.is_empty() || s.path.contains("fitted_to")),
             "{}",

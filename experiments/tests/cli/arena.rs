@@ -50,7 +50,7 @@ fn a_folder_of_scenarios_prints_one_table_in_every_format() {
     assert_eq!(row("oracle-goodput")["mean"], 0.0, "it is the reference");
     assert_eq!(row("oracle-goodput")["rank"], serde_json::Value::Null);
     assert!(row("adaspec")["score"].as_f64().unwrap() <= 0.3);
-    // 40 requests a second are more than 8 at a time allow.
+    // An engine that runs 8 requests at a time cannot serve 40 requests a second.
     assert_eq!(json["arena"]["scenarios"][1]["overload"], true);
     let csv = run(&place, &["--format", "csv"]);
     assert_eq!(csv.lines().count(), 1 + 2 * 5, "{csv}");
@@ -61,7 +61,7 @@ fn a_folder_of_scenarios_prints_one_table_in_every_format() {
     assert_eq!(csv, std::fs::read_to_string(place.path("out/arena.csv")).unwrap());
 }
 
-/// The loss is that of the numbers in the scenario's own tables.
+/// The loss in the arena's table is computed from the latencies in the scenario's own report.
 #[test]
 fn the_loss_is_that_of_the_runs() {
     let place = folder();
@@ -130,7 +130,7 @@ fn csv_and_quick_are_for_the_arena() {
     assert!(error.contains("holds no experiment with an [arena]"), "{error}");
 }
 
-/// The shipped scenarios: enough, half of them held out, with seeds and windows of their own.
+/// There are enough shipped scenarios, half of them held out, and no two sets share seeds or windows of a trace.
 #[test]
 fn no_held_out_scenario_shares_seeds_or_windows_with_tuning() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("arena");

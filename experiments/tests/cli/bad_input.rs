@@ -3,6 +3,7 @@
 use crate::support::{EXPERIMENT, Place};
 
 /// Runs the experiment with `from` replaced by `to`. It must be refused as bad input before anything is written.
+/// Returns stderr.
 fn refused(from: &str, to: &str) -> String {
     assert!(EXPERIMENT.contains(from), "{from} is not in the experiment");
     let place = Place::holding(&EXPERIMENT.replacen(from, to, 1));
@@ -38,7 +39,7 @@ fn wrong_types() {
     says(&refused("seeds = [1, 2]", "seeds = 3"), &["invalid type", "x.toml:2"]);
 }
 
-/// serde would take a list for a table's values in order, where a table is meant.
+/// Where a table is expected, serde alone would accept a list as the table's values in order.
 #[test]
 fn a_value_in_the_place_of_a_table() {
     let error = refused("constant = { rate = 0.7 }", "constant = 0.7");

@@ -5,7 +5,7 @@ use crate::interrupted::{resumes_to_the_same_bytes, start};
 use crate::support::{EXPERIMENT, Place};
 use serde_json::Value;
 
-/// An experiment with two loads, the lower one second.
+/// An experiment that sweeps two loads; the lower load is the second.
 fn swept() -> String {
     EXPERIMENT
         .replace("{ sweep = [8, 64] }", "8")

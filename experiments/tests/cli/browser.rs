@@ -13,8 +13,8 @@ pub struct Opened {
     pub console: Vec<String>,
 }
 
-/// Opens a file, with `after` appended to its name in the URL. `None`, and a skip, without Chromium
-/// (`FORETOKEN_CHROMIUM` names one that is not in the PATH).
+/// Opens the page with `after` appended to its URL. Without Chromium, returns `None` and reports a skipped test.
+/// `FORETOKEN_CHROMIUM` gives the path of a Chromium that is not in the PATH.
 pub fn open(page: &Path, after: &str) -> Option<Opened> {
     let named = std::env::var("FORETOKEN_CHROMIUM").ok();
     let names = named.iter().map(String::as_str).chain(["chromium", "chromium-browser", "google-chrome"]);

@@ -1,5 +1,5 @@
-//! `calibrate` and `validate --observed` on recordings of a real vLLM 0.32 on a clockwork device, whose law is known
-//! (experiments/validation/clockwork).
+//! `calibrate` and `validate --observed` on recordings of a real vLLM 0.32. Its device is simulated with a known cost
+//! law (experiments/validation/clockwork).
 
 use crate::support::Place;
 use serde_json::Value;
@@ -12,7 +12,7 @@ const FITTED: [&str; 6] = ["k0-closed-1", "k0-closed-4", "k0-closed-12", "k3-clo
 /// Loads that the calibration has not seen.
 const HELD_OUT: [&str; 4] = ["k1-closed-4", "k2-open-0.7", "k3-open-0.3", "k5-closed-4"];
 
-/// Recordings, unpacked into a place. Returns their paths.
+/// Unpacks recordings by name into the folder and returns their paths.
 fn unpacked(place: &Place, names: &[&str]) -> Vec<PathBuf> {
     let unpack = |name: &&str| {
         let packed = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(FOLDER).join(format!("{name}.obs.zst"));
@@ -24,24 +24,24 @@ fn unpacked(place: &Place, names: &[&str]) -> Vec<PathBuf> {
     names.iter().map(unpack).collect()
 }
 
-/// The cost of a target pass in a profile, seconds.
+/// The profile's cost of a target pass over `tokens` tokens and `context` tokens of context, seconds.
 fn target_s(profile: &toml::Value, tokens: f64, context: f64) -> f64 {
     let curve = |name: &str| -> Vec<(f64, f64)> {
         let points = profile["target"]["cost"]["measured"][name].as_array().unwrap();
         let number = |v: &toml::Value| v.as_float().unwrap_or_else(|| v.as_integer().unwrap() as f64);
         points.iter().map(|point| (number(&point[0]), number(&point[1]))).collect()
     };
-    let at = |points: &[(f64, f64)], x: f64| {
+    let interpolated = |points: &[(f64, f64)], x: f64| {
         let right = points.partition_point(|point| point.0 < x).clamp(1, points.len() - 1);
         let ((x0, y0), (x1, y1)) = (points[right - 1], points[right]);
         y0 + (y1 - y0) * (x - x0) / (x1 - x0)
     };
-    at(&curve("batched"), tokens) + at(&curve("context"), context)
+    interpolated(&curve("batched"), tokens) + interpolated(&curve("context"), context)
 }
 
-/// The law of the device, `tests/vllm/clockwork/laws/memory-bound.toml`, comes back from what a client and the log saw.
-/// On loads and draft lengths that were held out, what costs and schedule add to an error is small. The rest is the
-/// luck of some dozen requests, whose acceptance a calibration on other requests cannot know.
+/// Calibration on what a client and the step log saw recovers the device's cost law,
+/// `tests/vllm/clockwork/laws/memory-bound.toml`. On held-out loads and draft lengths, costs and schedule add little to
+/// the prediction error. The rest is the random acceptance of some dozen requests that the calibration has not seen.
 #[test]
 fn the_law_of_a_clockwork_device_comes_back_and_predicts_what_was_held_out() {
     let place = Place::holding("");
@@ -60,7 +60,7 @@ fn the_law_of_a_clockwork_device_comes_back_and_predicts_what_was_held_out() {
         let value = &law[part][key];
         value.as_float().unwrap_or_else(|| value.as_integer().unwrap() as f64)
     };
-    // Sizes that ran: decodes with their contexts, verify passes up to the law's knee at 48 tokens, prompts.
+    // Pass sizes that occurred: decodes with their contexts, verify passes up to the law's knee at 48 tokens, prompts.
     for (tokens, context, within) in [
         (1.0, 120.0, 0.03),
         (4.0, 480.0, 0.03),
@@ -83,7 +83,7 @@ fn the_law_of_a_clockwork_device_comes_back_and_predicts_what_was_held_out() {
     let held_out = unpacked(&place, &HELD_OUT);
     let mut validate = place.foretoken();
     validate.args(["validate", "--calibrated", "cal", "-o", "val", "--format", "json", "--observed"]).args(&held_out);
-    // Each load was observed once, so that no number is decided: that is exit code 1, with the numbers.
+    // Each load was observed once, so no number is decided and the exit code is negative; stdout has the numbers.
     let (_, stdout, said) = run(&mut validate);
     let json: Value = serde_json::from_slice(&stdout).unwrap_or_else(|e| panic!("{e}: {said}"));
     let cells = json["cells"].as_array().unwrap();
@@ -102,13 +102,13 @@ fn the_law_of_a_clockwork_device_comes_back_and_predicts_what_was_held_out() {
             assert!(error < 0.05 && cost < 0.02 && schedule < 0.005, "{what}");
         }
     }
-    // Predictions say how sure they are: 24 numbers, at most 2 of them outside of their 95 % interval.
+    // Each predicted number has a 95 % interval. At most 2 of the 4 numbers a load lie outside of their intervals.
     let held_out = &json["held_out"];
     assert_eq!(held_out["numbers"], 4 * HELD_OUT.len(), "{held_out}");
     let within = held_out["within_interval"].as_u64().unwrap();
     assert!(within + 2 >= 4 * HELD_OUT.len() as u64, "{held_out}");
     assert!((0.02..0.06).contains(&held_out["median_half_width"].as_f64().unwrap()), "{held_out}");
-    // The order of calls and passes is vLLM's: every step of every recording is made again.
+    // The simulated scheduler repeats vLLM's schedule: every step of every recording is equal.
     let replayed = json["replayed"].as_array().unwrap();
     assert!(!replayed.is_empty());
     for run in replayed {

@@ -103,19 +103,21 @@ fn every_policy_gets_the_same_estimate_of_a_decision() {
         (&json!("fixed"), &json!([2, 2]), &json!([2, 2]))
     );
     assert_eq!((&two["draft_forwards"], &two["own_estimate"]), (&json!(2), &Value::Null));
-    // Draft passes over contexts of 150 and 152: 1.35 + 1.352 ms. Verify: 150 of context, 6 tokens: 1.5 + 6 + 10 ms.
+    // Draft passes over 150 and 152 tokens of context: 1.35 + 1.352 ms. Verify pass over 150 of context and 6 tokens:
+    // 1.5 + 6 + 10 ms.
     close(&two["estimated_step_s"], 20.202e-3);
-    // Expected tokens: survivals 0.5 + 0.25 and 0.8 + 0.2, and a bonus token each.
+    // Expected tokens: the drafts' survival probabilities, 0.5 + 0.25 and 0.8 + 0.2, and a bonus token for each
+    // request.
     close(&two["estimated_token_goodput_tok_s"], 3.75 / 20.202e-3);
     assert_eq!((&once[1]["draft_len"], &once[1]["draft_forwards"]), (&json!([0, 0]), &json!(0)));
-    // 1.5 + 2 + 10 ms.
+    // Plain decoding, 150 of context and 2 tokens: 1.5 + 2 + 10 ms.
     close(&once[1]["estimated_step_s"], 13.5e-3);
     close(&once[1]["estimated_token_goodput_tok_s"], 2.0 / 13.5e-3);
     assert_eq!(once[2]["draft_len"], json!([4, 4]), "max_draft_len caps every policy");
 
     let mut state = whole();
     state["context_reads"] = json!("per-position");
-    // Positions read 100 + 101 + 102 + 50 + 51 + 52 = 456 of context: 4.56 + 6 + 10 ms.
+    // Each of the 6 tokens reads its own context: 100 + 101 + 102 + 50 + 51 + 52 = 456 tokens; 4.56 + 6 + 10 ms.
     close(&decide(&state, &[])[0]["estimated_step_s"], 2.702e-3 + 20.56e-3);
 }
 
@@ -123,7 +125,7 @@ fn every_policy_gets_the_same_estimate_of_a_decision() {
 fn smartspec_is_the_best_by_enumeration() {
     let mut state = state((0.0, 1.0), (0.0, 10.0), &[&[0.5; 4]]);
     state["acceptance_rate"] = json!(0.5);
-    // E / T for k = 0..4, tokens a millisecond.
+    // Expected tokens / step time for k = 0 to 4, in tokens per millisecond.
     let weighed = [1.0 / 10.0, 1.5 / 11.0, 1.75 / 12.0, 1.875 / 13.0, 1.9375 / 14.0];
     state["policies"] = json!([{"smartspec": {}}]);
     let decision = decide(&state, &["--explain"]).remove(0);
@@ -141,7 +143,8 @@ fn smartspec_is_the_best_by_enumeration() {
     assert_eq!(decide(&state, &[])[0]["draft_len"], json!([2]));
 }
 
-/// docs/model.md 10, Leviathan: if every step takes one second, goodput is E(a, k).
+/// docs/model.md 10, Leviathan et al.: if every step takes one second, goodput is the expected tokens E(a, k) of a
+/// round.
 #[test]
 fn expected_tokens_are_leviathans() {
     for (rate, k, expected) in [(0.7, 3, 2.533), (0.8, 7, 4.161_139_2), (1.0, 5, 6.0)] {
@@ -161,10 +164,11 @@ fn expected_tokens_are_leviathans() {
 
 #[test]
 fn adaspec_follows_the_paper_with_its_errata() {
-    // Steps of k drafts, v verified take k + 10 + v milliseconds.
+    // A step with k drafts, v of them verified, takes k + 10 + v milliseconds.
     let mut state = state((0.0, 1.0), (1.0, 9.0), &[&[0.9, 0.05, 0.9]]);
-    // Drafter: 1.6/12 predicted, 1.9/12 found; 2.44/14 predicted, 1.945/14 found; 1.972/16 predicted is less than that.
-    // Verifier: without the second token 1.9/13, more; without the first 1/12, less.
+    // Expected tokens per ms. Drafter: first draft 1.6/12 predicted, 1.9/12 with its confidence; second 2.44/14, then
+    // 1.945/14; a third is predicted to give 1.972/16, less, so there are two. Verifier: without the second draft
+    // 1.9/13, more, so it is dropped; without the first too 1/12, less.
     let full = asked(state.clone(), json!({"adaspec": {}}));
     assert_eq!((&full["draft_len"], &full["verify_len"]), (&json!([2]), &json!([1])));
     close(&full["own_estimate"], 1900.0 / 13.0);
@@ -173,7 +177,8 @@ fn adaspec_follows_the_paper_with_its_errata() {
     assert_eq!(drafter["verify_len"], json!([2]));
     close(&drafter["own_estimate"], 1945.0 / 14.0);
     assert_eq!(lengths(&state, json!({"adaspec": {"verifier": false}})), (json!([2]), json!([2])));
-    // It uses prev_confidence: 1.6/12 becomes 1.1/12, tried all the same; then 1.99/14 is less than 1.9/12.
+    // AdaSpec predicts with prev_confidence. At 0.1 the first draft is predicted to give 1.1/12; it is made all the
+    // same. The second is predicted to give 1.99/14, less than 1.9/12, and is not made.
     state["prev_confidence"] = json!(0.1);
     assert_eq!(lengths(&state, json!({"adaspec": {}})), (json!([1]), json!([1])));
     state["prev_confidence"] = json!(0.6);
@@ -185,7 +190,7 @@ fn adaspec_follows_the_paper_with_its_errata() {
         assert_eq!(lengths(&state, json!({"adaspec": {}})), (json!([d]), json!([v])), "{slo_ms} ms");
         assert_eq!(lengths(&state, json!({"adaspec": {"slo": "off"}})), (json!([2]), json!([1])));
     }
-    // By the expected tokens: 12 ms / 1.6 = 7.5 ms decides whether anything is drafted.
+    // `slo = "expected"` bounds step time / expected tokens: a first draft has 12 ms / 1.6 = 7.5 ms.
     for (slo_ms, expected) in [(7.6, (2, 1)), (7.4, (0, 0))] {
         state["slo_tpot_s"] = json!(slo_ms * 1e-3);
         let (d, v) = expected;
@@ -197,15 +202,16 @@ fn adaspec_follows_the_paper_with_its_errata() {
 fn thresholds_compare_strictly() {
     let state = state((0.0, 1.0), (0.0, 10.0), &[&[0.9, 0.3, 0.9, 0.9], &[0.4, 0.5, 0.1, 0.9]]);
     let ask = |settings: Value| lengths(&state, json!({"threshold": settings}));
-    // 0.4 is not below 0.4; the token that is below is kept.
+    // Drafting stops at the first confidence below tau. 0.4 is not below 0.4. By default that last token is verified.
     assert_eq!(ask(json!({"tau": 0.4})), (json!([2, 3]), json!([2, 3])));
     assert_eq!(ask(json!({"tau": 0.4, "keep_last": false})), (json!([2, 3]), json!([1, 2])));
-    // Means of 0.65, 0.4, 0.5, 0.9.
+    // The batch's mean confidences at positions 1 to 4: 0.65, 0.4, 0.5, 0.9.
     assert_eq!(ask(json!({"tau": 0.4, "scope": "batch-mean"})), (json!([4, 4]), json!([4, 4])));
     assert_eq!(ask(json!({"tau": 0.45, "scope": "batch-mean"})), (json!([2, 2]), json!([2, 2])));
 }
 
-/// The two requests of docs/model.md 10, adaptive verification; survival .9, .72, .6, .36, .3, .12.
+/// The two requests of docs/model.md 10, adaptive verification. Their drafts' survival probabilities, sorted: .9, .72,
+/// .6, .36, .3, .12.
 fn promising() -> Value {
     state((0.0, 1.0), (0.0, 10.0), &[&[0.9, 0.8, 0.5], &[0.6, 0.5, 0.4]])
 }
@@ -218,7 +224,7 @@ fn tetris_verifies_the_most_promising() {
     assert_eq!(lengths(&alone, json!({"tetris": {"k": 1, "extra": 2}})), (json!([1]), json!([1])));
 }
 
-/// docs/model.md 10: a draft that costs 2, and a verify pass that costs 10 up to four tokens and 16 or 14 up to eight.
+/// docs/model.md 10: drafting takes 2 s, a verify pass 10 s for up to four tokens and 16 or 14 s for up to eight.
 #[test]
 fn adaptive_verification_by_given_tables() {
     let rates = [0.1667, 0.2417, 0.3017, 0.2344, 0.2544, 0.2711, 0.2778];
@@ -242,20 +248,22 @@ fn adaptive_verification_by_given_tables() {
 #[test]
 fn cost_tables_are_of_the_states_own_batch() {
     let mut state = promising();
-    // 1 ms a token and 1 µs a token of context: 2 · 100 of them, not of 8192. Three passes of 1 ms draft.
+    // A target token costs 1 ms, a token of context 1 µs. The tables are made for the state's contexts, 2 · 100 tokens,
+    // and not for 8192. Three draft passes take 1 ms each.
     state["target"] = json!({"alpha_s": 1e-6, "gamma_s": 1e-3, "delta_s": 1e-2});
-    // Sizes are padded to 2, 4, 8: with b verified (2 + Σ) / (3 + 10.2 + padded) is 2/15.2, 2.9/17.2, 3.62/17.2,
-    // 4.22/21.2, …, 5/21.2.
+    // Pass sizes are padded to 2, 4 or 8 tokens. With 0, 1, 2, 3, …, 6 drafts verified, expected tokens per ms are
+    // (2 + Σ survival) / (3 + 10.2 + padded size): 2/15.2, 2.9/17.2, 3.62/17.2, 4.22/21.2, …, 5/21.2.
     let adaptive = asked(state.clone(), json!({"vllm-adaptive": {}}));
     assert_eq!(adaptive["verify_len"], json!([3, 3]));
     close(&adaptive["own_estimate"], 5e3 / 21.2);
-    // DSpark's table looks down: 4, 5, 6 and 7 tokens take as long as 4. Then 4.88/17.2 with five, 5/21.2 with six.
+    // DSpark rounds sizes down: 4 to 7 tokens take as long as 4. Five drafts give 4.88/17.2, six give 5/21.2.
     let dspark = asked(state, json!({"dspark": {}}));
     assert_eq!(dspark["verify_len"], json!([3, 2]));
     close(&dspark["own_estimate"], 4.88e3 / 17.2);
 }
 
-/// docs/model.md 10, SGLang generation 1: what a history leads to.
+/// docs/model.md 10: the draft length that SGLang's first adaptive policy (generation 1) chooses after a history of
+/// accepted tokens.
 #[test]
 fn sglang_learns_from_the_history() {
     let steps = |policy: Value, history: Vec<Vec<u32>>| {
@@ -263,7 +271,7 @@ fn sglang_learns_from_the_history() {
         state["history"] = json!(history);
         asked(state, policy)["draft_len"][0].as_u64().unwrap()
     };
-    // Verify batches whose mean is the number.
+    // `times`: n equal verify batches, by the tokens accepted for each request. The names below say the batch's mean.
     let times = |n: usize, accepted: &[u32]| vec![accepted.to_vec(); n];
     let (point_2, point_3, point_4, two_point_6) =
         ([1, 0, 0, 0, 0], [1, 1, 1, 0, 0, 0, 0, 0, 0, 0], [1, 1, 0, 0, 0], [3, 3, 3, 2, 2]);
@@ -273,7 +281,7 @@ fn sglang_learns_from_the_history() {
         assert_eq!(steps(json!({name: {}}), times(15, &[3])), 7);
         assert_eq!(steps(json!({name: {}}), times(15, &[0])), 1);
         assert_eq!(steps(json!({name: {}}), times(40, &point_4)), 3);
-        // Empty batches are none.
+        // Batches without a request do not count.
         assert_eq!(steps(json!({name: {}}), [times(14, &[3]), times(9, &[])].concat()), 3);
     }
     let falls = |n| [times(20, &[7]), times(n, &point_3)].concat();
@@ -284,7 +292,8 @@ fn sglang_learns_from_the_history() {
     for (n, expected) in [(14, 1), (15, 3), (25, 3), (30, 7), (40, 3), (54, 3), (55, 1)] {
         assert_eq!(steps(json!({"sglang-gen1": {"initial_steps": 1}}), moves[..n].to_vec()), expected, "{n}");
     }
-    // Generation 2 adds a first length that is not on the list; generation 3 has one average a range of batch sizes.
+    // Generation 2 adds an initial length that is not among the candidates. Generation 3 keeps an average for each
+    // range of batch sizes.
     let off_list = json!({"candidates": [1, 7], "initial_steps": 3});
     assert_eq!(steps(json!({"sglang-gen1": off_list}), Vec::new()), 1);
     assert_eq!(steps(json!({"sglang-gen2": off_list}), Vec::new()), 3);
@@ -292,7 +301,7 @@ fn sglang_learns_from_the_history() {
     assert_eq!(steps(json!({"sglang-gen3": {}}), times(15, &[0; 8])), 3, "another slot's");
 }
 
-/// A length is chosen before a batch: the history's own choices count, also when the last one lies back.
+/// SGLang chooses a length only before some batches. A choice made within the history stays in force until the next.
 #[test]
 fn sglangs_throughput_strategy_decides_within_the_history() {
     let mut state = state((0.0, 1.0), (0.0, 10.0), &[&[0.5; 8]]);
@@ -300,7 +309,7 @@ fn sglangs_throughput_strategy_decides_within_the_history() {
         state["history"] = json!(vec![[0]; n]);
         lengths(&state, json!({"sglang-throughput": {}})).0
     };
-    // Windows are full after 20 batches, and nothing was ever accepted: the shortest is best, now and later.
+    // Windows are full after 20 batches. Nothing was ever accepted, so the shortest length is chosen then and later.
     assert_eq!([ask(19), ask(20), ask(23)], [json!([3]), json!([1]), json!([1])]);
 }
 
@@ -400,7 +409,7 @@ fn a_large_batch_is_no_trouble() {
     }
 }
 
-/// Positions behind the longest context that a state can say: they are counted, not wrapped around.
+/// Contexts of 2³² − 1 tokens, the longest that a state can have: positions after them must not wrap around.
 #[test]
 fn the_longest_context_is_read_whole() {
     let mut state = whole();

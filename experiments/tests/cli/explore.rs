@@ -20,7 +20,7 @@ const LONGEST: u32 = 16;
 /// Largest batch that the page considers.
 const MOST: u32 = 1024;
 
-/// One state of the page.
+/// One state of the page: its URL hash, and the same settings for the library.
 struct Point {
     hash: String,
     target: LatencySpec,
@@ -68,13 +68,13 @@ fn any_point(draws: &mut Draws) -> Point {
         let mut model = || &catalog()[draws.below(catalog().len())].name;
         let (target, draft) = (model(), model());
         let n = [1, 2, 4, 8][draws.below(4)];
-        // As the page: where the GPU lacks the precision, weights are multiplied in bf16.
+        // Like the page: if the GPU cannot compute in the weights' precision, weights are multiplied in bf16.
         let roofline = |model: &str, n: u32| {
-            let of = |weight_only: bool| {
+            let with_weights = |weight_only: bool| {
                 let settings = json!({ "gpu": gpu, "model": model, "tensor_parallel": n, "weight_only": weight_only });
                 spec(json!({ "roofline": settings }))
             };
-            if of(false).check().is_ok() { of(false) } else { of(true) }
+            if with_weights(false).check().is_ok() { with_weights(false) } else { with_weights(true) }
         };
         (roofline(target, n), roofline(draft, 1), format!("hw={gpu}&target={target}&draft={draft}&tp={n}"))
     } else {
@@ -140,7 +140,7 @@ impl Library<'_> {
         if self.point.draft_cost == 1.0 { pass } else { Time::from_s(pass.as_s() * self.point.draft_cost) }
     }
 
-    /// Draft passes and verify pass of a step, with the event clock's costs.
+    /// The time of all draft passes of a step, and of its verify pass, as the simulator counts them.
     fn passes(&self, batch: u32, length: u32) -> (Time, Time) {
         let n = batch as usize;
         let (contexts, zeros, lengths) = (vec![self.point.context; n], vec![0; n], vec![length; n]);
@@ -207,7 +207,7 @@ fn compare(page: &Value, point: &Point) {
     let pays = (1..=LONGEST).rev().find(|&k| library.speedup(a, n, k) > 1.0).unwrap_or(0);
     assert_eq!(page["break_even_length"], json!(pays), "{}", point.hash);
     if k > 0 {
-        // One more than the largest batch at which speculation pays; none if that is the largest of all.
+        // The page's number is one more than the largest batch at which speculation pays; none if that is `MOST`.
         let pays_last = (1..=MOST).rev().find(|&n| library.speedup(a, n, k) > 1.0).unwrap_or(0);
         let stops = (pays_last < MOST).then_some(pays_last + 1);
         assert_eq!(page["break_even_batch"], json!(stops), "{}", point.hash);
@@ -401,7 +401,7 @@ fn an_invalid_url_hash_is_ignored_and_reported() {
     assert!(other != usual && said.is_empty(), "{said}");
 }
 
-/// Costs of zero would be 0 / 0 in every ratio.
+/// With costs of zero every ratio would be 0 / 0.
 #[test]
 fn a_target_with_zero_cost_is_reported() {
     let (_place, page) = explorer(&[]);

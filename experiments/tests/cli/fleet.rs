@@ -55,7 +55,7 @@ fn number(report: &Value, policy: &str, name: &str) -> f64 {
     policies.iter().find(|p| p["policy"] == policy).unwrap()[name]["mean"].as_f64().unwrap()
 }
 
-/// Every file of a results folder but the manifest and what names the fleet itself.
+/// The Parquet tables that a results folder has with and without a fleet: names and bytes.
 fn bytes(place: &Place, out: &str) -> Vec<(String, Vec<u8>)> {
     let files = ["summary", "requests", "positions", "series", "lengths", "calibration"];
     let read = |name: &str| (name.to_owned(), std::fs::read(place.path(&format!("{out}/{name}.parquet"))).unwrap());
@@ -86,7 +86,7 @@ fn two_replicas_behind_round_robin_share_the_load() {
     }
 }
 
-/// One line makes a mix; in the row without drafts no replica drafts.
+/// One setting gives replicas different policies, engines and hardware. In the autoregressive row no replica drafts.
 #[test]
 fn replicas_have_policies_engines_and_hardware_of_their_own() {
     let place = Place::holding(EXPERIMENT);

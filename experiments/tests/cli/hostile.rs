@@ -41,7 +41,7 @@ fn impossible_distribution_parameters_are_refused() {
 fn runs_of_zero_time_are_refused_with_their_cell() {
     let free = "{ linear = { alpha_s = 0.0, gamma_s = 0.0, delta_s = 0.0 } }";
     let (target, draft) = (format!("hardware.target={free}"), format!("hardware.draft={free}"));
-    // vLLM's loop would still sleep a millisecond now and then.
+    // Drafts at the start of a step, because vLLM's own order sleeps a millisecond now and then, which takes time.
     let sets = [target.as_str(), draft.as_str(), "seeds=[7]", "engine.draft_at=step-start"];
     refused(&sets, &["autoregressive, engine.max_num_seqs = ", ", seed 7: mean E2E is 0 s", "no speedup"]);
 }
@@ -174,7 +174,7 @@ fn a_pipe_is_read_like_the_file() {
     assert!(from_file.contains("requests             300"), "{from_file}");
     assert_eq!(shell(&format!("cat t.csv | {bin} traces inspect /dev/stdin")), from_file);
     assert_eq!(shell(&format!("gzip -c t.csv | {bin} traces inspect /dev/stdin")), from_file);
-    // The second line names the trace's file.
+    // The second line names the trace's file, which differs between pipe and file, so it is removed.
     let without =
         |text: String| text.lines().enumerate().filter(|(i, _)| *i != 1).map(|(_, line)| format!("{line}\n")).collect();
     let file: String = without(place.run("out", &["--no-figures"]));
@@ -277,7 +277,7 @@ fn control_characters_are_never_printed() {
         failed += usize::from(!output.status.success());
     }
     assert_eq!(failed, cases.len() - 2, "all but the good trace are refused");
-    // Also in a successful run, whose messages name its folder, its trace and the trace's content.
+    // Nor are they printed by a successful run, whose messages name its folder, its trace and the trace's content.
     let out = format!("out{ACTING}");
     let output = place.foretoken().args(["run", "x.toml", "--no-figures", "-o", &out]).output().unwrap();
     is_safe("a good run", &output);
@@ -311,9 +311,7 @@ fn messages_about_long_input_stay_short() {
     assert!(error.contains("-1e308") && !error.contains("0000000000"), "{error}");
 }
 
-/// 65,535 threads would take 128 GiB of addresses; the run has six comparisons.
-#[cfg(target_os = "linux")]
-/// glibc's arenas, 64 MiB of addresses a thread, left no room for data here.
+/// Without `MALLOC_ARENA_MAX`, glibc's arenas (64 MiB of addresses a thread) would leave no addresses for data.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_small_address_space_suffices_and_gives_a_warning() {
@@ -335,6 +333,7 @@ fn a_small_address_space_suffices_and_gives_a_warning() {
     }
 }
 
+/// 65,535 threads would take 128 GiB of addresses; the run has six comparisons.
 #[test]
 fn there_are_no_more_threads_than_cells() {
     let place = Place::new();

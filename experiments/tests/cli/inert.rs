@@ -89,7 +89,7 @@ fn settings_with_an_effect_are_not_reported() {
 #[test]
 fn the_check_of_settings_changes_no_other_result() {
     let place = Place::holding(IDLE);
-    let all = |out: &str, more: &[&str]| {
+    let results = |out: &str, more: &[&str]| {
         place.run(out, more);
         let mut files = bytes_of(&place.path(out));
         for name in ["report.json", "report/index.html", "manifest.json"] {
@@ -98,7 +98,7 @@ fn the_check_of_settings_changes_no_other_result() {
         files
     };
     let (with, without) =
-        (all("with", &["--check-settings", "always"]), all("without", &["--check-settings", "never"]));
+        (results("with", &["--check-settings", "always"]), results("without", &["--check-settings", "never"]));
     assert!(with == without, "results depend on whether they were looked at again");
     // Finished cells show which swept keys had no effect; this needs no further run.
     let json: Value = serde_json::from_slice(&std::fs::read(place.path("without/report.json")).unwrap()).unwrap();
@@ -125,22 +125,22 @@ fn seeds_without_effect_are_reported() {
 #[test]
 fn memory_settings_of_the_draft_are_refused() {
     let place = Place::holding(IDLE);
-    let at = |role: &str, key: &str| {
+    let run_with = |role: &str, key: &str| {
         let set = format!("hardware.{role}.roofline.{key}");
         let output =
             place.foretoken().args(["run", "x.toml", "-o", "o", "--overwrite", "--set", &set]).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     for key in ["memory_utilization=0.5", "activation_bytes=1e9"] {
-        let (code, said) = at("draft", key);
+        let (code, said) = run_with("draft", key);
         assert_eq!(code, Some(2), "{said}");
         assert!(said.contains("would do nothing") && said.contains("give hardware.target.roofline."), "{said}");
-        assert_eq!(at("target", key).0, Some(0), "{key}");
+        assert_eq!(run_with("target", key).0, Some(0), "{key}");
     }
 }
 
-/// If one load's run sets the bound of all loads, settings without effect are still reported. The reference for the
-/// bound itself is not judged load by load.
+/// Where one load's run sets the SLO bound of all loads, settings without effect are still reported. With a bound for
+/// each load, `slo.reference` is not reported as one of them.
 #[test]
 fn settings_without_effect_are_reported_under_a_shared_bound() {
     let text = r#"name = "loads"

@@ -1,4 +1,5 @@
-//! `foretoken ladder`: the rungs sum to the loss, dashes where nothing is to be corrected, and what has no ladder.
+//! `foretoken ladder`: rungs sum to the loss, rungs without a correction have a dash, and unsuitable experiments are
+//! refused.
 
 use crate::support::{EXPERIMENT, Place};
 
@@ -27,12 +28,12 @@ fn the_rungs_sum_to_the_loss_and_a_fixed_length_has_nothing_to_correct() {
         let loss = ladder["as_is"]["mean"].as_f64().unwrap();
         assert!((sum - loss).abs() < 1e-9, "{sum} for {loss}");
     }
-    let of = |policy: &str| ladders.iter().find(|ladder| ladder["policy"] == policy).unwrap();
-    let dash = |policy: &str, rung: usize| of(policy)["rungs"][rung]["height"].is_null();
+    let ladder_of = |policy: &str| ladders.iter().find(|ladder| ladder["policy"] == policy).unwrap();
+    let dash = |policy: &str, rung: usize| ladder_of(policy)["rungs"][rung]["height"].is_null();
     assert!((0..3).all(|rung| dash("fixed-3", rung)), "a fixed length believes nothing");
     assert!((0..7).all(|rung| !dash("adaspec", rung)), "adaspec believes costs and confidences");
     assert!((3..7).all(|rung| !dash("fixed-3", rung)));
-    let runs: Vec<&str> = (0..3).map(|rung| of("adaspec")["rungs"][rung]["run"].as_str().unwrap()).collect();
+    let runs: Vec<&str> = (0..3).map(|rung| ladder_of("adaspec")["rungs"][rung]["run"].as_str().unwrap()).collect();
     let cost = "true-cost(adaspec)";
     assert_eq!(runs, [cost, &format!("true-calibration({cost})"), &format!("true-rates(true-calibration({cost}))")]);
     let text = run(&[]);
@@ -43,8 +44,7 @@ fn the_rungs_sum_to_the_loss_and_a_fixed_length_has_nothing_to_correct() {
     assert!(page.contains("<svg") && !page.contains("NaN"));
 }
 
-/// A policy that is given the true cost in place of a wrong belief decides as one that believed the truth from the
-/// start.
+/// `true-cost` around a policy with a wrong belief about costs gives the decisions of the policy with the right belief.
 #[test]
 fn the_true_cost_takes_the_place_of_a_wrong_belief() {
     let policies = |policy: &str| {
@@ -57,8 +57,8 @@ fn the_true_cost_takes_the_place_of_a_wrong_belief() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         let policies = json["variants"][0]["policies"].as_array().unwrap();
-        let of = policies.iter().find(|p| p["policy"] == label).unwrap_or_else(|| panic!("{label} in {json:#}"));
-        of["e2e_mean_s"]["mean"].as_f64().unwrap_or_else(|| panic!("{of:#}"))
+        let found = policies.iter().find(|p| p["policy"] == label).unwrap_or_else(|| panic!("{label} in {json:#}"));
+        found["e2e_mean_s"]["mean"].as_f64().unwrap_or_else(|| panic!("{found:#}"))
     };
     let wrong = ["--set", "belief.scale.target=0.2", "--set", "belief.scale.draft=3.0"];
     let smartspec = policies("{ smartspec = {} }");
@@ -68,9 +68,9 @@ fn the_true_cost_takes_the_place_of_a_wrong_belief() {
     assert_ne!(e2e(&smartspec, "smartspec", &wrong), right);
 }
 
-/// Wrappers around policies that cannot have them, and in places where no truth is to be had.
+/// A wrapper that replaces a belief is refused around a policy without this belief, and around an unknown policy.
 #[test]
-fn a_wrapper_that_cannot_be_is_refused() {
+fn a_wrapper_around_an_unsuitable_policy_is_refused() {
     let refused = |policy: &str, source: &str, args: &[&str], says: &[&str]| {
         let text = small().replacen("{ adaspec = {} }", policy, 1).replacen("constant = { rate = 0.7 }", source, 1);
         let error = Place::holding(&text).fails(args, 2);

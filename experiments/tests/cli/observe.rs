@@ -29,7 +29,7 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A stub server that answers completions by `say`.
+/// A stub server that answers completions with `say` and other paths as usual.
 pub fn stub(say: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Stub {
     Stub::start(move |r| aside(r, "").unwrap_or_else(|| say(r)))
 }
@@ -228,7 +228,7 @@ fn the_key_is_sent_and_never_printed() {
     assert!(!recorded.windows(7).any(|w| w == b"hunter2"));
 }
 
-/// A stub server that ends with its `n`-th completion.
+/// A stub server that shuts down when request `n` for a completion comes.
 fn dying_at(n: usize) -> Stub {
     let own = Arc::new(OnceLock::<Arc<AtomicBool>>::new());
     let switch = own.clone();
@@ -309,7 +309,8 @@ fn requests_in_flight_keep_to_the_limit() {
     assert!(stderr(&out).contains("requests were sent late"), "waiting for a place is being late: {}", stderr(&out));
 }
 
-/// A run whose answers take their time, and what becomes of it when it is ended so after its first seconds.
+/// Observes a slow server and sends `signal` to the program once it has recorded answers. Returns folder, exit code and
+/// stderr.
 fn ended_by(signal: &str) -> (Place, Option<i32>, String) {
     let place = Place::holding(EXPERIMENT);
     let server = stub(|r| Completion { gap: Duration::from_millis(200), ..speculating(r) }.reply(r));
@@ -370,7 +371,7 @@ fn without_a_step_log_acceptance_and_requests_are_calibrated() {
     assert!(String::from_utf8_lossy(&out.stdout).contains("accepted, if reached"), "{out:?}");
     assert!(place.path("cal/acceptance.truth").exists() && place.path("cal/calibration.html").exists());
     assert!(!place.path("cal/profile.toml").exists());
-    // The law of the answers' categories is a part of an experiment.
+    // by-category.toml holds the acceptance of each category as tables of an experiment.
     let law = std::fs::read_to_string(place.path("cal/by-category.toml")).unwrap();
     let law: toml::Value = toml::from_str(&law).unwrap();
     assert!(

@@ -96,7 +96,8 @@ fn requests_in_flight_are_kept_as_abandoned() {
     assert!(out.status.success(), "{}", stderr(&out));
 }
 
-/// A request without an answer does not delay the end of an open loop.
+/// The open loop waits, because as many requests as allowed are in flight and never end. The signal ends it all the
+/// same.
 #[test]
 fn an_open_loop_ends_while_it_waits_for_a_place() {
     let says = but("/v1/completions", 1, Completion { first: NEVER, ..of_one() }.reply(&nothing()));

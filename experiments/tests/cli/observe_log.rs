@@ -13,7 +13,8 @@ fn plain() -> String {
     EXPERIMENT.replace("{ fixed = { k = 3 } }", "{ autoregressive = {} }")
 }
 
-/// A log line of a step that ends now: with a prompt of 12 tokens, or with one token each of `decodes` requests.
+/// A log line of a step that ends now: with a prompt of 12 tokens if `prompt`, and one token for each of `decodes`
+/// requests.
 fn line(step: u64, prompt: bool, decodes: u64, elapsed: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
     let (prompts, tokens) = if prompt { (1, 12) } else { (0, 0) };
@@ -24,7 +25,7 @@ fn line(step: u64, prompt: bool, decodes: u64, elapsed: &str) -> String {
     )
 }
 
-/// A server that appends to its log what `log` returns for the number of a request's step.
+/// A server that appends eight lines to its log for each request. `log` makes a line from the number of a step.
 fn logging(place: &Place, log: impl Fn(u64) -> String + Send + Sync + 'static) -> Stub {
     let file = std::fs::File::options().create(true).append(true).open(place.path("server.log")).unwrap();
     let state = Mutex::new((file, 0u64));

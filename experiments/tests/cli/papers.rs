@@ -77,8 +77,8 @@ fn a_folder_prints_one_table_and_resumes() {
     };
     let text = run(&[]);
     assert_eq!(text.matches("the paper says").count(), 1, "{text}");
-    let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} in\n{text}"));
-    assert!(at("a: A paper, Fig. 9") < at("b: A paper, Fig. 9"), "{text}");
+    let position = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} in\n{text}"));
+    assert!(position("a: A paper, Fig. 9") < position("b: A paper, Fig. 9"), "{text}");
     for name in ["a", "b", "small"] {
         assert!(place.path("out").join(name).join("summary.parquet").exists(), "{name}");
     }

@@ -105,7 +105,8 @@ fn a_timeline_is_valid_and_has_everything() {
     assert_eq!(emitted, 200 * 64);
 }
 
-/// Behind a step the device drafts while the host has the tokens (runner V2), or before it has them (V1).
+/// Drafts made at the end of a step lie after its bar on runner V2, where the host has the step's tokens before the
+/// drafts are made, and within its bar on V1, where the host gets them afterwards.
 #[test]
 fn drafts_behind_a_step_have_a_row_of_their_own() {
     for (runner, overlaps) in [("v2", true), ("v1", false)] {

@@ -76,7 +76,7 @@ requests = 100
 constant = { rate = 0.7 }
 "#;
 
-/// An experiment that uses this text as its profile.
+/// A folder with an experiment that uses the text `profile` as its profile.
 fn place(profile: &str) -> Place {
     let place = Place::holding(EXPERIMENT);
     std::fs::write(place.path("p.toml"), profile).unwrap();
@@ -286,7 +286,8 @@ fn a_profile_measures_only_passes_of_its_engine() {
     assert!(stderr.contains("--max-num-seqs"), "{stderr}");
 }
 
-/// A table counts context once, a line as it was fitted. A run on a profile equals a run with these settings by hand.
+/// A profile's table counts each request's context once; its line counts context as it was fitted, here once for each
+/// position. A run on the profile equals a run with these settings written by hand.
 #[test]
 fn truth_and_belief_count_context_each_in_its_own_way() {
     let each = |_: Role, s: &Shape| {

@@ -98,8 +98,7 @@ fn a_model_drafts_perfectly_for_itself_and_the_summary_and_figures_say_so() {
     let out = place.foretoken().args(base).args(SMALL).output().unwrap();
     let text = String::from_utf8(out.stdout).unwrap();
     let all = text.lines().find(|l| l.trim_start().starts_with("all ")).unwrap();
-    // 63 positions: rounds of 1, 2 and 3 drafts fill them; with 4 drafts three positions are left for the thirteenth
-    // round.
+    // 63 positions: with 1, 2 and 3 drafts all rounds are full; with 4 drafts the thirteenth round has room for three.
     let lengths: Vec<&str> = all.split_whitespace().skip(3).take(5).collect();
     assert_eq!(lengths, ["100.0", "2.000", "3.000", "4.000", "4.923"], "{all}");
     for part in ["Mean acceptance length", "Rank of the right token", "Calibration", "recorded", "cipher"] {

@@ -38,8 +38,8 @@ fn make_finite(value: &mut toml::Value) {
     }
 }
 
-/// The violations in an experiment's text.
-fn of(schema: &Validator, text: &str) -> Vec<String> {
+/// The violations of the schema in an experiment's text.
+fn faults_of_text(schema: &Validator, text: &str) -> Vec<String> {
     let mut value: toml::Value = toml::from_str(text).unwrap();
     make_finite(&mut value);
     faults(schema, &serde_json::to_value(value).unwrap())
@@ -49,7 +49,7 @@ fn of(schema: &Validator, text: &str) -> Vec<String> {
 fn the_committed_schema_is_this_versions() {
     let committed = std::fs::read_to_string(shipped("experiment.schema.json")).unwrap();
     assert!(committed == text(), "experiments/experiment.schema.json is old: run .ci/refresh");
-    // What is repeated makes the schema longer without a further description.
+    // Repeated parts make the schema longer but add no description, so the ratio of lines to descriptions shows them.
     let (lines, described) = (committed.lines().count(), committed.matches("\"description\"").count());
     assert!(lines < 4 * described, "{lines} lines for {described} descriptions: write once what is repeated");
 }
@@ -78,13 +78,13 @@ fn every_shipped_experiment_satisfies_it_and_names_it() {
             }
             let text = std::fs::read_to_string(&path).unwrap();
             assert!(text.lines().any(|l| l == line), "{} does not name its schema: {line}", path.display());
-            let found = of(&schema, &text);
+            let found = faults_of_text(&schema, &text);
             assert!(found.is_empty(), "{}: {found:#?}", path.display());
             checked += 1;
         }
     }
     assert!(checked > 20, "only {checked} files");
-    assert!(of(&schema, EXPERIMENT).is_empty());
+    assert!(faults_of_text(&schema, EXPERIMENT).is_empty());
 }
 
 /// Every table that `policies defaults` prints satisfies the schema; so does a policy without settings.
@@ -126,7 +126,7 @@ fn the_schema_refuses_what_the_program_refuses() {
     ] {
         assert!(EXPERIMENT.contains(from), "{from}");
         let broken = EXPERIMENT.replacen(from, to, 1);
-        assert!(!of(&schema, &broken).is_empty(), "`{to}` in place of `{from}` is let through");
+        assert!(!faults_of_text(&schema, &broken).is_empty(), "`{to}` in place of `{from}` is let through");
         let place = Place::holding(&broken);
         place.fails(&["run", "x.toml", "-o", "out"], 2);
     }

@@ -1,4 +1,4 @@
-//! `foretoken serve`: clients of every kind, bad input, and the way back from what is served to its law.
+//! `foretoken serve`: clients of every kind, bad input, and a calibration on the served engine, which finds its costs.
 
 use crate::support::Place;
 use foretoken_recordings::step_log::LoggedStep;
@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A server with passes of a few milliseconds. The same file says what `observe` asks.
+/// An engine with passes of a few milliseconds. The experiment is used by `serve`, and as the workload of `observe`.
 const EXPERIMENT: &str = r#"
 name = "served"
 seeds = [5]
@@ -44,12 +44,12 @@ run_s = 2.5
 warm_up_requests = 1
 "#;
 
-/// A running server. It ends with the test.
+/// A running `foretoken serve`, killed when the value is dropped.
 struct Server {
     child: Child,
     stderr: BufReader<std::process::ChildStderr>,
     address: SocketAddr,
-    /// What it said until it listened.
+    /// Its messages on stderr, up to the line with its address.
     said: String,
 }
 
@@ -95,14 +95,14 @@ impl Server {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// The value of a metric, all labels of which are in `labels`.
+    /// The value of the metric `name` on the line that contains `label`; 0 without such a line.
     fn metric(&self, name: &str, label: &str) -> f64 {
         let (_, text) = self.ask("/metrics", "");
         let line = text.lines().find(|line| line.starts_with(&format!("{name}{{")) && line.contains(label));
         line.map_or(0.0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
     }
 
-    /// Ends the server as Ctrl-C does. Returns what it says at its end.
+    /// Ends the server as Ctrl-C does. Returns its last messages.
     fn end(mut self) -> String {
         assert!(Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap().success());
         let mut said = String::new();
@@ -119,7 +119,7 @@ impl Drop for Server {
     }
 }
 
-/// The status and the body of an answer. Chunks are put together.
+/// The status and the body of an HTTP answer; a chunked body is joined.
 fn read(connection: &mut TcpStream) -> (u16, String) {
     let mut all = String::new();
     connection.read_to_string(&mut all).unwrap();
@@ -179,7 +179,7 @@ fn completions_and_chats_are_answered_as_vllm_does() {
     let so_far: Vec<u64> = events.iter().map(|e| e["usage"]["completion_tokens"].as_u64().unwrap()).collect();
     assert!(so_far.is_sorted() && so_far.last() == Some(&20), "{so_far:?}");
 
-    // An answer ends by itself with a length of the workload's.
+    // Without ignore_eos, an answer ends at an output length of the experiment's workload.
     let by_itself = server.json("/v1/completions", r#"{"prompt": [1, 2, 3], "max_tokens": 900}"#);
     assert_eq!(
         (&by_itself["choices"][0]["finish_reason"], &by_itself["usage"]["prompt_tokens"]),
@@ -231,7 +231,7 @@ fn what_cannot_be_served_is_refused_and_clients_may_leave() {
     let clients: Vec<TcpStream> = (0..10)
         .map(|i| {
             let client = server.send("/v1/completions", endless);
-            // Requests come to the scheduler before the next one is sent, so that it is certain which of them run.
+            // The next request is sent when this one runs (or eight do), so that it is certain which requests run.
             let begun = Instant::now();
             while server.metric("vllm:num_requests_running", "") < f64::from(i + 1).min(8.0) {
                 assert!(begun.elapsed() < Duration::from_secs(20), "request {i} does not run");
@@ -285,8 +285,8 @@ fn settings_that_no_server_has_are_refused() {
     }
 }
 
-/// What is served, observed and calibrated is the law that was served. The step log has the engine's own times, so a
-/// busy machine changes none of these numbers.
+/// Observing the served engine and calibrating on the recordings recovers the costs of its experiment. The step log has
+/// the simulated times, so a busy machine changes none of these numbers.
 #[test]
 fn the_law_of_a_served_engine_comes_back() {
     let place = Place::holding(&EXPERIMENT.replace("prefix_caching = true", "prefix_caching = false"));
@@ -323,7 +323,7 @@ fn the_law_of_a_served_engine_comes_back() {
         let tokens = pass[0].as_integer().unwrap();
         near(&format!("target pass of {tokens}"), &pass[1], 0.006 + 4e-5 * tokens as f64, 0.02);
     }
-    // A profile that was edited is named, as in every result.
+    // The server warns of an edited profile, as every command does.
     let mut edited = std::fs::read_to_string(place.path("cal/profile.toml")).unwrap();
     edited.insert_str(0, "# mine\n");
     std::fs::write(place.path("cal/mine.toml"), edited).unwrap();

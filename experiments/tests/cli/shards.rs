@@ -59,8 +59,8 @@ fn listed(place: &Place) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Asserts that the merged folder equals the folder of one machine. Both have the same depth, since the experiment
-/// names its trace relative to itself.
+/// Asserts that the merged folder equals the folder of a run on one machine. Both folders have the same depth, so that
+/// the relative path of the trace is the same in both.
 fn is_that_of_one_machine(place: &Place, printed: &str) {
     assert_eq!(printed, place.run("one/out", &["--overwrite"]));
     let (parted, whole) = (bytes_of(&place.path("shared/out")), bytes_of(&place.path("one/out")));

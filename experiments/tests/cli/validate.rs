@@ -28,8 +28,8 @@ fn experiment() -> String {
     LIVE.replace("requests = 12", "requests = 2000") + VALIDATE
 }
 
-/// Asserts what must be exact in every run: the replay on recorded times, and acceptance where live run and simulation
-/// decided alike.
+/// Asserts what must be exact in every run: the replay on recorded times, and the acceptance of rounds that live run
+/// and simulation drafted alike.
 fn exact(validation: &Value) {
     for cell in validation["cells"].as_array().unwrap() {
         let (name, flow) = (format!("{}, {}", cell["policy"], cell["load"]), &cell["flow"]);
@@ -224,7 +224,7 @@ fn with_tolerance(place: &Place, lines: &str) -> (Option<i32>, String, String) {
     found
 }
 
-/// No live run and its simulation agree to 1e-12. What that says depends on whether repeats count as equal.
+/// A live run and its simulation never agree to 1e-12. This breaks the bound only if the repeats count as equal.
 fn a_bound_on_numbers_that_repeat_decides(place: &Place) {
     let (code, stdout, stderr) = with_tolerance(place, "tpot = 1e-12\nsteady = 1e9\nrepeats = 1e9");
     assert_eq!(code, Some(3), "{stderr}");
@@ -290,7 +290,8 @@ fn a_damaged_recording_is_refused_by_name_and_compared_in_part_only_on_request()
         assert!(stderr.contains("tapes/v0-s0-p1.tape: "), "{stderr}");
         stderr.split_whitespace().collect::<Vec<_>>().join(" ").replace("| ", "")
     };
-    // Bits all over the file, lengths of frames included, and every kind of end.
+    // A flipped bit at places all over the file, one in the length of a frame, and then the file cut at several
+    // lengths.
     for at in (0..good.len()).step_by(good.len() / 24) {
         let mut other = good.clone();
         other[at] ^= 1 << (at % 8);

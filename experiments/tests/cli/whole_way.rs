@@ -27,7 +27,7 @@ requests = 40
 warm_up_requests = 1
 "#;
 
-/// The policy that a server states, and its draft length by requests in flight.
+/// A server to observe: the policy that its experiment states, and its draft length by number of requests in flight.
 type Server = (&'static str, fn(usize) -> u32);
 
 /// A kind of arrivals, with the servers to observe.
@@ -110,11 +110,11 @@ const KINDS: [Kind; 7] = [
 
 /// Prompt tokens of every request, as the server logs them.
 const PROMPT: u32 = 12;
-/// Time of a target pass of the server without tokens.
+/// The server's time for a target pass, without the time for its tokens.
 const TARGET: Duration = Duration::from_micros(1500);
-/// Time of a token in a target pass of the server.
+/// The server's additional time for each token of a target pass.
 const TOKEN: Duration = Duration::from_micros(50);
-/// Time of a draft pass of the server.
+/// The server's time for a draft pass.
 const DRAFT: Duration = Duration::from_micros(300);
 
 /// A server that logs a step for each token, or round of tokens, of a request.
@@ -241,7 +241,7 @@ fn the_costs_of_an_observed_server_come_back_from_calibrate() {
         assert!((found / law.as_secs_f64() - 1.0).abs() < 0.01, "{found} s where the server takes {law:?}: {costs:#}");
     };
     is(&costs["draft"]["cost"]["linear"]["delta_s"], DRAFT);
-    // No pass ran over any other number of tokens.
+    // The server's passes have 1, 4 or `PROMPT` tokens.
     let target = costs["target"]["cost"]["measured"]["batched"].as_array().unwrap();
     for tokens in [1, 4, PROMPT] {
         let pass = target.iter().find(|pass| pass[0] == tokens).unwrap_or_else(|| panic!("{tokens} tokens: {costs:#}"));

@@ -1,4 +1,4 @@
-//! What several routers share: checks of settings, and how old their programs' signals are.
+//! Shared by several routers: checks of settings, and how often their original programs query loads.
 
 use crate::report_board::Signals;
 
@@ -15,19 +15,19 @@ pub(super) fn llm_d_signals() -> Signals {
 /// The result of checking a setting: its key and what is wrong.
 pub(super) type Checked = Result<(), (&'static str, String)>;
 
-/// Refuses what is not a finite number above 0.
+/// Refuses a value that is not a finite number above 0.
 pub(super) fn positive(key: &'static str, value: f64) -> Checked {
     let fine = value > 0.0 && value.is_finite();
     if fine { Ok(()) } else { Err((key, format!("{value} is not a number above 0"))) }
 }
 
-/// Refuses what is not a finite number of at least 0.
+/// Refuses a value that is not a finite number of at least 0.
 pub(super) fn not_negative(key: &'static str, value: f64) -> Checked {
     let fine = value >= 0.0 && value.is_finite();
     if fine { Ok(()) } else { Err((key, format!("{value} is not a number of at least 0"))) }
 }
 
-/// Refuses what is not a share from 0 to 1.
+/// Refuses a value that is not from 0 to 1.
 pub(super) fn share(key: &'static str, value: f64) -> Checked {
     let fine = (0.0..=1.0).contains(&value);
     if fine { Ok(()) } else { Err((key, format!("{value} is not a share from 0 to 1"))) }

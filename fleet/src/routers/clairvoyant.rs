@@ -1,4 +1,4 @@
-//! Our own: least work left, with the true work of every request. A reference that no router can reach by knowledge.
+//! Our own router: least remaining work, by the true work of every request. A reference, since no real router knows it.
 
 use super::checks;
 use super::least_requests::least;
@@ -47,16 +47,16 @@ impl RouterDefinition for Clairvoyant {
     fn build(&self, context: &RouterContext) -> Box<dyn Router> {
         let true_steps = context.true_steps.to_vec();
         let left = vec![0.0; context.replicas];
-        Box::new(Hindsight { prompt_weight: self.prompt_weight, true_steps, left, of: HashMap::new() })
+        Box::new(Hindsight { prompt_weight: self.prompt_weight, true_steps, left, work_of: HashMap::new() })
     }
 }
 
 struct Hindsight {
     prompt_weight: f64,
     true_steps: Vec<u32>,
-    /// Work of the requests in flight of each replica.
+    /// For each replica, the work of its requests in flight: weighted prompt tokens plus steps.
     left: Vec<f64>,
-    of: HashMap<RequestId, f64>,
+    work_of: HashMap<RequestId, f64>,
 }
 
 impl Router for Hindsight {
@@ -65,12 +65,12 @@ impl Router for Hindsight {
         let work = self.prompt_weight * f64::from(request.prompt_len) + steps;
         let best = least(self.left.iter().copied());
         self.left[best] += work;
-        self.of.insert(request.id, work);
+        self.work_of.insert(request.id, work);
         best
     }
 
     fn ended(&mut self, id: RequestId, replica: usize, _: Ended) {
-        let work = self.of.remove(&id).unwrap_or_default();
+        let work = self.work_of.remove(&id).unwrap_or_default();
         self.left[replica] = (self.left[replica] - work).max(0.0);
     }
 }

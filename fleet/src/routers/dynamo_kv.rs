@@ -1,4 +1,4 @@
-//! Dynamo's KV router.
+//! Dynamo's KV router: the replica with the least cost in KV blocks, cached blocks deducted.
 
 use super::checks;
 use super::random::below;
@@ -94,37 +94,37 @@ struct KvRouter {
     settings: DynamoKv,
     seed: u64,
     block_size: u32,
-    /// KV blocks of a prefix block.
+    /// KV blocks in a prefix block.
     each: u64,
     workers: Vec<Worker>,
-    /// What was sent within the time to live.
+    /// Prefixes that were sent to each worker within the time to live.
     cached: PrefixIndex,
-    /// When entries may be forgotten, in order of time.
+    /// (time at which it may be removed, worker, prefix) of entries of `cached`, in order of time.
     expires: VecDeque<(Time, usize, u64)>,
-    /// When each entry was sent last.
+    /// For each (worker, prefix), the time at which it is removed unless it is sent again.
     expiry: HashMap<(usize, u64), Time>,
     requests: HashMap<RequestId, Sent>,
     matched: Vec<u32>,
     costs: Vec<f64>,
 }
 
-/// What Dynamo counts of a worker.
+/// Dynamo's counts for a worker (a replica).
 #[derive(Default)]
 struct Worker {
-    /// Prompt tokens that are not cached, of requests without a first token.
+    /// Uncached prompt tokens of the worker's requests without a first token.
     prefill_tokens: u64,
-    /// Number of requests that hold a prefix, by its hash.
+    /// For each prefix, by its hash, the number of requests that hold it.
     held: HashMap<u64, u32>,
-    /// Blocks that requests hold, shared ones once.
+    /// KV blocks that the worker's requests hold; a shared block counts once.
     blocks: u64,
     requests: u32,
 }
 
-/// A request that was sent.
+/// A request in flight: what it adds to its worker's counts.
 struct Sent {
     prefill_tokens: u64,
     prefixes: Vec<u64>,
-    /// Blocks that it shares with no other request.
+    /// KV blocks that the request shares with no other.
     alone: u64,
 }
 
@@ -132,15 +132,15 @@ struct Sent {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Candidate {
     pub prefill_tokens: u64,
-    /// Blocks that requests hold, with this request among them.
+    /// Blocks that the replica's requests would hold with this request.
     pub decode_blocks: u64,
     pub requests: u32,
     pub overlap_blocks: f64,
 }
 
 impl DynamoKv {
-    /// The cost of sending a prompt of `tokens` tokens to a replica, blocks. `least` is the least number of prefill
-    /// tokens of all replicas.
+    /// The cost, in KV blocks, of sending a prompt of `tokens` tokens to the replica `candidate`. `least` is the
+    /// smallest `prefill_tokens` of all replicas.
     pub(super) fn cost(&self, candidate: &Candidate, tokens: u32, block_size: u32, least: u64) -> f64 {
         let block = f64::from(block_size);
         let decay = match self.overlap_score_credit_decay > 0.0 {
@@ -175,13 +175,13 @@ impl Router for KvRouter {
                 overlap_blocks: (u64::from(matched) * each) as f64,
             }
         };
-        let all: Vec<Candidate> = self.workers.iter().zip(&self.matched).map(candidate).collect();
-        let least = all.iter().map(|c| c.prefill_tokens).min().unwrap_or(0);
+        let candidates: Vec<Candidate> = self.workers.iter().zip(&self.matched).map(candidate).collect();
+        let least = candidates.iter().map(|c| c.prefill_tokens).min().unwrap_or(0);
         self.costs.clear();
-        self.costs.extend(all.iter().map(|c| self.settings.cost(c, request.prompt_len, self.block_size, least)));
+        self.costs.extend(candidates.iter().map(|c| self.settings.cost(c, request.prompt_len, self.block_size, least)));
         let best = pick(&self.costs, self.settings.router_temperature, self.seed, request);
         debug_assert!(best < replicas.len());
-        let cached_tokens = (all[best].overlap_blocks * f64::from(self.block_size)) as u64;
+        let cached_tokens = (candidates[best].overlap_blocks * f64::from(self.block_size)) as u64;
         self.send(request, best, hashes, cached_tokens, blocks);
         best
     }
@@ -210,7 +210,7 @@ impl Router for KvRouter {
 }
 
 impl KvRouter {
-    /// Forgets what was sent too long ago.
+    /// Removes prefixes whose time to live has passed.
     fn forget(&mut self, now: Time) {
         while let Some(&(at, replica, hash)) = self.expires.front().filter(|entry| entry.0 <= now) {
             self.expires.pop_front();
@@ -244,8 +244,8 @@ impl KvRouter {
     }
 }
 
-/// The index of the least cost, of equals one at random; or, at a temperature, an index drawn by the softmax of the
-/// negative costs, scaled to their range.
+/// At temperature 0 the index of the least cost, of equals one at random. Above 0 an index drawn by the softmax of the
+/// negative costs, which are scaled to their range.
 pub(super) fn pick(costs: &[f64], temperature: f64, seed: u64, request: &Asked) -> usize {
     let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
     if temperature == 0.0 {

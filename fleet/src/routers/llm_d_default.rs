@@ -91,7 +91,7 @@ impl Router for Scorers {
         for (replica, share) in replicas.iter().zip(cached) {
             let queue = if most == least { 1.0 } else { f64::from(most - waiting(replica)) / f64::from(most - least) };
             let free = 1.0 - replica.report.map_or(0.0, |report| report.load.kv_use());
-            // The sum in the order in which llm-d's default configuration lists the scorers.
+            // Summed in the order in which llm-d's default configuration lists the scorers, for equal rounding.
             let score = settings.queue_weight * queue + settings.kv_weight * free + settings.prefix_weight * share;
             self.scores.push(score);
         }
@@ -106,8 +106,8 @@ pub(super) fn best_of(scores: &[f64], seed: u64, request: &Asked) -> usize {
     let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let equals = scores.iter().filter(|score| **score == most).count();
     let pick = if equals == 1 { 0 } else { below(seed, request, 0, equals) };
-    let all = scores.iter().enumerate().filter(|(_, score)| **score == most);
-    all.map(|(i, _)| i).nth(pick).expect("a fleet has a replica")
+    let best = scores.iter().enumerate().filter(|(_, score)| **score == most);
+    best.map(|(i, _)| i).nth(pick).expect("a fleet has a replica")
 }
 
 /// llm-d's estimate of what each replica has cached (`approximateprefix`).
@@ -140,7 +140,7 @@ impl Cached {
         &self.shares
     }
 
-    /// Notes that a request was sent to a replica.
+    /// Adds the prefixes of a request that was sent to the replica `to` to its estimated cache.
     pub(super) fn sent(&mut self, request: &Asked, to: usize, replica: &Seen) {
         let total = u64::from((request.prompt_len / self.block_size).min(self.max_blocks));
         let each = u64::from((request.prefix_block / self.block_size).max(1));

@@ -1,4 +1,4 @@
-//! llm-d's latency scorer behind its headroom filter: predicted latencies against the bounds.
+//! llm-d's headroom filter and latency scorer: they compare predicted latencies with the SLO bounds.
 
 use super::checks;
 use super::llm_d_default::{Cached, best_of};
@@ -103,9 +103,9 @@ struct Latencies {
     cached: Cached,
     ttft: Predictor,
     tpot: Predictor,
-    /// The requests in flight, as they were asked.
+    /// The requests in flight, with the features at their sending.
     asked: HashMap<RequestId, Sent>,
-    /// Prompt tokens of the requests of each replica that have not emitted yet.
+    /// For each replica, the prompt tokens of its requests without a first token.
     silent_tokens: Vec<u64>,
     scores: Vec<f64>,
 }
@@ -118,7 +118,7 @@ struct Sent {
     first_token: Option<Time>,
 }
 
-/// A replica's predicted headrooms, seconds; negative where a bound would be missed.
+/// A replica's predicted headrooms (bound minus predicted latency), seconds; negative if the bound would be missed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Headrooms {
     pub ttft: f64,
@@ -150,9 +150,9 @@ impl Router for Latencies {
                     tpot: finite(bound) - self.tpot.predict(f),
                     in_flight: r.in_flight,
                 };
-                let all: Vec<Headrooms> = features.iter().zip(replicas).map(headroom).collect();
+                let headrooms: Vec<Headrooms> = features.iter().zip(replicas).map(headroom).collect();
                 let explore = Luck::new(self.seed, Stream::Router, request.id.into()).unit(1);
-                scores(&all, &self.settings, explore < self.settings.epsilon_explore_neg)
+                scores(&headrooms, &self.settings, explore < self.settings.epsilon_explore_neg)
             }
             _ => composite(replicas, self.cached.shares(request)),
         };
@@ -191,7 +191,8 @@ fn finite(bound_s: f64) -> f64 {
     bound_s.min(1e9)
 }
 
-/// Scores from 0 to 1 by headroom. `explore`: of replicas that keep and that miss their bounds, take the latter.
+/// Scores from 0 to 1 by headroom. If some replicas keep their bounds and others miss them, only the first kind is
+/// scored, or with `explore` only the second.
 pub(super) fn scores(all: &[Headrooms], settings: &LlmDSlo, explore: bool) -> Vec<f64> {
     let keeps = |kept: bool| (0..all.len()).filter(|&i| all[i].kept() == kept).collect::<Vec<usize>>();
     let (positive, negative) = (keeps(true), keeps(false));
@@ -213,8 +214,8 @@ pub(super) fn scores(all: &[Headrooms], settings: &LlmDSlo, explore: bool) -> Ve
     scores
 }
 
-/// Of replicas that miss a bound: the idle ones, else those that only miss TPOT, else those that only miss TTFT, else
-/// all.
+/// Of the replicas in `tier`, which miss a bound: the idle ones, else those that only miss TPOT, else those that only
+/// miss TTFT, else all.
 fn least_severe(all: &[Headrooms], tier: &[usize]) -> Vec<usize> {
     let those = |want: &dyn Fn(&Headrooms) -> bool| tier.iter().copied().filter(|&i| want(&all[i])).collect::<Vec<_>>();
     let idle = those(&|h| h.in_flight == 0);
@@ -224,7 +225,7 @@ fn least_severe(all: &[Headrooms], tier: &[usize]) -> Vec<usize> {
     [idle, only_tpot, only_ttft, both].into_iter().find(|bucket| !bucket.is_empty()).unwrap_or_default()
 }
 
-/// Scores in hundredths, so that near equals are equal.
+/// Scores are rounded to this fraction (hundredths), so that nearly equal scores are equal.
 const STEPS: f64 = 100.0;
 /// Headrooms that differ by less are equal, seconds.
 const EPS: f64 = 1e-9;
@@ -254,7 +255,7 @@ fn score_bucket(all: &[Headrooms], bucket: &[usize], settings: &LlmDSlo, least: 
     }
 }
 
-/// llm-d's scores where nothing is predicted: free KV blocks, waiting queue and cached share, each with weight 1.
+/// llm-d's scores without a prediction: free KV blocks, waiting queue and cached share, each with weight 1.
 pub(super) fn composite(replicas: &[Seen], shares: &[f64]) -> Vec<f64> {
     let waiting = |r: &Seen| r.report.map_or(0, |report| report.load.waiting);
     let most = replicas.iter().map(waiting).max().unwrap_or(0);

@@ -62,7 +62,7 @@ macro_rules! routers {
                 match self { $(RouterSpec::$variant(_) => $name,)+ }
             }
 
-            /// What the router's file says about it.
+            /// The router's description, from its file.
             pub fn definition(&self) -> &dyn RouterDefinition {
                 match self { $(RouterSpec::$variant(settings) => settings,)+ }
             }
@@ -87,22 +87,22 @@ routers! {
 }
 
 impl RouterSpec {
-    /// What the router must learn.
+    /// The information that the router uses.
     pub fn needs(&self) -> Needs {
         self.definition().needs()
     }
 
-    /// How often the router's program asks replicas for their load, and how late the answer comes.
+    /// How often the original program queries the replicas' loads, and the delay of the answer.
     pub fn usual_signals(&self) -> Signals {
         self.definition().usual_signals()
     }
 
-    /// Does the router see what no router could know?
+    /// Does the router use the hidden truth, which no real router could know?
     pub fn sees_hidden_truth(&self) -> bool {
         self.definition().sees_hidden_truth()
     }
 
-    /// The router for a run.
+    /// Builds the router for a run.
     pub fn build(&self, context: &RouterContext) -> Box<dyn Router> {
         self.definition().build(context)
     }

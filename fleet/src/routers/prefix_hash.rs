@@ -1,4 +1,4 @@
-//! A hash ring over the beginning of the prompt, with bounded load.
+//! Consistent hashing: a hash of the prompt's beginning chooses the replica on a ring, unless it is overloaded.
 
 use super::checks;
 use super::least_requests::least;
@@ -65,13 +65,13 @@ impl RouterDefinition for PrefixHash {
     }
 }
 
-/// Where a node of a replica stands on the ring.
+/// The position on the hash ring of a replica's virtual node.
 pub(super) fn point(replica: u64, node: u64) -> u64 {
     mix(mix(replica + 1) ^ node)
 }
 
 struct Ring {
-    /// The points, ascending, with their replicas.
+    /// Positions of all virtual nodes, ascending, with their replicas.
     ring: Vec<(u64, usize)>,
     tokens: u32,
     load_factor: f64,
@@ -85,8 +85,8 @@ impl Router for Ring {
     }
 }
 
-/// `home`, unless it has more than `factor` times the mean load with this request: then the least loaded replica that
-/// has not, if there is one.
+/// `home`, unless its load with this request would exceed `factor` times the mean load. Then the least loaded replica
+/// that would not exceed it, if there is one.
 pub(super) fn bounded(replicas: &[Seen], home: usize, factor: f64) -> usize {
     let total: u64 = replicas.iter().map(|r| u64::from(r.in_flight)).sum();
     let most = (total + 1) as f64 / replicas.len() as f64 * factor;

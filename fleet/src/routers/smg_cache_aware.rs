@@ -74,7 +74,7 @@ impl RouterDefinition for SmgCacheAware {
 
 struct Trees {
     settings: SmgCacheAware,
-    /// In tokens.
+    /// The prefixes that each worker was sent; sizes are in tokens.
     seen: PrefixIndex,
     every: Time,
     next_cut: Time,
@@ -102,7 +102,7 @@ impl Router for Trees {
     }
 }
 
-/// The share of a prompt that `blocks` prefix blocks are.
+/// The share of the request's prompt that its first `blocks` prefix blocks make up.
 fn matched_share(blocks: u32, request: &Asked) -> f32 {
     (blocks * request.prefix_block) as f32 / request.prompt_len.max(1) as f32
 }
@@ -113,7 +113,7 @@ pub(super) fn least_loaded(replicas: &[Seen]) -> usize {
     (0..replicas.len()).min_by_key(key).expect("a fleet has a replica")
 }
 
-/// Is the load uneven?
+/// Do the requests in flight of the fullest and the emptiest replica differ by more than both thresholds?
 pub(super) fn uneven(replicas: &[Seen], settings: &SmgCacheAware) -> bool {
     let loads = || replicas.iter().map(|r| r.in_flight);
     let (least, most) = (loads().min().unwrap_or(0), loads().max().unwrap_or(0));

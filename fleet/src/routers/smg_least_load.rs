@@ -60,7 +60,7 @@ struct Drains {
     sent: Vec<Sent>,
 }
 
-/// What was sent to a replica since its last report.
+/// The tokens that were sent to a replica since its last report.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sent {
     /// Number of reports when this was counted.
@@ -90,8 +90,8 @@ impl Router for Drains {
 }
 
 impl Drains {
-    /// The score of a replica, seconds; without any report its requests in flight. `nominal` is the mean rate of the
-    /// replicas that reported one, tokens a second.
+    /// The score of a replica, seconds; if no replica has reported (`reported` is false), its requests in flight.
+    /// `nominal` is the mean rate of the replicas that reported one, tokens a second.
     fn score(&self, sent: &Sent, replica: &Seen, nominal: f64, reported: bool) -> f64 {
         let settings = &self.settings;
         match replica.report {

@@ -1,5 +1,5 @@
-//! Every router against a second implementation, written from its source alone and as plainly as it can be: 10,000
-//! decisions each, on random states.
+//! Compares every router with a second implementation, written from the original source alone and as simply as
+//! possible: 10,000 decisions each, on random states.
 
 mod dynamo;
 mod llm_d;
@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 const STATES: u64 = 10_000;
 
-/// Draws of a state.
+/// The random draws of one state of a test.
 #[derive(Clone, Copy)]
 struct Draw(Luck);
 
@@ -28,7 +28,7 @@ impl Draw {
     }
 }
 
-/// A random request. One in two prompts begins with blocks that others share, of 16 tokens each.
+/// A random prompt: its length and the ids of its shared blocks of 16 tokens. Half of the prompts have shared blocks.
 fn prompt(draw: Draw, id: u32) -> (u32, Vec<u64>) {
     let shared = if draw.below(50, 2) == 0 { 0 } else { draw.below(51, 12) };
     let text = draw.below(52, 6);
@@ -44,23 +44,23 @@ fn asked(id: u32, now: Time, (prompt_len, prefix): &(u32, Vec<u64>)) -> Asked<'_
 /// Random replicas: loads are small numbers, so that equals are common; a few have not reported.
 fn replicas(draw: Draw, n: usize) -> Vec<Seen> {
     let one = |r: u64| {
-        let at = |which: u64, below: u64| draw.below(100 + 10 * r + which, below);
+        let drawn = |which: u64, below: u64| draw.below(100 + 10 * r + which, below);
         let load = Load {
-            running: at(0, 20) as u32,
-            waiting: at(1, 6) as u32,
-            waiting_tokens: at(2, 4000),
-            used_blocks: at(3, 101) as u32,
+            running: drawn(0, 20) as u32,
+            waiting: drawn(1, 6) as u32,
+            waiting_tokens: drawn(2, 4000),
+            used_blocks: drawn(3, 101) as u32,
             usable_blocks: 100,
-            emitted: at(4, 10_000),
+            emitted: drawn(4, 10_000),
             busy: Time::ZERO,
         };
-        let report = Report { at: Time::ZERO, load, tok_s: [0.0, 800.0, 2500.0][at(5, 3) as usize] };
-        let reported = at(6, 10) > 0;
+        let report = Report { at: Time::ZERO, load, tok_s: [0.0, 800.0, 2500.0][drawn(5, 3) as usize] };
+        let reported = drawn(6, 10) > 0;
         Seen {
-            in_flight: at(7, 60) as u32,
-            sent: at(8, 4),
+            in_flight: drawn(7, 60) as u32,
+            sent: drawn(8, 4),
             report: reported.then_some(report),
-            reports: if reported { 1 + at(9, 3) } else { 0 },
+            reports: if reported { 1 + drawn(9, 3) } else { 0 },
         }
     };
     (0..n as u64).map(one).collect()
@@ -125,7 +125,7 @@ fn least_requests() {
     });
 }
 
-/// `power_of_two.rs`: an offset makes the second choice another worker.
+/// `power_of_two.rs`: the second worker is the first plus a random offset, so that the two differ.
 #[test]
 fn power_of_two() {
     compare(&RouterSpec::PowerOfTwo(Default::default()), 6, |request, seen| {
@@ -143,7 +143,7 @@ fn power_of_two() {
     });
 }
 
-/// `least_load.rs`: loads by worker, the tokens sent since each was polled, the score in seconds.
+/// `least_load.rs`: the score in seconds from each worker's polled load and the tokens sent since the poll.
 #[test]
 fn smg_least_load() {
     let mut polled: HashMap<usize, u64> = HashMap::new();
@@ -178,7 +178,8 @@ fn smg_least_load() {
     });
 }
 
-/// `core_client.py`: a list of [waiting, running] that a report replaces and a request adds to.
+/// `core_client.py`: a list of [waiting, running] for each engine. A report replaces it; a sent request adds to
+/// waiting.
 #[test]
 fn vllm_dp() {
     let mut counts = [([0u64; 2], 0u64); 4];
@@ -230,7 +231,8 @@ fn prefix_hash() {
 /// `cache_aware.rs` with the approximate tree as a list of pages, each with its tenants in the order of their last use.
 #[test]
 fn smg_cache_aware() {
-    // (worker, page as the path of ids down to it) in the order of use; a prompt's own end is a path that none shares.
+    // (worker, page as the path of block ids that leads to it, tokens) in the order of use. The unshared end of a
+    // prompt is a path that no other prompt has.
     let mut tree: Vec<(usize, Vec<u64>, u64)> = Vec::new();
     let mut evicted_at = Time::ZERO;
     let settings = SmgCacheAware { max_tree_size: 2000, balance_abs_threshold: 50, ..Default::default() };

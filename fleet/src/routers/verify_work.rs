@@ -49,30 +49,30 @@ impl RouterDefinition for VerifyWork {
 
     fn build(&self, context: &RouterContext) -> Box<dyn Router> {
         let (settings, left) = (self.clone(), vec![0.0; context.replicas]);
-        Box::new(Work { settings, left, of: HashMap::new(), known: HashMap::new(), all: Known::default() })
+        Box::new(Work { settings, left, work_of: HashMap::new(), known: HashMap::new(), all: CategorySums::default() })
     }
 }
 
 struct Work {
     settings: VerifyWork,
-    /// Work of the requests in flight of each replica.
+    /// For each replica, the expected work of its requests in flight.
     left: Vec<f64>,
-    of: HashMap<RequestId, (u16, f64)>,
-    known: HashMap<u16, Known>,
-    all: Known,
+    work_of: HashMap<RequestId, (u16, f64)>,
+    known: HashMap<u16, CategorySums>,
+    all: CategorySums,
 }
 
-/// What is known of a category.
+/// Sums over the ended requests of a category.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Known {
+pub(super) struct CategorySums {
     pub requests: f64,
     pub tokens: f64,
     pub pieces: f64,
 }
 
 impl VerifyWork {
-    /// The expected work of a request, given what is known of its category and of all.
-    pub(super) fn work(&self, prompt_len: u32, category: Option<&Known>, all: &Known) -> f64 {
+    /// The expected work of a request, from the ended requests of its category, or else from all ended requests.
+    pub(super) fn work(&self, prompt_len: u32, category: Option<&CategorySums>, all: &CategorySums) -> f64 {
         let known = category.filter(|known| known.requests > 0.0).unwrap_or(all);
         let (output, a_step) = match known.requests > 0.0 {
             true => (known.tokens / known.requests, known.tokens / known.pieces),
@@ -87,12 +87,12 @@ impl Router for Work {
         let work = self.settings.work(request.prompt_len, self.known.get(&request.category), &self.all);
         let best = least(self.left.iter().copied());
         self.left[best] += work;
-        self.of.insert(request.id, (request.category, work));
+        self.work_of.insert(request.id, (request.category, work));
         best
     }
 
     fn ended(&mut self, id: RequestId, replica: usize, end: Ended) {
-        let Some((category, work)) = self.of.remove(&id) else { return };
+        let Some((category, work)) = self.work_of.remove(&id) else { return };
         self.left[replica] = (self.left[replica] - work).max(0.0);
         if end.emitted > 0 {
             for known in [self.known.entry(category).or_default(), &mut self.all] {

@@ -38,7 +38,7 @@ struct Balancer {
     counts: Vec<Counts>,
 }
 
-/// What the client believes of an engine.
+/// The client's counts for an engine: the last report, plus the requests sent since.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     /// Number of reports when this was counted.

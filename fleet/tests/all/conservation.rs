@@ -1,27 +1,27 @@
 //! Every request ends once, on one replica; tokens and KV blocks belong to one replica.
 
-use crate::world::{World, requests};
+use crate::setup::{Setup, requests};
 use foretoken_fleet::{FleetRun, RouterSpec};
 use foretoken_sim::{Arrivals, Ending, Load, Outcome, Replica, RequestId, RequestRecords, Run, Time};
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What is given to the replicas of a fleet, and what ends on them.
+/// The requests that were given to the replicas of a fleet, and the requests that ended on them.
 #[derive(Default)]
 struct Book {
     given: Vec<(RequestId, usize)>,
     ended: Vec<(RequestId, usize)>,
 }
 
-/// A replica whose dealings are noted.
-struct Noted<'a> {
+/// A replica whose given and ended requests are written into a [`Book`].
+struct BookedReplica<'a> {
     inner: Box<dyn Replica + 'a>,
     book: Rc<RefCell<Book>>,
     number: usize,
 }
 
-impl Replica for Noted<'_> {
+impl Replica for BookedReplica<'_> {
     fn give(&mut self, id: RequestId, sent: Time) {
         self.book.borrow_mut().given.push((id, self.number));
         self.inner.give(id, sent);
@@ -72,15 +72,15 @@ impl Replica for Noted<'_> {
     }
 }
 
-fn check(world: &World, router: &RouterSpec, lengths: &[u32]) -> Result<FleetRun, TestCaseError> {
+fn check(setup: &Setup, router: &RouterSpec, lengths: &[u32]) -> Result<FleetRun, TestCaseError> {
     let book = Rc::new(RefCell::new(Book::default()));
     let number = RefCell::new(0);
     let around = |inner| -> Box<dyn Replica> {
         *number.borrow_mut() += 1;
-        Box::new(Noted { inner, book: book.clone(), number: *number.borrow() - 1 })
+        Box::new(BookedReplica { inner, book: book.clone(), number: *number.borrow() - 1 })
     };
-    let fleet = world.fleet_of(router, lengths, 3, around);
-    let (mut book, n) = (book.take(), world.workload.len());
+    let fleet = setup.fleet_of(router, lengths, 3, around);
+    let (mut book, n) = (book.take(), setup.workload.len());
     let what = format!("{} {lengths:?}", router.name());
     prop_assert_eq!(fleet.run.ending, Ending::Done, "{}", &what);
     book.given.sort_unstable();
@@ -90,7 +90,7 @@ fn check(world: &World, router: &RouterSpec, lengths: &[u32]) -> Result<FleetRun
     let run = &fleet.run;
     prop_assert!((0..n).all(|i| run.records.outcome[i] != Outcome::InFlight), "{}", &what);
     for i in (0..n).filter(|&i| run.records.finished(i)) {
-        prop_assert_eq!(run.records.emitted[i], world.workload.output_len[i], "{}", &what);
+        prop_assert_eq!(run.records.emitted[i], setup.workload.output_len[i], "{}", &what);
     }
     prop_assert_eq!(run.totals.emitted, run.records.emitted.iter().map(|&e| u64::from(e)).sum::<u64>(), "{}", &what);
     if let Some(replicas) = &run.replicas {
@@ -116,25 +116,25 @@ proptest! {
         caching in any::<bool>(),
         seed in 0..1000u64,
     ) {
-        let mut world = World::new(requests(n, rate, 60, seed));
-        world.config.num_gpu_blocks = blocks;
-        world.config.max_num_seqs = 8;
-        world.config.prefix_caching = caching;
-        world.arrivals = clients.map_or(Arrivals::Open, |clients| Arrivals::Closed { clients });
-        check(&world, &RouterSpec::all()[which], &lengths)?;
+        let mut setup = Setup::new(requests(n, rate, 60, seed));
+        setup.config.num_gpu_blocks = blocks;
+        setup.config.max_num_seqs = 8;
+        setup.config.prefix_caching = caching;
+        setup.arrivals = clients.map_or(Arrivals::Open, |clients| Arrivals::Closed { clients });
+        check(&setup, &RouterSpec::all()[which], &lengths)?;
     }
 }
 
-/// A fleet gives the same run again, and another seed gives another choice.
+/// Two runs of a fleet with one seed are equal, and another seed makes the router choose otherwise.
 #[test]
 fn a_fleet_is_deterministic() {
-    let world = World::new(requests(200, 20.0, 60, 9));
+    let setup = Setup::new(requests(200, 20.0, 60, 9));
     for router in RouterSpec::all() {
-        let (a, b) = (world.fleet(&router, &[2, 2, 0], 3).run, world.fleet(&router, &[2, 2, 0], 3).run);
+        let (a, b) = (setup.fleet(&router, &[2, 2, 0], 3).run, setup.fleet(&router, &[2, 2, 0], 3).run);
         assert_eq!(a.replicas, b.replicas, "{}", router.name());
         assert_eq!(a.records, b.records, "{}", router.name());
     }
     let random = RouterSpec::Random(Default::default());
-    let routed = |seed| world.fleet(&random, &[2, 2], seed).run.replicas.unwrap().routed;
+    let routed = |seed| setup.fleet(&random, &[2, 2], seed).run.replicas.unwrap().routed;
     assert_ne!(routed(1), routed(2));
 }

@@ -3,4 +3,4 @@
 mod alike;
 mod conservation;
 mod queueing;
-mod world;
+mod setup;

@@ -3,12 +3,12 @@
 //! With equal service times customers leave in the order in which they come, so the n-th and the (n + c)-th customer of
 //! M/D/c meet the same server: serving in turn is serving first come, first served (Crommelin 1932).
 
-use crate::world::World;
+use crate::setup::Setup;
 use foretoken_fleet::RouterSpec;
 use foretoken_sim::metrics::Interval;
 use foretoken_sim::{Luck, Request, Stream, Time, Workload};
 
-/// Mean wait in M/D/c over the service time: with `a` Erlangs offered (Crommelin 1932, in the form of Molina).
+/// Mean wait / service time in an M/D/c queue with `a` Erlangs offered (Crommelin 1932, in the form of Molina).
 fn crommelin(a: f64, c: u32) -> f64 {
     let tail = |mean: f64, from: u32| {
         let mut term = (-mean).exp();
@@ -50,14 +50,14 @@ fn round_robin_with_equal_lengths_is_cyclic_m_d_c() {
         let mut service_s = 0.0;
         let waits: Vec<f64> = (0..8)
             .map(|seed| {
-                let mut world = World::new(equal_requests(1, 1.0, 0));
-                world.config.max_num_seqs = 1;
-                world.config.draft_at = Some(foretoken_sim::DraftAt::StepStart);
-                let alone = world.alone(0).records;
+                let mut setup = Setup::new(equal_requests(1, 1.0, 0));
+                setup.config.max_num_seqs = 1;
+                setup.config.draft_at = Some(foretoken_sim::DraftAt::StepStart);
+                let alone = setup.alone(0).records;
                 service_s = (alone.finish[0] - alone.first_scheduled[0]).as_s();
                 let n = 6000;
-                world.workload = equal_requests(n, load * f64::from(c) / service_s, seed + 1);
-                let run = world.fleet(&round_robin, &vec![0; c as usize], 1).run;
+                setup.workload = equal_requests(n, load * f64::from(c) / service_s, seed + 1);
+                let run = setup.fleet(&round_robin, &vec![0; c as usize], 1).run;
                 (500..n as usize).map(|i| run.records.queue_s(i)).sum::<f64>() / f64::from(n - 500)
             })
             .collect();

@@ -8,20 +8,20 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-/// The tool, and its kind of output, that wrote a file.
+/// The formats of files that other tools write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Read by [`vllm_forward`](super::vllm_forward).
+    /// GPU times of given batches from `vllm bench forward`; read by [`vllm_forward`](super::vllm_forward).
     VllmForward,
-    /// Read by [`vllm_bench`](super::vllm_bench).
+    /// Client latencies from `vllm bench serve`; read by [`vllm_bench`](super::vllm_bench).
     VllmBench,
-    /// Read by [`sglang_bench`](super::sglang_bench).
+    /// Client latencies from SGLang's `bench_serving`; read by [`sglang_bench`](super::sglang_bench).
     SglangBench,
-    /// Read by [`sglang_requests`](super::sglang_requests).
+    /// SGLang's metrics of each request; read by [`sglang_requests`](super::sglang_requests).
     SglangRequests,
-    /// Read by [`sglang_forward`](super::sglang_forward).
+    /// SGLang's metrics of each forward pass; read by [`sglang_forward`](super::sglang_forward).
     SglangForward,
-    /// Read by [`sglang_dspark`](super::sglang_dspark).
+    /// SGLang's records of DSpark's verify steps; read by [`sglang_dspark`](super::sglang_dspark).
     SglangDspark,
 }
 
@@ -106,7 +106,7 @@ pub fn detect(path: &Path) -> Result<Format, Unread> {
     })
 }
 
-/// The keys of an object. Their values are skipped.
+/// The keys of a JSON object; the values are not kept.
 type Keys = BTreeMap<String, IgnoredAny>;
 
 fn first<T: serde::de::DeserializeOwned + Default>(path: &Path, text: &str) -> Result<T, Unread> {

@@ -7,7 +7,7 @@ use std::path::Path;
 /// All bytes of a regular file that is not empty.
 pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, Unread> {
     let io = |e: Error| Unread::file(path, format!("cannot be read: {e}"), "check the path and its permissions");
-    // A file is read twice, first to detect its format. A device may never end.
+    // A file is read twice, first to detect its format; a pipe cannot be. A device may never end.
     if !std::fs::metadata(path).map_err(io)?.is_file() {
         return Err(Unread::file(path, "is not a regular file", "save what it delivers to a file first"));
     }

@@ -59,7 +59,7 @@ fn typed<T: DeserializeOwned>(path: &Path, line: usize, text: &str, hint: &str) 
     })
 }
 
-/// serde's message without its position, which counts lines from the start of the value instead of the file.
+/// serde's message without its position, which counts lines from the start of the value, not of the file.
 fn reason(error: &Error) -> String {
     let message = error.to_string();
     message.split(" at line ").next().unwrap_or(&message).to_owned()

@@ -12,7 +12,7 @@ pub(super) fn constants(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 64);
-    // `copied`: end of what was copied so far; `at`: position of the search.
+    // `copied`: end of the text that was copied so far; `at`: position of the search; `quoted`: is it inside a string?
     let (mut copied, mut at, mut quoted) = (0, 0, false);
     while let Some(&byte) = text.as_bytes().get(at) {
         match byte {

@@ -59,8 +59,8 @@ pub struct Summary {
     pub p99_s: f64,
 }
 
-/// A request as the client saw it. The format has no start times. Requests stand in the order in which they were
-/// created; turns of one conversation stand behind each other.
+/// A request as the client saw it. The format has no start times. Requests are in the order in which they were created;
+/// turns of one conversation follow each other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UntimedRequest {
     /// Prompt tokens.
@@ -182,7 +182,7 @@ pub(super) mod tests {
     #[test]
     fn runs_are_read() {
         let runs = of(GOOD.as_bytes(), read).unwrap();
-        let all = |s| Summary { mean_s: s, median_s: s, p99_s: s };
+        let constant = |s| Summary { mean_s: s, median_s: s, p99_s: s };
         let wanted = BenchRun {
             line: 1,
             backend: "sglang".to_owned(),
@@ -193,10 +193,10 @@ pub(super) mod tests {
             total_input_tokens: 20,
             total_output_tokens: 5,
             accept_length: Some(2.5),
-            ttft: all(0.125),
-            tpot: all(0.09375),
-            itl: Summary { p99_s: 0.25, ..all(0.1875) },
-            e2e_latency: all(0.5),
+            ttft: constant(0.125),
+            tpot: constant(0.09375),
+            itl: Summary { p99_s: 0.25, ..constant(0.1875) },
+            e2e_latency: constant(0.5),
             requests: Some(vec![
                 UntimedRequest { input_len: 20, output_len: 5, ttft_s: 0.125, itl_s: vec![0.25, 0.125], error: None },
                 UntimedRequest {

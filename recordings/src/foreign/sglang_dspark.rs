@@ -4,8 +4,8 @@
 //!
 //! No SGLang was run: the format is from the released source of 0.5.23,
 //! `speculative/dspark_components/dspark_observability.py` (the records),
-//! `managers/scheduler_components/internal_state.py` and `entrypoints/http_server.py` (where they stand). At most the
-//! last 200,000 steps are kept.
+//! `managers/scheduler_components/internal_state.py` and `entrypoints/http_server.py` (their place in the answer). The
+//! server keeps at most the last 200,000 steps.
 
 use super::json;
 use super::number::{Amount, Probability, probabilities};

@@ -38,14 +38,14 @@ pub struct ForwardStep {
     /// Seconds on the GPU from the start of the step's first pass to the end of its last, gaps included. With
     /// speculation the passes are draft and verify passes.
     pub wall_s: f64,
-    /// Requests in the step.
+    /// Requests that the step ran.
     pub scheduled: Scheduled,
-    /// Requests that waited.
+    /// Requests that waited during the step.
     pub queued: Queued,
 }
 
 impl ForwardStep {
-    /// Is this message only a sign of life from an idle scheduler instead of a step?
+    /// Is this message a heartbeat of an idle scheduler, and not a step?
     pub fn is_heartbeat(&self) -> bool {
         self.wall_s == 0.0 && self.scheduled.prefill_requests == 0 && self.scheduled.decode_requests == 0
     }
@@ -70,7 +70,7 @@ pub struct Scheduled {
     pub decode_kv_variance: f64,
 }
 
-/// Requests that waited. Variances are population variances.
+/// Requests that waited during a step. Variances are population variances.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Queued {
     /// Number of requests that wait for their prompt to be computed.
@@ -87,7 +87,7 @@ pub struct Queued {
     pub decode_kv_variance: f64,
 }
 
-/// Fields stand in the schema's order, since positional messages have no names.
+/// The message as serde reads it. Fields are in the schema's order, since positional messages have no names.
 #[derive(Deserialize)]
 struct Raw {
     version: u32,

@@ -12,7 +12,7 @@ pub(super) fn file(bytes: &[u8]) -> NamedTempFile {
     file
 }
 
-/// Calls `read` on a file with these bytes. An error is returned as text with its line.
+/// Calls `read` on a file with the given bytes. An error is returned as text with its line.
 pub(super) fn of<T>(bytes: &[u8], read: fn(&Path) -> Result<T, Unread>) -> Result<T, String> {
     let file = file(bytes);
     read(file.path()).map_err(|e| {

@@ -1,5 +1,5 @@
-//! Reads `vllm bench forward --output-json`, the GPU times of given batches, and writes the `--shapes` file that asks
-//! for the batches.
+//! Reads the output of `vllm bench forward --output-json`, the GPU times of given batches. Also writes the `--shapes`
+//! file that lists the batches to time.
 //!
 //! The format is that of vLLM 0.33.0: `vllm/benchmarks/forward/main.py` (the list of cases), `capture.py` and
 //! `pipeline.py` (a rank's `latency_us`), `shapes.py` (requests, and what `--shapes` takes). The benchmark was not run.
@@ -14,7 +14,7 @@ use std::path::Path;
 
 const HINT: &str = "give what `vllm bench forward --output-json` wrote (vLLM 0.33)";
 
-/// A number of equal requests in a batch.
+/// One or more equal requests of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForwardRequest {
     /// Tokens of each request in the pass: the tokens of a prompt's chunk, or one token plus the drafts.

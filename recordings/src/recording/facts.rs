@@ -10,7 +10,7 @@ pub struct Head {
     pub foretoken: String,
     /// The label of the policy that the experiment says the server runs.
     pub policy: String,
-    /// The seed of the workload.
+    /// Seed of the workload's random draws, from the experiment's `seeds`.
     pub seed: u64,
     /// The server's address without user name and password.
     pub url: String,

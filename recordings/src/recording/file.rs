@@ -202,15 +202,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.obs");
         let mut writer = RecordingWriter::create(&path, &head()).unwrap();
-        let all = events();
-        writer.append(&all[0]).unwrap();
+        let frames = events();
+        writer.append(&frames[0]).unwrap();
         let good = std::mem::replace(&mut writer.file, File::open("/dev/null").unwrap());
-        assert!(writer.append(&all[1]).is_err());
+        assert!(writer.append(&frames[1]).is_err());
         assert!(writer.append(&[]).is_err());
         assert_eq!(writer.waiting(), 1);
         writer.file = good;
-        writer.append(&all[2]).unwrap();
+        writer.append(&frames[2]).unwrap();
         assert_eq!(writer.waiting(), 0);
-        assert_eq!(read_recording(&path).unwrap().events, all.concat());
+        assert_eq!(read_recording(&path).unwrap().events, frames.concat());
     }
 }

@@ -1,4 +1,4 @@
-//! The running hash over all block tables.
+//! A hash over the block tables of all requests, extended step by step and compared with the recorder's.
 
 use super::draws::mix;
 use super::fixture::Entry;
@@ -6,28 +6,28 @@ use foretoken_sim::RequestId;
 use foretoken_sim::engine::Scheduler;
 use std::collections::HashMap;
 
-/// The hash, and the number of hashed blocks of each table.
+/// The hash so far, and for each request the number of its blocks that are in the hash.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     pub hash: u64,
-    known: HashMap<RequestId, usize>,
+    hashed: HashMap<RequestId, usize>,
 }
 
 impl Blocks {
-    /// Hashes the blocks that the tables of a step's requests have gained.
+    /// Adds the blocks that the step's requests got in this step to the hash.
     pub fn note(&mut self, scheduler: &Scheduler, entries: &[Entry]) {
         for id in entries.iter().map(|e| e.request) {
             let table = scheduler.kv_cache_manager().tables().target(id);
-            let known = self.known.entry(id).or_default();
-            for &block in &table[*known..] {
+            let hashed = self.hashed.entry(id).or_default();
+            for &block in &table[*hashed..] {
                 self.hash = mix(self.hash ^ (u64::from(id) << 32 | u64::from(block)));
             }
-            *known = table.len();
+            *hashed = table.len();
         }
     }
 
-    /// Removes a request that gave its blocks back.
+    /// Forgets a request that ended or was preempted: if it returns, its new blocks are hashed from the first.
     pub fn forget(&mut self, id: RequestId) {
-        self.known.remove(&id);
+        self.hashed.remove(&id);
     }
 }

@@ -4,7 +4,7 @@ use super::fixture::Entry;
 use foretoken_sim::engine::{RunningRequest, Scheduler};
 use std::collections::HashMap;
 
-/// Number of steps in a row without a token or an arrival after which the recorder ends.
+/// The recorder ends a workload after this number of successive steps without a token or an arrival.
 pub(super) const IDLE_STEPS: u32 = 100;
 
 /// A difference between our result and vLLM's.

@@ -1,5 +1,5 @@
-//! Replays a workload of vLLM's engine core with our engine, its event clock and its scheduler: every call must be
-//! vLLM's, at the same microsecond.
+//! Replays a workload of vLLM's engine core with our engine, event clock and scheduler. Every call of the scheduler
+//! must equal vLLM's and come at the same microsecond.
 
 use super::blocks::Blocks;
 use super::compare::{Differs, IDLE_STEPS, differs, entries};
@@ -28,7 +28,7 @@ pub fn replay(recorded: &Recorded, rules: Rules) -> Result<(), Differs> {
     let lookup = config.method == DraftMethod::Ngram && config.runner == Some(Runner::V1);
     let draft = if lookup { affine(60.0, 0.0) } else { affine(130.0, 3.0) };
     let target = affine(1000.0, 7.0);
-    let acceptance = Drawn(recorded);
+    let acceptance = RecordedAcceptance(recorded);
     let world = World {
         draft: &draft,
         target: &target,
@@ -43,11 +43,12 @@ pub fn replay(recorded: &Recorded, rules: Rules) -> Result<(), Differs> {
         max_draft_len: k,
         queues: true,
     };
-    let clock = Looked { clock: EventClock::new(world, recorded.workload.len()), recorded };
+    let clock = ClockWithLookup { clock: EventClock::new(world, recorded.workload.len()), recorded };
     let over = AtomicBool::new(false);
-    let watch = Watcher { recorded, over: &over, calls: Vec::new(), blocks: Blocks::default(), seen: Seen::default() };
+    let watch =
+        Watcher { recorded, over: &over, calls: Vec::new(), blocks: Blocks::default(), seen: WatcherState::default() };
     let (workload, arrivals) = (&recorded.workload, Arrivals::Open);
-    let drafter = Asked(recorded);
+    let drafter = FullDrafter(recorded);
     let mut engine =
         Engine::new(&config, Cow::Borrowed(workload), arrivals, f64::INFINITY, rules, clock, drafter, false, watch);
     let Ok(ending) = engine.run(&over);
@@ -81,15 +82,15 @@ fn us(time: u64) -> Time {
     Time(time * 1_000_000)
 }
 
-/// A pass of `pass` µs plus `token` µs for each token.
+/// The cost of a pass that takes `pass` µs plus `token` µs for each token.
 fn affine(pass: f64, token: f64) -> Linear {
     Linear::new(Coefficients { alpha_s: 0.0, gamma_s: token * 1e-6, delta_s: pass * 1e-6 })
 }
 
-/// The acceptance that the recorder drew.
-struct Drawn<'a>(&'a Recorded);
+/// The accept/reject bits that the recorder drew.
+struct RecordedAcceptance<'a>(&'a Recorded);
 
-impl AcceptanceSource for Drawn<'_> {
+impl AcceptanceSource for RecordedAcceptance<'_> {
     fn start(&self, request: RequestTruth, max_draft_len: u32, out: &mut TruthRow) {
         let positions = request.output_len + max_draft_len;
         out.reset(positions as usize, 1);
@@ -109,16 +110,16 @@ impl AcceptanceSource for Drawn<'_> {
     }
 }
 
-/// A drafter that drafts the lengths that the scheduler gives.
-struct Asked<'a>(&'a Recorded);
+/// A drafter that drafts as long as the scheduler allows.
+struct FullDrafter<'a>(&'a Recorded);
 
-impl<E: Executor> Hooks<E> for Asked<'_> {
+impl<E: Executor> Hooks<E> for FullDrafter<'_> {
     fn propose(&mut self, _: &mut E, batch: &BatchView, _: &BatchView, plan: &mut DraftPlan, _: &mut Drafts) {
         plan.draft_len.copy_from_slice(batch.limit);
     }
 }
 
-impl<E: Executor> Drafter<E> for Asked<'_> {
+impl<E: Executor> Drafter<E> for FullDrafter<'_> {
     fn num_spec_tokens(&self, _: u32) -> u32 {
         self.0.speculation.num_speculative_tokens
     }
@@ -128,13 +129,13 @@ impl<E: Executor> Drafter<E> for Asked<'_> {
     }
 }
 
-/// The event clock, with a drafter that may find fewer drafts than were scheduled.
-struct Looked<'a> {
+/// The event clock, with drafts cut to the number that the recorder's drafter proposed.
+struct ClockWithLookup<'a> {
     clock: EventClock<'a>,
     recorded: &'a Recorded,
 }
 
-impl<'a> AroundExecutor for Looked<'a> {
+impl<'a> AroundExecutor for ClockWithLookup<'a> {
     type Inner = EventClock<'a>;
     type Error = Infallible;
 
@@ -153,40 +154,43 @@ impl<'a> AroundExecutor for Looked<'a> {
     }
 }
 
-/// The watcher's state.
+/// What the watcher remembers from call to call.
 #[derive(Default)]
-struct Seen {
+struct WatcherState {
     /// The end of the last call, in µs.
     now: u64,
     /// Number of requests that had arrived by the last call of `schedule`.
-    come: usize,
+    arrived: usize,
     /// Number of updates in a row without a token.
     idle: u32,
     /// For each of the last two calls of `schedule`: true if no request was scheduled or preempted.
-    nobody: [bool; 2],
+    empty: [bool; 2],
     /// Number of output tokens of each request.
     outputs: HashMap<RequestId, u32>,
     /// Requests that have ended.
     ended: HashSet<RequestId>,
-    /// For each step in flight, oldest first: its requests, and its requests that were preempted since.
-    flying: Vec<(Vec<RequestId>, Vec<RequestId>)>,
+    /// For each step in flight, oldest first: its requests, and the requests that were preempted since it was
+    /// scheduled.
+    in_flight: Vec<(Vec<RequestId>, Vec<RequestId>)>,
 }
 
-/// Records the engine's calls as the recorder does vLLM's, and ends endless workloads as the recorder does.
+/// Records our engine's calls in the form in which the recorder wrote vLLM's. Like the recorder, it ends a workload
+/// that makes no progress.
 struct Watcher<'a> {
     recorded: &'a Recorded,
     over: &'a AtomicBool,
     calls: Vec<Call>,
     blocks: Blocks,
-    seen: Seen,
+    seen: WatcherState,
 }
 
 impl Watcher<'_> {
-    fn stand_still(&mut self, scheduler: &Scheduler) {
+    /// Ends the run if no request is to arrive and the engine makes no progress.
+    fn end_without_progress(&mut self, scheduler: &Scheduler) {
         let coming =
-            (self.seen.come..self.recorded.workload.len()).any(|id| !self.recorded.refused.contains(&(id as u32)));
-        let still = self.seen.nobody == [true, true] && !scheduler.is_idle();
-        self.over.store(!coming && (still || self.seen.idle >= IDLE_STEPS), Ordering::Relaxed);
+            (self.seen.arrived..self.recorded.workload.len()).any(|id| !self.recorded.refused.contains(&(id as u32)));
+        let stuck = self.seen.empty == [true, true] && !scheduler.is_idle();
+        self.over.store(!coming && (stuck || self.seen.idle >= IDLE_STEPS), Ordering::Relaxed);
     }
 
     fn free(scheduler: &Scheduler) -> i64 {
@@ -197,20 +201,20 @@ impl Watcher<'_> {
 impl Watch for Watcher<'_> {
     fn scheduled(&mut self, scheduler: &Scheduler, start: Time, end: Time) {
         let seen = &mut self.seen;
-        let come = self.recorded.workload.arrival.partition_point(|&at| at <= start);
+        let arrived = self.recorded.workload.arrival.partition_point(|&at| at <= start);
         let real = |id: usize| !self.recorded.refused.contains(&(id as u32));
-        if (seen.come..come).any(real) {
+        if (seen.arrived..arrived).any(real) {
             seen.idle = 0;
         }
-        seen.come = come;
+        seen.arrived = arrived;
         let output = scheduler.output();
         let entries = entries(scheduler);
         let preempted: Vec<u32> = output.preempted.iter().map(|r| r.id).collect();
         preempted.iter().for_each(|&id| self.blocks.forget(id));
-        seen.flying.iter_mut().for_each(|(_, stale)| stale.extend(&preempted));
-        seen.flying.push((entries.iter().map(|e| e.request).collect(), Vec::new()));
+        seen.in_flight.iter_mut().for_each(|(_, stale)| stale.extend(&preempted));
+        seen.in_flight.push((entries.iter().map(|e| e.request).collect(), Vec::new()));
         self.blocks.note(scheduler, &entries);
-        seen.nobody = [seen.nobody[1], entries.is_empty() && preempted.is_empty()];
+        seen.empty = [seen.empty[1], entries.is_empty() && preempted.is_empty()];
         seen.now = end.0 / 1_000_000;
         self.calls.push(Call::Schedule(Step {
             start: start.0 / 1_000_000,
@@ -222,12 +226,12 @@ impl Watch for Watcher<'_> {
             finished: Vec::new(),
             blocks: self.blocks.hash & 0xFFF,
         }));
-        self.stand_still(scheduler);
+        self.end_without_progress(scheduler);
     }
 
     fn updated(&mut self, scheduler: &Scheduler, start: Time, end: Time) {
         let seen = &mut self.seen;
-        let (ids, stale) = seen.flying.remove(0);
+        let (ids, stale) = seen.in_flight.remove(0);
         let mut now: HashMap<RequestId, u32> =
             scheduler.running().iter().map(|r| (r.id, r.num_output_tokens)).collect();
         now.extend(scheduler.waiting().map(|r| (r.id, r.num_output_tokens)));
@@ -236,7 +240,7 @@ impl Watch for Watcher<'_> {
             now.extend(scheduler.result().finished.iter().map(|r| (r.id, r.num_output_tokens)));
             ended.extend(scheduler.result().finished.iter().map(|r| r.id));
         }
-        // vLLM's order is the order of the step.
+        // vLLM lists ended requests in the order of the step.
         ended.sort_by_key(|id| ids.iter().position(|other| other == id));
         let mut fates = String::new();
         let mut tokens = 0;
@@ -260,6 +264,6 @@ impl Watch for Watcher<'_> {
         seen.now = end.0 / 1_000_000;
         let free = Self::free(scheduler);
         self.calls.push(Call::Update(Update { start: start.0 / 1_000_000, fates, free, finished: ended }));
-        self.stand_still(scheduler);
+        self.end_without_progress(scheduler);
     }
 }

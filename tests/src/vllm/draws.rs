@@ -1,4 +1,5 @@
-//! The random draws of a recorded workload, equal in Rust and Python (`tests/vllm/README.md`).
+//! The random draws of a recorded workload. Rust and the Python recorder compute the same draws
+//! (`tests/vllm/README.md`).
 
 use super::fixture::Recorded;
 use foretoken_sim::RequestId;
@@ -9,7 +10,7 @@ impl Recorded {
         (0..drafts).take_while(|&p| self.holds(id, outputs + p)).count() as u32
     }
 
-    /// Number of drafts that a request with `outputs` output tokens gets in a step of `k` drafts.
+    /// Number of drafts, at most `k`, that the recorder's drafter proposes for a request with `outputs` output tokens.
     pub(super) fn proposed(&self, id: RequestId, outputs: u32, k: u32) -> u32 {
         match self.lengths.as_str() {
             "request" if k > 0 => {

@@ -20,7 +20,7 @@ pub struct BadFixture {
 pub struct Recorded {
     /// The line of the file at which it begins.
     pub line: usize,
-    /// Seed of the draws that both languages make.
+    /// Seed of the workload's draws, which Rust and the Python recorder both compute.
     pub seed: u64,
     /// The settings of the scheduler.
     pub config: EngineConfig,
@@ -30,23 +30,23 @@ pub struct Recorded {
     pub lengths: String,
     /// Acceptance of a draft, in thousandths.
     pub accept: u64,
-    /// True if vLLM checked that the pool holds one request of the greatest length.
+    /// True if vLLM checked at its start that the KV pool holds one request of `max_model_len`.
     pub checked: bool,
-    /// The requests, with shared prefixes token by token.
+    /// The requests. Their shared prefixes are given token by token.
     pub workload: Workload,
     /// The values that vLLM derived from the settings; `None` if it refused them.
     pub derived: Option<Derived>,
     /// The recorded steps.
     pub steps: Vec<Step>,
-    /// True if vLLM's engine core ran it.
+    /// True if vLLM's whole engine core ran the workload, false if only its scheduler did.
     pub core: bool,
-    /// The core's calls; then there are no steps.
+    /// The engine core's calls of the scheduler. Workloads of the core have these in place of `steps`.
     pub calls: Vec<Call>,
     /// The end of the run, in µs.
     pub end: u64,
     /// Requests refused at their arrival.
     pub refused: Vec<u32>,
-    /// The kind of its end.
+    /// How the run ended: `done`, `endless`, `stuck` or `assertion`, or the recorder's word for refused settings.
     pub ending: String,
     /// Hash over all block tables.
     pub blocks: u64,
@@ -64,9 +64,9 @@ pub struct Step {
     pub entries: Vec<Entry>,
     /// Free blocks right after scheduling.
     pub free: i64,
-    /// The step's `num_spec_tokens_to_schedule`.
+    /// vLLM's `num_spec_tokens_to_schedule` of the step.
     pub k: u32,
-    /// The step's `skip_drafts`.
+    /// vLLM's `skip_drafts` of the step.
     pub skip_drafts: bool,
     /// Preempted requests, in order.
     pub preempted: Vec<u32>,
@@ -97,7 +97,8 @@ pub enum Call {
 pub struct Update {
     /// Start of the call, in µs.
     pub start: u64,
-    /// One mark per request of the step: its delivered tokens, or that they were stale or dropped.
+    /// For each request of the step, its number of delivered tokens (base 36), after `!` if it was preempted since. `x`
+    /// if it had ended.
     pub fates: String,
     /// Free blocks after the call.
     pub free: i64,
@@ -130,7 +131,7 @@ pub struct Fixture<R> {
     version: Version,
     /// True for a fixture of the engine core.
     pub core: bool,
-    /// How often each rule fired, from the end of the file.
+    /// How often each rule of vLLM's scheduler fired, as the end of the file states.
     pub fired: BTreeMap<String, u64>,
     next: Option<String>,
 }
@@ -225,7 +226,7 @@ impl<R: BufRead> Fixture<R> {
                 "S" if self.core => {
                     let step = self.step(rest, &before, now)?;
                     now = step.start + SCHEDULE;
-                    // Later lines do not refer to a step without scheduled requests.
+                    // Lines refer to the requests of the last step that scheduled any.
                     let entries = if step.entries.is_empty() { before.entries } else { step.entries.clone() };
                     before = Step { entries, ..step.clone() };
                     recorded.calls.push(Call::Schedule(step));
@@ -293,7 +294,7 @@ impl<R: BufRead> Fixture<R> {
                 1 => Some(Runner::V1),
                 _ => Some(Runner::V2),
             },
-            // Without the core, steps are synchronous; v0 has nothing else.
+            // Workloads of the scheduler alone are synchronous; v0 has no asynchronous scheduling.
             async_scheduling: match (v0, self.core) {
                 (true, _) => None,
                 (false, true) => Some(self.flag(said, "async")?),
@@ -324,7 +325,7 @@ impl<R: BufRead> Fixture<R> {
         let mut per_batch_size = Vec::new();
         let table = self.word(said, "table")?;
         for range in table.split(',').filter(|_| table != "-") {
-            // A first batch size or a length below 0 has a minus sign of its own.
+            // A first batch size or a length may be negative, so a minus sign does not always separate two numbers.
             let read = || {
                 let (range, k) = range.split_once(':')?;
                 let dash = range[1..].find('-')? + 1;
@@ -409,8 +410,8 @@ impl<R: BufRead> Fixture<R> {
         Ok(step)
     }
 
-    /// Parses the requests of a step. A request without a name is the one that followed the last one in the step
-    /// before.
+    /// Parses the requests of a step. A request without an id is the one that comes next in `before`, the requests of
+    /// the step before.
     fn entries(&self, text: &str, before: &[Entry]) -> Result<Vec<Entry>, BadFixture> {
         let bad = || self.bad(format!("{text:?} are no requests of a step"));
         let place: HashMap<u32, usize> = before.iter().enumerate().map(|(at, e)| (e.request, at)).collect();

@@ -1,4 +1,4 @@
-//! Replays a recorded workload with our scheduler: every step must be vLLM's.
+//! Replays a recorded workload with our scheduler: every step must equal vLLM's.
 
 use super::blocks::Blocks;
 use super::compare::{Differs, IDLE_STEPS, differs, entries};
@@ -9,10 +9,10 @@ use foretoken_sim::{BadConfig, DraftMethod, Time, Version};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
-/// Replays a workload.
+/// Replays a workload with the rules of its vLLM release.
 ///
 /// # Errors
-/// The first difference.
+/// The first difference to the recording.
 pub fn replay(recorded: &Recorded) -> Result<(), Differs> {
     match rules(recorded) {
         Err(refusal) => match kind_of(refusal.key, &refusal.why) == recorded.ending {
@@ -35,7 +35,7 @@ pub fn replay(recorded: &Recorded) -> Result<(), Differs> {
     }
 }
 
-/// The scheduler's rules for a workload, without the rules that only our scheduler has.
+/// The scheduler's rules for a workload. Rules that vLLM does not have are switched off.
 ///
 /// # Errors
 /// vLLM does not start with its settings.
@@ -67,7 +67,7 @@ pub fn replay_by(recorded: &Recorded, rules: Rules) -> Result<(), Differs> {
     .run()
 }
 
-/// The recorder's word for refused settings.
+/// The recorder's word for settings that vLLM refuses, from our key and message.
 fn kind_of(key: &str, why: &str) -> &'static str {
     match key {
         "max_num_batched_tokens" if why.contains("max_num_seqs") => "budget-below-seqs",
@@ -144,13 +144,13 @@ impl Replay<'_> {
                 }
                 continue;
             };
-            let at = self.recorded.steps.len() - theirs.len();
+            let index = self.recorded.steps.len() - theirs.len();
             match theirs.next() {
                 Some(recorded) if self.same(recorded, &step) => {}
-                // vLLM asserts that a padded admission is as long as a decode. A threshold had cut it, so vLLM stops
-                // here.
+                // vLLM asserts that an admission padded with drafts is as long as a decode. Here the threshold for long
+                // prefills had cut the padding, so vLLM stopped.
                 None if self.recorded.ending == "assertion" && self.cuts_padding(&step) => break "assertion",
-                other => return Err(differs(format!("step {at}"), other, Some(step))),
+                other => return Err(differs(format!("step {index}"), other, Some(step))),
             }
             now = step.end();
             idle = if sampled { 0 } else { idle + 1 };
@@ -173,7 +173,7 @@ impl Replay<'_> {
         }
     }
 
-    /// True if the step admits a request with one token left, padded, but not to the length of a decode.
+    /// True if the step admits a request with one token left, padded with fewer drafts than a decode has.
     fn cuts_padding(&self, step: &Step) -> bool {
         let padded = 1 + self.recorded.speculation.num_speculative_tokens;
         let one_left = |e: &Entry| e.cached.is_some() && e.tokens - e.drafts == 1;
@@ -202,7 +202,8 @@ impl Replay<'_> {
         self.arrived > begin
     }
 
-    /// Runs a step. Returns it, and whether it sampled a token; `None` if no request was scheduled or preempted.
+    /// Runs a step. Returns the step, and whether a request sampled a token in it. `None` if no request was scheduled
+    /// or preempted.
     fn step(&mut self, now: u64) -> Option<(Step, bool)> {
         let k = self.recorded.speculation.num_speculative_tokens;
         self.scheduler.schedule(Time(now * 1_000_000), k);
@@ -233,7 +234,8 @@ impl Replay<'_> {
         Some((step, sampled))
     }
 
-    /// Applies the recorder's model and drafter. Returns true if a request sampled a token.
+    /// Updates the scheduler with the output that the recorder's model and drafter give. True if a request sampled a
+    /// token.
     fn update(&mut self, step: &mut Step) -> bool {
         self.scheduler.prepare_inputs();
         let batch = self.scheduler.step_plan().batch;

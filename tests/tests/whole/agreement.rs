@@ -2,7 +2,7 @@
 //! tokens, Poisson 4/s, 256 sequences, token budget 2048, T = 0.3 µs·context + 55 µs·batched + 11 ms. The fastest
 //! public simulator reports a mean TTFT of 56.1 ms and a mean E2E of 4.59 s.
 
-use crate::world::{World, mean_and_error, poisson};
+use crate::setup::{Setup, mean_and_error, poisson};
 use foretoken_sim::*;
 
 #[test]
@@ -10,7 +10,7 @@ fn the_autoregressive_yardstick() {
     let runs: Vec<Summary> = (0..10)
         .map(|seed| {
             let workload = poisson(10_000, 4.0, 512, 256, seed);
-            World::new(&workload).summary(Speculation::Off)
+            Setup::new(&workload).summary(Speculation::Off)
         })
         .collect();
     let mean = |f: fn(&Summary) -> f64| mean_and_error(&runs.iter().map(f).collect::<Vec<_>>());

@@ -2,7 +2,7 @@
 //! and a policy without its line fails. After an intended change, and for a new policy: `INSTA_UPDATE=always cargo test
 //! --release -p foretoken-tests --test whole golden`.
 
-use crate::world::World;
+use crate::setup::Setup;
 use foretoken_policies::{EmaTier, PolicySpec, SpeculationGate};
 use foretoken_sim::acceptance::{AcceptanceSpec, Beta, Mixture, Rates};
 use foretoken_sim::*;
@@ -15,8 +15,8 @@ fn finish_order(run: &Run) -> u64 {
     order.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &i| (hash ^ i as u64).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Three loads in turn: few requests with mostly right drafts, then more requests at once than any table has a length
-/// for, with mostly wrong drafts, then few again.
+/// Three loads in turn: few requests with mostly right drafts; a burst of more requests than any batch-size table
+/// covers, with mostly wrong drafts; few requests again.
 fn workload() -> Workload {
     let request = |i: u32, at: f64, category: u16| {
         let (prompt, output) = (40 + i * 37 % 60, 50 + i * 53 % 70);
@@ -24,13 +24,13 @@ fn workload() -> Workload {
     };
     let calm = |from: f64| (0..12).map(move |i| (from + f64::from(i) * 0.8, 0));
     let burst = (0..150).map(|i| (12.0 + f64::from(i) * 0.004, 1));
-    let all = calm(0.0).chain(burst).chain(calm(30.0));
-    let mut workload: Workload = all.zip(0..).map(|((at, category), i)| request(i, at, category)).collect();
+    let arrivals = calm(0.0).chain(burst).chain(calm(30.0));
+    let mut workload: Workload = arrivals.zip(0..).map(|((at, category), i)| request(i, at, category)).collect();
     workload.categories = ["easy", "hard"].map(str::to_owned).to_vec();
     workload
 }
 
-/// (draft passes, verified tokens per decode request) of the run's steps, without repetitions.
+/// (draft passes, verified tokens per decode request) of each step with decodes; equal neighbours are merged.
 fn lengths(run: &Run) -> Vec<(u32, f64)> {
     let decodes = run.steps.iter().filter(|s| s.batch_size > 0);
     let mut lengths: Vec<_> =
@@ -61,26 +61,26 @@ fn every_policy_has_its_golden_line() {
     let categories = [("easy".to_owned(), beta(0.9)), ("hard".to_owned(), beta(0.25))].into();
     let source = Rates::Mixture(Mixture { categories, ..Mixture::default() });
     let truth = AcceptanceSpec { source, ..AcceptanceSpec::default() }.build(7, &workload).expect("a good mixture");
-    let mut world = World::new(&workload);
-    world.acceptance = &*truth;
-    world.draft = Coefficients { alpha_s: 5e-9, gamma_s: 3e-6, delta_s: 0.9e-3 };
-    world.config.draft_prefill = true;
-    world.keep_steps = true;
-    // Few enough blocks to cause preemptions.
-    world.config.num_gpu_blocks = 1100;
-    let belief = world.belief();
+    let mut setup = Setup::new(&workload);
+    setup.acceptance = &*truth;
+    setup.draft = Coefficients { alpha_s: 5e-9, gamma_s: 3e-6, delta_s: 0.9e-3 };
+    setup.config.draft_prefill = true;
+    setup.keep_steps = true;
+    // The number of blocks is small enough to cause preemptions.
+    setup.config.num_gpu_blocks = 1100;
+    let belief = setup.belief();
     let mut one_length = Vec::new();
     let mut line = |spec: &PolicySpec| {
-        let run = world.run(spec.build(&world.context(&belief, 7)));
+        let run = setup.run(spec.build(&setup.context(&belief, 7)));
         let (t, changes) = (&run.totals, lengths(&run).len() - 1);
-        assert_ne!(changes, 1, "{} changed its length once: this world is too small for it", spec.label());
+        assert_ne!(changes, 1, "{} changed its length once: this setup is too small for it", spec.label());
         if changes == 0 {
             one_length.push(spec.label());
         }
         (spec.label(), t.steps, t.drafted, t.accepted(), t.preemptions, finish_order(&run))
     };
     let made: Vec<_> = PolicySpec::all().iter().map(given).map(|spec| line(&spec)).collect();
-    // Pairs of policies that are one rule with these defaults.
+    // Pairs of policies that made equal runs: with these defaults they are one rule.
     let alike = made.iter().tuple_combinations().filter(|(a, b)| a.1 == b.1 && a.2 == b.2 && a.5 == b.5);
     let same: String = alike.map(|(a, b)| format!("{} = {}\n", a.0, b.0)).collect();
     let lines = made.iter().map(|(label, steps, drafted, accepted, preemptions, order)| {
@@ -90,7 +90,7 @@ fn every_policy_has_its_golden_line() {
         )
     });
     let lines: String = lines.collect();
-    // Policies of one length, of trees of one size, and one whose requests share a fixed total. All others must adapt.
+    // Policies that never changed their draft length or tree size. The snapshot lists them; all other policies adapt.
     let one_length = one_length.join(" ");
     insta::assert_snapshot!(
         "runs",

@@ -1,7 +1,7 @@
-//! Latency below saturation: L = C1 / (1 − λ C2), with C1 and C2 from the cost of a step by Little's law (docs/model.md
-//! 12.1; the form of arXiv 2605.15051). Neither is fitted: both come from costs, lengths and acceptance.
+//! Mean latency below saturation: L = C1 / (1 − λ C2) at λ requests a second, by Little's law (docs/model.md 12.1; the
+//! form of arXiv 2605.15051). C1 and C2 are not fitted: they follow from step costs, lengths and acceptance.
 
-use crate::world::{NeverRight, World, poisson};
+use crate::setup::{NeverRight, Setup, poisson};
 use foretoken_policies::{Fixed, PolicySpec};
 use foretoken_sim::acceptance::RankLaw;
 use foretoken_sim::host::SpeculatingSeconds;
@@ -33,7 +33,7 @@ impl AcceptanceSource for AlwaysRight {
 const PROMPT: u32 = 200;
 const REQUESTS: u64 = 12_000;
 
-/// One way to serve: drafts a round, tokens that a round gives, tokens of an answer.
+/// A case to test: drafts of a round, tokens that a round emits, tokens of an answer, and the host's costs.
 #[derive(Clone, Copy)]
 struct Case {
     k: u32,
@@ -48,12 +48,13 @@ impl Case {
         f64::from((self.output - 1).div_ceil(self.gives))
     }
 
-    /// (C1, C2) in seconds. A request's life is its own steps' fixed time and the work that all requests bring in
-    /// meanwhile: its own, and that of λ L others.
-    fn law(self, world: &World) -> (f64, f64) {
+    /// (C1, C2) in seconds. The latency L of a request is the fixed time of its steps, plus the work (time that depends
+    /// on requests and tokens) of itself and of the λ L requests that arrive meanwhile.
+    fn law(self, setup: &Setup) -> (f64, f64) {
         let (n, k) = (self.rounds(), f64::from(self.k));
-        let (target, draft, host) = (world.target, world.draft, self.host);
-        // What a step takes whatever is in it, and what a request adds to it.
+        let (target, draft, host) = (setup.target, setup.draft, self.host);
+        // `fixed` is the time of a step whatever its batch is; `work` the time that a request adds to its steps
+        // together.
         let more = if self.k > 0 { host.speculating } else { SpeculatingSeconds::default() };
         let fixed = target.delta_s + k * draft.delta_s + more.step_s;
         let context = f64::from(PROMPT) + f64::from(self.output - 1 - self.gives) / 2.0;
@@ -64,31 +65,31 @@ impl Case {
             + more.request_s;
         let prompt = target.gamma_s * f64::from(PROMPT) + host.request_s;
         let work = prompt + n * round;
-        // The step of the prompt, and half of the step that runs when the request comes.
+        // Steps of a request: its n rounds, the step of its prompt, and half of the step that runs when it arrives.
         let steps = n + 1.5;
         (steps * fixed + work, work)
     }
 
-    fn world(self, workload: &Workload) -> World<'_> {
-        let mut world = World::new(workload);
-        world.acceptance = if self.gives > 1 { &AlwaysRight } else { &NeverRight };
-        world.draft = Coefficients { alpha_s: 0.02e-6, gamma_s: 4e-6, delta_s: 0.6e-3 };
-        world.config.max_num_seqs = 4096;
-        world.config.max_num_batched_tokens = 1 << 20;
-        world.config.num_gpu_blocks = 1 << 18;
-        world.config.host = self.host;
-        world
+    fn setup(self, workload: &Workload) -> Setup<'_> {
+        let mut setup = Setup::new(workload);
+        setup.acceptance = if self.gives > 1 { &AlwaysRight } else { &NeverRight };
+        setup.draft = Coefficients { alpha_s: 0.02e-6, gamma_s: 4e-6, delta_s: 0.6e-3 };
+        setup.config.max_num_seqs = 4096;
+        setup.config.max_num_batched_tokens = 1 << 20;
+        setup.config.num_gpu_blocks = 1 << 18;
+        setup.config.host = self.host;
+        setup
     }
 
-    /// Mean end-to-end latency of the later four fifths of the requests, seconds.
+    /// Mean end-to-end latency of the last four fifths of the requests, seconds.
     fn simulated(self, rate: f64, requests: u64) -> f64 {
         let workload = poisson(requests, rate, PROMPT, self.output, 11);
-        let world = self.world(&workload);
+        let setup = self.setup(&workload);
         let speculation = match self.k {
             0 => Speculation::Off,
-            k => PolicySpec::Fixed(Fixed { k }).build(&world.context(&world.belief(), 1)),
+            k => PolicySpec::Fixed(Fixed { k }).build(&setup.context(&setup.belief(), 1)),
         };
-        let run = world.run(speculation);
+        let run = setup.run(speculation);
         let late = (requests as usize / 5)..requests as usize;
         let count = late.len() as f64;
         late.map(|i| run.records.e2e_s(i)).sum::<f64>() / count
@@ -114,7 +115,7 @@ fn cases() -> [(&'static str, Case); 4] {
 fn latency_below_saturation_is_littles_law() {
     for (name, case) in cases() {
         let empty = Workload::default();
-        let (c1, c2) = case.law(&case.world(&empty));
+        let (c1, c2) = case.law(&case.setup(&empty));
         for load in [0.1, 0.3, 0.5, 0.7] {
             let rate = load / c2;
             let (found, law) = (case.simulated(rate, REQUESTS), c1 / (1.0 - rate * c2));
@@ -125,12 +126,12 @@ fn latency_below_saturation_is_littles_law() {
     }
 }
 
-/// 1 / C2 is the rate at which the server saturates: beyond it the latency grows with the length of the run.
+/// At the rate 1 / C2 the server saturates: beyond this rate the latency grows with the length of the run.
 #[test]
 fn the_law_knows_where_it_ends() {
     for (name, case) in cases() {
         let empty = Workload::default();
-        let (_, c2) = case.law(&case.world(&empty));
+        let (_, c2) = case.law(&case.setup(&empty));
         let growth = |load: f64| case.simulated(load / c2, 6000) / case.simulated(load / c2, 3000);
         let (below, beyond) = (growth(0.8), growth(1.25));
         println!("{name}: twice the requests take {below:.2} times as long below saturation, {beyond:.2} beyond");

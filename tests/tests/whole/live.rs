@@ -1,9 +1,9 @@
 //! Every policy on the CPU device. Greedy output equals the autoregressive output token for token, across chunked
 //! prefill, rollback and preemption. A replay on recorded times repeats the run byte for byte: schedules, decisions and
-//! token counts. The models are a small pair with random weights. The draft is the target in lower precision, which is
-//! nearly always right, or the target without its last layer, which hardly ever is.
+//! token counts. The models are a small pair with random weights. The draft is the target in lower precision, whose
+//! drafts are nearly always right, or the target's first layer alone, whose drafts hardly ever are.
 
-use crate::world::NeverRight;
+use crate::setup::NeverRight;
 use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::device::Device;
 use foretoken_kernels::executor::{Acceptance, Capacity, DeviceExecutor, Live, Needs, Pair, Waiting};
@@ -25,19 +25,19 @@ const NOT_LIVE: [(&str, &str); 5] = [
     ("oracle-length", "sees a truth that only the event clock has"),
 ];
 
-/// A policy's views and decisions, step by step.
+/// What a policy saw and decided in each step, as text.
 type Decisions = Arc<Mutex<Vec<String>>>;
 
 /// A policy, or `None` for the plain engine, with its decisions.
 type Built = (Option<Box<dyn SpecPolicy>>, Decisions);
 
-/// A policy whose every step is recorded.
-struct Watched {
+/// A policy that notes its decisions and observations in `decisions`.
+struct NotingPolicy {
     policy: Box<dyn SpecPolicy>,
     decisions: Decisions,
 }
 
-impl Around for Watched {
+impl Around for NotingPolicy {
     fn inner(&self) -> &dyn SpecPolicy {
         &*self.policy
     }
@@ -149,7 +149,8 @@ impl Server {
         }
     }
 
-    /// Builds the policy as the registry does; `None` is the plain engine. The error is an oracle.
+    /// Builds the policy as the registry does; `None` is the plain engine. If it is an oracle, it is returned as the
+    /// error.
     fn build(&self, spec: &PolicySpec) -> Result<Built, Box<dyn OraclePolicy>> {
         let belief = Belief {
             draft: Coefficients { alpha_s: 1e-9, gamma_s: 3e-6, delta_s: 2e-5 },
@@ -175,7 +176,7 @@ impl Server {
         match spec.build(&context) {
             Speculation::Off => Ok((None, decisions)),
             Speculation::Policy(policy) => {
-                let watched = Watched { policy, decisions: decisions.clone() };
+                let watched = NotingPolicy { policy, decisions: decisions.clone() };
                 Ok((Some(Box::new(watched)), decisions))
             }
             Speculation::Oracle(oracle) => Err(oracle),
@@ -226,7 +227,7 @@ impl Server {
         (run, kept)
     }
 
-    /// Replays the recorded times with this acceptance.
+    /// Repeats a run on its recorded step times, with draft tokens accepted as `acceptance` says.
     fn replay(
         &self,
         policy: Option<Box<dyn SpecPolicy>>,
@@ -294,10 +295,10 @@ fn every_policy(draft: Draft) {
         assert_eq!(live.is_empty(), !speculates, "{label}");
     }
     assert_eq!(refused, NOT_LIVE.map(|(name, _)| name), "{NOT_LIVE:?}");
-    assert!(preemptions > 0 && chunked > 0 && rejected > 0, "the world is too comfortable to prove anything");
+    assert!(preemptions > 0 && chunked > 0 && rejected > 0, "the setup is too comfortable to prove anything");
 }
 
-/// Runs with declared acceptance, trees included, replay with their acceptance source.
+/// Live runs whose experiment names an acceptance source, trees included, are replayed with this source.
 #[test]
 fn declared_runs_can_be_replayed() {
     let server = Server::new(Draft::Far);
@@ -312,7 +313,7 @@ fn declared_runs_can_be_replayed() {
     }
 }
 
-/// A replay with another policy needs outputs that the recording lacks. They are reported, not invented silently.
+/// A replay with another policy needs acceptance bits that the recording lacks. They are counted and reported.
 #[test]
 fn values_missing_from_a_recording_are_counted() {
     let server = Server::new(Draft::Close);

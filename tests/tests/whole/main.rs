@@ -7,7 +7,7 @@ mod live;
 mod oracle;
 mod queueing;
 mod rooms;
+mod setup;
 mod specbench;
 mod speculation;
 mod vllm;
-mod world;

@@ -1,7 +1,7 @@
 //! The oracle's provable claim (docs/model.md 13): on every state that a policy visits, the oracle's token goodput of
 //! that step is at least the policy's, and at least that of any fixed length. Over a whole trace nothing is provable.
 
-use crate::world::{World, poisson};
+use crate::setup::{Setup, poisson};
 use foretoken_policies::{OracleGoodput, PolicySpec};
 use foretoken_sim::acceptance::AcceptanceSpec;
 use foretoken_sim::host::{HostStep, SpeculatingSeconds, WithoutGraph};
@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const LONGEST: u32 = 6;
 
-/// Follows `choose` through a run. Compares the oracle's choice with it and with every fixed length.
+/// A policy that drafts the lengths of `choose`. In each state it asserts that the oracle's choice is at least as good
+/// as these lengths and as every fixed length.
 struct Witness<F> {
     oracle: Box<dyn OraclePolicy>,
     choose: F,
@@ -20,7 +21,7 @@ struct Witness<F> {
     states: u64,
 }
 
-/// (tokens, picoseconds) of a step, in integers.
+/// Emitted tokens and duration (picoseconds) of a step with draft lengths `lens`, as exact integers.
 fn realised(batch: &BatchView, truth: &Truth, lens: &[u32]) -> (u128, u128) {
     let deepest = lens.iter().copied().max().unwrap_or(0);
     let mut time = truth.overhead + truth.target.pass(shape::verify_pass(batch, lens, truth.context_reads));
@@ -73,26 +74,26 @@ impl<F> Drop for Witness<F> {
 fn the_oracle_is_at_least_as_good_on_every_state() {
     let workload = poisson(300, 6.0, 300, 120, 3);
     let truth = AcceptanceSpec::default().build(4, &workload).unwrap();
-    let mut world = World::new(&workload);
-    world.acceptance = &*truth;
-    world.config.step_overhead_s = 1e-3;
-    world.config.host = HostLaw {
+    let mut setup = Setup::new(&workload);
+    setup.acceptance = &*truth;
+    setup.config.step_overhead_s = 1e-3;
+    setup.config.host = HostLaw {
         token_s: 1e-5,
         speculating: SpeculatingSeconds { step_s: 1e-3, request_s: 1e-4, token_s: 2e-5 },
         without_graph: WithoutGraph { above: 4, step_s: 1e-3, speculating_s: 4e-3 },
         ..HostLaw::default()
     };
-    world.config.draft_prefill = true;
-    world.draft = Coefficients { alpha_s: 5e-9, gamma_s: 3e-6, delta_s: 0.9e-3 };
-    world.config.max_draft_len = LONGEST;
-    let belief = world.belief();
-    let context = world.context(&belief, 1);
+    setup.config.draft_prefill = true;
+    setup.draft = Coefficients { alpha_s: 5e-9, gamma_s: 3e-6, delta_s: 0.9e-3 };
+    setup.config.max_draft_len = LONGEST;
+    let belief = setup.belief();
+    let context = setup.context(&belief, 1);
     let oracle = || match PolicySpec::OracleGoodput(OracleGoodput::default()).build(&context) {
         Speculation::Oracle(oracle) => oracle,
         _ => unreachable!("an oracle is built as one"),
     };
     let fixed = |_: &BatchView, _: u32| 3;
-    world.run(Speculation::Oracle(Box::new(Witness {
+    setup.run(Speculation::Oracle(Box::new(Witness {
         oracle: oracle(),
         choose: fixed,
         strictly_better: 0,
@@ -100,7 +101,7 @@ fn the_oracle_is_at_least_as_good_on_every_state() {
     })));
     let luck = luck::Luck::new(9, Stream::Policy, 0);
     let random = move |batch: &BatchView, i: u32| (luck.bits(batch.step * 512 + u64::from(i)) % 7) as u32;
-    world.run(Speculation::Oracle(Box::new(Witness {
+    setup.run(Speculation::Oracle(Box::new(Witness {
         oracle: oracle(),
         choose: random,
         strictly_better: 0,
@@ -109,11 +110,11 @@ fn the_oracle_is_at_least_as_good_on_every_state() {
 }
 
 /// Runs a policy and compares the oracle's choice with the policy's result in every state that the policy visits.
-struct Watched {
+struct AgainstOracle {
     policy: Box<dyn SpecPolicy>,
     oracle: Box<dyn OraclePolicy>,
     name: String,
-    /// The truth of every request, drawn separately from the run.
+    /// The accept/reject bits of every request, drawn a second time outside of the run.
     rows: Vec<TruthRow>,
     draft: Linear,
     target: Linear,
@@ -124,7 +125,7 @@ struct Watched {
     compared: Arc<AtomicU64>,
 }
 
-impl Around for Watched {
+impl Around for AgainstOracle {
     fn inner(&self) -> &dyn SpecPolicy {
         &*self.policy
     }
@@ -156,7 +157,7 @@ impl Around for Watched {
     fn around_observe(&mut self, o: &StepOutcome) {
         if !o.ids.is_empty() {
             let tokens = o.accepted.iter().map(|&a| u128::from(a) + 1).sum::<u128>();
-            // The step's real duration: the executor's own times.
+            // The duration of the step that the executor reported.
             let time = u128::from((o.draft_time + o.verify_time).0);
             let (best_tokens, best_time) = self.best;
             let before = self.compared.fetch_add(o.ids.len() as u64, Ordering::Relaxed);
@@ -173,13 +174,13 @@ fn no_policy_beats_the_oracle_on_a_state_it_visits() {
         let luck = luck::Luck::new(seed, Stream::Policy, 1);
         let workload = poisson(24, 2.0 + 10.0 * luck.unit(0), 100 + (luck.unit(1) * 900.0) as u32, 40, seed);
         let source = AcceptanceSpec::default().build(seed, &workload).expect("the default source");
-        let mut world = World::new(&workload);
-        world.acceptance = &*source;
-        world.config.step_overhead_s = 1e-3 * luck.unit(2);
-        world.config.max_draft_len = LONGEST;
-        world.config.draft_prefill = luck.unit(3) < 0.5;
-        world.config.num_gpu_blocks = 200 + (luck.unit(4) * 2000.0) as u32;
-        world.draft = Coefficients { alpha_s: 5e-9, gamma_s: 3e-6, delta_s: 2e-3 * luck.unit(5) };
+        let mut setup = Setup::new(&workload);
+        setup.acceptance = &*source;
+        setup.config.step_overhead_s = 1e-3 * luck.unit(2);
+        setup.config.max_draft_len = LONGEST;
+        setup.config.draft_prefill = luck.unit(3) < 0.5;
+        setup.config.num_gpu_blocks = 200 + (luck.unit(4) * 2000.0) as u32;
+        setup.draft = Coefficients { alpha_s: 5e-9, gamma_s: 3e-6, delta_s: 2e-3 * luck.unit(5) };
         let rows = || {
             let truth = |id: usize| {
                 let mut row = TruthRow::default();
@@ -196,8 +197,8 @@ fn no_policy_beats_the_oracle_on_a_state_it_visits() {
             };
             (0..workload.len()).map(truth).collect::<Vec<_>>()
         };
-        let belief = world.belief();
-        let context = world.context(&belief, seed);
+        let belief = setup.belief();
+        let context = setup.context(&belief, seed);
         for spec in PolicySpec::all() {
             let Speculation::Policy(policy) = spec.build(&context) else { continue };
             if policy.limits().tree_tokens > 0 {
@@ -208,14 +209,14 @@ fn no_policy_beats_the_oracle_on_a_state_it_visits() {
                 unreachable!("an oracle is built as one")
             };
             let compared = Arc::default();
-            let run = world.run(Speculation::Policy(Box::new(Watched {
+            let run = setup.run(Speculation::Policy(Box::new(AgainstOracle {
                 policy,
                 oracle,
                 name: format!("{} (seed {seed})", spec.label()),
                 rows: rows(),
-                draft: Linear::new(world.draft),
-                target: Linear::new(world.target),
-                overhead: Time::from_s(world.config.step_overhead_s),
+                draft: Linear::new(setup.draft),
+                target: Linear::new(setup.target),
+                overhead: Time::from_s(setup.config.step_overhead_s),
                 best: (1, 1),
                 compared: Arc::clone(&compared),
             })));

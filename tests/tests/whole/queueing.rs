@@ -1,7 +1,7 @@
 //! The engine as a queue: with one sequence, one-token prompts and a constant step it is an M/D/1 queue. Its mean wait
 //! is ρS / (2(1 − ρ)) (Pollaczek-Khinchine).
 
-use crate::world::{World, mean_and_error, poisson};
+use crate::setup::{Setup, mean_and_error, poisson};
 use foretoken_sim::*;
 
 #[test]
@@ -15,10 +15,10 @@ fn the_mean_wait_is_that_of_an_m_d_1_queue() {
         let waits: Vec<f64> = (0..20)
             .map(|seed| {
                 let workload = poisson(20_000, load / service, 1, OUTPUT, seed);
-                let mut world = World::new(&workload);
-                world.config.max_num_seqs = 1;
-                world.target = Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: STEP_S };
-                world.summary(Speculation::Off).queue.unwrap().mean
+                let mut setup = Setup::new(&workload);
+                setup.config.max_num_seqs = 1;
+                setup.target = Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: STEP_S };
+                setup.summary(Speculation::Off).queue.unwrap().mean
             })
             .collect();
         let (mean, error) = mean_and_error(&waits);

@@ -32,10 +32,10 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Largest allowed circle, in files, for crates that are not in `BOUNDS`: a file alone, that is, no circle.
+/// Largest allowed circle, in files, for crates that are not in `BOUNDS`. 1 means that there is no circle.
 const MOST: usize = 1;
 
-/// Crates with larger bounds, and the reason.
+/// Crates that may have a circle: name, its largest size in files, and the reason.
 const BOUNDS: [(&str, usize, &str); 4] = [
     ("policies", 4, "a policy from another crate gets a row like the table's, and a look that no row has"),
     ("spec", 3, "a document, its leaves and its sweeps are one type in three files"),
@@ -48,7 +48,7 @@ struct Measured {
     name: String,
     lines: usize,
     files: usize,
-    /// Its circles, the largest first.
+    /// Circles among the crate's files, the largest first.
     circles: Vec<Circle>,
 }
 
@@ -152,7 +152,7 @@ fn print(measured: &[Measured]) {
     std::io::stderr().write_all(text.as_bytes()).expect("standard error is written to");
 }
 
-/// The tool's results on crates of a few lines.
+/// Tests of this tool on crates of a few lines.
 mod on_small_crates {
     use super::{Measured, Source};
 

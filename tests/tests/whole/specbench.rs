@@ -1,7 +1,7 @@
 //! Real acceptance: the 480 first turns of Spec-Bench, Vicuna-68M drafting for Vicuna-7B, each once, batch 1, ratio of
 //! sums. Positions that the recording did not draft are drawn once with its pooled hazards.
 
-use crate::world::World;
+use crate::setup::Setup;
 use foretoken_sim::acceptance::{AcceptanceSpec, Rates};
 use foretoken_sim::*;
 use foretoken_traces::{Built, WorkloadSpec};
@@ -61,11 +61,11 @@ fn recorded_rounds_from_position_0_accept_the_published_mean() {
 fn recorded_rounds_in_the_engine_accept_the_published_mean() {
     let Some(built) = specbench() else { return };
     let truth = recorded(&built.workload);
-    let mut world = World::new(&built.workload);
-    world.acceptance = &*truth;
-    world.arrivals = built.arrivals;
+    let mut setup = Setup::new(&built.workload);
+    setup.acceptance = &*truth;
+    setup.arrivals = built.arrivals;
     for (k, expected) in [(3, 1.245), (6, 1.57)] {
-        let s = world.summary(Speculation::Policy(Box::new(crate::speculation::Fixed(k))));
+        let s = setup.summary(Speculation::Policy(Box::new(crate::speculation::Fixed(k))));
         let mean = s.accepted as f64 / s.rounds as f64;
         println!("k {k}: {mean:.4} accepted a step, {expected} expected");
         assert!((mean - expected).abs() < 0.02, "k {k}: {mean}");

@@ -1,7 +1,7 @@
 //! The yield of speculation by theory: E(a, k) = (1 − a^(k+1)) / (1 − a) tokens a step (Leviathan et al. 2023, Eq. 1),
 //! and the speedups of the lesson on EAGLE trees.
 
-use crate::world::{World, mean_and_error};
+use crate::setup::{Setup, mean_and_error};
 use foretoken_policies::PolicySpec;
 use foretoken_sim::acceptance::{AcceptanceSpec, Rates};
 use foretoken_sim::*;
@@ -33,18 +33,18 @@ fn expected_tokens(a: f64, k: u32) -> f64 {
     (0..=k).map(|j| a.powi(j as i32)).sum()
 }
 
-/// Accepted drafts are counted before the cut at the output's end. The interval is over requests, each with the mean of
-/// its rounds.
+/// The measured tokens per round agree with the formula. Accepted drafts count even beyond the output's end. The
+/// confidence interval is over requests, each with the mean of its rounds.
 #[test]
 fn constant_acceptance_yields_leviathans_formula() {
     const Z: f64 = 3.291;
     for (a, k) in [(0.3, 2), (0.6, 4), (0.8, 4), (0.9, 8), (1.0, 5), (0.0, 3)] {
         let workload: Workload = (0..2000).map(|_| Request::new(Time::ZERO, 10, 200)).collect();
         let acceptance = constant(a, 11, &workload);
-        let mut world = World::new(&workload);
-        world.acceptance = &*acceptance;
-        world.config.num_gpu_blocks = 1 << 16;
-        let run = world.run(fixed(k));
+        let mut setup = Setup::new(&workload);
+        setup.acceptance = &*acceptance;
+        setup.config.num_gpu_blocks = 1 << 16;
+        let run = setup.run(fixed(k));
         let lengths: Vec<f64> =
             (0..2000).map(|i| 1.0 + f64::from(run.records.accepted[i]) / f64::from(run.records.rounds[i])).collect();
         // A request's rounds end with its tokens, so long rounds are sampled a little less. A ratio estimate over all
@@ -58,8 +58,8 @@ fn constant_acceptance_yields_leviathans_formula() {
     }
 }
 
-/// The lesson's rows: α, K, tokens per round and speedup. Its three chain speedups imply different draft costs, so one
-/// cost meets them to 6 % only.
+/// The lesson's rows: α, K, tokens per round and speedup. The lesson's three chain speedups imply three draft costs, so
+/// a single cost agrees with them to 6 % only.
 #[test]
 fn the_eagle_lesson() {
     let rows =
@@ -69,14 +69,14 @@ fn the_eagle_lesson() {
         let Some(speedup) = speedup else { continue };
         let workload: Workload = (0..64).map(|_| Request::new(Time::ZERO, 1, 4000)).collect();
         let acceptance = constant(a, 5, &workload);
-        let mut world = World::new(&workload);
-        world.acceptance = &*acceptance;
-        world.config.num_gpu_blocks = 1 << 16;
-        world.target = Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 20e-3 };
-        world.draft = Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 1e-3 };
-        // Per request and step, so that the last requests of the batch do not count more.
+        let mut setup = Setup::new(&workload);
+        setup.acceptance = &*acceptance;
+        setup.config.num_gpu_blocks = 1 << 16;
+        setup.target = Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 20e-3 };
+        setup.draft = Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 1e-3 };
+        // Tokens per request and step, so that the last requests, which decode in a smaller batch, do not count more.
         let rate = |s: Speculation| {
-            let run = world.run(s);
+            let run = setup.run(s);
             let own: f64 = (0..64).map(|i| run.records.tpot_s(i).unwrap()).sum();
             64.0 / own
         };
@@ -86,15 +86,15 @@ fn the_eagle_lesson() {
     }
 }
 
-/// The registry's `fixed` behaves as this policy.
+/// The preset `fixed` of the policies crate behaves as [`Fixed`].
 #[test]
 fn the_preset_fixed_equals_the_tests_fixed_policy() {
     let workload: Workload = (0..50).map(|_| Request::new(Time::ZERO, 10, 100)).collect();
     let acceptance = constant(0.7, 2, &workload);
-    let mut world = World::new(&workload);
-    world.acceptance = &*acceptance;
+    let mut setup = Setup::new(&workload);
+    setup.acceptance = &*acceptance;
     let spec: PolicySpec = serde_json::from_str(r#"{"fixed": {"k": 3}}"#).unwrap();
-    let belief = world.belief();
-    let context = world.context(&belief, 1);
-    assert_eq!(world.run(spec.build(&context)).records, world.run(fixed(3)).records);
+    let belief = setup.belief();
+    let context = setup.context(&belief, 1);
+    assert_eq!(setup.run(spec.build(&context)).records, setup.run(fixed(3)).records);
 }

@@ -36,7 +36,7 @@ fn our_scheduler_makes_every_recorded_step() {
     }
 }
 
-/// A fixture in which a rule never fires does not test it.
+/// Each rule of vLLM's scheduler fired at least 200 times in the recordings, so that they test it.
 #[test]
 fn every_rule_fired_often() {
     let rules = [
@@ -61,7 +61,7 @@ fn every_rule_fired_often() {
     }
 }
 
-/// The same for effects of the order of calls. 0.32 skips no drafts.
+/// Each effect of the order of calls occurred at least 200 times, except skipped drafts in 0.32, which has none.
 #[test]
 fn every_order_of_calls_occurred_often() {
     let both = ["stale output", "extra step after an end", "empty schedule", "slept 1 ms"];

@@ -114,10 +114,10 @@ mod tests {
 
     #[test]
     fn categories_have_their_shares_and_their_lengths() {
-        let of =
+        let categories =
             named(&[("chat", category(3.0, 100)), ("code", category(0.0, 200)), ("documents", category(1.0, 300))]);
         let n = 40_000u64;
-        let drawn: Vec<_> = (0..n).map(|i| draw(&of, &mut Draws::new(5, Stream::Lengths, i))).collect();
+        let drawn: Vec<_> = (0..n).map(|i| draw(&categories, &mut Draws::new(5, Stream::Lengths, i))).collect();
         assert!(drawn.iter().all(|&(c, prompt, output)| prompt == 100 * (u32::from(c) + 1) && output == 7));
         let share = |c: u16| drawn.iter().filter(|d| d.0 == c).count() as f64 / n as f64;
         // Five standard errors of a share of 3/4 are 0.011.

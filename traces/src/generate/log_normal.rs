@@ -65,7 +65,7 @@ impl LogNormalLength {
         Ok(())
     }
 
-    /// The length at a normal score, tokens. The law's location is ln(mean) - sigma²/2.
+    /// The length in tokens for `score`, a standard normal draw. The mean of ln(length) is ln(mean) - sigma²/2.
     fn at(&self, score: f64) -> u32 {
         tokens(self.mean * (self.sigma * score - self.sigma * self.sigma / 2.0).exp()).min(self.max)
     }

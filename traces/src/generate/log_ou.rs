@@ -11,7 +11,7 @@ use foretoken_sim::Draws;
 use foretoken_sim::Time;
 use serde::{Deserialize, Serialize};
 
-/// Number of cells in a correlation time.
+/// Number of cells in a correlation time of X, which is constant within a cell.
 pub(super) const CELLS: f64 = 20.0;
 
 /// A Poisson process with a varying rate. Calibrated on the Azure 2023 conversation hour: counts' dispersion within 7
@@ -79,7 +79,7 @@ impl TwoRate {
     }
 }
 
-/// The factor exp(sX − s²/2), stepped from cell to cell.
+/// The factor exp(sX − s²/2) of the rate. It changes from cell to cell.
 pub(super) struct LogOu {
     sigma: f64,
     /// Correlation of X from one cell to the next.
@@ -88,7 +88,7 @@ pub(super) struct LogOu {
 }
 
 impl LogOu {
-    /// Starts X in its stationary law.
+    /// Draws the first X from the stationary law, the standard normal one.
     pub(super) fn new(cv: f64, tau_s: f64, cell_s: f64, draws: &mut Draws) -> LogOu {
         LogOu { sigma: (cv * cv).ln_1p().sqrt(), keep: (-cell_s / tau_s).exp(), x: normal(draws) }
     }
@@ -118,7 +118,8 @@ pub(crate) struct LogOuArrivals {
 }
 
 impl LogOuArrivals {
-    /// `end_s` ends only the search for arrivals that are too rare; the caller cuts the arrivals.
+    /// The search for arrivals stops at `end_s`, seconds, so that it ends even if they are very rare. An arrival beyond
+    /// `end_s` is possible; the caller removes it.
     pub(crate) fn new(p: &LogOuPoisson, mut draws: Draws, end_s: f64) -> LogOuArrivals {
         let finest = if p.fine_cv > 0.0 { p.tau_s.min(p.fine_tau_s) } else { p.tau_s };
         let cell_s = finest / CELLS;

@@ -70,19 +70,19 @@ impl Default for AzureCode {
 
 impl AzureCode {
     pub(crate) fn check(&self, key: &str) -> Result<(), TraceError> {
-        let at = |name: &str| format!("{key}.{name}");
-        positive(&at("on_shape"), self.on_shape)?;
-        positive(&at("on_scale_s"), self.on_scale_s)?;
-        not_negative(&at("off_min_s"), self.off_min_s)?;
-        span(&at("flicker_tau_s"), self.flicker_tau_s)?;
-        variation(&at("flicker_cv"), self.flicker_cv)?;
-        // A normal draw exceeds 5 once in millions, so with a scale above 10 a factor of e^50 would be possible.
+        let path = |name: &str| format!("{key}.{name}");
+        positive(&path("on_shape"), self.on_shape)?;
+        positive(&path("on_scale_s"), self.on_scale_s)?;
+        not_negative(&path("off_min_s"), self.off_min_s)?;
+        span(&path("flicker_tau_s"), self.flicker_tau_s)?;
+        variation(&path("flicker_cv"), self.flicker_cv)?;
+        // A normal draw exceeds 5 once in millions of draws, so a scale above 10 makes factors of e^50 possible.
         for (name, sigma) in
             [("off_sigma", self.off_sigma), ("rate_sigma", self.rate_sigma), ("gap_sigma", self.gap_sigma)]
         {
-            within(&at(name), sigma, 0.0, 10.0, "the scale of a logarithm, from 0 to 10")?;
+            within(&path(name), sigma, 0.0, 10.0, "the scale of a logarithm, from 0 to 10")?;
         }
-        // e^20 is 485 million: beyond it there is no time between arrivals, or no arrival.
+        // e^20 is 485 million. Beyond it, arrivals are simultaneous, or none ever comes.
         let logarithms = [("off_mu", self.off_mu), ("rate_mu", self.rate_mu), ("gap_mu", self.gap_mu)];
         if let Some((name, value)) = logarithms.iter().find(|(_, v)| !(-20.0..=20.0).contains(v)) {
             let hint = "it is the natural logarithm of seconds or of requests/s";
@@ -90,9 +90,9 @@ impl AzureCode {
         }
         if self.batch_mean < 1.0 {
             let what = format!("{:?} is below 1: a batch has a request", self.batch_mean);
-            return Err(TraceError::spec(at("batch_mean"), what, "expected a mean number of requests, at least 1"));
+            return Err(TraceError::spec(path("batch_mean"), what, "expected a mean number of requests, at least 1"));
         }
-        within(&at("batch_mean"), self.batch_mean, 1.0, 1e5, "a mean number of requests from 1 to 100000")?;
+        within(&path("batch_mean"), self.batch_mean, 1.0, 1e5, "a mean number of requests from 1 to 100000")?;
         if !(0.0..=1.0).contains(&self.start_off) {
             let what = format!("{:?} is not a probability", self.start_off);
             return Err(TraceError::spec(format!("{key}.start_off"), what, ""));
@@ -105,7 +105,7 @@ impl AzureCode {
 pub(crate) struct OnOffArrivals {
     p: AzureCode,
     draws: Draws,
-    /// Arrivals that are already drawn. The last requests of a batch may come after its period.
+    /// Arrivals that are drawn and not yet returned, earliest first. A batch may overlap with the next ones.
     ready: BinaryHeap<Reverse<Time>>,
     /// All batches that start before this time, seconds, have been drawn.
     drawn_s: f64,
@@ -117,18 +117,19 @@ pub(crate) struct OnOffArrivals {
 /// The active period that contains `drawn_s`.
 struct Active {
     end_s: f64,
-    /// Batches a second, before the flicker.
+    /// Batches a second, before the flicker's factor.
     batches_s: f64,
     flicker: LogOu,
     /// Batches a second up to `stop_s`, where the flicker's cell or the period ends.
     rate: f64,
     stop_s: f64,
-    /// The rest of an exponential draw with mean 1 until the next batch.
+    /// What is left of an exponential draw with mean 1. The next batch starts where the integral of `rate` reaches it.
     need: f64,
 }
 
 impl OnOffArrivals {
-    /// `end_s` ends only the search for arrivals that are too rare; the caller cuts the arrivals.
+    /// The search for arrivals stops at `end_s`, seconds, so that it ends even if they are very rare. An arrival beyond
+    /// `end_s` is possible; the caller removes it.
     pub(crate) fn new(p: &AzureCode, mut draws: Draws, end_s: f64) -> OnOffArrivals {
         let silent_first = draws.unit() < p.start_off;
         let ready = BinaryHeap::new();

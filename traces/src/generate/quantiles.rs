@@ -10,7 +10,7 @@ pub struct Quantiles {
 }
 
 impl Quantiles {
-    /// The quantile at `u` in [0, 1].
+    /// The value below which the share `u` of the law lies, `u` in [0, 1].
     pub fn at(&self, u: f64) -> f64 {
         let percent = 100.0 * u;
         let above = self.percent.partition_point(|&p| p <= percent).clamp(1, self.percent.len() - 1);

@@ -56,7 +56,7 @@ impl Poisson {
 impl Gamma {
     pub(crate) fn check(&self, key: &str) -> Result<(), TraceError> {
         rate(&format!("{key}.rate"), self.rate)?;
-        // This gives a shape from 1e-6 to 1e6, as below.
+        // The shape 1/cv² is then from 1e-6 to 1e6, the range that BurstGPT's shapes may have too.
         within(&format!("{key}.cv"), self.cv, 1e-3, 1e3, "a coefficient of variation from 0.001 to 1000")
     }
 }

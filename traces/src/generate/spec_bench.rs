@@ -1,9 +1,9 @@
 //! Lengths like the first turns of Spec-Bench as Vicuna-7B-v1.3 answers them, category by category.
 //!
-//! Calibrated on Spec-Bench (Xia et al., Findings of ACL 2024). Prompts are log-normal. Outputs follow straight lines
-//! of ln(length) over the normal score through five quantiles, continued at the ends, so they are log-normal in pieces.
-//! Answers that never stop by themselves have the length of the generation cap. A Gaussian copula keeps each category's
-//! rank correlation. Means are within 5 % of the data's.
+//! Calibrated on Spec-Bench (Xia et al., Findings of ACL 2024). Prompts are log-normal. The logarithm of an output's
+//! length is piecewise linear in a standard normal score: lines through five quantiles, continued at both ends. Answers
+//! that never stop by themselves have the length of the generation cap. A Gaussian copula keeps each category's rank
+//! correlation of prompt and output. Means are within 5 % of the data's.
 
 use super::normal;
 use super::quantiles::normal_cdf;
@@ -53,7 +53,7 @@ pub(super) struct Category {
     pub(super) output: [f64; 5],
     /// Spearman rank correlation of prompt and output.
     pub(super) spearman: f64,
-    /// Share of outputs that reached the generation cap (of 80 each). They are the longest outputs of the law.
+    /// Share of the category's 80 outputs that reached the generation cap; the longest outputs get this length.
     pub(super) to_cap: f64,
 }
 
@@ -79,7 +79,7 @@ impl Category {
         (tokens((self.prompt.0 + self.prompt.1 * x).exp()), tokens(self.output_at(z)))
     }
 
-    /// The output length at a normal score, tokens.
+    /// The output length in tokens for the standard normal score `z`.
     fn output_at(&self, z: f64) -> f64 {
         if normal_cdf(z) > 1.0 - self.to_cap {
             return GENERATION_CAP;
@@ -93,7 +93,7 @@ impl Category {
 
 impl SpecBenchLengths {
     pub(crate) fn check(&self, key: &str) -> Result<(), TraceError> {
-        // Outside these bounds next to nothing of some or all categories would be left to draw.
+        // Beyond these limits nearly every draw of some category would be rejected.
         let low = [
             ("max_prompt", self.max_prompt, 128),
             ("max_output", self.max_output, 64),

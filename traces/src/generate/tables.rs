@@ -2,7 +2,7 @@
 //!
 //! Percentages and values are rounded summaries of the data, with straight lines between them (KS to the data at most
 //! 0.034). Prompt and output are drawn independently. The exception is mooncake-synth, whose rank correlation of −0.52
-//! is kept by a Gaussian copula; the others' is within 0.07 of 0.
+//! is kept by a Gaussian copula; the other tables' correlations are within 0.07 of 0.
 
 use super::normal;
 use super::quantiles::{Quantiles, normal_cdf};
@@ -59,7 +59,7 @@ impl LengthTable {
         let (u, v) = if self.spearman == 0.0 {
             (draws.unit(), draws.unit())
         } else {
-            // The correlation of the normals that gives this rank correlation (Kruskal 1958).
+            // Two normals with the correlation `rho` have the rank correlation `spearman` (Kruskal 1958).
             let rho = 2.0 * (PI * self.spearman / 6.0).sin();
             let (x, y) = (normal(draws), normal(draws));
             (normal_cdf(x), normal_cdf(rho * x + (1.0 - rho * rho).sqrt() * y))

@@ -1,24 +1,25 @@
-//! Wall-clock times as logs write them, and the shift of any times to the engine's clock.
+//! Parses wall-clock times as logs write them, and shifts times to the engine's clock, which starts at 0.
 
 use super::number::fraction_ps;
 use foretoken_sim::Time;
 
 const PS_PER_DAY: i128 = 86_400_000_000_000_000;
 
-/// Puts times on the engine's clock by the first of them. It lies a margin after zero, so that rows with earlier times
-/// can be sorted; the collector's `start_at_zero` removes the margin.
+/// Shifts the times of a file to the engine's clock. The first row's time becomes `margin`, in picoseconds, and not 0,
+/// so that later rows may have earlier times. The collector's `start_at_zero` removes the margin.
 pub(super) struct Origin {
     margin: i128,
     zero: Option<i128>,
 }
 
 impl Origin {
-    /// Accepts times up to `days` before the first one.
+    /// Accepts times up to `days` before the time of the first row.
     pub(super) fn with_margin(days: u32) -> Origin {
         Origin { margin: i128::from(days) * PS_PER_DAY, zero: None }
     }
 
-    /// The engine's time of `at`, which is in picoseconds; `None` beyond the margin and the clock's 213 days.
+    /// The engine's time for `at`, picoseconds of the file's clock. `None` if `at` is earlier than the margin allows or
+    /// beyond the 213 days of the engine's clock.
     pub(super) fn place(&mut self, at: i128) -> Option<Time> {
         let zero = *self.zero.get_or_insert(at - self.margin);
         u64::try_from(at - zero).ok().map(Time)
@@ -51,7 +52,7 @@ pub(super) fn instant(field: &[u8]) -> Option<i128> {
     Some(i128::from(seconds) * 1_000_000_000_000 + i128::from(fraction_ps(fraction.as_bytes())))
 }
 
-/// Seconds of an offset `+HH:MM`, `+HHMM` or `+HH`, or of the same with a minus.
+/// Seconds of a time-zone offset `+HH:MM`, `+HHMM` or `+HH`, with `+` or `-`.
 fn offset_s(text: &str) -> Option<i64> {
     let (sign, digits) = (if text.starts_with('-') { -1 } else { 1 }, text[1..].replacen(':', "", 1));
     if !matches!(digits.len(), 2 | 4) || !digits.bytes().all(|b| b.is_ascii_digit()) {

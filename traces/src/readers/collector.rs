@@ -17,7 +17,7 @@ pub(super) struct Names<'n> {
     pub(super) output: &'n str,
 }
 
-/// Most categories of a trace. Each lookup is a search by name.
+/// Most categories of a trace. The limit is low because each lookup compares the name with all categories.
 const MOST_CATEGORIES: usize = 4096;
 
 /// Builds a workload from the rows of a trace.
@@ -39,7 +39,7 @@ pub(super) struct Collector<'a> {
     raised: u64,
     too_long: u64,
     filtered: u64,
-    /// Number of outputs that have the length of the recorded run instead of the request's.
+    /// Number of requests whose output length is the recorded run's and differs from the request file's.
     pub(super) relengthened: u64,
     pub(super) files: Vec<PathBuf>,
 }
@@ -71,7 +71,7 @@ impl<'a> Collector<'a> {
         self.category_in("category", line, name)
     }
 
-    /// [`category`](Collector::category) of a file that has categories in `column`.
+    /// As [`category`](Collector::category), for a file whose categories are in the column `column`.
     pub(super) fn category_in(&mut self, column: &str, line: u64, name: &str) -> Result<u16, TraceError> {
         let known = self.workload.categories.iter().position(|c| c == name);
         let index = known.unwrap_or(self.workload.categories.len());
@@ -86,7 +86,7 @@ impl<'a> Collector<'a> {
         Ok(index as u16)
     }
 
-    /// Adds the memory that a request takes in a run, and refuses the request if the sum exceeds the limit.
+    /// Adds the memory that the request takes in a run to `memory`; an error if the sum exceeds the limit.
     fn hold(&mut self, line: u64, request: &Request) -> Result<(), TraceError> {
         let recording = request.recording.map_or(0, |r| self.workload.recordings[r as usize].bits.len());
         self.memory += limits::REQUEST + 8 * request.prefix.len() as u64 + 16 * recording as u64;
@@ -110,13 +110,13 @@ impl<'a> Collector<'a> {
         self.workload.prefix_block = tokens;
     }
 
-    /// Counts a row that a filter of the user leaves out.
+    /// Counts a row that the user's `model`, `log_type` or `turns` leaves out.
     pub(super) fn skip(&mut self) {
         self.rows += 1;
         self.filtered += 1;
     }
 
-    /// Adds a BurstGPT row. For rows without a response `failed_rows` applies before `zero_tokens`.
+    /// Adds a BurstGPT row. If it has 0 response tokens, the option `failed_rows` decides first, then `zero_tokens`.
     pub(super) fn push_or_failed(
         &mut self,
         line: u64,

@@ -1,4 +1,4 @@
-//! Anyone's log: CSV whose columns the workload names (`columns`).
+//! The CSV log of any tool: the workload names its columns (`columns`).
 //!
 //! Times are numbers of one unit or texts of date and time; the first row that is read shows which. They count from
 //! the earliest row. The arithmetic is in whole picoseconds, so that seconds since 1970 lose no digit.
@@ -20,7 +20,7 @@ enum Times {
 }
 
 impl Times {
-    /// The way in which `field` is written. A given unit says that it is a number.
+    /// How `field`, the first time of the file, is written. With a `unit` it is a number.
     fn of(field: &[u8], unit: Option<TimeUnit>) -> Times {
         match unit {
             None if instant(field).is_some() => Times::Texts,
@@ -56,7 +56,7 @@ pub(super) fn read(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, 
     let (prompt, output) = (table.column(&columns.prompt)?, table.column(&columns.output)?);
     let time = columns.arrival.as_deref().unwrap_or_default();
     let names = Names { time, prompt: &columns.prompt, output: &columns.output };
-    // A log may be newest first: where rows are sorted, the first may be the last.
+    // A log may have its newest row first. So with `unsorted = "sort"` the first row may have the latest time.
     let sorts = spec.unsorted == Some(Unsorted::Sort);
     let (mut origin, off_clock) = if sorts {
         (Origin::with_margin(106), "is over 106 days before or after the first row: is the unit right?")

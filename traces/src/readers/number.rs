@@ -87,12 +87,12 @@ pub(crate) fn picoseconds(field: &[u8], places: usize) -> Result<i128, Bad> {
     Ok(if negative { -ps } else { ps })
 }
 
-/// Picoseconds of the digits behind the decimal point of seconds, rounded at the twelfth.
+/// Picoseconds of the digits after the decimal point of a number of seconds, rounded at the twelfth digit.
 pub(crate) fn fraction_ps(digits: &[u8]) -> u64 {
     fraction(digits, 12)
 }
 
-/// The first `places` digits behind a decimal point as a whole number, rounded.
+/// The digits after a decimal point times 10^`places`, rounded to a whole number.
 fn fraction(digits: &[u8], places: usize) -> u64 {
     let digit = |i: usize| u64::from(digits.get(i).map_or(0, |b| b - b'0'));
     (0..places).fold(0, |v, i| v * 10 + digit(i)) + u64::from(digit(places) >= 5)

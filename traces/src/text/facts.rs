@@ -6,7 +6,7 @@ use super::dice::Dice;
 use super::words;
 use foretoken_sim::{Luck, Stream};
 
-/// Key of the draws that make the invented people. A change of the key makes every fact wrong that a model has learnt.
+/// Key of the draws that make the invented people. With another key, every fact that a model has learnt is wrong.
 const WORLD: u64 = 0xFAC7;
 
 /// Number of people in the world.

@@ -48,8 +48,8 @@ pub fn document(family: Family, seed: u64, index: u64) -> Document {
 
 /// A prompt of exactly `len` bytes that ends in the open question of document `index`.
 ///
-/// Other documents of the family stand before it as worked examples, and the first of them is cut at its left. A
-/// question that is longer than `len` loses its beginning.
+/// Other documents of the family come before the question as worked examples. The beginning of the first one is cut off
+/// to fit `len`. A question that is longer than `len` loses its own beginning.
 pub fn prompt_of_len(family: Family, seed: u64, index: u64, len: usize) -> Vec<u8> {
     let luck = key(family, seed, index);
     let mut parts = vec![drawn(family, luck).prompt];
@@ -58,7 +58,7 @@ pub fn prompt_of_len(family: Family, seed: u64, index: u64, len: usize) -> Vec<u
         if have >= len {
             break;
         }
-        // Examples are drawn below the key of their question, so no two prompts share one.
+        // The key of an example is derived from the key of its question, so no two prompts share an example.
         parts.push(drawn(family, luck.narrow(example)).text());
         have += parts[parts.len() - 1].len();
     }

@@ -25,23 +25,23 @@ impl TruthTable {
             let what = "would replace the recordings that the requests of this workload bring";
             return Err(TraceError::file(path, what, "write source = { recorded = {} } to replay those"));
         }
-        let all: Vec<u32> = (0..self.outputs.len() as u32).collect();
+        let every_output: Vec<u32> = (0..self.outputs.len() as u32).collect();
         let of_family = |name: &String| {
             let family = self.header.families.iter().position(|f| f == name);
             let is_of_family = |&i: &u32| Some(usize::from(self.outputs[i as usize].family)) == family;
-            all.iter().copied().filter(is_of_family).collect::<Vec<u32>>()
+            every_output.iter().copied().filter(is_of_family).collect::<Vec<u32>>()
         };
         let by_category: Vec<Vec<u32>> = workload.categories.iter().map(of_family).collect();
         let draw = |id: usize| {
             let own = by_category.get(usize::from(workload.category[id])).filter(|own| !own.is_empty());
-            let from = own.unwrap_or(&all);
+            let from = own.unwrap_or(&every_output);
             let u = Luck::new(seed, Stream::Request, id as u64).unit(0);
             from[(u * from.len() as f64) as usize]
         };
         let recordings: Vec<u32> = (0..workload.len()).map(draw).collect();
         let reach = |id: usize| self.outputs[recordings[id] as usize].ranks.len() as u32;
         let longer: Vec<usize> = (0..workload.len()).filter(|&id| workload.output_len[id] > reach(id)).collect();
-        // A recording of one token has no position for a draft, so it cannot begin again.
+        // A recording of one token has no drafted position, so it cannot be repeated to fill a longer request.
         let stuck = longer.iter().copied().find(|&id| beyond == Beyond::Refuse || reach(id) < 2);
         if let Some(id) = stuck {
             let (output, has) = (workload.output_len[id], reach(id));

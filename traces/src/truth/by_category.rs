@@ -1,5 +1,5 @@
-//! Acceptance by category of requests and by context, estimated from a table, and the law that a simulation takes of
-//! it.
+//! Acceptance by category of requests and by context length, estimated from a truth table, and the acceptance rates
+//! that a simulated experiment uses for it (the "law").
 
 use super::{NOT_DRAFTED, RecordedOutput, TruthTable};
 use foretoken_sim::acceptance::{ByCategory, CategoryRates};
@@ -7,15 +7,16 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Draft lengths from 1 to this are summarised, and rounds of a profiled pair have this many drafts.
+/// Summaries cover draft lengths from 1 to this. Rounds are counted with this draft length where a table has a rank for
+/// every position (a profiled pair).
 pub const DEPTHS: usize = 8;
 /// The first band of contexts ends here, tokens; each further band ends at twice the end of the one before.
 const FIRST_BAND: u64 = 512;
-/// Drafted positions that a point of the law needs at least. A band with fewer is joined with the next one.
+/// Fewest drafted positions from which a band's rate is estimated. A band with fewer is joined with the next one.
 const LEAST_POSITIONS: u64 = 200;
-/// Rounds that must have reached a depth for its rate to be in the law.
+/// Fewest rounds that must have reached a depth for its rate to be used.
 const LEAST_ROUNDS: u64 = 30;
-/// Standard errors of their difference by which the rates of two bands must differ for a law by context.
+/// Rates depend on context if two bands' rates differ by more than this many standard errors of the difference.
 const DIFFERENT: f64 = 3.0;
 
 /// The acceptance of one category.
@@ -23,16 +24,16 @@ const DIFFERENT: f64 = 3.0;
 pub struct CategoryAcceptance {
     /// Name of the category: a table's family.
     pub category: String,
-    /// Number of its outputs.
+    /// Number of recorded outputs of the category.
     pub outputs: u64,
-    /// Acceptance by place in a round. Rounds of a profiled pair have [`DEPTHS`] drafts, rounds of a server what it
-    /// drafted.
+    /// Acceptance by depth in a round. A round of a profiled pair has [`DEPTHS`] drafts, a round of an observed server
+    /// those that the server drafted.
     pub depths: Vec<Depth>,
     /// Acceptance by context; bands without drafts are left out.
     pub contexts: Vec<ContextBand>,
 }
 
-/// Acceptance at one place in a round.
+/// Acceptance at one depth of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Depth {
     /// The depth, from 1.
@@ -48,15 +49,15 @@ pub struct Depth {
 /// The acceptance at contexts of similar length.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ContextBand {
-    /// Fewest tokens of prompt and output in front of the draft.
+    /// Lower end of the band: tokens of prompt and output before the draft, inclusive.
     pub from: u64,
-    /// Fewest tokens that are too many.
+    /// Upper end of the band, tokens, exclusive.
     pub to: u64,
-    /// Mean of these tokens over the drafted positions.
+    /// Mean context of the band's drafted positions, tokens.
     pub mean_context: f64,
-    /// Number of positions at which a draft was made and judged.
+    /// Number of positions at which a draft was made and then found right or wrong.
     pub drafted: u64,
-    /// Number of these at which it was right.
+    /// Number of drafted positions at which the draft was right.
     pub right: u64,
     /// right / drafted.
     pub rate: f64,
@@ -64,7 +65,7 @@ pub struct ContextBand {
     pub error: Option<f64>,
 }
 
-/// Counts of one band: the drafted and right positions of each output, and the sum of contexts.
+/// Counts of one band: drafted and right positions of each output, and the sum of the drafted positions' contexts.
 #[derive(Default)]
 struct Counts {
     outputs: Vec<(u64, u64)>,
@@ -74,9 +75,9 @@ struct Counts {
 impl TruthTable {
     /// The acceptance of each category with outputs, in the order of the table's families.
     ///
-    /// A position counts if the draft made for it was judged. Behind a round of a server in which all was accepted
-    /// nothing was drafted: that position is left out, and right / drafted is the maximum-likelihood estimate of the
-    /// probability that a draft is right if those before it were.
+    /// A position counts if its draft was found right or wrong. A server drafts nothing for the position after a fully
+    /// accepted round, so this position is left out. Then right / drafted is the maximum-likelihood estimate of the
+    /// probability that a draft is right, given that the drafts before it in the round were.
     pub fn by_category(&self) -> Vec<CategoryAcceptance> {
         let observed = self.header.observed.is_some();
         let one = |(family, name): (usize, &String)| {
@@ -93,7 +94,7 @@ fn category(name: &str, outputs: &[&RecordedOutput], observed: bool) -> Category
     for output in outputs {
         let mut depth = 0;
         let mut own: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-        // The prefill gives the first token.
+        // Position 0 is skipped: the prefill gives the first token, without a draft.
         for (n, &rank) in output.ranks.iter().enumerate().skip(1) {
             let known = !observed || rank != NOT_DRAFTED;
             if known {
@@ -103,7 +104,7 @@ fn category(name: &str, outputs: &[&RecordedOutput], observed: bool) -> Category
                 *count = (count.0 + 1, count.1 + u64::from(rank == 1));
                 bands.entry(band).or_default().context += context;
             }
-            // The token behind a round that was accepted as a whole is the target's own.
+            // After a fully accepted round the next token is the target's own (the bonus token), not a draft.
             if !known || !observed && depth == DEPTHS {
                 depth = 0;
                 continue;
@@ -131,7 +132,7 @@ fn category(name: &str, outputs: &[&RecordedOutput], observed: bool) -> Category
     }
 }
 
-/// The fewest tokens of the band of a context.
+/// The lower end, in tokens, of the band that contains `context`.
 fn band_of(context: u64) -> u64 {
     if context < FIRST_BAND { 0 } else { FIRST_BAND << (context / FIRST_BAND).ilog2() }
 }
@@ -145,7 +146,8 @@ impl Counts {
         let sum = |of: fn(&(u64, u64)) -> u64| self.outputs.iter().map(of).sum::<u64>();
         let (drafted, right) = (sum(|o| o.0), sum(|o| o.1));
         let (n, rate) = (self.outputs.len() as f64, right as f64 / drafted as f64);
-        // Outputs differ by more than chance, so they are the units (a ratio estimator's error).
+        // Acceptance differs between outputs, so outputs, not positions, are the independent samples (standard error of
+        // a ratio estimator).
         let squares: f64 = self.outputs.iter().map(|&(d, r)| (r as f64 - rate * d as f64).powi(2)).sum();
         let error = (n > 1.0).then(|| (squares * n / (n - 1.0)).sqrt() / drafted as f64);
         ContextBand { from, to, mean_context: self.context as f64 / drafted as f64, drafted, right, rate, error }
@@ -153,8 +155,8 @@ impl Counts {
 }
 
 impl CategoryAcceptance {
-    /// The law of the category; `None` if nothing was drafted. It is by context if the rates of two bands differ by
-    /// more than chance, and otherwise by depth, with the depths that enough rounds reached.
+    /// The acceptance rates of the category for a simulation; `None` if nothing was drafted. Rates depend on context if
+    /// two bands differ by more than chance, and otherwise on depth, for the depths that enough rounds reached.
     pub fn law(&self) -> Option<CategoryRates> {
         let bands = joined(&self.contexts);
         let differ = |a: &ContextBand, b: &ContextBand| {
@@ -172,33 +174,33 @@ impl CategoryAcceptance {
     }
 }
 
-/// One of each is added, so that what was seen a few times is neither sure nor impossible. Rounded to four digits.
+/// (right + 1) / (of + 2), rounded to four digits. Laplace's rule: a rate from few positions is neither 0 nor 1.
 fn smoothed(right: u64, of: u64) -> f64 {
     ((right as f64 + 1.0) / (of as f64 + 2.0) * 1e4).round() / 1e4
 }
 
-/// Bands with at least [`LEAST_POSITIONS`]: a band with fewer is joined with the next one, the last with the one
-/// before.
+/// The bands joined until each has at least [`LEAST_POSITIONS`] positions. A band with fewer is joined with the next
+/// one, the last band with the one before.
 fn joined(bands: &[ContextBand]) -> Vec<ContextBand> {
-    let mut all: Vec<ContextBand> = Vec::new();
+    let mut wide: Vec<ContextBand> = Vec::new();
     for &band in bands {
-        match all.last_mut() {
+        match wide.last_mut() {
             Some(last) if last.drafted < LEAST_POSITIONS => *last = join(*last, band),
-            _ => all.push(band),
+            _ => wide.push(band),
         }
     }
-    if all.len() > 1 && all[all.len() - 1].drafted < LEAST_POSITIONS {
-        let last = all.pop().expect("there are two");
-        let before = all.pop().expect("there are two");
-        all.push(join(before, last));
+    if wide.len() > 1 && wide[wide.len() - 1].drafted < LEAST_POSITIONS {
+        let last = wide.pop().expect("there are two");
+        let before = wide.pop().expect("there are two");
+        wide.push(join(before, last));
     }
-    all
+    wide
 }
 
 fn join(a: ContextBand, b: ContextBand) -> ContextBand {
     let (drafted, right) = (a.drafted + b.drafted, a.right + b.right);
     let (of_a, of_b) = (a.drafted as f64 / drafted as f64, b.drafted as f64 / drafted as f64);
-    // The same outputs may be in both, so the errors are added as if they agreed.
+    // An output may be in both bands, so the two errors are added as if fully correlated.
     let error = a.error.zip(b.error).map(|(x, y)| x * of_a + y * of_b);
     ContextBand {
         from: a.from,
@@ -211,15 +213,15 @@ fn join(a: ContextBand, b: ContextBand) -> ContextBand {
     }
 }
 
-/// The law of all categories with drafts; `None` if there is none.
+/// The acceptance rates of all categories with drafts, as settings of a simulation; `None` if nothing was drafted.
 pub fn law(categories: &[CategoryAcceptance]) -> Option<ByCategory> {
     let laws: BTreeMap<String, CategoryRates> =
         categories.iter().filter_map(|c| Some((c.category.clone(), c.law()?))).collect();
     (!laws.is_empty()).then_some(ByCategory { categories: laws, otherwise: None })
 }
 
-/// The law as tables of an experiment, with the counts as comments. `source` says where the counts come from. Empty if
-/// nothing was drafted.
+/// The acceptance rates as TOML tables of an experiment, with the counts as comments. `source` says where the counts
+/// come from. Empty if nothing was drafted.
 pub fn toml(categories: &[CategoryAcceptance], source: &str) -> String {
     let mut text = String::new();
     for c in categories {
@@ -277,7 +279,7 @@ mod tests {
         TruthTable { header, outputs }
     }
 
-    /// Outputs in which a draft is right with a probability that `rate` gives for a context.
+    /// `n` outputs of `len` tokens. A draft is right with the probability `rate(context)`.
     fn outputs(family: u16, n: u64, prompt_len: u32, len: usize, rate: impl Fn(u64) -> f64) -> Vec<RecordedOutput> {
         let one = |i: u64| {
             let luck = Luck::new(3, Stream::Right, i + 1000 * u64::from(family));
@@ -322,8 +324,8 @@ mod tests {
         assert!(text.contains("categories.\"documents\"]\nby-context = { points = [[2"), "{text}");
     }
 
-    /// A second way: the outputs are drafted in rounds of 4, as a server shows them. The rate is still found, although
-    /// positions behind whole rounds are missing.
+    /// Drafts the outputs in rounds of 4, as a server does. Positions after fully accepted rounds are then unknown, and
+    /// the rate is estimated without bias all the same.
     #[test]
     fn censored_rounds_do_not_lower_the_rate() {
         let full = outputs(0, 200, 10, 300, |_| 0.7);

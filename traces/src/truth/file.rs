@@ -14,11 +14,11 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 const KIND: Kind = Kind { name: b"FTKTRUT", version: SCHEMA_VERSION };
-/// The version of the first layout, in which no checksum covered the header.
+/// The version byte of the first layout, in which no checksum covered the header.
 const UNCOVERED: u8 = b'H';
-/// Bytes for each output in the columns with one entry an output, and for each position in the columns with one entry a
-/// position.
+/// Bytes of an output in its three columns: family, prompt length, output length.
 const PER_OUTPUT: u64 = 10;
+/// Bytes of an output position in its two columns: rank, confidence.
 const PER_POSITION: u64 = 3;
 /// The zstd level; higher levels save less than a percent here.
 const LEVEL: i32 = 12;
@@ -118,7 +118,7 @@ fn parse(from: impl Read) -> Result<TruthTable, Bad> {
     let expected = expected.and_then(|(a, b)| a.checked_add(b)).filter(|&n| n <= limits::memory() / 8);
     let expected = expected.ok_or_else(|| bad(format!("is damaged: {outputs} outputs of {positions} tokens")))?;
     let mut unpacked = Vec::new();
-    // Unpacks no more than the announced size, and one byte more to see whether there is more.
+    // Unpacks at most one byte more than the size that the header gives, to see whether the columns are longer.
     zstd::stream::read::Decoder::new(columns.as_slice())
         .and_then(|columns| columns.take(expected + 1).read_to_end(&mut unpacked))
         .map_err(|e| bad(format!("is a damaged truth table: {e}")))?;
@@ -148,8 +148,7 @@ fn bodies(from: impl Read) -> Result<(Vec<u8>, Vec<u8>), Bad> {
             Next::Cut(cut) => Err(ends(format!(": {cut}"))),
         }
     };
-    let all = (frame()?, frame()?, frame()?);
-    match all {
+    match (frame()?, frame()?, frame()?) {
         (Some(header), Some(columns), None) => Ok((header, columns)),
         (.., Some(_)) => Err(bad("is a damaged truth table: it goes on after its end")),
         _ => Err(ends(String::new())),
@@ -165,12 +164,12 @@ fn split(columns: &[u8], n: usize, positions: usize, header: &TruthHeader) -> Re
     let (mut ranks, confidences) = rest.split_at(positions);
     let u16s = |bytes: &[u8]| bytes.as_chunks().0.iter().map(|&b| u16::from_le_bytes(b)).collect::<Vec<_>>();
     let u32s = |bytes: &[u8]| bytes.as_chunks().0.iter().map(|&b| u32::from_le_bytes(b)).collect::<Vec<_>>();
-    let all = u16s(confidences);
+    let every_confidence = u16s(confidences);
     let (families_of, prompts, lengths) = (u16s(families_of), u32s(prompts), u32s(lengths));
     if lengths.iter().map(|&l| u64::from(l)).sum::<u64>() != positions as u64 {
         return Err("the outputs' lengths do not sum to its positions".into());
     }
-    let mut confidences = &all[..];
+    let mut confidences = &every_confidence[..];
     let mut outputs = Vec::with_capacity(n);
     for (i, ((family, prompt_len), length)) in families_of.into_iter().zip(prompts).zip(lengths).enumerate() {
         let (own_ranks, later_ranks) = ranks.split_at(length as usize);

@@ -51,8 +51,8 @@ pub struct TruthHeader {
     pub temperature: f64,
     /// Names of the families of prompts.
     pub families: Vec<String>,
-    /// Set if the table comes from an observed server, not from a profiled pair. Positions may then be unknown, and
-    /// there are no ranks and no confidences.
+    /// Set if the table comes from an observed server, not from a profiled pair. Then it is unknown at some positions
+    /// whether a draft would have been right, and there are no ranks and no confidences.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<ObservedTruth>,
 }
@@ -63,9 +63,10 @@ pub struct TruthHeader {
 pub struct ObservedTruth {
     /// The draft lengths that were observed.
     pub lengths: Vec<u32>,
-    /// P(right | i − 1 drafts of the round were accepted), i = 1, 2, …, for unknown positions. The last value repeats.
+    /// P(draft i is right | drafts 1 to i − 1 of the round were), i = 1, 2, …, for unknown positions. The last value
+    /// holds for all later i.
     pub hazards: Vec<f64>,
-    /// Number of hazards that were observed; the others are extrapolated.
+    /// Number of hazards that were observed; later hazards are extrapolated.
     pub seen: usize,
 }
 
@@ -122,9 +123,9 @@ impl RecordedOutput {
         RecordedOutput { family, prompt_len, ranks: bits.iter().map(rank).collect(), confidences: vec![0; bits.len()] }
     }
 
-    /// Calls `each` with the number of accepted tokens of every round with the fixed length `k`, as a server would run
-    /// them. The first round starts at output position 1, because the prefill gives position 0. A round advances by its
-    /// accepted tokens and one. Behind the end nothing is accepted.
+    /// Calls `each` with the number of accepted tokens of every round that a server with the fixed draft length `k`
+    /// would run. The first round starts at output position 1, because the prefill gives position 0. A round advances
+    /// by its accepted tokens and one. Drafts past the output's end are not accepted.
     fn rounds(&self, k: usize, mut each: impl FnMut(usize)) {
         let mut at = 1;
         while at < self.ranks.len() {
@@ -136,12 +137,12 @@ impl RecordedOutput {
 }
 
 impl TruthTable {
-    /// P(right) of unknown bits, by position in a round; empty if the table has no unknown bits.
+    /// P(draft is right) where that is unknown, by position in a round; empty if the table has no unknown positions.
     pub(crate) fn hazards(&self) -> Vec<f64> {
         self.header.observed.as_ref().map_or_else(Vec::new, |observed| observed.hazards.clone())
     }
 
-    /// The recordings in the form of a workload.
+    /// The outputs as recordings that a workload's requests can replay.
     pub fn recordings(&self) -> Vec<Recording> {
         self.outputs.iter().map(|output| recording(output, self.header.observed.is_some())).collect()
     }
@@ -159,7 +160,7 @@ fn recording(output: &RecordedOutput, observed: bool) -> Recording {
     }
 }
 
-/// An output of an observed table as a recording. For an unknown position, the number of accepted drafts before it is
+/// An output of an observed table as a recording that a request can replay. `accepted_before` of an unknown position is
 /// the number of right positions directly before it.
 pub fn observed_recording(output: &RecordedOutput) -> Recording {
     let ranks = &output.ranks;

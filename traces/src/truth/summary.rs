@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// Number of bins of equal width of the calibration curve.
 const BINS: usize = 10;
-/// Last rank of each group of ranks that are counted together.
+/// Ranks are counted in groups; this is the last rank of each group.
 const RANKS: [u8; 8] = [1, 2, 3, 4, 8, 16, 64, 255];
 
 /// The summary of a table.
@@ -41,7 +41,7 @@ pub struct FamilySummary {
     pub right: f64,
     /// Acceptance by depth, in rounds of length [`DEPTHS`].
     pub depths: Vec<Depth>,
-    /// Mean tokens of a round, including the target's own, for fixed draft lengths of 1, 2, …. Drafts behind the end of
+    /// Mean tokens of a round, including the target's own, for fixed draft lengths of 1, 2, …. Drafts past the end of
     /// an output are never right.
     pub mean_acceptance_length: Vec<f64>,
 }

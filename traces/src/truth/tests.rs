@@ -135,7 +135,7 @@ fn impossible_values_count_as_damage() {
     assert_eq!(with(|o| o.confidences[0] = 0), "is a damaged truth table: output 3 has a confidence of 0");
 }
 
-/// Computes every number in a second way, position by position.
+/// Recomputes every number of the summary by a walk over the output positions.
 #[test]
 fn the_summary_is_what_counting_by_hand_gives() {
     let table = table(7);
@@ -175,17 +175,17 @@ fn the_summary_is_what_counting_by_hand_gives() {
         let right = outputs().flat_map(|o| &o.ranks[1..]).filter(|&&r| r == 1).count();
         assert_eq!((got.positions, got.right), (positions, right as f64 / positions as f64));
     }
-    let all =
+    let ranks_and_confidences =
         || table.outputs.iter().flat_map(|o| (1..o.ranks.len()).map(|n| (o.ranks[n], f64::from(o.confidence(n)))));
-    let n = all().count() as f64;
+    let n = ranks_and_confidences().count() as f64;
     for group in &summary.ranks {
-        let share = all().filter(|(r, _)| (group.from..=group.to).contains(r)).count() as f64 / n;
+        let share = ranks_and_confidences().filter(|(r, _)| (group.from..=group.to).contains(r)).count() as f64 / n;
         assert!((group.share - share).abs() < 1e-12);
     }
     assert!((summary.ranks.iter().map(|g| g.share).sum::<f64>() - 1.0).abs() < 1e-12);
     let mut error = 0.0;
     for bin in &summary.calibration {
-        let own: Vec<_> = all().filter(|(_, c)| *c > bin.from && *c <= bin.to).collect();
+        let own: Vec<_> = ranks_and_confidences().filter(|(_, c)| *c > bin.from && *c <= bin.to).collect();
         let mean = own.iter().map(|p| p.1).sum::<f64>() / own.len() as f64;
         let right = own.iter().filter(|p| p.0 == 1).count() as f64 / own.len() as f64;
         assert_eq!(own.len() as u64, bin.positions);

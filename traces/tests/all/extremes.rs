@@ -21,8 +21,8 @@ const GENERATORS: [&str; 12] = [
 ];
 const EXTREMES: [f64; 12] = [1e-320, 1e-30, 1e-9, 1e-3, 1e3, 1e9, 1e12, 1e30, 1e308, 0.0, -1.0, -1e308];
 
-/// Builds twenty requests with these arrivals. The result must be a sorted workload or a readable error; returns
-/// whether it was built.
+/// Builds a workload with the given arrivals and number of requests. Asserts that this gives sorted arrivals or a
+/// readable error. True if it gave a workload.
 fn ends_well(arrivals: &str, extent: &str) -> bool {
     let text = format!("arrivals = {arrivals}\n{extent}\nlengths = {{ fixed = {{ prompt = 8, output = 2 }} }}");
     let spec: WorkloadSpec = toml::from_str(&text).unwrap_or_else(|e| panic!("{text}: {e}"));

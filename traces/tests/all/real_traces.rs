@@ -14,7 +14,8 @@ fn near(what: &str, got: f64, want: f64, tolerance: f64) {
     assert!((got - want).abs() <= tolerance, "{what}: got {got}, published {want} ± {tolerance}");
 }
 
-/// File, n, mean, 5-s min and max, 60-s min and max, IDC(1 s), IDC(60 s), as printed (rounded to the last digit).
+/// File, requests, mean requests/s, lowest and highest rate of 5-s bins and of 60-s bins, IDC(1 s), IDC(60 s). The
+/// numbers are as published, rounded to the last digit.
 type WindowRow = (&'static str, usize, f64, [f64; 2], [f64; 2], f64, f64);
 
 #[rustfmt::skip]
@@ -170,20 +171,20 @@ fn spec_bench_bits_replay_as_recorded() {
     let first = read(&spec, None).expect("first turns");
     assert_eq!((first.workload.len(), first.rows, first.files.len()), (480, 560, 2));
     assert_eq!(first.workload.categories.len(), 6);
-    let all = read(&TraceSpec { turns: Some(Turns::All), ..spec.clone() }, None).expect("all turns");
-    assert_eq!(all.workload.len(), 560);
+    let every_turn = read(&TraceSpec { turns: Some(Turns::All), ..spec.clone() }, None).expect("all turns");
+    assert_eq!(every_turn.workload.len(), 560);
     let alone = read(&TraceSpec { turns: Some(Turns::All), ..TraceSpec::new(accept) }, None).expect("JSON lines");
-    assert_eq!(alone.workload.prompt_len, all.workload.prompt_len);
-    assert_eq!(alone.workload.recordings, all.workload.recordings);
+    assert_eq!(alone.workload.prompt_len, every_turn.workload.prompt_len);
+    assert_eq!(alone.workload.recordings, every_turn.workload.recordings);
 
     let stats = TraceStats::of_trace(&first);
     assert!(stats.categories.iter().all(|(_, n)| *n == 80));
     // With recordings, the output is the recorded run's: half-precision ties make 54 turns differ from the plain run.
-    assert!(all.notes.iter().any(|n| n.starts_with("54 outputs")), "{:?}", all.notes);
+    assert!(every_turn.notes.iter().any(|n| n.starts_with("54 outputs")), "{:?}", every_turn.notes);
     let plain = read(&TraceSpec { accept: None, ..spec.clone() }, None).expect("no recordings");
     near("output mean", TraceStats::of_trace(&plain).output.expect("lengths").mean, 147.5, 0.051);
     near("prompt mean", stats.prompt.expect("lengths").mean, 346.0, 0.51);
-    let recorded = TraceStats::of_trace(&all).recorded.expect("bits");
+    let recorded = TraceStats::of_trace(&every_turn).recorded.expect("bits");
     near("unknown share", 1.0 - recorded.known, 0.127, 0.0005);
 
     // Replays with fixed k from position 0. Each unknown bit is set with its pooled hazard by a fixed low-discrepancy

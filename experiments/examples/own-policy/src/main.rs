@@ -1,5 +1,5 @@
-//! A policy that Foretoken does not have, in a binary of its own: it registers the policy and is `foretoken` from
-//! then on, so that experiments can name it, `policies list` lists it, and reports show it.
+//! Example of a program that adds its own policy to Foretoken: it registers the policy and then runs the command line.
+//! Experiments can name the policy, `policies list` lists it, and reports show it.
 
 mod calm_or_busy;
 

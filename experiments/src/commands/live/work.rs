@@ -60,12 +60,12 @@ pub fn run(args: &LiveArgs) -> Result<()> {
 
 /// A note on how many of the cells ended; `None` if all did.
 fn part(ran: &Ran, cells: usize) -> Option<String> {
-    let all = &ran.report.cells;
-    let ended: Vec<String> = all
+    let begun = &ran.report.cells;
+    let ended: Vec<String> = begun
         .iter()
         .filter(|c| c.ended != "done")
         .map(|c| format!("; {}, seed {}, {}", c.policy, c.seed, c.ended))
         .collect();
-    let done = all.len() - ended.len();
+    let done = begun.len() - ended.len();
     (done < cells).then(|| format!("PART OF A RUN: {done} of {cells} runs ended{}", ended.concat()))
 }

@@ -89,9 +89,9 @@ fn key(named: Option<&str>) -> Result<Option<String>> {
 
 /// A note on how many of the runs ended; `None` if all did.
 fn part(seen: &Observed, cells: usize) -> Option<String> {
-    let all = &seen.report.cells;
+    let begun = &seen.report.cells;
     let ended: Vec<String> =
-        all.iter().filter(|c| c.ended != "done").map(|c| format!("; seed {}: {}", c.seed, c.ended)).collect();
+        begun.iter().filter(|c| c.ended != "done").map(|c| format!("; seed {}: {}", c.seed, c.ended)).collect();
     let done = seen.cells - ended.len().min(seen.cells);
     (done < cells).then(|| format!("PART OF A RUN: {done} of {cells} runs ended{}", ended.concat()))
 }

@@ -1,4 +1,4 @@
-//! The scenarios among a folder's experiments: which of them run, and the table over them.
+//! The arena's scenarios among a folder's experiments: which scenarios run, and the table over their results.
 
 use crate::shipped;
 use foretoken_run::arena::{Scenario, Standings, page, render_csv, render_json};
@@ -22,11 +22,11 @@ pub struct Scenarios {
 }
 
 impl Scenarios {
-    /// The plan of a file of the folder, which `load` makes with overrides; `None` if it is a scenario that cannot run
-    /// here, or that a quick run leaves out.
+    /// The plan of an experiment file, made by `load` with the overrides `sets`. `None` if the file is a scenario whose
+    /// trace is missing, or that a quick run leaves out.
     ///
     /// # Errors
-    /// The experiment is wrong, or a file is missing that no scenario names.
+    /// The experiment is wrong, or a file that it needs is missing and it is no scenario.
     pub fn plan(
         &mut self,
         file: &Path,
@@ -56,12 +56,12 @@ impl Scenarios {
         load(file, &[sets, &[fewer]].concat()).map(Some)
     }
 
-    /// Notes that a scenario is finished.
+    /// Adds a finished scenario to the table.
     pub fn finished(&mut self, name: &str, scenario: Scenario) {
         self.finished.push((name.to_owned(), scenario));
     }
 
-    /// Were all of the folder's experiments skipped or left out?
+    /// The error if no experiment of the folder runs: a trace is missing, or `--quick` leaves all scenarios out.
     pub fn explain_nothing(&self, folder: &Path) -> Box<Problem> {
         match self.skipped.first() {
             Some((name, why)) => {
@@ -73,8 +73,8 @@ impl Scenarios {
         }
     }
 
-    /// The standings over the finished scenarios, which are written into `folder` with a page about them; `None` if
-    /// there is no scenario.
+    /// The table of policies over the finished scenarios; `None` without a scenario. Writes the table into `folder` as
+    /// JSON, CSV and a page.
     ///
     /// # Errors
     /// The page cannot be written.

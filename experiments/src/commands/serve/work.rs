@@ -56,7 +56,7 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     Ok(())
 }
 
-/// The only variant of a plan for one engine.
+/// The plan's single variant; an error if the experiment has a fleet or sweeps a setting.
 fn one(plan: &Plan) -> Result<&Variant> {
     if plan.variants.iter().any(Variant::is_fleet) {
         let message = "the experiment has a fleet, and a server is one engine";
@@ -64,8 +64,9 @@ fn one(plan: &Plan) -> Result<&Variant> {
     }
     match plan.variants.as_slice() {
         [variant] => Ok(variant),
-        all => {
-            let message = format!("the experiment sweeps a setting over {} values, and a server has one", all.len());
+        several => {
+            let message =
+                format!("the experiment sweeps a setting over {} values, and a server has one", several.len());
             Err(Problem::bad_input(message).help("choose a value with --set"))
         }
     }

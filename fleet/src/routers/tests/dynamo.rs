@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Dynamo's counts: requests in the order of a run, each from its own list.
+/// Recomputes Dynamo's costs for each decision from a list of all requests in flight and their blocks.
 #[test]
 fn dynamo_kv() {
     struct Booked {
@@ -20,7 +20,7 @@ fn dynamo_kv() {
         let prompt = prompt(draw, state);
         let now = Time::from_s(0.4 * f64::from(state));
         let request = asked(state, now, &prompt);
-        // Each block by all that stands before it; the shared part in whole blocks.
+        // A block is identified by all blocks up to it, an unshared block by its request and index.
         let total = request.prompt_len.div_ceil(16) as usize;
         let block = |i: usize| match i < request.prefix.len() {
             true => request.prefix[..=i].to_vec(),
@@ -30,18 +30,18 @@ fn dynamo_kv() {
         cached.retain(|_, expires| *expires > now);
         let mut costs = Vec::new();
         let mut overlaps = Vec::new();
-        // Once no worker has a prefix, longer ones are not looked up.
+        // The look-up stops at the first prefix that no worker has.
         let longest = (0..request.prefix.len())
             .take_while(|&i| (0..4).any(|w| cached.contains_key(&(w, blocks[i].clone()))))
             .count();
         for worker in 0..4 {
-            let of = || booked.values().filter(|b| b.worker == worker);
-            let mut active: Vec<&Vec<u64>> = of().flat_map(|b| &b.blocks).collect();
+            let own = || booked.values().filter(|b| b.worker == worker);
+            let mut active: Vec<&Vec<u64>> = own().flat_map(|b| &b.blocks).collect();
             active.sort();
             active.dedup();
             let shared = blocks.iter().take_while(|b| active.contains(b)).count();
             let overlap = (0..longest).filter(|&i| cached.contains_key(&(worker, blocks[i].clone()))).count();
-            let prefill: u64 = of().map(|b| b.prefill).sum();
+            let prefill: u64 = own().map(|b| b.prefill).sum();
             let raw = (prefill + u64::from(request.prompt_len)) as f64 / 16.0;
             costs.push((raw - overlap as f64).max(0.0) + (active.len() + total - shared) as f64);
             overlaps.push(overlap);
@@ -72,7 +72,7 @@ fn dynamo_kv() {
     }
 }
 
-/// The softmax draws each replica with the probability that falls with its cost.
+/// The frequencies of drawn replicas agree with the softmax of the negative costs.
 #[test]
 fn dynamo_draws_by_temperature() {
     use crate::routers::dynamo_kv::softmax;

@@ -8,7 +8,7 @@ fn llm_d_default() {
     let mut lru: Vec<Vec<Vec<u64>>> = vec![Vec::new(); 4];
     compare(&RouterSpec::LlmDDefault(Default::default()), 4, |request, seen| {
         let total = (request.prompt_len / 16).min(256) as usize;
-        // Each block by all that stands before it; behind the shared ones, by the request.
+        // A block is identified by all blocks up to it, an unshared block by its request.
         let block = |i: usize| match i < request.prefix.len() {
             true => request.prefix[..=i].to_vec(),
             false => vec![u64::MAX, request.id.into(), i as u64],
@@ -76,7 +76,7 @@ fn llm_d_slo() {
     }
 }
 
-/// Scores as the Go plugins give them; what the filter takes out has none.
+/// Scores as the Go plugins compute them; −1 for a replica that the filter removes.
 fn go_scores(all: &[(f64, f64, u32)], most: bool, explore: bool) -> Vec<f64> {
     let positive: Vec<usize> = (0..all.len()).filter(|&i| all[i].0 >= 0.0 && all[i].1 >= 0.0).collect();
     let negative: Vec<usize> = (0..all.len()).filter(|i| !positive.contains(i)).collect();
@@ -97,10 +97,10 @@ fn go_scores(all: &[(f64, f64, u32)], most: bool, explore: bool) -> Vec<f64> {
     } else if kept.iter().any(|&i| all[i].2 == 0) {
         (kept.iter().copied().filter(|&i| all[i].2 == 0).collect(), true)
     } else {
-        let of = |ttft: bool, tpot: bool| -> Vec<usize> {
+        let missing = |ttft: bool, tpot: bool| -> Vec<usize> {
             kept.iter().copied().filter(|&i| (all[i].0 < 0.0) == ttft && (all[i].1 < 0.0) == tpot).collect()
         };
-        let buckets = [of(false, true), of(true, false), of(true, true)];
+        let buckets = [missing(false, true), missing(true, false), missing(true, true)];
         (buckets.into_iter().find(|b| !b.is_empty()).unwrap(), true)
     };
     let abs = |i: usize| (all[i].0.abs(), all[i].1.abs());

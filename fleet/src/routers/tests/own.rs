@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Our own: the work of a category is what its ended requests took.
+/// `verify-work`: the expected work of a request is the mean work of the ended requests of its category.
 #[test]
 fn verify_work() {
     let settings = VerifyWork::default();
@@ -13,10 +13,10 @@ fn verify_work() {
         let draw = Draw::of(8, state.into());
         let prompt = prompt(draw, state);
         let request = asked(state, Time::ZERO, &prompt);
-        let of: Vec<&(u16, u32, u32)> = ended.iter().filter(|e| e.0 == request.category).collect();
-        let all: Vec<&(u16, u32, u32)> = if of.is_empty() { ended.iter().collect() } else { of };
-        let (tokens, pieces) = all.iter().fold((0.0, 0.0), |(t, p), e| (t + f64::from(e.1), p + f64::from(e.2)));
-        let n = all.len() as f64;
+        let own: Vec<&(u16, u32, u32)> = ended.iter().filter(|e| e.0 == request.category).collect();
+        let known: Vec<&(u16, u32, u32)> = if own.is_empty() { ended.iter().collect() } else { own };
+        let (tokens, pieces) = known.iter().fold((0.0, 0.0), |(t, p), e| (t + f64::from(e.1), p + f64::from(e.2)));
+        let n = known.len() as f64;
         let (output, a_step) = if n > 0.0 { (tokens / n, tokens / pieces) } else { (256.0, 1.0) };
         let work = 0.1 * f64::from(request.prompt_len) + output / a_step * 4.0;
         let choice = router.route(&request, &[Seen::default(); 3]);

@@ -13,7 +13,7 @@ enum Target {
     Module(usize),
 }
 
-/// Longest chain of `pub use` that is followed. No crate has longer ones, so a longer path leads in a circle.
+/// Longest chain of `pub use` that is followed. No crate has a longer one, so a longer chain is a circle.
 const DEPTH: u32 = 16;
 
 /// For each file: the other files it depends on, with the names.
@@ -39,7 +39,7 @@ pub fn arrows(source: &Source) -> Arrows {
 }
 
 impl Source {
-    /// The file on which a mention depends.
+    /// The file that a mention in `module` depends on; `None` if it depends on no other item of the crate.
     fn leads(&self, module: usize, mention: &Mention) -> Option<usize> {
         let path = &mention.path;
         let target = match mention.how {
@@ -47,7 +47,7 @@ impl Source {
             _ => self.resolve(module, path, DEPTH)?,
         };
         match target {
-            // Naming a module does not depend on its items: they have their own names.
+            // A mention of a module alone is no dependency: the items that are used are mentioned by their own names.
             Target::Module(_) => None,
             Target::Item(file) if mention.how == How::Export && self.is_below(file, module) => None,
             Target::Item(file) => Some(file),
@@ -79,7 +79,7 @@ impl Source {
             let Target::Module(inner) = at else { return Some(at) };
             at = match name.as_str() {
                 "super" => Target::Module(self.modules[inner].parent?),
-                // An item made by a macro has a name that is written nowhere.
+                // The item is made by a macro, so no definition with its name is found.
                 name => match self.look_up(inner, name, i + 1 == path.len(), depth) {
                     Some(found) => found,
                     None => return Some(Target::Item(self.only(inner, name))),
@@ -89,8 +89,8 @@ impl Source {
         Some(at)
     }
 
-    /// The target of a name in a module. If several items have the name, `last` decides: a path's last word is not the
-    /// module.
+    /// The target of a name in a module. A module and another item may have the same name: the last word of a path
+    /// (`last`) means the item, an earlier word the module.
     fn look_up(&self, module: usize, name: &str, last: bool, depth: u32) -> Option<Target> {
         let depth = depth.checked_sub(1)?;
         let here = &self.modules[module];
@@ -115,12 +115,12 @@ impl Source {
         })
     }
 
-    /// The file that is assumed to define a name that the module lacks: the only file of the crate that defines it,
-    /// else the module's own.
+    /// The file that is assumed to define a name that was not found in the module: the only file of the crate that
+    /// defines the name, else the module's own file.
     fn only(&self, module: usize, name: &str) -> usize {
         let defines = |n: &Name| matches!(n, Name::Item);
-        let mut all = self.modules.iter().filter(|m| m.names.get(name).is_some_and(|n| n.iter().any(defines)));
-        match (all.next(), all.next()) {
+        let mut defining = self.modules.iter().filter(|m| m.names.get(name).is_some_and(|n| n.iter().any(defines)));
+        match (defining.next(), defining.next()) {
             (Some(one), None) => one.file,
             _ => self.modules[module].file,
         }

@@ -3,7 +3,7 @@
 use super::arrows::Arrows;
 use std::collections::BTreeSet;
 
-/// The strongly connected components of more than one node, by Tarjan's algorithm; each in the order of its numbers.
+/// The strongly connected components of more than one node, by Tarjan's algorithm. Nodes are sorted by number.
 pub fn circles(arrows: &Arrows) -> Vec<Vec<usize>> {
     let mut search = Search {
         arrows,
@@ -31,7 +31,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Visits an unseen node; `count` nodes were seen before. Returns the number of seen nodes.
+    /// Visits a node for the first time (depth-first search). `count` is the number of nodes visited before; returns
+    /// the new number.
     fn visit(&mut self, node: usize, count: usize) -> usize {
         (self.seen[node], self.low[node]) = (Some(count), count);
         self.stack.push(node);

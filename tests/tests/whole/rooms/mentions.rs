@@ -39,7 +39,7 @@ pub fn is_test(attributes: &[Attribute]) -> bool {
         .any(|a| a.path().is_ident("cfg") && a.meta.require_list().is_ok_and(|l| says_test(l.tokens.clone())))
 }
 
-/// True for `test` and `all(test, ..)`.
+/// True for the conditions `test` and `all(test, ..)` of a `#[cfg]`.
 fn says_test(condition: TokenStream) -> bool {
     let mut tokens = condition.into_iter();
     match (tokens.next(), tokens.next()) {
@@ -146,7 +146,7 @@ fn test_attribute(token: Option<&TokenTree>) -> bool {
     }
 }
 
-/// Index behind the item that begins at `from`.
+/// Index of the first token after the item that begins at `from`.
 fn after_item(tokens: &[TokenTree], from: usize) -> usize {
     let ends = |t: &TokenTree| match t {
         TokenTree::Group(g) => g.delimiter() == Delimiter::Brace,

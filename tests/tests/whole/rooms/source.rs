@@ -8,7 +8,7 @@ use syn::{Item, ItemImpl, ItemMod, Type};
 
 /// A file, without its tests.
 pub struct File {
-    /// Its path below `src`.
+    /// The file's path below `src`.
     pub name: String,
     /// Number of lines, without test modules.
     pub lines: usize,
@@ -117,7 +117,7 @@ impl Source {
     fn item(&mut self, module: usize, item: Item) {
         let mut mentions = Mentions::default();
         match item {
-            // A file's module is defined where the file is read.
+            // `mod name;` defines nothing here: the module is added when its own file is read.
             Item::Mod(ItemMod { content: None, .. }) => return,
             Item::Mod(ItemMod { ident, content: Some((_, items)), .. }) => {
                 let inner = self.module(self.modules[module].file, Some(module));
@@ -206,7 +206,7 @@ fn attributes(item: &Item) -> Option<&[syn::Attribute]> {
 fn defined(item: &Item) -> Option<String> {
     Some(
         match item {
-            // Macros have names of their own.
+            // The name of a macro is stored with `!`, because macros and other items may have the same name.
             Item::Macro(i) => return i.ident.as_ref().map(|name| format!("{name}!")),
             Item::Const(i) => &i.ident,
             Item::Enum(i) => &i.ident,

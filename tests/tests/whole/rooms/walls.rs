@@ -1,4 +1,5 @@
-//! What must not be where: each sentence of ARCHITECTURE.md, or of a file's header, that the compiler does not hold.
+//! Tests the statements of ARCHITECTURE.md and of file headers about what a part of the code must not use, as far as
+//! the compiler does not enforce them.
 
 use super::{Source, arrows, members, texts};
 use std::collections::BTreeSet;
@@ -64,7 +65,8 @@ fn the_scheduler_knows_no_clock_executor_policy_or_metric() {
     );
 }
 
-/// The engine's loop is one for runs with and without a drafter: [`NoDraft`] does nothing where others draft.
+/// One engine loop serves runs with and without a drafter. Without one, the methods of [`NoDraft`] do nothing, so the
+/// loop must not ask which kind of run it is.
 ///
 /// [`NoDraft`]: foretoken_sim::engine::NoDraft
 #[test]
@@ -72,7 +74,7 @@ fn the_loop_never_asks_whether_there_is_a_drafter() {
     let sim = source("sim");
     let asks = |path: &[&str]| path.contains(&"ACTIVE") || path.contains(&"NoDraft");
     let mut found = mentions(&sim, "engine/", asks);
-    // The type itself, and its export.
+    // Its definition and its export are allowed.
     found.retain(|m| !m.starts_with("engine/drafter.rs") && m != "engine/mod.rs mentions drafter::NoDraft");
     assert_eq!(found, BTreeSet::new());
     assert!(!mentions(&sim, "serving.rs", asks).is_empty(), "a run makes `NoDraft`: the check sees nothing");

@@ -1,4 +1,4 @@
-//! Shared by the whole-system tests: Poisson workloads, a draft that is never right, a run in one call.
+//! Helpers of the whole-system tests: Poisson workloads, a draft that is never right, a simulated run in one call.
 
 use foretoken_policies::{Belief, PolicyContext};
 use foretoken_sim::acceptance::RankLaw;
@@ -40,8 +40,8 @@ pub fn poisson(n: u64, rate: f64, prompt_len: u32, output_len: u32, seed: u64) -
     requests.collect()
 }
 
-/// Everything a run needs, with the yardstick's settings as defaults.
-pub struct World<'a> {
+/// The settings of a simulated run. The defaults are from the yardstick, the shipped experiment that `bench` times.
+pub struct Setup<'a> {
     pub workload: &'a Workload,
     pub arrivals: Arrivals,
     pub config: EngineConfig,
@@ -51,9 +51,9 @@ pub struct World<'a> {
     pub keep_steps: bool,
 }
 
-impl<'a> World<'a> {
-    pub fn new(workload: &'a Workload) -> World<'a> {
-        World {
+impl<'a> Setup<'a> {
+    pub fn new(workload: &'a Workload) -> Setup<'a> {
+        Setup {
             workload,
             arrivals: Arrivals::Open,
             config: EngineConfig {
@@ -89,7 +89,7 @@ impl<'a> World<'a> {
         simulation.run(speculation)
     }
 
-    /// The belief that equals this world's truth.
+    /// The belief about costs that equals the true costs of these settings.
     pub fn belief(&self) -> Belief {
         Belief {
             draft: self.draft,
@@ -99,7 +99,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The context from which policies are built in this world.
+    /// The context from which a policy is built for these settings.
     pub fn context<'b>(&self, belief: &'b Belief, seed: u64) -> PolicyContext<'b> {
         PolicyContext {
             belief: *belief,
@@ -123,7 +123,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// (mean, standard error) of replications.
+/// (mean, standard error of the mean) of independent values.
 pub fn mean_and_error(values: &[f64]) -> (f64, f64) {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;

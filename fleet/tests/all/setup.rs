@@ -1,4 +1,4 @@
-//! A small world: requests, an engine with linear costs, a policy that always drafts the same length.
+//! The setup of the tests: requests, engines with linear costs, a policy with a fixed draft length.
 
 use foretoken_fleet::{Fleet, FleetRun, RouterContext, RouterSpec, Signals};
 use foretoken_sim::acceptance::{AcceptanceSpec, RankLaw, Rates};
@@ -22,32 +22,38 @@ impl SpecPolicy for Fixed {
     }
 }
 
-/// Acceptance of requests that have other numbers in another workload.
+/// The acceptance of requests that were taken from another workload, where they have other numbers.
 pub struct Renumbered<'a> {
-    pub of: &'a dyn AcceptanceSource,
-    /// The number of each request there.
-    pub there: Vec<u32>,
+    pub original: &'a dyn AcceptanceSource,
+    /// The number of each request in the other workload.
+    pub numbers: Vec<u32>,
 }
 
 impl AcceptanceSource for Renumbered<'_> {
     fn start(&self, request: RequestTruth, max_draft_len: u32, out: &mut TruthRow) {
-        self.of.start(RequestTruth { id: self.there[request.id as usize], ..request }, max_draft_len, out);
+        self.original.start(RequestTruth { id: self.numbers[request.id as usize], ..request }, max_draft_len, out);
     }
 
     fn confidence(&self, request: RequestTruth, start: u32, depth: u32, right: Option<bool>, path: u64) -> f32 {
-        self.of.confidence(RequestTruth { id: self.there[request.id as usize], ..request }, start, depth, right, path)
+        self.original.confidence(
+            RequestTruth { id: self.numbers[request.id as usize], ..request },
+            start,
+            depth,
+            right,
+            path,
+        )
     }
 
     fn rank_if_wrong(&self, request: RequestTruth, position: u32) -> u32 {
-        self.of.rank_if_wrong(RequestTruth { id: self.there[request.id as usize], ..request }, position)
+        self.original.rank_if_wrong(RequestTruth { id: self.numbers[request.id as usize], ..request }, position)
     }
 
     fn ranks(&self) -> &RankLaw {
-        self.of.ranks()
+        self.original.ranks()
     }
 }
 
-pub struct World {
+pub struct Setup {
     pub workload: Workload,
     pub arrivals: Arrivals,
     pub config: EngineConfig,
@@ -58,10 +64,10 @@ pub struct World {
     target: Linear,
 }
 
-impl World {
-    pub fn new(workload: Workload) -> World {
+impl Setup {
+    pub fn new(workload: Workload) -> Setup {
         let spec = AcceptanceSpec { source: Rates::Constant { rate: 0.7 }, ..AcceptanceSpec::default() };
-        World {
+        Setup {
             acceptance: spec.build(3, &workload).unwrap(),
             workload,
             arrivals: Arrivals::Open,
@@ -92,7 +98,7 @@ impl World {
         }
     }
 
-    /// The run of one engine.
+    /// The run of a single engine with draft length `k`.
     pub fn alone(&self, k: u32) -> Run {
         self.simulation(&AtomicBool::new(false), 1).run(speculation(k))
     }
@@ -102,7 +108,7 @@ impl World {
         self.fleet_of(router, lengths, seed, |replica| replica)
     }
 
-    /// [`fleet`](World::fleet) with something around each replica.
+    /// [`fleet`](Setup::fleet) with each replica wrapped by a function.
     #[allow(clippy::needless_lifetimes, reason = "what is around a replica lives as long as it")]
     pub fn fleet_of<'a>(
         &'a self,
@@ -177,7 +183,7 @@ pub fn routers() -> Vec<RouterSpec> {
     RouterSpec::all()
 }
 
-/// Checks that two runs are the same, request for request and step for step.
+/// Asserts that two runs are equal, request for request and step for step.
 pub fn assert_same(a: &Run, b: &Run, what: &str) {
     assert_eq!(a.records, b.records, "{what}");
     assert_eq!(a.series, b.series, "{what}");
