@@ -21,7 +21,7 @@ pub struct RunsMade<'a> {
     pub figures: bool,
 }
 
-/// The results that [`keep`] wrote.
+/// What [`keep`] returns: the results that it wrote, and the path of their page.
 pub struct Kept {
     /// The comparison; `None` if too few runs ended for one.
     pub results: Option<Assembled>,

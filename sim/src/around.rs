@@ -1,4 +1,5 @@
-//! A wrapper around a policy, which delays, watches or records what the policy does.
+//! The trait of wrappers around a policy. It passes every call on. A wrapper overrides the hooks in which it delays,
+//! watches or records.
 
 use crate::drafts::{Drafts, Wants};
 use crate::policy::{BatchView, Continue, DraftLimits, DraftPlan, Explanation, SpecPolicy, StepOutcome};

@@ -22,7 +22,7 @@ settings! {
     #[serde(default, deny_unknown_fields)]
     pub struct EngineConfig;
 
-    /// The release whose rules apply.
+    /// The vLLM release whose rules the engine follows.
     version: Version = Version::default();
     /// How drafts are made.
     method: DraftMethod = DraftMethod::default();
@@ -88,8 +88,8 @@ settings! {
     draft_kv: DraftKv = DraftKv::None, draft_kv;
     /// Where the draft runs.
     draft_device: DraftDevice = DraftDevice::Shared;
-    /// Share of rounds whose outcome a draft on a device of its own guesses, [0, 1]. After a wrong guess the next
-    /// drafts of the request continue another text, and none is accepted.
+    /// Share of rounds of which a draft on a device of its own guesses the outcome correctly, [0, 1]. After a wrong
+    /// guess the next drafts of the request continue another text, and none is accepted.
     outcomes_guessed: f64 = 1.0, whole_share;
     /// Does the draft run over prompts too? False for a draft without KV (prompt lookup, or a draft whose cost is left
     /// out), which has no gaps to catch up on either.

@@ -42,7 +42,7 @@ pub struct WithoutGraph {
     pub above: u32,
     /// For a step with more of them, seconds.
     pub step_s: f64,
-    /// The same, if the step verifies drafts: in place of `step_s`, seconds.
+    /// Host time of such a step that verifies drafts, in place of `step_s`, seconds.
     pub speculating_s: f64,
 }
 

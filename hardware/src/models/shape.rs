@@ -132,7 +132,8 @@ pub struct AttentionWork {
     pub unpacked: Option<Unpacked>,
     /// Newest tokens that a token attends to; `None`: all.
     pub window: Option<f64>,
-    /// Whether each token reads its own tokens instead of the request's newest ones (a selection).
+    /// Whether each token selects the earlier tokens that it reads (sparse attention). If not, all tokens of a request
+    /// read its newest ones (a window).
     pub by_token: bool,
     /// Key-value heads over which the KV can be split; 1: every GPU of a group holds all KV.
     pub split: f64,

@@ -5,8 +5,8 @@ use crate::shapes::Role;
 use foretoken_hardware::LatencySpec;
 use foretoken_intact::seal::{self, Syntax, Unsealed};
 
-/// The version of the file's format that is written, and the only one that is read. Since version 2 a table has context
-/// costs at several points.
+/// The version of the file's format that is written, and the only one that is read. Since version 2 a table
+/// gives the cost of context at several context lengths.
 pub const SCHEMA_VERSION: u32 = 2;
 
 /// Why a text is not a profile.

@@ -237,7 +237,7 @@ mod tests {
         }
     }
 
-    /// The positions of all texts in a figure, px, with their anchors.
+    /// Each text of a figure: its x in px, its anchor and its words.
     fn texts(svg: &str) -> Vec<(f64, String, String)> {
         let attribute = |tag: &str, name: &str| {
             let at = tag.find(&format!(" {name}=\""))? + name.len() + 3;

@@ -48,7 +48,7 @@ pub enum Evidence {
     Whole,
     /// Some of the run's comparisons (combinations of swept values with one seed).
     Part {
-        /// Number of comparisons that were repeated.
+        /// Number of comparisons that were run again with the setting changed, and gave the same numbers.
         same: usize,
         /// Number of all comparisons of the run.
         of: usize,

@@ -49,7 +49,8 @@ impl Default for Misfit {
 pub struct Confidence {
     /// The calibration curve of the true confidence.
     pub curve: Curve,
-    /// Standard deviation of logit q before the bit is known. Assumed: no source gives it.
+    /// Standard deviation of logit(q) before it is known whether the token is right. q is the draft's own probability of
+    /// its token. Assumed: no source gives it.
     pub prior_sd: f64,
     /// Miscalibration of what policies see.
     pub misfit: Misfit,

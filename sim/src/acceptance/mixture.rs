@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Beta {
-    /// First shape, > 0.
+    /// First shape parameter of the Beta distribution, > 0.
     pub a: f64,
-    /// Second shape, > 0.
+    /// Second shape parameter of the Beta distribution, > 0.
     pub b: f64,
 }
 

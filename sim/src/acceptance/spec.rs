@@ -69,7 +69,8 @@ pub enum Rates {
     LookupBesideModel(LookupBesideModel),
     /// The recordings in the workload.
     Recorded {
-        /// P(right | i − 1 accepted before) for unknown bits, i = 1…; the last repeats.
+        /// Probability that an unknown bit is right after i − 1 accepted drafts of its round, i = 1, 2, …; the last one
+        /// repeats.
         #[serde(default = "pooled")]
         hazards: Vec<f64>,
     },
