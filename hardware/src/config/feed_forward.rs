@@ -52,6 +52,7 @@ pub fn experts(fields: &Fields, family: &Family) -> Result<Option<FeedForward>, 
         active,
         intermediate,
         shared_intermediate: shared(fields, intermediate)?,
+        latent: fields.size_of(&["moe_latent_size", "routed_expert_hidden_size"])?,
         gated: family.gated,
     }))
 }

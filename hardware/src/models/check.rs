@@ -43,6 +43,9 @@ impl ModelShape {
                 FeedForward::Dense { intermediate: 0, .. } | FeedForward::Experts { intermediate: 0, .. } => {
                     return fault("feed_forward.intermediate", "must be at least 1".into());
                 }
+                FeedForward::Experts { latent: Some(0), .. } => {
+                    return fault("feed_forward.latent", "must be at least 1".into());
+                }
                 FeedForward::Experts { total, active, .. } if !(1..=total).contains(&active) => {
                     return fault("feed_forward", format!("{active} of {total} experts cannot be active"));
                 }

@@ -103,6 +103,10 @@ pub enum FeedForward {
         /// Inner width of the block that every token uses beside its experts; 0: there is none.
         #[serde(default)]
         shared_intermediate: u32,
+        /// Width of an expert's input and output; none: the hidden size. With it a projection into this width stands
+        /// before the experts and one back behind them (Nemotron 3's latent experts).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        latent: Option<u32>,
         /// Whether the blocks have a gate beside the up projection (three matrices); else two matrices.
         #[serde(default = "yes", skip_serializing_if = "is_true")]
         gated: bool,
@@ -153,11 +157,15 @@ impl Attention {
 }
 
 impl FeedForward {
-    /// Number of weights of what every token uses: a dense block, or the shared block of a mixture.
+    /// Number of weights of what every token uses: a dense block, or the shared block of a mixture and the projections
+    /// around its experts.
     pub fn dense_parameters(&self, hidden: u32) -> f64 {
         match *self {
             FeedForward::Dense { intermediate, gated } => block(hidden, intermediate, gated),
-            FeedForward::Experts { shared_intermediate, gated, .. } => block(hidden, shared_intermediate, gated),
+            FeedForward::Experts { shared_intermediate, latent, gated, .. } => {
+                let projections = latent.map_or(0.0, |width| 2.0 * f64::from(hidden) * f64::from(width));
+                block(hidden, shared_intermediate, gated) + projections
+            }
             FeedForward::None => 0.0,
         }
     }
@@ -165,8 +173,16 @@ impl FeedForward {
     /// Number of weights of one expert; 0 for a dense block.
     pub fn expert_parameters(&self, hidden: u32) -> f64 {
         match *self {
-            FeedForward::Experts { intermediate, gated, .. } => block(hidden, intermediate, gated),
+            FeedForward::Experts { intermediate, gated, .. } => block(self.expert_width(hidden), intermediate, gated),
             FeedForward::Dense { .. } | FeedForward::None => 0.0,
+        }
+    }
+
+    /// Width of what a token sends to an expert and gets back.
+    pub fn expert_width(&self, hidden: u32) -> u32 {
+        match *self {
+            FeedForward::Experts { latent, .. } => latent.unwrap_or(hidden),
+            FeedForward::Dense { .. } | FeedForward::None => hidden,
         }
     }
 

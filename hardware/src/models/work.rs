@@ -32,6 +32,8 @@ pub struct Work {
     pub sparse_layers: f64,
     /// Experts that a token uses in such a layer, the shared one apart.
     pub active_experts: f64,
+    /// Width of what a token sends to an expert and gets back.
+    pub expert_width: f64,
 }
 
 /// Feed-forward blocks whose experts are chosen alike. A dense block is one expert that every token uses.
@@ -122,6 +124,7 @@ impl ModelShape {
             weight_bytes: 0.0,
             sparse_layers: 0.0,
             active_experts: 0.0,
+            expert_width: 0.0,
         };
         work.always_bytes = self.bits.weights / 8.0 * self.joining_parameters;
         work.token_flops.add(self.bits.activations, 2.0 * self.joining_parameters);
@@ -155,6 +158,7 @@ impl ModelShape {
         if total > 0 {
             work.sparse_layers += count;
             work.active_experts = work.active_experts.max(f64::from(active));
+            work.expert_width = work.expert_width.max(f64::from(group.feed_forward.expert_width(self.hidden)));
             add(f64::from(total), f64::from(active), self.bits.experts / 8.0 * count * expert);
         }
     }

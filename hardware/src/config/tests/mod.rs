@@ -1,5 +1,7 @@
 //! What a `config.json` says and cannot say.
 
+mod blocks;
+
 use super::read;
 use crate::models::{Attention, Bits, FeedForward, entry};
 use serde_json::{Value, json};
