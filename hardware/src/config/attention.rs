@@ -1,9 +1,10 @@
 //! Attention over KV: its heads, and what it keeps.
 
 use super::bad::BadConfig;
-use super::families::Family;
+use super::families::{Family, Heads};
 use super::fields::Fields;
 use crate::models::{Attention, Selection};
+use serde_json::Value;
 
 /// A layer that attends to all tokens.
 ///
@@ -11,10 +12,10 @@ use crate::models::{Attention, Selection};
 /// A key that the layer needs is missing or out of range, the heads do not divide the hidden size, or the KV heads do
 /// not divide the heads.
 pub fn full(fields: &Fields, family: &Family) -> Result<Attention, BadConfig> {
-    let heads = fields.size("num_attention_heads")?;
     if let Some(kv_rank) = fields.size_of(&["kv_lora_rank"])? {
         // Files of this kind fill these in without a meaning (`head_dim` is 64 in GLM-5 and 192 in GLM-5.2).
         let _ = ["num_key_value_heads", "head_dim", "qk_head_dim"].map(|key| fields.get(key));
+        let heads = fields.size("num_attention_heads")?;
         let dim = |key: &str| fields.size(key);
         let selection = match fields.size_of(&["index_n_heads"])? {
             None => None,
@@ -30,35 +31,77 @@ pub fn full(fields: &Fields, family: &Family) -> Result<Attention, BadConfig> {
             selection,
         });
     }
-    let kv_heads = fields.size_of(&["num_key_value_heads", "multi_query_group_num"])?.unwrap_or(heads);
-    let head_dim = match fields.size_of(&["head_dim", "kv_channels", "attention_head_dim"])? {
+    let names = match family.heads {
+        Heads::Alike => ALIKE,
+        Heads::Gemma4 if fields.flag("attention_k_eq_v")?.unwrap_or(false) => {
+            let kv_heads = &["num_global_key_value_heads", "num_key_value_heads"];
+            Names { kv_heads, head_dim: &["global_head_dim"], values_from_keys: true, ..ALIKE }
+        }
+        Heads::Gemma4 => {
+            fields.get("num_global_key_value_heads");
+            Names { head_dim: &["global_head_dim"], ..ALIKE }
+        }
+    };
+    grouped(fields, family, &names)
+}
+
+/// A layer that attends to the newest `tokens` only.
+///
+/// # Errors
+/// As [`full`], or the layer keeps latent vectors.
+pub fn windowed(fields: &Fields, family: &Family, tokens: u32) -> Result<Attention, BadConfig> {
+    let layer = match family.heads {
+        Heads::Alike => full(fields, family)?,
+        Heads::Gemma4 => grouped(fields, family, &ALIKE)?,
+    };
+    match layer {
+        Attention::Grouped { heads, kv_heads, head_dim, input, gated, values_from_keys, .. } => {
+            let window = Some(tokens);
+            Ok(Attention::Grouped { heads, kv_heads, head_dim, input, window, gated, values_from_keys })
+        }
+        _ => Err(fields.bad("sliding_window", "windows over latent attention are not modelled")),
+    }
+}
+
+/// The keys of a layer's heads.
+struct Names {
+    heads: &'static str,
+    kv_heads: &'static [&'static str],
+    head_dim: &'static [&'static str],
+    /// Whether the values are made of the keys.
+    values_from_keys: bool,
+}
+
+const ALIKE: Names = Names {
+    heads: "num_attention_heads",
+    kv_heads: &["num_key_value_heads", "multi_query_group_num"],
+    head_dim: &["head_dim", "kv_channels", "attention_head_dim"],
+    values_from_keys: false,
+};
+
+fn grouped(fields: &Fields, family: &Family, names: &Names) -> Result<Attention, BadConfig> {
+    let heads = fields.size(names.heads)?;
+    let kv_heads = fields.size_of(names.kv_heads)?.unwrap_or(heads);
+    let head_dim = match fields.size_of(names.head_dim)? {
         Some(dim) => dim,
+        None if family.heads != Heads::Alike => {
+            let why = "missing; the layers of this family have heads of different sizes";
+            return Err(fields.bad(names.head_dim[0], why));
+        }
         None => {
             let hidden = fields.size("hidden_size")?;
             if !hidden.is_multiple_of(heads) {
                 let why = format!("{heads} heads do not divide hidden_size {hidden}; give head_dim");
-                return Err(fields.bad("num_attention_heads", why));
+                return Err(fields.bad(names.heads, why));
             }
             hidden / heads
         }
     };
     if !heads.is_multiple_of(kv_heads) {
-        let why = format!("{kv_heads} does not divide num_attention_heads {heads}");
-        return Err(fields.bad("num_key_value_heads", why));
+        let (key, _) = fields.first(names.kv_heads).unwrap_or((names.kv_heads[0], &Value::Null));
+        return Err(fields.bad(key, format!("{kv_heads} does not divide {} {heads}", names.heads)));
     }
     let gated = fields.flag("attn_output_gate")?.unwrap_or(family.output_gate);
-    Ok(Attention::Grouped { heads, kv_heads, head_dim, input: None, window: None, gated })
-}
-
-/// The layer `full` if it attends to the newest `tokens` only.
-///
-/// # Errors
-/// The layer keeps latent vectors.
-pub fn windowed(fields: &Fields, full: Attention, tokens: u32) -> Result<Attention, BadConfig> {
-    match full {
-        Attention::Grouped { heads, kv_heads, head_dim, input, gated, .. } => {
-            Ok(Attention::Grouped { heads, kv_heads, head_dim, input, window: Some(tokens), gated })
-        }
-        _ => Err(fields.bad("sliding_window", "windows over latent attention are not modelled")),
-    }
+    let values_from_keys = names.values_from_keys;
+    Ok(Attention::Grouped { heads, kv_heads, head_dim, input: None, window: None, gated, values_from_keys })
 }

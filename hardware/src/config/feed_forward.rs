@@ -35,10 +35,24 @@ pub fn dense(fields: &Fields, family: &Family) -> Result<FeedForward, BadConfig>
 /// The file has experts, and the number of active experts or the width of an expert is missing or out of range, or more
 /// experts are active than there are.
 pub fn experts(fields: &Fields, family: &Family) -> Result<Option<FeedForward>, BadConfig> {
+    // Gemma 4 says so where the keys of its experts mean nothing.
+    let enabled = fields.flag("enable_moe_block")?;
     let keys = ["n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts"];
-    let Some(total) = fields.size_of(&keys)? else { return Ok(None) };
-    let keys =
-        ["num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "moe_k", "num_selected_experts"];
+    let Some(total) = fields.size_of(&keys)?.filter(|_| enabled != Some(false)) else {
+        return match enabled {
+            Some(true) => Err(fields.bad("num_experts", "missing; enable_moe_block is true")),
+            _ => Ok(None),
+        };
+    };
+    let keys = [
+        "num_experts_per_tok",
+        "num_experts_per_token",
+        "moe_topk",
+        "moe_top_k",
+        "moe_k",
+        "num_selected_experts",
+        "top_k_experts",
+    ];
     let active = fields.size_of(&keys)?;
     let active = active.ok_or_else(|| fields.bad("num_experts_per_tok", "missing; the model has experts"))?;
     if active > total {
@@ -68,6 +82,10 @@ fn shared(fields: &Fields, expert: u32) -> Result<u32, BadConfig> {
     let mut number = None;
     for key in ["n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts"] {
         number = number.or(fields.count(key)?);
+    }
+    if fields.flag("enable_moe_block")? == Some(true) {
+        // Gemma 4 has a dense block beside the experts of each layer.
+        return fields.size("intermediate_size");
     }
     // Llama 4 always has one, as wide as an expert.
     let always = fields.get("intermediate_size_mlp").is_some();

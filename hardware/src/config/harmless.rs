@@ -11,7 +11,7 @@ pub fn is_harmless(key: &str) -> bool {
         || by_start.iter().any(|start| key.starts_with(start))
 }
 
-const HARMLESS: [&str; 125] = [
+const HARMLESS: [&str; 128] = [
     "add_cross_attention",
     "architectures",
     "attention_bias",
@@ -127,7 +127,9 @@ const HARMLESS: [&str; 125] = [
     "unsloth_fixed",
     "use_bfloat16",
     "use_bias",
+    "use_bidirectional_attention",
     "use_conv_bias",
+    "use_double_wide_mlp",
     "use_grouped_topk",
     "use_mamba_kernels",
     "use_mla",
@@ -137,4 +139,5 @@ const HARMLESS: [&str; 125] = [
     "use_routing_bias",
     "use_unified_vision_chunk",
     "video_placeholder",
+    "vocab_size_per_layer_input",
 ];

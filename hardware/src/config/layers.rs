@@ -13,6 +13,7 @@ use crate::models::LayerGroup;
 /// layers; a layer's kind is not known or not modelled; or the heads do not divide the hidden size, or the KV heads do
 /// not divide the heads.
 pub fn of(fields: &Fields, family: &Family) -> Result<Vec<LayerGroup>, BadConfig> {
+    refuse(fields)?;
     if let Some(layers) = blocks::layers(fields, family)? {
         return Ok(layers);
     }
@@ -25,12 +26,26 @@ pub fn of(fields: &Fields, family: &Family) -> Result<Vec<LayerGroup>, BadConfig
     for (kind, feed_forward) in kinds.into_iter().zip(blocks) {
         let attention = match kind {
             Kind::Full => full,
-            Kind::Window(tokens) => attention::windowed(fields, full, tokens)?,
+            Kind::Window(tokens) => attention::windowed(fields, family, tokens)?,
             Kind::State => recurrent::layer(fields)?,
         };
         layers.push(LayerGroup { count: 1, attention, feed_forward });
     }
     Ok(layers)
+}
+
+/// Keys that change what a layer keeps or reads in a way that no kind of layer models.
+fn refuse(fields: &Fields) -> Result<(), BadConfig> {
+    let refused = [
+        ("num_kv_shared_layers", "layers that read the KV of another layer"),
+        ("hidden_size_per_layer_input", "embeddings of their own for each layer"),
+    ];
+    for (key, what) in refused {
+        if fields.count(key)?.is_some_and(|n| n > 0) {
+            return Err(fields.bad(key, format!("{what} are not modelled; KV and weights would be counted wrong")));
+        }
+    }
+    Ok(())
 }
 
 #[derive(Clone, Copy, PartialEq)]

@@ -35,6 +35,10 @@ pub enum Attention {
         /// Whether the output is gated by a projection as wide as the queries (Qwen3-Next).
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         gated: bool,
+        /// Whether the values are the keys before their norm and rotation, without a projection of their own (Gemma 4).
+        /// Both are kept.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        values_from_keys: bool,
     },
     /// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): one compressed vector a token is kept
     /// for all heads.
@@ -129,10 +133,11 @@ impl Attention {
     pub fn parameters(&self, hidden: u32) -> f64 {
         let hidden = f64::from(hidden);
         match *self {
-            Attention::Grouped { heads, kv_heads, head_dim, input, gated, .. } => {
+            Attention::Grouped { heads, kv_heads, head_dim, input, gated, values_from_keys, .. } => {
                 let (input, dim) = (input.map_or(hidden, f64::from), f64::from(head_dim));
                 let queries = if gated { 2.0 } else { 1.0 } * f64::from(heads);
-                input * dim * (queries + 2.0 * f64::from(kv_heads)) + f64::from(heads) * dim * hidden
+                let kv = if values_from_keys { 1.0 } else { 2.0 } * f64::from(kv_heads);
+                input * dim * (queries + kv) + f64::from(heads) * dim * hidden
             }
             Attention::Latent { heads, query_rank, kv_rank, rope_dim, nope_dim, value_dim, selection } => {
                 let (heads, kv_rank) = (f64::from(heads), f64::from(kv_rank));

@@ -1,6 +1,7 @@
 //! What a `config.json` says and cannot say.
 
 mod blocks;
+mod gemma4;
 
 use super::read;
 use crate::models::{Attention, Bits, FeedForward, entry};
