@@ -19,7 +19,10 @@ pub fn full(fields: &Fields, family: &Family) -> Result<Attention, BadConfig> {
         let dim = |key: &str| fields.size(key);
         let selection = match fields.size_of(&["index_n_heads"])? {
             None => None,
-            Some(heads) => Some(Selection { heads, head_dim: dim("index_head_dim")?, tokens: dim("index_topk")? }),
+            Some(heads) => {
+                let (head_dim, tokens) = (dim("index_head_dim")?, dim("index_topk")?);
+                Some(Selection { heads, head_dim, tokens, taken: false })
+            }
         };
         return Ok(Attention::Latent {
             heads,

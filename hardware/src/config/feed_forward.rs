@@ -9,7 +9,7 @@ use crate::models::FeedForward;
 ///
 /// # Errors
 /// A width or a number of experts is missing or out of range, more experts are active than there are, or
-/// `moe_layer_freq` lists another number of layers than `count`.
+/// `moe_layer_freq` or `mlp_layer_types` lists another number of layers than `count` or a kind that is not known.
 pub fn feed_forwards(fields: &Fields, family: &Family, count: u32) -> Result<Vec<FeedForward>, BadConfig> {
     let Some(mixture) = experts(fields, family)? else {
         return Ok(vec![dense(fields, family)?; count as usize]);
@@ -92,12 +92,27 @@ fn shared(fields: &Fields, expert: u32) -> Result<u32, BadConfig> {
     Ok(number.unwrap_or(u32::from(always)) * expert)
 }
 
+/// Which layers have experts (1) by their names in `mlp_layer_types`.
+fn by_name(fields: &Fields, count: u32) -> Result<Vec<u64>, BadConfig> {
+    let names = fields.texts("mlp_layer_types")?.unwrap_or_default();
+    if names.len() != count as usize {
+        return Err(fields.bad("mlp_layer_types", format!("lists {} layers of {count}", names.len())));
+    }
+    let one = |name: &str| match name {
+        "dense" => Ok(0),
+        "sparse" => Ok(1),
+        other => Err(fields.bad("mlp_layer_types", format!("`{other}` is not one of dense and sparse"))),
+    };
+    names.into_iter().map(one).collect()
+}
+
 /// Whether each layer has experts.
 fn sparse_layers(fields: &Fields, count: u32) -> Result<Vec<bool>, BadConfig> {
     let listed = fields.numbers("mlp_only_layers")?.unwrap_or_default();
     let first = fields.count("first_k_dense_replace")?.unwrap_or(0);
     let step = fields.size_of(&["decoder_sparse_step", "interleave_moe_layer_step"])?.unwrap_or(1);
     let by_layer = match fields.get("moe_layer_freq") {
+        _ if fields.get("mlp_layer_types").is_some() => Some(by_name(fields, count)?),
         Some(value) if value.is_array() => {
             let flags = fields.numbers("moe_layer_freq")?.unwrap_or_default();
             if flags.len() != count as usize {

@@ -3,7 +3,7 @@
 use super::families::{Family, Windows};
 use super::feed_forward::feed_forwards;
 use super::fields::Fields;
-use super::{attention, bad::BadConfig, blocks, recurrent};
+use super::{attention, bad::BadConfig, blocks, indexers, recurrent};
 use crate::models::LayerGroup;
 
 /// The layers in order, one a group.
@@ -22,10 +22,11 @@ pub fn of(fields: &Fields, family: &Family) -> Result<Vec<LayerGroup>, BadConfig
     let kinds = kinds(fields, family, count)?;
     let full = attention::full(fields, family)?;
     let blocks = feed_forwards(fields, family, count)?;
+    let chooses = if full.selection().is_some() { indexers::own(fields, count)? } else { vec![true; count as usize] };
     let mut layers = Vec::new();
-    for (kind, feed_forward) in kinds.into_iter().zip(blocks) {
+    for ((kind, feed_forward), own) in kinds.into_iter().zip(blocks).zip(chooses) {
         let attention = match kind {
-            Kind::Full => full,
+            Kind::Full => full.with_indexer(own),
             Kind::Window(tokens) => attention::windowed(fields, family, tokens)?,
             Kind::State => recurrent::layer(fields)?,
         };
@@ -96,7 +97,7 @@ fn kinds(fields: &Fields, family: &Family, count: u32) -> Result<Vec<Kind>, BadC
 
 fn named(fields: &Fields, name: &str, window: Option<u32>) -> Result<Kind, BadConfig> {
     match (name, window) {
-        ("full_attention" | "attention", _) => Ok(Kind::Full),
+        ("full_attention" | "attention" | "deepseek_sparse_attention" | "indexed_attention", _) => Ok(Kind::Full),
         ("sliding_attention" | "chunked_attention", Some(tokens)) => Ok(Kind::Window(tokens)),
         ("sliding_attention" | "chunked_attention", None) => {
             Err(fields.bad("layer_types", format!("has a layer of `{name}`, and sliding_window is missing")))

@@ -12,6 +12,7 @@ mod feed_forward;
 mod fields;
 mod harmless;
 mod heads;
+mod indexers;
 mod layers;
 mod python;
 mod quantization;

@@ -82,6 +82,10 @@ pub struct Selection {
     pub head_dim: u32,
     /// Tokens that are attended to.
     pub tokens: u32,
+    /// Whether the layer takes the choice of a layer before it instead of scoring itself (GLM-5.2). It then has no
+    /// heads that score and keeps no key for them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub taken: bool,
 }
 
 /// The feed-forward block of a layer.
@@ -129,6 +133,23 @@ fn is_true(x: &bool) -> bool {
 }
 
 impl Attention {
+    /// How the layer chooses tokens; `None` if it does not.
+    pub fn selection(&self) -> Option<Selection> {
+        match *self {
+            Attention::Latent { selection, .. } => selection,
+            Attention::Grouped { .. } | Attention::Recurrent { .. } | Attention::None => None,
+        }
+    }
+
+    /// The layer with an indexer of its own, or with the choice of a layer before it. A layer that attends to all
+    /// tokens stays as it is.
+    pub fn with_indexer(mut self, own: bool) -> Attention {
+        if let Attention::Latent { selection: Some(selection), .. } = &mut self {
+            selection.taken = !own;
+        }
+        self
+    }
+
     /// Number of weights of a layer of a model that is `hidden` wide.
     pub fn parameters(&self, hidden: u32) -> f64 {
         let hidden = f64::from(hidden);
@@ -148,7 +169,7 @@ impl Attention {
                     None => hidden * queries,
                 };
                 let kv = hidden * (kv_rank + rope) + kv_rank * heads * (nope + value);
-                let chooses = selection.map_or(0.0, |s| {
+                let chooses = selection.filter(|s| !s.taken).map_or(0.0, |s| {
                     // The indexer's queries come from the compressed query, its key and head weights from the input.
                     let (heads, dim) = (f64::from(s.heads), f64::from(s.head_dim));
                     query_rank.map_or(hidden, f64::from) * heads * dim + hidden * (dim + heads)

@@ -200,7 +200,7 @@ impl ModelShape {
                     by_token: selection.is_some(),
                     split: 1.0,
                 });
-                if let Some(s) = selection {
+                if let Some(s) = selection.filter(|s| !s.taken) {
                     let (heads, dim) = (f64::from(s.heads), f64::from(s.head_dim));
                     add(AttentionWork {
                         bytes: count * dim,

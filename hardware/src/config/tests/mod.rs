@@ -2,6 +2,7 @@
 
 mod blocks;
 mod gemma4;
+mod indexers;
 
 use super::read;
 use crate::models::{Attention, Bits, FeedForward, entry};
