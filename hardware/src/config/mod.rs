@@ -14,6 +14,7 @@ mod harmless;
 mod heads;
 mod indexers;
 mod layers;
+mod parts;
 mod python;
 mod quantization;
 mod recurrent;
@@ -67,6 +68,9 @@ pub fn read_value(json: &Value, name: &str) -> Result<ReadConfig, BadConfig> {
         joining_parameters: 0.0,
         bits: bits.bits,
     };
+    if shape.layers.iter().all(|g| g.feed_forward.dense_parameters(shape.hidden) == 0.0) {
+        (shape.bits.dense, shape.bits.dense_activations) = (None, None);
+    }
     heads::widen(&fields, &mut shape)?;
     shape.check().map_err(|e| BadConfig { key: e.key, why: e.why })?;
     let mtp = heads::mtp(&fields, family, &shape)?;

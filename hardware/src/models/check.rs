@@ -55,10 +55,12 @@ impl ModelShape {
         let b = self.bits;
         let bits = [
             ("weights", b.weights),
+            ("dense", b.dense.unwrap_or(b.weights)),
             ("experts", b.experts),
             ("head", b.head),
             ("kv", b.kv),
             ("activations", b.activations),
+            ("dense_activations", b.dense_activations.unwrap_or(b.activations)),
             ("expert_activations", b.expert_activations),
         ];
         if !(self.joining_parameters >= 0.0 && self.joining_parameters.is_finite()) {

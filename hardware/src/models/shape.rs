@@ -36,24 +36,39 @@ fn is_zero(x: &f64) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Bits {
-    /// A weight of attention, of a dense block and of a shared expert.
+    /// A weight of attention, and of a dense block and a shared expert where `dense` is not given.
     pub weights: f64,
+    /// A weight of a dense block and of a shared expert; none: `weights`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dense: Option<f64>,
     /// A weight of an expert.
     pub experts: f64,
     /// A weight of the embedding and of the output head.
     pub head: f64,
     /// A number of the KV cache.
     pub kv: f64,
-    /// A number that is multiplied with the weights of attention, dense blocks and shared experts: 16, 8 or 4. It says
-    /// at which of the GPU's peaks they are computed.
+    /// A number that is multiplied with the weights of attention, and of dense blocks and shared experts where
+    /// `dense_activations` is not given: 16, 8 or 4. It says at which of the GPU's peaks they are computed.
     pub activations: f64,
+    /// A number that is multiplied with the weights of dense blocks and shared experts; none: `activations`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dense_activations: Option<f64>,
     /// A number that is multiplied with an expert's weights.
     pub expert_activations: f64,
 }
 
 impl Default for Bits {
     fn default() -> Bits {
-        Bits { weights: 16.0, experts: 16.0, head: 16.0, kv: 16.0, activations: 16.0, expert_activations: 16.0 }
+        Bits {
+            weights: 16.0,
+            dense: None,
+            experts: 16.0,
+            head: 16.0,
+            kv: 16.0,
+            activations: 16.0,
+            dense_activations: None,
+            expert_activations: 16.0,
+        }
     }
 }
 

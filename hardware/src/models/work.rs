@@ -142,7 +142,11 @@ impl ModelShape {
         let (dense, expert) =
             (group.feed_forward.dense_parameters(self.hidden), group.feed_forward.expert_parameters(self.hidden));
         let (total, active) = group.feed_forward.experts();
-        work.token_flops.add(self.bits.activations, 2.0 * count * dense);
+        let (dense_bits, dense_activations) = (
+            self.bits.dense.unwrap_or(self.bits.weights),
+            self.bits.dense_activations.unwrap_or(self.bits.activations),
+        );
+        work.token_flops.add(dense_activations, 2.0 * count * dense);
         work.token_flops.add(self.bits.expert_activations, 2.0 * count * f64::from(active) * expert);
         let mut add = |total: f64, active: f64, bytes: f64| match work
             .blocks
@@ -153,7 +157,7 @@ impl ModelShape {
             None => work.blocks.push(Blocks { total, active, bytes }),
         };
         if dense > 0.0 {
-            add(1.0, 1.0, self.bits.weights / 8.0 * count * dense);
+            add(1.0, 1.0, dense_bits / 8.0 * count * dense);
         }
         if total > 0 {
             work.sparse_layers += count;

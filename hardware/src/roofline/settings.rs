@@ -128,7 +128,8 @@ impl RooflineSpec {
         }
         shape.bits.kv = self.kv_bits.unwrap_or(shape.bits.kv);
         if self.weight_only {
-            (shape.bits.activations, shape.bits.expert_activations) = (16.0, 16.0);
+            let bits = &mut shape.bits;
+            (bits.activations, bits.dense_activations, bits.expert_activations) = (16.0, None, 16.0);
         }
         Ok(shape)
     }

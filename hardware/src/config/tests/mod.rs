@@ -3,6 +3,7 @@
 mod blocks;
 mod gemma4;
 mod indexers;
+mod quantised;
 
 use super::read;
 use crate::models::{Attention, Bits, FeedForward, entry};
