@@ -31,6 +31,7 @@ pub fn full(fields: &Fields, family: &Family) -> Result<Attention, BadConfig> {
             rope_dim: dim("qk_rope_head_dim")?,
             nope_dim: dim("qk_nope_head_dim")?,
             value_dim: dim("v_head_dim")?,
+            gated: fields.flag("mla_use_output_gate")?.unwrap_or(false),
             selection,
         });
     }

@@ -72,7 +72,7 @@ const FAMILIES: [Family; 16] = [
     Family { names: &["gpt_oss"], windows: Windows::EveryOther, ..LLAMA },
     Family { names: &["llama4", "llama4_text"], windows: Windows::AllBut(4), ..LLAMA },
     Family { names: &["qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_6", "qwen3_6_moe"], output_gate: true, windows: Windows::Never, ..LLAMA },
-    Family { names: &["kimi_linear"], windows: Windows::Never, ..LLAMA },
+    Family { names: &["kimi_linear", "kimi_k3"], windows: Windows::Never, ..LLAMA },
     Family { names: &["nemotron_h"], gated: false, windows: Windows::Never, ..LLAMA },
     Family { names: &["nemotron"], gated: false, windows: Windows::Never, ..LLAMA },
 ];

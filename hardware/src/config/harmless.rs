@@ -11,7 +11,9 @@ pub fn is_harmless(key: &str) -> bool {
         || by_start.iter().any(|start| key.starts_with(start))
 }
 
-const HARMLESS: [&str; 128] = [
+const HARMLESS: [&str; 133] = [
+    "activation_situ_beta",
+    "activation_situ_linear_beta",
     "add_cross_attention",
     "architectures",
     "attention_bias",
@@ -50,6 +52,7 @@ const HARMLESS: [&str; 128] = [
     "is_encoder_decoder",
     "label2id",
     "language_model_only",
+    "latent_moe_use_norm",
     "length_penalty",
     "logits_scaling",
     "mamba_hidden_act",
@@ -88,6 +91,7 @@ const HARMLESS: [&str; 128] = [
     "num_return_sequences",
     "original_max_position_embeddings",
     "output_attentions",
+    "output_gate_type",
     "output_hidden_states",
     "output_scores",
     "partial_rotary_factor",
@@ -95,6 +99,7 @@ const HARMLESS: [&str; 128] = [
     "pretraining_tp",
     "pruned_heads",
     "qk_norm",
+    "qk_norm_type",
     "qkv_bias",
     "query_pre_attn_scalar",
     "remove_invalid_values",

@@ -77,6 +77,14 @@ fn kinds(fields: &Fields, family: &Family, count: u32) -> Result<Vec<Kind>, BadC
     if let Some(table) = fields.table("linear_attn_config")? {
         // Kimi Linear numbers its layers from 1.
         let state = table.numbers("kda_layers")?.unwrap_or_default();
+        let full = table.numbers("full_attn_layers")?;
+        let full = full.unwrap_or_else(|| (1..=u64::from(count)).filter(|i| !state.contains(i)).collect());
+        let mut all: Vec<u64> = state.iter().chain(&full).copied().collect();
+        all.sort_unstable();
+        if !all.iter().copied().eq(1..=u64::from(count)) {
+            let why = format!("with full_attn_layers it must name each of the layers 1 to {count} once");
+            return Err(table.bad("kda_layers", why));
+        }
         return Ok((1..=u64::from(count)).map(|i| if state.contains(&i) { Kind::State } else { Kind::Full }).collect());
     }
     if let Some(every) = fields.size_of(&["full_attention_interval"])? {

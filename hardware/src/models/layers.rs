@@ -56,6 +56,9 @@ pub enum Attention {
         nope_dim: u32,
         /// Numbers of a head's value.
         value_dim: u32,
+        /// Whether the output is gated by a projection as wide as the values (Kimi K3).
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        gated: bool,
         /// The tokens that a token attends to, where a layer chooses them; none: all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         selection: Option<Selection>,
@@ -160,7 +163,7 @@ impl Attention {
                 let kv = if values_from_keys { 1.0 } else { 2.0 } * f64::from(kv_heads);
                 input * dim * (queries + kv) + f64::from(heads) * dim * hidden
             }
-            Attention::Latent { heads, query_rank, kv_rank, rope_dim, nope_dim, value_dim, selection } => {
+            Attention::Latent { heads, query_rank, kv_rank, rope_dim, nope_dim, value_dim, gated, selection } => {
                 let (heads, kv_rank) = (f64::from(heads), f64::from(kv_rank));
                 let (rope, nope, value) = (f64::from(rope_dim), f64::from(nope_dim), f64::from(value_dim));
                 let queries = heads * (nope + rope);
@@ -174,7 +177,8 @@ impl Attention {
                     let (heads, dim) = (f64::from(s.heads), f64::from(s.head_dim));
                     query_rank.map_or(hidden, f64::from) * heads * dim + hidden * (dim + heads)
                 });
-                query + kv + heads * value * hidden + chooses
+                let outputs = if gated { 2.0 } else { 1.0 } * heads * value * hidden;
+                query + kv + outputs + chooses
             }
             Attention::Recurrent { parameters, .. } => parameters,
             Attention::None => 0.0,

@@ -3,6 +3,7 @@
 mod blocks;
 mod gemma4;
 mod indexers;
+mod kimi;
 mod quantised;
 
 use super::read;
