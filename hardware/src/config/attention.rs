@@ -36,7 +36,7 @@ pub fn full(fields: &Fields, family: &Family) -> Result<Attention, BadConfig> {
         });
     }
     let names = match family.heads {
-        Heads::Alike => ALIKE,
+        Heads::Alike | Heads::DeepseekV4 => ALIKE,
         Heads::Gemma4 if fields.flag("attention_k_eq_v")?.unwrap_or(false) => {
             let kv_heads = &["num_global_key_value_heads", "num_key_value_heads"];
             Names { kv_heads, head_dim: &["global_head_dim"], values_from_keys: true, ..ALIKE }
@@ -55,7 +55,7 @@ pub fn full(fields: &Fields, family: &Family) -> Result<Attention, BadConfig> {
 /// As [`full`], or the layer keeps latent vectors.
 pub fn windowed(fields: &Fields, family: &Family, tokens: u32) -> Result<Attention, BadConfig> {
     let layer = match family.heads {
-        Heads::Alike => full(fields, family)?,
+        Heads::Alike | Heads::DeepseekV4 => full(fields, family)?,
         Heads::Gemma4 => grouped(fields, family, &ALIKE)?,
     };
     match layer {

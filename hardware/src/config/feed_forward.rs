@@ -100,8 +100,9 @@ fn by_name(fields: &Fields, count: u32) -> Result<Vec<u64>, BadConfig> {
     }
     let one = |name: &str| match name {
         "dense" => Ok(0),
-        "sparse" => Ok(1),
-        other => Err(fields.bad("mlp_layer_types", format!("`{other}` is not one of dense and sparse"))),
+        // DeepSeek-V4's first layers choose experts by the token itself, as many as the others.
+        "sparse" | "moe" | "hash_moe" => Ok(1),
+        other => Err(fields.bad("mlp_layer_types", format!("`{other}` is not one of dense, sparse, moe and hash_moe"))),
     };
     names.into_iter().map(one).collect()
 }

@@ -11,7 +11,7 @@ pub fn is_harmless(key: &str) -> bool {
         || by_start.iter().any(|start| key.starts_with(start))
 }
 
-const HARMLESS: [&str; 133] = [
+const HARMLESS: [&str; 136] = [
     "activation_situ_beta",
     "activation_situ_linear_beta",
     "add_cross_attention",
@@ -27,6 +27,7 @@ const HARMLESS: [&str; 133] = [
     "cache_implementation",
     "chunk_size",
     "chunk_size_feed_forward",
+    "compress_rope_theta",
     "diversity_penalty",
     "do_sample",
     "dtype",
@@ -40,6 +41,7 @@ const HARMLESS: [&str; 133] = [
     "final_logit_softcapping",
     "finetuning_task",
     "full_attention_interval",
+    "hc_sinkhorn_iters",
     "hidden_act",
     "hidden_activation",
     "id2label",
@@ -87,6 +89,7 @@ const HARMLESS: [&str; 133] = [
     "num_beam_groups",
     "num_beams",
     "num_expert_group",
+    "num_hash_layers",
     "num_logits_to_keep",
     "num_return_sequences",
     "original_max_position_embeddings",

@@ -64,10 +64,9 @@ pub fn mtp(fields: &Fields, family: &Family, shape: &ModelShape) -> Result<Optio
     }
     let listed = blocks::mtp_layers(fields, family)?;
     // The last group that attends to all tokens: a module of a hybrid model has attention.
-    let attends = |g: &&LayerGroup| matches!(g.attention, Attention::Grouped { .. } | Attention::Latent { .. });
-    // It chooses its tokens itself: GLM-5.2 and GLM-5, whose published counts with and without the module differ alike.
-    let own = |last: &LayerGroup| LayerGroup { count: 1, attention: last.attention.with_indexer(true), ..*last };
-    let last = || shape.layers.iter().rfind(attends).map(|last| vec![own(last)]);
+    let attends = |g: &&LayerGroup| !matches!(g.attention, Attention::Recurrent { .. } | Attention::None);
+    let one = |last: &LayerGroup| LayerGroup { count: 1, attention: last.attention.of_module(), ..*last };
+    let last = || shape.layers.iter().rfind(attends).map(|last| vec![one(last)]);
     let Some(layers) = listed.or_else(last).filter(|_| number > 0) else { return Ok(None) };
     let hidden = f64::from(shape.hidden);
     Ok(Some(ModelShape {

@@ -1,10 +1,10 @@
 //! The kind of each layer: what it attends to.
 
-use super::families::{Family, Windows};
+use super::families::{Family, Heads, Windows};
 use super::feed_forward::feed_forwards;
 use super::fields::Fields;
-use super::{attention, bad::BadConfig, blocks, indexers, recurrent};
-use crate::models::LayerGroup;
+use super::{attention, bad::BadConfig, blocks, compressed, indexers, recurrent};
+use crate::models::{Attention, LayerGroup};
 
 /// The layers in order, one a group.
 ///
@@ -19,20 +19,26 @@ pub fn of(fields: &Fields, family: &Family) -> Result<Vec<LayerGroup>, BadConfig
     }
     let count = fields.size_of(&["num_hidden_layers", "num_layers", "n_layer"])?;
     let count = count.ok_or_else(|| fields.bad("num_hidden_layers", "missing; the shape needs it"))?;
+    let attention = match family.heads {
+        Heads::DeepseekV4 => compressed::layers(fields, count)?,
+        Heads::Alike | Heads::Gemma4 => by_kind(fields, family, count)?,
+    };
+    let blocks = feed_forwards(fields, family, count)?;
+    let pairs = attention.into_iter().zip(blocks);
+    Ok(pairs.map(|(attention, feed_forward)| LayerGroup { count: 1, attention, feed_forward }).collect())
+}
+
+/// The attention of each layer.
+fn by_kind(fields: &Fields, family: &Family, count: u32) -> Result<Vec<Attention>, BadConfig> {
     let kinds = kinds(fields, family, count)?;
     let full = attention::full(fields, family)?;
-    let blocks = feed_forwards(fields, family, count)?;
     let chooses = if full.selection().is_some() { indexers::own(fields, count)? } else { vec![true; count as usize] };
-    let mut layers = Vec::new();
-    for ((kind, feed_forward), own) in kinds.into_iter().zip(blocks).zip(chooses) {
-        let attention = match kind {
-            Kind::Full => full.with_indexer(own),
-            Kind::Window(tokens) => attention::windowed(fields, family, tokens)?,
-            Kind::State => recurrent::layer(fields)?,
-        };
-        layers.push(LayerGroup { count: 1, attention, feed_forward });
-    }
-    Ok(layers)
+    let one = |(kind, own)| match kind {
+        Kind::Full => Ok(full.with_indexer(own)),
+        Kind::Window(tokens) => attention::windowed(fields, family, tokens),
+        Kind::State => recurrent::layer(fields),
+    };
+    kinds.into_iter().zip(chooses).map(one).collect()
 }
 
 /// Keys that change what a layer keeps or reads in a way that no kind of layer models.

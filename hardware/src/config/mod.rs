@@ -7,6 +7,7 @@
 mod attention;
 mod bad;
 mod blocks;
+mod compressed;
 mod families;
 mod feed_forward;
 mod fields;
@@ -77,7 +78,7 @@ pub fn read_value(json: &Value, name: &str) -> Result<ReadConfig, BadConfig> {
     let mut warnings = bits.warnings;
     warnings.extend(fields.unread(&whole).into_iter().map(|key| format!("`{key}` is not modelled")));
     warnings.extend(family.warning.map(str::to_owned));
-    if shape.work().attention.iter().any(|a| a.window.is_some() && !a.by_token) {
+    if shape.work().attention.iter().any(|a| a.window.is_some() && !a.by_token && a.kept_bytes > 0.0) {
         warnings.push("memory for KV is counted as if window layers kept every token".to_owned());
     }
     Ok(ReadConfig { shape, mtp, warnings })

@@ -55,6 +55,10 @@ pub fn bits(whole: &Fields, fields: &Fields) -> Result<ReadBits, BadConfig> {
     };
     let plain = Bits { weights: own, experts: own, head: own, kv: 16.0, ..Bits::default() };
     let mut read = ReadBits { bits: plain, warnings: Vec::new() };
+    let experts = expert_type(fields, table.as_ref())?;
+    if let Some(bits) = experts {
+        set(&mut read.bits, Part::Experts, bits);
+    }
     let Some(table) = table else { return Ok(read) };
     let scheme = scheme(&table)?;
     read.bits.kv = scheme.kv.unwrap_or(plain.kv);
@@ -70,7 +74,7 @@ pub fn bits(whole: &Fields, fields: &Fields) -> Result<ReadBits, BadConfig> {
         let layers = fields.count("num_hidden_layers")?.unwrap_or(0);
         for part in [Part::Attention, Part::Dense, Part::Experts] {
             let cover = cover(&scheme.skipped, part, layers);
-            if cover != Cover::Most {
+            if cover != Cover::Most && !(part == Part::Experts && experts.is_some()) {
                 set(&mut read.bits, part, scheme.of_weights());
             }
             if let Cover::Few(n) = cover {
@@ -83,6 +87,18 @@ pub fn bits(whole: &Fields, fields: &Fields) -> Result<ReadBits, BadConfig> {
         (read.bits.dense, read.bits.dense_activations) = (None, None);
     }
     Ok(read)
+}
+
+/// (bits of an expert's weight, bits of what is multiplied with it) by `expert_dtype` (DeepSeek-V4).
+fn expert_type(fields: &Fields, table: Option<&Fields>) -> Result<Option<(f64, f64)>, BadConfig> {
+    let nested = table.map_or(Ok(None), |table| table.text("expert_dtype"))?;
+    match fields.text("expert_dtype")?.or(nested) {
+        None => Ok(None),
+        // A scale of 8 bits for each 32; the tokens are in 8 bits.
+        Some("fp4") => Ok(Some((4.25, 8.0))),
+        Some("fp8") => Ok(Some((8.0, 8.0))),
+        Some(other) => Err(fields.bad("expert_dtype", format!("`{other}` is not one of fp4 and fp8"))),
+    }
 }
 
 /// Gives a part its bits: of a weight, and of what is multiplied with it.

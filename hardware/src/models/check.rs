@@ -32,6 +32,29 @@ impl ModelShape {
                         return fault("attention", "heads, kv_rank and value_dim must be at least 1".into());
                     }
                 }
+                Attention::Compressed {
+                    heads,
+                    head_dim,
+                    query_rank,
+                    output_groups,
+                    output_rank,
+                    window,
+                    ratio,
+                    ..
+                } => {
+                    if [heads, head_dim, query_rank, output_groups, output_rank, window].contains(&0) {
+                        let why =
+                            "heads, head_dim, query_rank, output_groups, output_rank and window must be at least 1";
+                        return fault("attention", why.into());
+                    }
+                    if !heads.is_multiple_of(output_groups) {
+                        let why = format!("{heads} query heads do not fall into {output_groups} equal groups");
+                        return fault("attention.output_groups", why);
+                    }
+                    if ratio == 0 && group.attention.selection().is_some() {
+                        return fault("attention.selection", "there are no entries to choose from at ratio 0".into());
+                    }
+                }
                 Attention::Recurrent { parameters, state_bytes } => {
                     if !(parameters > 0.0 && parameters.is_finite() && state_bytes >= 0.0 && state_bytes.is_finite()) {
                         return fault("attention", "parameters must be above 0 and state_bytes at least 0".into());

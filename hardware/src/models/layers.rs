@@ -63,6 +63,30 @@ pub enum Attention {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         selection: Option<Selection>,
     },
+    /// Attention of one key-value head, whose key is the value, too, to the newest tokens and to entries that each
+    /// compress `ratio` tokens (DeepSeek-V4; transformers' `DeepseekV4Attention`). The output projection is grouped: the
+    /// heads of a group are projected to `output_rank` numbers, and all groups together to the hidden size.
+    Compressed {
+        /// Query heads.
+        heads: u32,
+        /// Numbers in a head, and in an entry.
+        head_dim: u32,
+        /// Width of the compressed query.
+        query_rank: u32,
+        /// Groups of the output projection.
+        output_groups: u32,
+        /// Width of a group's output.
+        output_rank: u32,
+        /// Newest tokens that a token attends to as they are. A request keeps no older ones.
+        window: u32,
+        /// Tokens that an entry compresses; 0: there are no entries.
+        #[serde(default, skip_serializing_if = "is_none")]
+        ratio: u32,
+        /// The entries that a token attends to, where a layer chooses them; none: all. Entries then overlap: each is
+        /// made of twice as many tokens.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        selection: Option<Selection>,
+    },
     /// A layer that keeps a state of fixed size for each request (Mamba, gated delta rule, linear attention).
     Recurrent {
         /// Weights of the layer.
@@ -81,9 +105,9 @@ pub enum Attention {
 pub struct Selection {
     /// Heads that score.
     pub heads: u32,
-    /// Numbers in the key that is scored; one key a token is kept, in 8 bits.
+    /// Numbers in the key that is scored; one key a token (or an entry of several tokens) is kept, in 8 bits.
     pub head_dim: u32,
-    /// Tokens that are attended to.
+    /// Tokens (or entries) that are attended to.
     pub tokens: u32,
     /// Whether the layer takes the choice of a layer before it instead of scoring itself (GLM-5.2). It then has no
     /// heads that score and keeps no key for them.
@@ -126,6 +150,11 @@ pub enum FeedForward {
     None,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_none(x: &u32) -> bool {
+    *x == 0
+}
+
 fn yes() -> bool {
     true
 }
@@ -139,7 +168,7 @@ impl Attention {
     /// How the layer chooses tokens; `None` if it does not.
     pub fn selection(&self) -> Option<Selection> {
         match *self {
-            Attention::Latent { selection, .. } => selection,
+            Attention::Latent { selection, .. } | Attention::Compressed { selection, .. } => selection,
             Attention::Grouped { .. } | Attention::Recurrent { .. } | Attention::None => None,
         }
     }
@@ -151,6 +180,15 @@ impl Attention {
             selection.taken = !own;
         }
         self
+    }
+
+    /// The layer as an MTP module has it: it chooses its tokens itself (GLM-5.2 and GLM-5 have modules of the same
+    /// published size), and it attends to a window only where the model compresses (vLLM's `DeepseekV4Attention`).
+    pub fn of_module(mut self) -> Attention {
+        if let Attention::Compressed { ratio, selection, .. } = &mut self {
+            (*ratio, *selection) = (0, None);
+        }
+        self.with_indexer(true)
     }
 
     /// Number of weights of a layer of a model that is `hidden` wide.
@@ -179,6 +217,23 @@ impl Attention {
                 });
                 let outputs = if gated { 2.0 } else { 1.0 } * heads * value * hidden;
                 query + kv + outputs + chooses
+            }
+            Attention::Compressed {
+                heads, head_dim, query_rank, output_groups, output_rank, ratio, selection, ..
+            } => {
+                let dim = f64::from(head_dim);
+                let (width, query_rank) = (f64::from(heads) * dim, f64::from(query_rank));
+                let (groups, output_rank) = (f64::from(output_groups), f64::from(output_rank));
+                let queries = query_rank * (hidden + width);
+                let output = width * output_rank + groups * output_rank * hidden;
+                // An entry is made by a projection and a gate, of twice the width where entries overlap.
+                let series = if selection.is_some() { 2.0 } else { 1.0 };
+                let compressor = |dim: f64| if ratio > 0 { 2.0 * series * hidden * dim } else { 0.0 };
+                let chooses = selection.map_or(0.0, |s| {
+                    let (heads, dim) = (f64::from(s.heads), f64::from(s.head_dim));
+                    query_rank * heads * dim + hidden * heads + compressor(dim)
+                });
+                queries + hidden * dim + output + compressor(dim) + chooses
             }
             Attention::Recurrent { parameters, .. } => parameters,
             Attention::None => 0.0,

@@ -1,6 +1,6 @@
 //! What the passes of a model move and compute, summed over its layers.
 
-use super::layers::{Attention, LayerGroup};
+use super::layers::{Attention, LayerGroup, Selection};
 use super::shape::ModelShape;
 use serde::Serialize;
 
@@ -26,6 +26,9 @@ pub struct Work {
     pub attention: Vec<AttentionWork>,
     /// Bytes of recurrent states of a request.
     pub state_bytes: f64,
+    /// Bytes of a request that do not grow with its tokens and that no pass reads as a whole: windows that forget older
+    /// tokens, and what waits to be compressed.
+    pub request_bytes: f64,
     /// Bytes of all weights, the embedding included.
     pub weight_bytes: f64,
     /// Layers with a mixture of experts.
@@ -71,8 +74,10 @@ impl FlopsByBits {
 /// Attention over KV of layers that look equally far back.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct AttentionWork {
-    /// Bytes of KV of a token in these layers.
+    /// Bytes of KV of a token in these layers, as a pass reads them.
     pub bytes: f64,
+    /// Bytes of KV that a token of the context takes in memory; 0 where a window forgets it.
+    pub kept_bytes: f64,
     /// FLOP of a query-key pair in these layers.
     pub pair_flops: f64,
     /// FLOP of a pair if the keys and values are unpacked first, and FLOP to unpack a token. `None`: they are not
@@ -96,9 +101,23 @@ pub struct Unpacked {
 }
 
 impl AttentionWork {
+    /// Layers that look back to the first token, with one key-value head of this size.
+    fn whole(bytes: f64, pair_flops: f64) -> AttentionWork {
+        AttentionWork {
+            bytes,
+            kept_bytes: bytes,
+            pair_flops,
+            unpacked: None,
+            window: None,
+            by_token: false,
+            split: 1.0,
+        }
+    }
+
     /// Adds layers that look equally far back.
     fn join(&mut self, more: &AttentionWork) {
         self.bytes += more.bytes;
+        self.kept_bytes += more.kept_bytes;
         self.pair_flops += more.pair_flops;
         if let (Some(own), Some(more)) = (&mut self.unpacked, more.unpacked) {
             own.pair_flops += more.pair_flops;
@@ -121,6 +140,7 @@ impl ModelShape {
             head_flops: 2.0 * self.head_parameters(),
             attention: Vec::new(),
             state_bytes: 0.0,
+            request_bytes: 0.0,
             weight_bytes: 0.0,
             sparse_layers: 0.0,
             active_experts: 0.0,
@@ -173,47 +193,64 @@ impl ModelShape {
         work.always_bytes += self.bits.weights / 8.0 * count * parameters;
         work.token_flops.add(self.bits.activations, 2.0 * count * parameters);
         let kv = self.bits.kv / 8.0;
-        let mut add = |new: AttentionWork| match work
-            .attention
-            .iter_mut()
-            .find(|a| (a.window, a.by_token, a.split) == (new.window, new.by_token, new.split))
-        {
-            Some(same) => same.join(&new),
-            None => work.attention.push(new),
+        let attention = &mut work.attention;
+        let mut add = |new: AttentionWork| {
+            let alike = |a: &AttentionWork| (a.window, a.by_token, a.split, a.unpacked.is_some());
+            match attention.iter_mut().find(|a| alike(a) == alike(&new)) {
+                Some(same) => same.join(&new),
+                None => attention.push(new),
+            }
+        };
+        // The keys of an indexer, one of 8 bits a number for each `ratio` tokens.
+        let scored = |s: Selection, ratio: f64| {
+            let (heads, dim) = (f64::from(s.heads), f64::from(s.head_dim));
+            AttentionWork::whole(count * dim / ratio, 2.0 * count * heads * dim / ratio)
         };
         match group.attention {
-            Attention::Grouped { heads, kv_heads, head_dim, window, .. } => add(AttentionWork {
-                bytes: 2.0 * count * f64::from(kv_heads) * f64::from(head_dim) * kv,
-                pair_flops: 4.0 * count * f64::from(heads) * f64::from(head_dim),
-                unpacked: None,
-                window: window.map(f64::from),
-                by_token: false,
-                split: f64::from(kv_heads),
-            }),
+            Attention::Grouped { heads, kv_heads, head_dim, window, .. } => {
+                let (heads, kv_heads, dim) = (f64::from(heads), f64::from(kv_heads), f64::from(head_dim));
+                add(AttentionWork {
+                    window: window.map(f64::from),
+                    split: kv_heads,
+                    ..AttentionWork::whole(2.0 * count * kv_heads * dim * kv, 4.0 * count * heads * dim)
+                });
+            }
             Attention::Latent { heads, kv_rank, rope_dim, nope_dim, value_dim, selection, .. } => {
                 let (heads, rank, rope) = (f64::from(heads), f64::from(kv_rank), f64::from(rope_dim));
                 let (nope, value) = (f64::from(nope_dim), f64::from(value_dim));
                 add(AttentionWork {
-                    bytes: count * (rank + rope) * kv,
-                    pair_flops: 2.0 * count * heads * (2.0 * rank + rope),
                     unpacked: selection.is_none().then_some(Unpacked {
                         pair_flops: 2.0 * count * heads * (nope + rope + value),
                         token_flops: 2.0 * count * rank * heads * (nope + value),
                     }),
                     window: selection.map(|s| f64::from(s.tokens)),
                     by_token: selection.is_some(),
-                    split: 1.0,
+                    ..AttentionWork::whole(count * (rank + rope) * kv, 2.0 * count * heads * (2.0 * rank + rope))
                 });
                 if let Some(s) = selection.filter(|s| !s.taken) {
-                    let (heads, dim) = (f64::from(s.heads), f64::from(s.head_dim));
+                    add(scored(s, 1.0));
+                }
+            }
+            Attention::Compressed { heads, head_dim, window, ratio, selection, .. } => {
+                let (entry, window, ratio) = (f64::from(head_dim) * kv, f64::from(window), f64::from(ratio));
+                let pair_flops = 4.0 * count * f64::from(heads) * f64::from(head_dim);
+                let newest = AttentionWork::whole(count * entry, pair_flops);
+                add(AttentionWork { window: Some(window), kept_bytes: 0.0, ..newest });
+                work.request_bytes += count * window * entry;
+                if ratio > 0.0 {
+                    // In units of tokens: an entry is read once for each `ratio` tokens of the context.
                     add(AttentionWork {
-                        bytes: count * dim,
-                        pair_flops: 2.0 * count * heads * dim,
-                        unpacked: None,
-                        window: None,
-                        by_token: false,
-                        split: 1.0,
+                        window: selection.map(|s| ratio * f64::from(s.tokens)),
+                        by_token: selection.is_some(),
+                        ..AttentionWork::whole(count * entry / ratio, pair_flops / ratio)
                     });
+                    // A projection and a gate of 4 bytes a number for each token that waits to be compressed.
+                    let series = if selection.is_some() { 2.0 } else { 1.0 };
+                    let waiting = f64::from(head_dim) + selection.map_or(0.0, |s| f64::from(s.head_dim));
+                    work.request_bytes += count * 2.0 * ratio * series * waiting * 4.0;
+                }
+                if let Some(s) = selection {
+                    add(scored(s, ratio));
                 }
             }
             Attention::Recurrent { state_bytes, .. } => {
@@ -230,6 +267,6 @@ impl Work {
     /// Bytes of KV that a token takes on all GPUs of a group of `gpus` together. A GPU beyond the number of key-value
     /// heads holds a copy.
     pub fn kv_bytes_token(&self, gpus: f64) -> f64 {
-        self.attention.iter().map(|a| a.bytes * (gpus / a.split).max(1.0)).sum()
+        self.attention.iter().map(|a| a.kept_bytes * (gpus / a.split).max(1.0)).sum()
     }
 }

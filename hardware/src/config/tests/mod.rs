@@ -1,6 +1,7 @@
 //! What a `config.json` says and cannot say.
 
 mod blocks;
+mod compressed;
 mod gemma4;
 mod indexers;
 mod kimi;
