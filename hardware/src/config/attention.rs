@@ -21,7 +21,7 @@ pub fn full(fields: &Fields, family: &Family) -> Result<Attention, BadConfig> {
             None => None,
             Some(heads) => {
                 let (head_dim, tokens) = (dim("index_head_dim")?, dim("index_topk")?);
-                Some(Selection { heads, head_dim, tokens, taken: false })
+                Some(Selection { heads, head_dim, tokens, key_bits: 8, taken: false })
             }
         };
         return Ok(Attention::Latent {
@@ -35,8 +35,12 @@ pub fn full(fields: &Fields, family: &Family) -> Result<Attention, BadConfig> {
             selection,
         });
     }
+    if fields.flag("attention_output_gate")?.unwrap_or(false) {
+        return Err(fields.bad("attention_output_gate", "true; the width of this gate is not known"));
+    }
     let names = match family.heads {
         Heads::Alike | Heads::DeepseekV4 => ALIKE,
+        Heads::MiMo => Names { value_dim: Some("v_head_dim"), ..ALIKE },
         Heads::Gemma4 if fields.flag("attention_k_eq_v")?.unwrap_or(false) => {
             let kv_heads = &["num_global_key_value_heads", "num_key_value_heads"];
             Names { kv_heads, head_dim: &["global_head_dim"], values_from_keys: true, ..ALIKE }
@@ -57,12 +61,10 @@ pub fn windowed(fields: &Fields, family: &Family, tokens: u32) -> Result<Attenti
     let layer = match family.heads {
         Heads::Alike | Heads::DeepseekV4 => full(fields, family)?,
         Heads::Gemma4 => grouped(fields, family, &ALIKE)?,
+        Heads::MiMo => grouped(fields, family, &SWA)?,
     };
     match layer {
-        Attention::Grouped { heads, kv_heads, head_dim, input, gated, values_from_keys, .. } => {
-            let window = Some(tokens);
-            Ok(Attention::Grouped { heads, kv_heads, head_dim, input, window, gated, values_from_keys })
-        }
+        Attention::Grouped { .. } => Ok(layer.to_newest(tokens)),
         _ => Err(fields.bad("sliding_window", "windows over latent attention are not modelled")),
     }
 }
@@ -72,6 +74,8 @@ struct Names {
     heads: &'static str,
     kv_heads: &'static [&'static str],
     head_dim: &'static [&'static str],
+    /// The numbers in a head's value; none: as in its key.
+    value_dim: Option<&'static str>,
     /// Whether the values are made of the keys.
     values_from_keys: bool,
 }
@@ -80,6 +84,15 @@ const ALIKE: Names = Names {
     heads: "num_attention_heads",
     kv_heads: &["num_key_value_heads", "multi_query_group_num"],
     head_dim: &["head_dim", "kv_channels", "attention_head_dim"],
+    value_dim: None,
+    values_from_keys: false,
+};
+
+const SWA: Names = Names {
+    heads: "swa_num_attention_heads",
+    kv_heads: &["swa_num_key_value_heads"],
+    head_dim: &["swa_head_dim"],
+    value_dim: Some("swa_v_head_dim"),
     values_from_keys: false,
 };
 
@@ -106,6 +119,15 @@ fn grouped(fields: &Fields, family: &Family, names: &Names) -> Result<Attention,
         return Err(fields.bad(key, format!("{kv_heads} does not divide {} {heads}", names.heads)));
     }
     let gated = fields.flag("attn_output_gate")?.unwrap_or(family.output_gate);
-    let values_from_keys = names.values_from_keys;
-    Ok(Attention::Grouped { heads, kv_heads, head_dim, input: None, window: None, gated, values_from_keys })
+    Ok(Attention::Grouped {
+        heads,
+        kv_heads,
+        head_dim,
+        value_dim: names.value_dim.map(|key| fields.size(key)).transpose()?.filter(|dim| *dim != head_dim),
+        input: None,
+        window: None,
+        gated,
+        values_from_keys: names.values_from_keys,
+        selection: None,
+    })
 }

@@ -79,7 +79,13 @@ fn one(fields: &Fields, ratio: u32) -> Result<Attention, BadConfig> {
     let [heads_that_score, index_dim, tokens] =
         ["index_n_heads", "index_head_dim", "index_topk"].map(|key| fields.size(key));
     let selection = match ratio {
-        4 => Some(Selection { heads: heads_that_score?, head_dim: index_dim?, tokens: tokens?, taken: false }),
+        4 => Some(Selection {
+            heads: heads_that_score?,
+            head_dim: index_dim?,
+            tokens: tokens?,
+            key_bits: 8,
+            taken: false,
+        }),
         _ => None,
     };
     Ok(Attention::Compressed {

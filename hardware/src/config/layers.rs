@@ -3,8 +3,8 @@
 use super::families::{Family, Heads, Windows};
 use super::feed_forward::feed_forwards;
 use super::fields::Fields;
-use super::{attention, bad::BadConfig, blocks, compressed, indexers, recurrent};
-use crate::models::{Attention, LayerGroup};
+use super::{attention, bad::BadConfig, block_sparse, blocks, compressed, indexers, recurrent};
+use crate::models::{Attention, LayerGroup, Selection};
 
 /// The layers in order, one a group.
 ///
@@ -21,7 +21,7 @@ pub fn of(fields: &Fields, family: &Family) -> Result<Vec<LayerGroup>, BadConfig
     let count = count.ok_or_else(|| fields.bad("num_hidden_layers", "missing; the shape needs it"))?;
     let attention = match family.heads {
         Heads::DeepseekV4 => compressed::layers(fields, count)?,
-        Heads::Alike | Heads::Gemma4 => by_kind(fields, family, count)?,
+        Heads::Alike | Heads::Gemma4 | Heads::MiMo => by_kind(fields, family, count)?,
     };
     let blocks = feed_forwards(fields, family, count)?;
     let pairs = attention.into_iter().zip(blocks);
@@ -33,12 +33,20 @@ fn by_kind(fields: &Fields, family: &Family, count: u32) -> Result<Vec<Attention
     let kinds = kinds(fields, family, count)?;
     let full = attention::full(fields, family)?;
     let chooses = if full.selection().is_some() { indexers::own(fields, count)? } else { vec![true; count as usize] };
-    let one = |(kind, own)| match kind {
-        Kind::Full => Ok(full.with_indexer(own)),
-        Kind::Window(tokens) => attention::windowed(fields, family, tokens),
-        Kind::State => recurrent::layer(fields),
+    let blocks = block_sparse::selections(fields, count)?.unwrap_or_else(|| vec![None; count as usize]);
+    let one = |((kind, own), blocks): ((Kind, bool), Option<Selection>)| match (kind, blocks) {
+        (Kind::Full, None) => Ok(full.with_indexer(own)),
+        (Kind::Full, Some(selection)) => full
+            .to_blocks(selection)
+            .ok_or_else(|| fields.bad("sparse_attention_config", "chosen blocks of latent vectors are not modelled")),
+        (Kind::Window(tokens), None) => attention::windowed(fields, family, tokens),
+        (Kind::State, None) => recurrent::layer(fields),
+        (_, Some(_)) => {
+            let why = "chooses tokens in a layer that does not attend to all of them, which is not modelled";
+            Err(fields.bad("sparse_attention_config", why))
+        }
     };
-    kinds.into_iter().zip(chooses).map(one).collect()
+    kinds.into_iter().zip(chooses).zip(blocks).map(one).collect()
 }
 
 /// Keys that change what a layer keeps or reads in a way that no kind of layer models.
@@ -72,6 +80,20 @@ fn kinds(fields: &Fields, family: &Family, count: u32) -> Result<Vec<Kind>, BadC
             return Err(fields.bad("layer_types", format!("lists {} layers of {count}", types.len())));
         }
         return types.iter().map(|name| named(fields, name, window)).collect();
+    }
+    if let Some(flags) = fields.numbers("hybrid_layer_pattern")? {
+        // MiMo-V2: 1 for a window.
+        let bad = |why: String| fields.bad("hybrid_layer_pattern", why);
+        let one = |flag: &u64| match (flag, window) {
+            (0, _) => Ok(Kind::Full),
+            (1, Some(tokens)) => Ok(Kind::Window(tokens)),
+            (1, None) => Err(bad("has a layer with a window, and sliding_window is missing".into())),
+            (other, _) => Err(bad(format!("{other} is not 0 or 1"))),
+        };
+        if flags.len() != count as usize {
+            return Err(bad(format!("lists {} layers of {count}", flags.len())));
+        }
+        return flags.iter().map(one).collect();
     }
     if let Some(types) = fields.numbers("attn_type_list")?
         && types.iter().any(|kind| *kind != 1)

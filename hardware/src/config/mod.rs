@@ -6,6 +6,7 @@
 
 mod attention;
 mod bad;
+mod block_sparse;
 mod blocks;
 mod compressed;
 mod families;

@@ -108,10 +108,12 @@ impl ModelShape {
             heads,
             kv_heads,
             head_dim,
+            value_dim: None,
             input: None,
             window: None,
             gated: false,
             values_from_keys: false,
+            selection: None,
         } = group.attention
         else {
             return None;

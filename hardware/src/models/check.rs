@@ -18,9 +18,13 @@ impl ModelShape {
         for (i, group) in self.layers.iter().enumerate() {
             let fault = |what: &str, why: String| Err(bad(&format!("model.layers[{i}].{what}"), why));
             match group.attention {
-                Attention::Grouped { heads, kv_heads, head_dim, window, .. } => {
-                    if heads == 0 || kv_heads == 0 || head_dim == 0 || window == Some(0) {
-                        return fault("attention", "heads, kv_heads, head_dim and window must be at least 1".into());
+                Attention::Grouped { heads, kv_heads, head_dim, value_dim, window, selection, .. } => {
+                    if [heads, kv_heads, head_dim].contains(&0) || value_dim == Some(0) || window == Some(0) {
+                        let why = "heads, kv_heads, head_dim, value_dim and window must be at least 1";
+                        return fault("attention", why.into());
+                    }
+                    if window.is_some() && selection.is_some() {
+                        return fault("attention", "has a window and a selection; give one of them".into());
                     }
                     if !heads.is_multiple_of(kv_heads) {
                         let why = format!("{heads} query heads cannot share {kv_heads} key-value heads evenly");

@@ -26,6 +26,9 @@ pub enum Attention {
         kv_heads: u32,
         /// Numbers in a head.
         head_dim: u32,
+        /// Numbers in a head's value; none: as in its key.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        value_dim: Option<u32>,
         /// Width of the layer's input; none: the hidden size (an EAGLE-3 head reads twice that).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input: Option<u32>,
@@ -39,6 +42,9 @@ pub enum Attention {
         /// Both are kept.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         values_from_keys: bool,
+        /// The tokens that a token attends to, where a layer chooses them; none: all, or the window.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        selection: Option<Selection>,
     },
     /// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): one compressed vector a token is kept
     /// for all heads.
@@ -105,8 +111,11 @@ pub enum Attention {
 pub struct Selection {
     /// Heads that score.
     pub heads: u32,
-    /// Numbers in the key that is scored; one key a token (or an entry of several tokens) is kept, in 8 bits.
+    /// Numbers in the key that is scored; one key a token (or an entry of several tokens) is kept.
     pub head_dim: u32,
+    /// Bits of a number of that key.
+    #[serde(default = "eight", skip_serializing_if = "is_eight")]
+    pub key_bits: u32,
     /// Tokens (or entries) that are attended to.
     pub tokens: u32,
     /// Whether the layer takes the choice of a layer before it instead of scoring itself (GLM-5.2). It then has no
@@ -155,6 +164,15 @@ fn is_none(x: &u32) -> bool {
     *x == 0
 }
 
+fn eight() -> u32 {
+    8
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_eight(x: &u32) -> bool {
+    *x == 8
+}
+
 fn yes() -> bool {
     true
 }
@@ -168,8 +186,10 @@ impl Attention {
     /// How the layer chooses tokens; `None` if it does not.
     pub fn selection(&self) -> Option<Selection> {
         match *self {
-            Attention::Latent { selection, .. } | Attention::Compressed { selection, .. } => selection,
-            Attention::Grouped { .. } | Attention::Recurrent { .. } | Attention::None => None,
+            Attention::Grouped { selection, .. }
+            | Attention::Latent { selection, .. }
+            | Attention::Compressed { selection, .. } => selection,
+            Attention::Recurrent { .. } | Attention::None => None,
         }
     }
 
@@ -180,6 +200,21 @@ impl Attention {
             selection.taken = !own;
         }
         self
+    }
+
+    /// The layer if it attends to the newest `tokens` only; one that is not of grouped heads stays as it is.
+    pub fn to_newest(mut self, tokens: u32) -> Attention {
+        if let Attention::Grouped { window, .. } = &mut self {
+            *window = Some(tokens);
+        }
+        self
+    }
+
+    /// The layer if it attends to chosen tokens; `None` if it is not of grouped heads.
+    pub fn to_blocks(mut self, chosen: Selection) -> Option<Attention> {
+        let Attention::Grouped { selection, .. } = &mut self else { return None };
+        *selection = Some(chosen);
+        Some(self)
     }
 
     /// The layer as an MTP module has it: it chooses its tokens itself (GLM-5.2 and GLM-5 have modules of the same
@@ -195,11 +230,25 @@ impl Attention {
     pub fn parameters(&self, hidden: u32) -> f64 {
         let hidden = f64::from(hidden);
         match *self {
-            Attention::Grouped { heads, kv_heads, head_dim, input, gated, values_from_keys, .. } => {
+            Attention::Grouped {
+                heads,
+                kv_heads,
+                head_dim,
+                value_dim,
+                input,
+                gated,
+                values_from_keys,
+                selection,
+                ..
+            } => {
+                let (heads, kv_heads) = (f64::from(heads), f64::from(kv_heads));
                 let (input, dim) = (input.map_or(hidden, f64::from), f64::from(head_dim));
-                let queries = if gated { 2.0 } else { 1.0 } * f64::from(heads);
-                let kv = if values_from_keys { 1.0 } else { 2.0 } * f64::from(kv_heads);
-                input * dim * (queries + kv) + f64::from(heads) * dim * hidden
+                let value = value_dim.map_or(dim, f64::from);
+                let values = if values_from_keys { 0.0 } else { kv_heads * value };
+                let gate = if gated { heads * value } else { 0.0 };
+                // An indexer of heads that score and a key, both from the input.
+                let chooses = selection.map_or(0.0, |s| f64::from(s.head_dim) * (f64::from(s.heads) + 1.0));
+                input * (heads * dim + kv_heads * dim + values + gate + chooses) + heads * value * hidden
             }
             Attention::Latent { heads, query_rank, kv_rank, rope_dim, nope_dim, value_dim, gated, selection } => {
                 let (heads, kv_rank) = (f64::from(heads), f64::from(kv_rank));

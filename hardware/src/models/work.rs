@@ -201,19 +201,24 @@ impl ModelShape {
                 None => attention.push(new),
             }
         };
-        // The keys of an indexer, one of 8 bits a number for each `ratio` tokens.
+        // The keys of an indexer, one for each `ratio` tokens.
         let scored = |s: Selection, ratio: f64| {
-            let (heads, dim) = (f64::from(s.heads), f64::from(s.head_dim));
-            AttentionWork::whole(count * dim / ratio, 2.0 * count * heads * dim / ratio)
+            let (heads, dim, bytes) = (f64::from(s.heads), f64::from(s.head_dim), f64::from(s.key_bits) / 8.0);
+            AttentionWork::whole(count * dim * bytes / ratio, 2.0 * count * heads * dim / ratio)
         };
         match group.attention {
-            Attention::Grouped { heads, kv_heads, head_dim, window, .. } => {
-                let (heads, kv_heads, dim) = (f64::from(heads), f64::from(kv_heads), f64::from(head_dim));
+            Attention::Grouped { heads, kv_heads, head_dim, value_dim, window, selection, .. } => {
+                let (heads, kv_heads) = (f64::from(heads), f64::from(kv_heads));
+                let both = f64::from(head_dim) + f64::from(value_dim.unwrap_or(head_dim));
                 add(AttentionWork {
-                    window: window.map(f64::from),
+                    window: selection.map(|s| s.tokens).or(window).map(f64::from),
+                    by_token: selection.is_some(),
                     split: kv_heads,
-                    ..AttentionWork::whole(2.0 * count * kv_heads * dim * kv, 4.0 * count * heads * dim)
+                    ..AttentionWork::whole(count * kv_heads * both * kv, 2.0 * count * heads * both)
                 });
+                if let Some(s) = selection {
+                    add(scored(s, 1.0));
+                }
             }
             Attention::Latent { heads, kv_rank, rope_dim, nope_dim, value_dim, selection, .. } => {
                 let (heads, rank, rope) = (f64::from(heads), f64::from(kv_rank), f64::from(rope_dim));

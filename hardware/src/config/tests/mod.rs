@@ -1,10 +1,12 @@
 //! What a `config.json` says and cannot say.
 
+mod block_sparse;
 mod blocks;
 mod compressed;
 mod gemma4;
 mod indexers;
 mod kimi;
+mod mimo;
 mod quantised;
 
 use super::read;
