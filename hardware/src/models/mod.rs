@@ -5,6 +5,7 @@ mod check;
 mod choice;
 mod layers;
 mod shape;
+mod weights;
 mod work;
 
 pub use catalog::{Entry, Uniform, catalog, entry};
