@@ -4,8 +4,8 @@ use super::bad::BadConfig;
 use super::fields::Fields;
 use crate::models::Selection;
 
-/// How each of `count` layers chooses tokens; `None` in the list for a layer that attends to all, and `None` if the file
-/// has no such layers.
+/// How each of `count` layers chooses tokens; `None` in the list for a layer that attends to all, `None` alone if the
+/// file has no layers that choose.
 ///
 /// # Errors
 /// A key is missing or out of range, a list has another length than the layers, or a layer has an indexer with values.

@@ -16,7 +16,7 @@ pub enum Windows {
     EveryOther,
 }
 
-/// Whether all layers have heads alike, or which keys give those of some layers.
+/// Whether all layers have heads alike, or which keys give the heads of some layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heads {
     /// All are alike.

@@ -50,9 +50,9 @@ pub fn widen(fields: &Fields, shape: &mut ModelShape) -> Result<(), BadConfig> {
     Ok(())
 }
 
-/// The MTP module of a model (DeepSeek-V3, arXiv 2412.19437, section 2.2): the layers that the file lists for it, or one
-/// of the kind of the model's last, behind a matrix that joins a hidden state and an embedding. Embedding and output
-/// head are the target's.
+/// The MTP module of a model (DeepSeek-V3, arXiv 2412.19437, section 2.2): the layers that the file lists for it, or
+/// one of the kind of the model's last, behind a matrix that joins a hidden state and an embedding. Embedding and
+/// output head are the target's.
 ///
 /// # Errors
 /// A number of modules is not a whole number of at least 0, or a layer that is listed for it is not known.

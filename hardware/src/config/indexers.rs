@@ -3,8 +3,8 @@
 use super::bad::BadConfig;
 use super::fields::Fields;
 
-/// Whether each of `count` layers has an indexer of its own. The list `indexer_types` says it; without it the letters of
-/// `index_topk_pattern`, or a schedule: every `index_topk_freq`-th layer from the `index_skip_topk_offset`-th on.
+/// Whether each of `count` layers has an indexer of its own. The list `indexer_types` says it. Without it the letters
+/// of `index_topk_pattern` do, or a schedule: every `index_topk_freq`-th layer from the `index_skip_topk_offset`-th on.
 ///
 /// # Errors
 /// A list has another length than `count`, a name or a letter is not known, the first layer has no indexer, or a number

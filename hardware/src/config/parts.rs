@@ -25,8 +25,8 @@ impl Part {
 }
 
 /// The part that a name of modules covers, with the layer if it is of one: `model.layers.3.self_attn*`,
-/// `re:.*mlp\.(gate|up)_proj.*`, `*.ffn.experts`. `None` for what is no projection (norms, routers, indexers), and for a
-/// name that stands for less than a part, as a key projection alone.
+/// `re:.*mlp\.(gate|up)_proj.*`, `*.ffn.experts`. `None` for what is no projection (norms, routers, indexers), and for
+/// a name that stands for less than a part, as a key projection alone.
 pub fn of(name: &str) -> Option<(Part, Option<u32>)> {
     let name = name.strip_prefix("re:").unwrap_or(name);
     let words: Vec<&str> = name.split('.').map(|word| word.trim_matches(['*', '\\', '^', '$'])).collect();

@@ -25,13 +25,6 @@ struct Scheme {
     skipped: Vec<String>,
 }
 
-impl Scheme {
-    /// (bits of a weight, bits of what is multiplied with it)
-    fn of_weights(&self) -> (f64, f64) {
-        (self.weights, self.activations)
-    }
-}
-
 /// Reads the bits of the decoder in `fields`, a table of the file `whole` or the file itself.
 ///
 /// # Errors
@@ -62,26 +55,22 @@ pub fn bits(whole: &Fields, fields: &Fields) -> Result<ReadBits, BadConfig> {
     let Some(table) = table else { return Ok(read) };
     let scheme = scheme(&table)?;
     read.bits.kv = scheme.kv.unwrap_or(plain.kv);
-    if table.get("quantized_layers").is_some() {
-        // It says all: what a list leaves out stays as it was, not plain.
-        if scheme.weights < own {
-            for part in [Part::Attention, Part::Dense, Part::Experts] {
-                set(&mut read.bits, part, scheme.of_weights());
-            }
+    // `quantized_layers` says all: what a list leaves out then stays as it was, not plain.
+    let listed = table.get("quantized_layers").is_some();
+    let layers = fields.count("num_hidden_layers")?.unwrap_or(0);
+    for part in [Part::Attention, Part::Dense, Part::Experts] {
+        let cover = if listed { Cover::None } else { cover(&scheme.skipped, part, layers) };
+        let has_own = (part == Part::Experts && experts.is_some()) || (listed && scheme.weights >= own);
+        if cover != Cover::Most && !has_own {
+            set(&mut read.bits, part, (scheme.weights, scheme.activations));
         }
+        if let Cover::Few(n) = cover {
+            let what = part.words();
+            read.warnings.push(format!("{what}: {n} layers are not quantised, and are counted as if they were"));
+        }
+    }
+    if listed {
         mixed(&table, &mut read)?;
-    } else {
-        let layers = fields.count("num_hidden_layers")?.unwrap_or(0);
-        for part in [Part::Attention, Part::Dense, Part::Experts] {
-            let cover = cover(&scheme.skipped, part, layers);
-            if cover != Cover::Most && !(part == Part::Experts && experts.is_some()) {
-                set(&mut read.bits, part, scheme.of_weights());
-            }
-            if let Cover::Few(n) = cover {
-                let what = part.words();
-                read.warnings.push(format!("{what}: {n} layers are not quantised, and are counted as if they were"));
-            }
-        }
     }
     if read.bits.dense == Some(read.bits.weights) && read.bits.dense_activations == Some(read.bits.activations) {
         (read.bits.dense, read.bits.dense_activations) = (None, None);

@@ -70,8 +70,8 @@ pub enum Attention {
         selection: Option<Selection>,
     },
     /// Attention of one key-value head, whose key is the value, too, to the newest tokens and to entries that each
-    /// compress `ratio` tokens (DeepSeek-V4; transformers' `DeepseekV4Attention`). The output projection is grouped: the
-    /// heads of a group are projected to `output_rank` numbers, and all groups together to the hidden size.
+    /// compress `ratio` tokens (DeepSeek-V4; transformers' `DeepseekV4Attention`). The output projection is grouped:
+    /// the heads of a group are projected to `output_rank` numbers, and all groups together to the hidden size.
     Compressed {
         /// Query heads.
         heads: u32,
@@ -86,7 +86,7 @@ pub enum Attention {
         /// Newest tokens that a token attends to as they are. A request keeps no older ones.
         window: u32,
         /// Tokens that an entry compresses; 0: there are no entries.
-        #[serde(default, skip_serializing_if = "is_none")]
+        #[serde(default, skip_serializing_if = "is_zero")]
         ratio: u32,
         /// The entries that a token attends to, where a layer chooses them; none: all. Entries then overlap: each is
         /// made of twice as many tokens.
@@ -160,7 +160,7 @@ pub enum FeedForward {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
-fn is_none(x: &u32) -> bool {
+fn is_zero(x: &u32) -> bool {
     *x == 0
 }
 

@@ -74,7 +74,8 @@ fn tokens_travel_to_experts_in_the_latent_width() {
         pass_s(true) - pass_s(false)
     };
     let (wide, latent) = (more_s(&file()), more_s(&with(file(), json!({ "moe_latent_size": 1024 }))));
-    // 22 experts get 3,072 numbers of 2 bytes less and send as many less back; 7 of 8 are on other GPUs; 8 send at once.
+    // 22 experts get 3,072 numbers of 2 bytes less and send as many less back; 7 of 8 are on other GPUs, and 8 send at
+    // once.
     let sent = 2.0 * 7.0 / 8.0 * 22.0 * 3072.0 * 2.0 * 1e5 / 8.0 / 450e9;
     assert!(((wide - latent) / sent - 1.0).abs() < 1e-6, "{wide} - {latent} against {sent}");
 }

@@ -123,6 +123,14 @@ fn experts_may_have_a_type_of_their_own() {
     let fp8 = json!({ "quantization_config": { "quant_method": "fp8" }, "expert_dtype": "fp4" });
     let bits = shape(&with(file(json!([0, 4, 128])), fp8.clone())).bits;
     assert_eq!((bits.weights, bits.dense, bits.experts, bits.expert_activations), (8.0, None, 4.25, 8.0));
+    // A list of modules that names other parts leaves them so; one that names them counts.
+    let listed = |modules: Value| {
+        let quantised = json!({ "quant_method": "fp8", "quantized_layers": modules });
+        shape(&with(file(json!([0, 4, 128])), json!({ "quantization_config": quantised, "expert_dtype": "fp4" }))).bits
+    };
+    let nvfp4 = |name: &str| listed(json!({ name: { "quant_algo": "NVFP4" } }));
+    assert_eq!((nvfp4("layers.0.attn").experts, nvfp4("layers.0.attn").weights), (4.25, 4.5));
+    assert_eq!((nvfp4("layers.0.ffn.experts").experts, nvfp4("layers.0.ffn.experts").weights), (4.5, 8.0));
     let said = fault(&with(with(file(json!([0, 4, 128])), fp8), json!({ "expert_dtype": "fp3" })));
     assert!(said.contains("expert_dtype: `fp3` is not one of fp4 and fp8"), "{said}");
 }
