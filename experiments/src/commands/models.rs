@@ -120,6 +120,7 @@ fn summary(shape: &ModelShape, more: &[(&str, String)]) -> serde_json::Value {
         "weight_bytes": work.weight_bytes,
         "kv_bytes_token": work.kv_bytes_token(1.0),
         "state_bytes": work.state_bytes,
+        "request_bytes": work.request_bytes,
     });
     more.iter().for_each(|(key, value)| said[*key] = value.as_str().into());
     said
@@ -136,10 +137,17 @@ fn words(shape: &ModelShape, source: &str, warnings: &[String], has_mtp: bool) -
     if work.state_bytes > 0.0 {
         text += &format!(", and a state of {:.1} MB a request", work.state_bytes * 1e-6);
     }
+    if work.request_bytes > 0.0 {
+        text += &format!(", and {:.1} MB a request in windows and compressors", work.request_bytes * 1e-6);
+    }
     let b = shape.bits;
     text += &format!(
-        "\nbits        {} a weight, {} an expert's, {} the head's, {} KV\n",
-        b.weights, b.experts, b.head, b.kv
+        "\nbits        {} a weight,{} {} an expert's, {} the head's, {} KV\n",
+        b.weights,
+        b.dense.map_or(String::new(), |bits| format!(" {bits} a dense block's,")),
+        b.experts,
+        b.head,
+        b.kv
     );
     for (i, group) in shape.layers.iter().enumerate() {
         let head = if i == 0 { "layers" } else { "" };
@@ -154,26 +162,44 @@ fn words(shape: &ModelShape, source: &str, warnings: &[String], has_mtp: bool) -
 
 /// A layer in words.
 fn layer(group: &LayerGroup) -> String {
+    let chosen = |what: &str| match group.attention.selection() {
+        Some(s) if s.taken => format!(" to {} {what} that a layer before it chose", s.tokens),
+        Some(s) => format!(" to {} chosen {what}", s.tokens),
+        None => String::new(),
+    };
     let attention = match group.attention {
         Attention::Grouped { heads, kv_heads, head_dim, window, .. } => {
-            let reach = window.map_or(String::new(), |tokens| format!(" over the newest {tokens} tokens"));
+            let reach = window.map_or_else(|| chosen("tokens"), |tokens| format!(" over the newest {tokens} tokens"));
             format!("attention of {heads} heads of {head_dim}, {kv_heads} for keys and values{reach}")
         }
-        Attention::Latent { heads, kv_rank, rope_dim, selection, .. } => {
-            let reach = selection.map_or(String::new(), |s| format!(" to {} chosen tokens", s.tokens));
+        Attention::Latent { heads, kv_rank, rope_dim, .. } => {
+            let reach = chosen("tokens");
             format!("latent attention of {heads} heads{reach}, {kv_rank} + {rope_dim} numbers kept a token")
+        }
+        Attention::Compressed { heads, head_dim, window, ratio, .. } => {
+            let entries = match ratio {
+                0 => String::new(),
+                ratio if group.attention.selection().is_some() => {
+                    format!(" and{} of {ratio} tokens", chosen("entries"))
+                }
+                ratio => format!(" and to all entries of {ratio} tokens"),
+            };
+            format!(
+                "attention of {heads} heads of {head_dim}, one for keys and values, to the newest {window} tokens{entries}"
+            )
         }
         Attention::Recurrent { state_bytes, .. } => format!("a state of {:.2} MB a request", state_bytes * 1e-6),
         Attention::None => "no attention".to_owned(),
     };
     let feed_forward = match group.feed_forward {
         FeedForward::Dense { intermediate, .. } => format!("dense block of {intermediate}"),
-        FeedForward::Experts { total, active, intermediate, shared_intermediate, .. } => {
+        FeedForward::Experts { total, active, intermediate, shared_intermediate, latent, .. } => {
             let shared = match shared_intermediate {
                 0 => String::new(),
                 width => format!(" and a shared one of {width}"),
             };
-            format!("{active} of {total} experts of {intermediate}{shared}")
+            let latent = latent.map_or(String::new(), |width| format!(" behind a projection into {width}"));
+            format!("{active} of {total} experts of {intermediate}{latent}{shared}")
         }
         FeedForward::None => "no feed-forward block".to_owned(),
     };

@@ -16,6 +16,19 @@ pub enum Windows {
     EveryOther,
 }
 
+/// Whether all layers have heads alike, or which keys give the heads of some layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heads {
+    /// All are alike.
+    Alike,
+    /// `global_head_dim` and `num_global_key_value_heads` are of the layers without a window.
+    Gemma4,
+    /// Values have `v_head_dim` numbers; keys that begin with `swa_` are of the layers with a window.
+    MiMo,
+    /// One head of keys that are values, too; older tokens are compressed.
+    DeepseekV4,
+}
+
 /// A family: how its files differ from a Llama's.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
@@ -31,6 +44,8 @@ pub struct Family {
     pub gated: bool,
     /// Whether the attention has an output gate.
     pub output_gate: bool,
+    /// The keys of the heads.
+    pub heads: Heads,
     /// What is not modelled in this family, in a sentence.
     pub warning: Option<&'static str>,
 }
@@ -42,24 +57,31 @@ const LLAMA: Family = Family {
     windows: Windows::All,
     gated: true,
     output_gate: false,
+    heads: Heads::Alike,
     warning: None,
 };
 
+const V4_KV: &str =
+    "KV is counted in 16 bits a number; vLLM's fp8_ds_mla takes 584 bytes for 512 numbers: kv_bits = 9.125";
+
 #[rustfmt::skip]
-const FAMILIES: [Family; 15] = [
-    Family { names: &["llama", "mistral", "qwen2", "qwen3", "internlm2", "internlm3", "yi", "granite", "olmo2", "olmo3", "ernie4_5", "seed_oss", "exaone4", "smollm3"], ..LLAMA },
+const FAMILIES: [Family; 18] = [
+    Family { names: &["llama", "mistral", "qwen2", "qwen3", "internlm2", "internlm3", "yi", "granite", "olmo2", "olmo3", "ernie4_5", "seed_oss", "exaone4", "smollm3", "mimo", "qwen3_vl"], ..LLAMA },
     Family { names: &["mistral3", "mistral4", "ministral3", "ministral"], ..LLAMA },
     Family { names: &["phi3"], ..LLAMA },
     Family { names: &["glm", "glm4", "chatglm"], ..LLAMA },
     Family { names: &["gemma2"], tied: true, windows: Windows::EveryOther, ..LLAMA },
     Family { names: &["gemma", "gemma3", "gemma3_text"], tied: true, windows: Windows::AllBut(6), ..LLAMA },
+    Family { names: &["gemma4", "gemma4_text"], tied: true, windows: Windows::AllBut(6), heads: Heads::Gemma4, ..LLAMA },
     Family { names: &["mixtral", "qwen2_moe", "qwen3_moe", "qwen3_vl_moe", "phimoe", "granitemoe", "olmoe", "ernie4_5_moe", "hunyuan_v1_moe"], ..LLAMA },
-    Family { names: &["minimax_m2", "minimax"], ..LLAMA },
+    Family { names: &["minimax_m2", "minimax", "minimax_m3", "minimax_m3_vl"], ..LLAMA },
     Family { names: &["glm4_moe", "glm4_moe_lite", "glm_moe_dsa", "deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_v3_2", "kimi_k2", "kimi_k25", "kimi_vl"], ..LLAMA },
+    Family { names: &["deepseek_v4", "deepseek_ref"], windows: Windows::Never, heads: Heads::DeepseekV4, warning: Some(V4_KV), ..LLAMA },
+    Family { names: &["mimo_v2_flash"], heads: Heads::MiMo, ..LLAMA },
     Family { names: &["gpt_oss"], windows: Windows::EveryOther, ..LLAMA },
     Family { names: &["llama4", "llama4_text"], windows: Windows::AllBut(4), ..LLAMA },
     Family { names: &["qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_6", "qwen3_6_moe"], output_gate: true, windows: Windows::Never, ..LLAMA },
-    Family { names: &["kimi_linear"], windows: Windows::Never, ..LLAMA },
+    Family { names: &["kimi_linear", "kimi_k3"], windows: Windows::Never, ..LLAMA },
     Family { names: &["nemotron_h"], gated: false, windows: Windows::Never, ..LLAMA },
     Family { names: &["nemotron"], gated: false, windows: Windows::Never, ..LLAMA },
 ];

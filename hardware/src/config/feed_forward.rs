@@ -9,7 +9,7 @@ use crate::models::FeedForward;
 ///
 /// # Errors
 /// A width or a number of experts is missing or out of range, more experts are active than there are, or
-/// `moe_layer_freq` lists another number of layers than `count`.
+/// `moe_layer_freq` or `mlp_layer_types` lists another number of layers than `count` or a kind that is not known.
 pub fn feed_forwards(fields: &Fields, family: &Family, count: u32) -> Result<Vec<FeedForward>, BadConfig> {
     let Some(mixture) = experts(fields, family)? else {
         return Ok(vec![dense(fields, family)?; count as usize]);
@@ -35,10 +35,24 @@ pub fn dense(fields: &Fields, family: &Family) -> Result<FeedForward, BadConfig>
 /// The file has experts, and the number of active experts or the width of an expert is missing or out of range, or more
 /// experts are active than there are.
 pub fn experts(fields: &Fields, family: &Family) -> Result<Option<FeedForward>, BadConfig> {
+    // Gemma 4 says so where the keys of its experts mean nothing.
+    let enabled = fields.flag("enable_moe_block")?;
     let keys = ["n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts"];
-    let Some(total) = fields.size_of(&keys)? else { return Ok(None) };
-    let keys =
-        ["num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "moe_k", "num_selected_experts"];
+    let Some(total) = fields.size_of(&keys)?.filter(|_| enabled != Some(false)) else {
+        return match enabled {
+            Some(true) => Err(fields.bad("num_experts", "missing; enable_moe_block is true")),
+            _ => Ok(None),
+        };
+    };
+    let keys = [
+        "num_experts_per_tok",
+        "num_experts_per_token",
+        "moe_topk",
+        "moe_top_k",
+        "moe_k",
+        "num_selected_experts",
+        "top_k_experts",
+    ];
     let active = fields.size_of(&keys)?;
     let active = active.ok_or_else(|| fields.bad("num_experts_per_tok", "missing; the model has experts"))?;
     if active > total {
@@ -52,6 +66,7 @@ pub fn experts(fields: &Fields, family: &Family) -> Result<Option<FeedForward>, 
         active,
         intermediate,
         shared_intermediate: shared(fields, intermediate)?,
+        latent: fields.size_of(&["moe_latent_size", "routed_expert_hidden_size"])?,
         gated: family.gated,
     }))
 }
@@ -68,9 +83,28 @@ fn shared(fields: &Fields, expert: u32) -> Result<u32, BadConfig> {
     for key in ["n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts"] {
         number = number.or(fields.count(key)?);
     }
+    if fields.flag("enable_moe_block")? == Some(true) {
+        // Gemma 4 has a dense block beside the experts of each layer.
+        return fields.size("intermediate_size");
+    }
     // Llama 4 always has one, as wide as an expert.
     let always = fields.get("intermediate_size_mlp").is_some();
     Ok(number.unwrap_or(u32::from(always)) * expert)
+}
+
+/// Which layers have experts (1) by their names in `mlp_layer_types`.
+fn by_name(fields: &Fields, count: u32) -> Result<Vec<u64>, BadConfig> {
+    let names = fields.texts("mlp_layer_types")?.unwrap_or_default();
+    if names.len() != count as usize {
+        return Err(fields.bad("mlp_layer_types", format!("lists {} layers of {count}", names.len())));
+    }
+    let one = |name: &str| match name {
+        "dense" => Ok(0),
+        // DeepSeek-V4's first layers choose experts by the token itself, as many as the others.
+        "sparse" | "moe" | "hash_moe" => Ok(1),
+        other => Err(fields.bad("mlp_layer_types", format!("`{other}` is not one of dense, sparse, moe and hash_moe"))),
+    };
+    names.into_iter().map(one).collect()
 }
 
 /// Whether each layer has experts.
@@ -79,6 +113,7 @@ fn sparse_layers(fields: &Fields, count: u32) -> Result<Vec<bool>, BadConfig> {
     let first = fields.count("first_k_dense_replace")?.unwrap_or(0);
     let step = fields.size_of(&["decoder_sparse_step", "interleave_moe_layer_step"])?.unwrap_or(1);
     let by_layer = match fields.get("moe_layer_freq") {
+        _ if fields.get("mlp_layer_types").is_some() => Some(by_name(fields, count)?),
         Some(value) if value.is_array() => {
             let flags = fields.numbers("moe_layer_freq")?.unwrap_or_default();
             if flags.len() != count as usize {

@@ -119,6 +119,16 @@ impl<'a> Fields<'a> {
         list.map(Some).ok_or_else(|| self.bad(key, "expected a list of whole numbers"))
     }
 
+    /// A list of texts; `None` if the key is missing.
+    ///
+    /// # Errors
+    /// The value is not a list, or an element is not a text.
+    pub fn texts(&self, key: &str) -> Result<Option<Vec<&'a str>>, BadConfig> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let list = value.as_array().and_then(|list| list.iter().map(Value::as_str).collect());
+        list.map(Some).ok_or_else(|| self.bad(key, "expected a list of texts"))
+    }
+
     /// Keys of this table and of `whole` that nothing has read and that may matter.
     pub fn unread(&self, whole: &Fields) -> Vec<String> {
         let read = self.read.borrow();

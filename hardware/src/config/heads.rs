@@ -1,6 +1,8 @@
 //! Drafts that read the target's hidden states: EAGLE-3 heads and MTP modules.
 
 use super::bad::BadConfig;
+use super::blocks;
+use super::families::Family;
 use super::fields::Fields;
 use crate::models::{Attention, LayerGroup, ModelShape};
 
@@ -48,25 +50,29 @@ pub fn widen(fields: &Fields, shape: &mut ModelShape) -> Result<(), BadConfig> {
     Ok(())
 }
 
-/// The MTP module of a model (DeepSeek-V3, arXiv 2412.19437, section 2.2): one layer of the kind of the model's last,
-/// behind a matrix that joins a hidden state and an embedding. Embedding and output head are the target's.
+/// The MTP module of a model (DeepSeek-V3, arXiv 2412.19437, section 2.2): the layers that the file lists for it, or
+/// one of the kind of the model's last, behind a matrix that joins a hidden state and an embedding. Embedding and
+/// output head are the target's.
 ///
 /// # Errors
-/// A number of modules is not a whole number of at least 0.
-pub fn mtp(fields: &Fields, shape: &ModelShape) -> Result<Option<ModelShape>, BadConfig> {
+/// A number of modules is not a whole number of at least 0, or a layer that is listed for it is not known.
+pub fn mtp(fields: &Fields, family: &Family, shape: &ModelShape) -> Result<Option<ModelShape>, BadConfig> {
     let keys = ["num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules"];
     let mut number = 0;
     for key in keys {
         number = number.max(fields.count(key)?.unwrap_or(0));
     }
+    let listed = blocks::mtp_layers(fields, family)?;
     // The last group that attends to all tokens: a module of a hybrid model has attention.
-    let attends = |g: &&LayerGroup| matches!(g.attention, Attention::Grouped { .. } | Attention::Latent { .. });
-    let Some(last) = shape.layers.iter().rfind(attends).filter(|_| number > 0) else { return Ok(None) };
+    let attends = |g: &&LayerGroup| !matches!(g.attention, Attention::Recurrent { .. } | Attention::None);
+    let one = |last: &LayerGroup| LayerGroup { count: 1, attention: last.attention.of_module(), ..*last };
+    let last = || shape.layers.iter().rfind(attends).map(|last| vec![one(last)]);
+    let Some(layers) = listed.or_else(last).filter(|_| number > 0) else { return Ok(None) };
     let hidden = f64::from(shape.hidden);
     Ok(Some(ModelShape {
         name: format!("{}-mtp", shape.name),
         tied: true,
-        layers: vec![LayerGroup { count: 1, ..*last }],
+        layers,
         joining_parameters: 2.0 * hidden * hidden,
         ..shape.clone()
     }))

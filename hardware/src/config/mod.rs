@@ -4,13 +4,20 @@
 //! state or have experts (`layers.rs`). A family that it does not know is refused. A key that it does not know is named
 //! in a warning, and so is what a file says and no roofline models.
 
+mod attention;
 mod bad;
+mod block_sparse;
+mod blocks;
+mod compressed;
 mod families;
 mod feed_forward;
 mod fields;
 mod harmless;
 mod heads;
+mod indexers;
 mod layers;
+mod parts;
+mod python;
 mod quantization;
 mod recurrent;
 #[cfg(test)]
@@ -39,7 +46,7 @@ pub struct ReadConfig {
 /// The text is no JSON object, its `model_type` is unknown, a field that a shape needs is missing or of the wrong kind,
 /// or fields contradict each other.
 pub fn read(text: &str, name: &str) -> Result<ReadConfig, BadConfig> {
-    let json: Value = serde_json::from_str(text)
+    let json: Value = serde_json::from_str(&python::to_json(text))
         .map_err(|e| BadConfig { key: format!("line {}", e.line()), why: format!("this is not JSON: {e}") })?;
     read_value(&json, name)
 }
@@ -63,13 +70,16 @@ pub fn read_value(json: &Value, name: &str) -> Result<ReadConfig, BadConfig> {
         joining_parameters: 0.0,
         bits: bits.bits,
     };
+    if shape.layers.iter().all(|g| g.feed_forward.dense_parameters(shape.hidden) == 0.0) {
+        (shape.bits.dense, shape.bits.dense_activations) = (None, None);
+    }
     heads::widen(&fields, &mut shape)?;
     shape.check().map_err(|e| BadConfig { key: e.key, why: e.why })?;
-    let mtp = heads::mtp(&fields, &shape)?;
+    let mtp = heads::mtp(&fields, family, &shape)?;
     let mut warnings = bits.warnings;
     warnings.extend(fields.unread(&whole).into_iter().map(|key| format!("`{key}` is not modelled")));
     warnings.extend(family.warning.map(str::to_owned));
-    if shape.work().attention.iter().any(|a| a.window.is_some() && !a.by_token) {
+    if shape.work().attention.iter().any(|a| a.window.is_some() && !a.by_token && a.kept_bytes > 0.0) {
         warnings.push("memory for KV is counted as if window layers kept every token".to_owned());
     }
     Ok(ReadConfig { shape, mtp, warnings })

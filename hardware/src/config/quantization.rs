@@ -2,8 +2,10 @@
 
 use super::bad::BadConfig;
 use super::fields::Fields;
+use super::parts::{self, Cover, Part, cover};
 use crate::models::Bits;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// The bits of a model, and what the file says about them that is not modelled.
 pub struct ReadBits {
@@ -19,7 +21,7 @@ struct Scheme {
     activations: f64,
     /// Bits of a number of the KV cache; `None`: as without quantisation.
     kv: Option<f64>,
-    /// Layers that are left out.
+    /// Modules that are left out.
     skipped: Vec<String>,
 }
 
@@ -29,9 +31,9 @@ struct Scheme {
 /// The type of the weights, the method of quantisation or its algorithm is not known, or a key that the method needs is
 /// missing or has a value of another type.
 pub fn bits(whole: &Fields, fields: &Fields) -> Result<ReadBits, BadConfig> {
-    let (of, table) = match fields.table("quantization_config")? {
-        Some(table) => (fields, Some(table)),
-        None => (whole, whole.table("quantization_config")?),
+    let table = match fields.table("quantization_config")? {
+        Some(table) => Some(table),
+        None => whole.table("quantization_config")?,
     };
     let own = match fields
         .text("torch_dtype")?
@@ -45,29 +47,108 @@ pub fn bits(whole: &Fields, fields: &Fields) -> Result<ReadBits, BadConfig> {
         Some(other) => return Err(fields.bad("torch_dtype", format!("`{other}` is not a type that is known"))),
     };
     let plain = Bits { weights: own, experts: own, head: own, kv: 16.0, ..Bits::default() };
-    let Some(table) = table else { return Ok(ReadBits { bits: plain, warnings: Vec::new() }) };
+    let mut read = ReadBits { bits: plain, warnings: Vec::new() };
+    let experts = expert_type(fields, table.as_ref())?;
+    if let Some(bits) = experts {
+        set(&mut read.bits, Part::Experts, bits);
+    }
+    let Some(table) = table else { return Ok(read) };
     let scheme = scheme(&table)?;
-    let skips = |part: &str| scheme.skipped.iter().any(|name| name.contains(part));
-    // A file that leaves attention out quantises what is left: the experts.
-    let attention_is_plain = skips("self_attn") || skips("attention") || skips("attn");
-    let experts_are_plain = skips("experts");
-    let mut bits = plain;
-    if !attention_is_plain {
-        (bits.weights, bits.activations) = (scheme.weights, scheme.activations);
+    read.bits.kv = scheme.kv.unwrap_or(plain.kv);
+    // `quantized_layers` says all: what a list leaves out then stays as it was, not plain.
+    let listed = table.get("quantized_layers").is_some();
+    let layers = fields.count("num_hidden_layers")?.unwrap_or(0);
+    for part in [Part::Attention, Part::Dense, Part::Experts] {
+        let cover = if listed { Cover::None } else { cover(&scheme.skipped, part, layers) };
+        let has_own = (part == Part::Experts && experts.is_some()) || (listed && scheme.weights >= own);
+        if cover != Cover::Most && !has_own {
+            set(&mut read.bits, part, (scheme.weights, scheme.activations));
+        }
+        if let Cover::Few(n) = cover {
+            let what = part.words();
+            read.warnings.push(format!("{what}: {n} layers are not quantised, and are counted as if they were"));
+        }
     }
-    if !experts_are_plain {
-        (bits.experts, bits.expert_activations) = (scheme.weights, scheme.activations);
+    if listed {
+        mixed(&table, &mut read)?;
     }
-    bits.kv = scheme.kv.unwrap_or(plain.kv);
-    let mut warnings = Vec::new();
-    if attention_is_plain && of.first(&["num_local_experts", "num_experts", "n_routed_experts"]).is_none() {
-        warnings.push("attention is not quantised: dense blocks are counted as not quantised either".to_owned());
+    if read.bits.dense == Some(read.bits.weights) && read.bits.dense_activations == Some(read.bits.activations) {
+        (read.bits.dense, read.bits.dense_activations) = (None, None);
     }
-    Ok(ReadBits { bits, warnings })
+    Ok(read)
+}
+
+/// (bits of an expert's weight, bits of what is multiplied with it) by `expert_dtype` (DeepSeek-V4).
+fn expert_type(fields: &Fields, table: Option<&Fields>) -> Result<Option<(f64, f64)>, BadConfig> {
+    let nested = table.map_or(Ok(None), |table| table.text("expert_dtype"))?;
+    match fields.text("expert_dtype")?.or(nested) {
+        None => Ok(None),
+        // A scale of 8 bits for each 32; the tokens are in 8 bits.
+        Some("fp4") => Ok(Some((4.25, 8.0))),
+        Some("fp8") => Ok(Some((8.0, 8.0))),
+        Some(other) => Err(fields.bad("expert_dtype", format!("`{other}` is not one of fp4 and fp8"))),
+    }
+}
+
+/// Gives a part its bits: of a weight, and of what is multiplied with it.
+fn set(bits: &mut Bits, part: Part, (weights, activations): (f64, f64)) {
+    match part {
+        Part::Attention => {
+            // Dense blocks that had the bits of attention keep them.
+            bits.dense = bits.dense.or(Some(bits.weights));
+            bits.dense_activations = bits.dense_activations.or(Some(bits.activations));
+            (bits.weights, bits.activations) = (weights, activations);
+        }
+        Part::Dense => (bits.dense, bits.dense_activations) = (Some(weights), Some(activations)),
+        Part::Experts => (bits.experts, bits.expert_activations) = (weights, activations),
+    }
+}
+
+/// The parts that `quantized_layers` lists, each with an algorithm of its own.
+fn mixed(table: &Fields, read: &mut ReadBits) -> Result<(), BadConfig> {
+    let bad = |why: String| table.bad("quantized_layers", why);
+    let layers = table.get("quantized_layers").and_then(Value::as_object);
+    let layers = layers.ok_or_else(|| bad("expected a table of modules, { quant_algo = \"FP8\" } each".into()))?;
+    let mut found = BTreeMap::new();
+    for (name, module) in layers {
+        let said = module["quant_algo"].as_str().ok_or_else(|| bad(format!("`{name}` has no quant_algo")))?;
+        let bits = algorithm(said).ok_or_else(|| bad(format!("`{name}`: `{said}` is not known; known are {KNOWN}")))?;
+        if name == "lm_head" {
+            read.warnings.push("the output head is quantised, and is counted as if it were not".to_owned());
+        }
+        let Some((part, _)) = parts::of(name) else { continue };
+        if *found.entry(part).or_insert(bits) != bits {
+            return Err(bad(format!("gives {} different algorithms, which is not modelled", part.words())));
+        }
+    }
+    for (part, bits) in found {
+        set(&mut read.bits, part, bits);
+    }
+    Ok(())
+}
+
+const KNOWN: &str = "FP8, MXFP8, NVFP4, W4A16_NVFP4 and MIXED_PRECISION";
+
+/// (bits of a weight, bits of what is multiplied with it) of one of ModelOpt's algorithms.
+fn algorithm(name: &str) -> Option<(f64, f64)> {
+    Some(match name {
+        "FP8" => (8.0, 8.0),
+        // A scale of 8 bits for each 32.
+        "MXFP8" => (8.25, 8.0),
+        // A scale of 8 bits for each 16.
+        "NVFP4" => (4.5, 4.0),
+        "W4A16_NVFP4" => (4.5, 16.0),
+        _ => return None,
+    })
 }
 
 fn scheme(table: &Fields) -> Result<Scheme, BadConfig> {
-    let method = table.text("quant_method")?.ok_or_else(|| table.bad("quant_method", "missing"))?;
+    let method = match table.text("quant_method")? {
+        Some(method) => method,
+        // Some of ModelOpt's files name the algorithm alone.
+        None if table.get("quant_algo").is_some() => "modelopt",
+        None => return Err(table.bad("quant_method", "missing; it says how the weights are kept, as \"fp8\"")),
+    };
     // The methods' own keys are understood as a whole; what decides is read below.
     let skipped = |keys: &[&str]| {
         let lists = keys.iter().filter_map(|key| table.get(key)).filter_map(Value::as_array).flatten();
@@ -88,19 +169,17 @@ fn scheme(table: &Fields) -> Result<Scheme, BadConfig> {
         "bitsandbytes" if table.flag("load_in_8bit")?.unwrap_or(false) => fixed(8.0, 16.0),
         "bitsandbytes" => fixed(4.5, 16.0),
         "modelopt" => {
-            let mut scheme = match table.text("quant_algo")?.unwrap_or_default() {
-                "FP8" => fixed(8.0, 8.0),
-                // A scale of 8 bits for each 16.
-                "NVFP4" => fixed(4.5, 4.0),
-                other => {
-                    return Err(table.bad("quant_algo", format!("`{other}` is not known; known are FP8 and NVFP4")));
-                }
+            let said = table.text("quant_algo")?.unwrap_or_default();
+            let (weights, activations) = match said {
+                "MIXED_PRECISION" if table.get("quantized_layers").is_some() => (16.0, 16.0),
+                _ => algorithm(said)
+                    .ok_or_else(|| table.bad("quant_algo", format!("`{said}` is not known; known are {KNOWN}")))?,
             };
-            scheme.kv = match table.text("kv_cache_quant_algo")? {
+            let kv = match table.text("kv_cache_quant_algo")? {
                 Some("FP8") => Some(8.0),
-                _ => None,
+                _ => kv_scheme(table),
             };
-            scheme
+            Scheme { weights, activations, kv, skipped }
         }
         "compressed-tensors" => compressed_tensors(table, skipped)?,
         other => {
@@ -118,18 +197,26 @@ fn compressed_tensors(table: &Fields, skipped: Vec<String>) -> Result<Scheme, Ba
     let groups = table.get("config_groups").and_then(Value::as_object);
     let group = groups.and_then(|groups| groups.values().next());
     let group = group.ok_or_else(|| table.bad("config_groups", "missing; it says how the weights are kept"))?;
-    let number = |value: &Value| value.as_f64().filter(|bits| (1.0..=32.0).contains(bits));
     let weights = number(&group["weights"]["num_bits"])
         .ok_or_else(|| table.bad("config_groups", "the first group has no weights.num_bits"))?;
     let scales = match group["weights"]["group_size"].as_f64().filter(|size| *size >= 1.0) {
         Some(size) => {
-            // Small groups have scales of 8 bits.
-            let scale = if size <= 32.0 { 8.0 } else { 16.0 };
+            // MXFP4 and NVFP4 have scales of 8 bits, whole numbers scales of 16.
+            let scale = if group["weights"]["type"] == "float" && size <= 32.0 { 8.0 } else { 16.0 };
             scale / size
         }
         None => 0.0,
     };
     let activations = number(&group["input_activations"]["num_bits"]).unwrap_or(16.0);
-    let kv = table.get("kv_cache_scheme").and_then(|kv| number(&kv["num_bits"]));
-    Ok(Scheme { weights: weights + scales, activations, kv, skipped })
+    Ok(Scheme { weights: weights + scales, activations, kv: kv_scheme(table), skipped })
+}
+
+/// Bits of a number of the KV cache by `kv_cache_scheme`.
+fn kv_scheme(table: &Fields) -> Option<f64> {
+    table.get("kv_cache_scheme").and_then(|kv| number(&kv["num_bits"]))
+}
+
+/// A number of bits from 1 to 32.
+fn number(value: &Value) -> Option<f64> {
+    value.as_f64().filter(|bits| (1.0..=32.0).contains(bits))
 }

@@ -37,13 +37,16 @@ fn gated_delta(fields: &Fields) -> Result<Attention, BadConfig> {
     Ok(Attention::Recurrent { parameters, state_bytes })
 }
 
-/// Kimi Linear's delta attention: three projections with convolutions, two gates of low rank, an output projection.
+/// Kimi Linear's delta attention: three projections with convolutions, a decay gate of low rank, an output gate of low
+/// or (Kimi K3) full rank, an output projection.
 fn kimi_delta(fields: &Fields, table: &Fields) -> Result<Attention, BadConfig> {
     let hidden = f64::from(fields.size("hidden_size")?);
     let (heads, dim) = (f64::from(table.size("num_heads")?), f64::from(table.size("head_dim")?));
     let kernel = table.size_of(&["short_conv_kernel_size"])?.map_or(4.0, f64::from);
     let width = heads * dim;
-    let gates = 2.0 * dim * (hidden + width) + hidden * heads;
+    let low_rank = dim * (hidden + width);
+    let output_gate = if table.flag("use_full_rank_gate")?.unwrap_or(false) { hidden * width } else { low_rank };
+    let gates = low_rank + output_gate + hidden * heads;
     let parameters = 4.0 * hidden * width + gates + 3.0 * width * kernel;
     let state_bytes = width * dim * STATE_BYTES + 3.0 * width * (kernel - 1.0) * CONVOLUTION_BYTES;
     Ok(Attention::Recurrent { parameters, state_bytes })

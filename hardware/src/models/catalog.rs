@@ -104,7 +104,17 @@ impl ModelShape {
     /// The sizes of its layers if all are Llama's: attention to all tokens and a gated dense block. `None` for others.
     pub fn uniform(&self) -> Option<Uniform> {
         let [group] = self.layers.as_slice() else { return None };
-        let Attention::Grouped { heads, kv_heads, head_dim, input: None, window: None, gated: false } = group.attention
+        let Attention::Grouped {
+            heads,
+            kv_heads,
+            head_dim,
+            value_dim: None,
+            input: None,
+            window: None,
+            gated: false,
+            values_from_keys: false,
+            selection: None,
+        } = group.attention
         else {
             return None;
         };

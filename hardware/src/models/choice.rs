@@ -95,10 +95,10 @@ impl ModelShape {
         for group in &mut self.layers {
             group.feed_forward = match group.feed_forward {
                 FeedForward::Dense { intermediate, gated } => {
-                    FeedForward::Experts { total, active, intermediate, shared_intermediate: 0, gated }
+                    FeedForward::Experts { total, active, intermediate, shared_intermediate: 0, latent: None, gated }
                 }
-                FeedForward::Experts { intermediate, shared_intermediate, gated, .. } => {
-                    FeedForward::Experts { total, active, intermediate, shared_intermediate, gated }
+                FeedForward::Experts { intermediate, shared_intermediate, latent, gated, .. } => {
+                    FeedForward::Experts { total, active, intermediate, shared_intermediate, latent, gated }
                 }
                 FeedForward::None => FeedForward::None,
             };

@@ -26,6 +26,9 @@ pub enum Attention {
         kv_heads: u32,
         /// Numbers in a head.
         head_dim: u32,
+        /// Numbers in a head's value; none: as in its key.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        value_dim: Option<u32>,
         /// Width of the layer's input; none: the hidden size (an EAGLE-3 head reads twice that).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input: Option<u32>,
@@ -35,6 +38,13 @@ pub enum Attention {
         /// Whether the output is gated by a projection as wide as the queries (Qwen3-Next).
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         gated: bool,
+        /// Whether the values are the keys before their norm and rotation, without a projection of their own (Gemma 4).
+        /// Both are kept.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        values_from_keys: bool,
+        /// The tokens that a token attends to, where a layer chooses them; none: all, or the window.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        selection: Option<Selection>,
     },
     /// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): one compressed vector a token is kept
     /// for all heads.
@@ -52,7 +62,34 @@ pub enum Attention {
         nope_dim: u32,
         /// Numbers of a head's value.
         value_dim: u32,
+        /// Whether the output is gated by a projection as wide as the values (Kimi K3).
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        gated: bool,
         /// The tokens that a token attends to, where a layer chooses them; none: all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        selection: Option<Selection>,
+    },
+    /// Attention of one key-value head, whose key is the value, too, to the newest tokens and to entries that each
+    /// compress `ratio` tokens (DeepSeek-V4; transformers' `DeepseekV4Attention`). The output projection is grouped:
+    /// the heads of a group are projected to `output_rank` numbers, and all groups together to the hidden size.
+    Compressed {
+        /// Query heads.
+        heads: u32,
+        /// Numbers in a head, and in an entry.
+        head_dim: u32,
+        /// Width of the compressed query.
+        query_rank: u32,
+        /// Groups of the output projection.
+        output_groups: u32,
+        /// Width of a group's output.
+        output_rank: u32,
+        /// Newest tokens that a token attends to as they are. A request keeps no older ones.
+        window: u32,
+        /// Tokens that an entry compresses; 0: there are no entries.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        ratio: u32,
+        /// The entries that a token attends to, where a layer chooses them; none: all. Entries then overlap: each is
+        /// made of twice as many tokens.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         selection: Option<Selection>,
     },
@@ -74,10 +111,17 @@ pub enum Attention {
 pub struct Selection {
     /// Heads that score.
     pub heads: u32,
-    /// Numbers in the key that is scored; one key a token is kept, in 8 bits.
+    /// Numbers in the key that is scored; one key a token (or an entry of several tokens) is kept.
     pub head_dim: u32,
-    /// Tokens that are attended to.
+    /// Bits of a number of that key.
+    #[serde(default = "eight", skip_serializing_if = "is_eight")]
+    pub key_bits: u32,
+    /// Tokens (or entries) that are attended to.
     pub tokens: u32,
+    /// Whether the layer takes the choice of a layer before it instead of scoring itself (GLM-5.2). It then has no
+    /// heads that score and keeps no key for them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub taken: bool,
 }
 
 /// The feed-forward block of a layer.
@@ -103,12 +147,30 @@ pub enum FeedForward {
         /// Inner width of the block that every token uses beside its experts; 0: there is none.
         #[serde(default)]
         shared_intermediate: u32,
+        /// Width of an expert's input and output; none: the hidden size. With it a projection into this width stands
+        /// before the experts and one back behind them (Nemotron 3's latent experts).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        latent: Option<u32>,
         /// Whether the blocks have a gate beside the up projection (three matrices); else two matrices.
         #[serde(default = "yes", skip_serializing_if = "is_true")]
         gated: bool,
     },
     /// No feed-forward block.
     None,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_zero(x: &u32) -> bool {
+    *x == 0
+}
+
+fn eight() -> u32 {
+    8
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_eight(x: &u32) -> bool {
+    *x == 8
 }
 
 fn yes() -> bool {
@@ -118,67 +180,4 @@ fn yes() -> bool {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 fn is_true(x: &bool) -> bool {
     *x
-}
-
-impl Attention {
-    /// Number of weights of a layer of a model that is `hidden` wide.
-    pub fn parameters(&self, hidden: u32) -> f64 {
-        let hidden = f64::from(hidden);
-        match *self {
-            Attention::Grouped { heads, kv_heads, head_dim, input, gated, .. } => {
-                let (input, dim) = (input.map_or(hidden, f64::from), f64::from(head_dim));
-                let queries = if gated { 2.0 } else { 1.0 } * f64::from(heads);
-                input * dim * (queries + 2.0 * f64::from(kv_heads)) + f64::from(heads) * dim * hidden
-            }
-            Attention::Latent { heads, query_rank, kv_rank, rope_dim, nope_dim, value_dim, selection } => {
-                let (heads, kv_rank) = (f64::from(heads), f64::from(kv_rank));
-                let (rope, nope, value) = (f64::from(rope_dim), f64::from(nope_dim), f64::from(value_dim));
-                let queries = heads * (nope + rope);
-                let query = match query_rank {
-                    Some(rank) => f64::from(rank) * (hidden + queries),
-                    None => hidden * queries,
-                };
-                let kv = hidden * (kv_rank + rope) + kv_rank * heads * (nope + value);
-                let chooses = selection.map_or(0.0, |s| {
-                    // The indexer's queries come from the compressed query, its key and head weights from the input.
-                    let (heads, dim) = (f64::from(s.heads), f64::from(s.head_dim));
-                    query_rank.map_or(hidden, f64::from) * heads * dim + hidden * (dim + heads)
-                });
-                query + kv + heads * value * hidden + chooses
-            }
-            Attention::Recurrent { parameters, .. } => parameters,
-            Attention::None => 0.0,
-        }
-    }
-}
-
-impl FeedForward {
-    /// Number of weights of what every token uses: a dense block, or the shared block of a mixture.
-    pub fn dense_parameters(&self, hidden: u32) -> f64 {
-        match *self {
-            FeedForward::Dense { intermediate, gated } => block(hidden, intermediate, gated),
-            FeedForward::Experts { shared_intermediate, gated, .. } => block(hidden, shared_intermediate, gated),
-            FeedForward::None => 0.0,
-        }
-    }
-
-    /// Number of weights of one expert; 0 for a dense block.
-    pub fn expert_parameters(&self, hidden: u32) -> f64 {
-        match *self {
-            FeedForward::Experts { intermediate, gated, .. } => block(hidden, intermediate, gated),
-            FeedForward::Dense { .. } | FeedForward::None => 0.0,
-        }
-    }
-
-    /// (experts, experts that a token uses); (0, 0) for a dense block.
-    pub fn experts(&self) -> (u32, u32) {
-        match *self {
-            FeedForward::Experts { total, active, .. } => (total, active),
-            FeedForward::Dense { .. } | FeedForward::None => (0, 0),
-        }
-    }
-}
-
-fn block(hidden: u32, intermediate: u32, gated: bool) -> f64 {
-    (if gated { 3.0 } else { 2.0 }) * f64::from(hidden) * f64::from(intermediate)
 }

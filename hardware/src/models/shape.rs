@@ -1,7 +1,6 @@
-//! The shape of a model, and what its passes move and compute.
+//! The shape of a model.
 
-use super::layers::{Attention, FeedForward, LayerGroup};
-use crate::bad::{BadLatency, bad};
+use super::layers::LayerGroup;
 use serde::{Deserialize, Serialize};
 
 /// The shape of a decoder, as far as the time of its passes depends on it.
@@ -37,125 +36,38 @@ fn is_zero(x: &f64) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Bits {
-    /// A weight of attention, of a dense block and of a shared expert.
+    /// A weight of attention, and of a dense block and a shared expert where `dense` is not given.
     pub weights: f64,
+    /// A weight of a dense block and of a shared expert; none: `weights`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dense: Option<f64>,
     /// A weight of an expert.
     pub experts: f64,
     /// A weight of the embedding and of the output head.
     pub head: f64,
     /// A number of the KV cache.
     pub kv: f64,
-    /// A number that is multiplied with the weights of attention, dense blocks and shared experts: 16, 8 or 4. It says
-    /// at which of the GPU's peaks they are computed.
+    /// A number that is multiplied with the weights of attention, and of dense blocks and shared experts where
+    /// `dense_activations` is not given: 16, 8 or 4. It says at which of the GPU's peaks they are computed.
     pub activations: f64,
+    /// A number that is multiplied with the weights of dense blocks and shared experts; none: `activations`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dense_activations: Option<f64>,
     /// A number that is multiplied with an expert's weights.
     pub expert_activations: f64,
 }
 
 impl Default for Bits {
     fn default() -> Bits {
-        Bits { weights: 16.0, experts: 16.0, head: 16.0, kv: 16.0, activations: 16.0, expert_activations: 16.0 }
-    }
-}
-
-/// What the passes of a model move and compute, summed over its layers. Bytes and FLOP are whole numbers that an `f64`
-/// holds exactly wherever the bits of the weights are 8 or 16.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Work {
-    /// Number of layers.
-    pub layers: f64,
-    /// Hidden size.
-    pub hidden: f64,
-    /// Bytes of the weights that every pass reads, without the output head and `blocks`.
-    pub always_bytes: f64,
-    /// Feed-forward blocks, by how their experts are chosen.
-    pub blocks: Vec<Blocks>,
-    /// FLOP a token of all layers, by the precision at which it is computed; attention over KV apart.
-    pub token_flops: FlopsByBits,
-    /// Bytes of the output head.
-    pub head_bytes: f64,
-    /// FLOP of the output head for a token.
-    pub head_flops: f64,
-    /// Attention over KV, by how far back it looks.
-    pub attention: Vec<AttentionWork>,
-    /// Bytes of recurrent states of a request.
-    pub state_bytes: f64,
-    /// Bytes of all weights, the embedding included.
-    pub weight_bytes: f64,
-    /// Layers with a mixture of experts.
-    pub sparse_layers: f64,
-    /// Experts that a token uses in such a layer, the shared one apart.
-    pub active_experts: f64,
-}
-
-/// Feed-forward blocks whose experts are chosen alike. A dense block is one expert that every token uses.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Blocks {
-    /// Experts in a layer.
-    pub total: f64,
-    /// Experts that a token uses.
-    pub active: f64,
-    /// Bytes of one expert in each of the layers.
-    pub bytes: f64,
-}
-
-/// FLOP by the precision of the numbers that are multiplied.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct FlopsByBits {
-    /// In 16 bits.
-    pub bf16: f64,
-    /// In 8 bits.
-    pub fp8: f64,
-    /// In 4 bits.
-    pub fp4: f64,
-}
-
-impl FlopsByBits {
-    fn add(&mut self, bits: f64, flops: f64) {
-        match bits {
-            b if b > 8.0 => self.bf16 += flops,
-            b if b > 4.0 => self.fp8 += flops,
-            _ => self.fp4 += flops,
-        }
-    }
-}
-
-/// Attention over KV of layers that look equally far back.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct AttentionWork {
-    /// Bytes of KV of a token in these layers.
-    pub bytes: f64,
-    /// FLOP of a query-key pair in these layers.
-    pub pair_flops: f64,
-    /// FLOP of a pair if the keys and values are unpacked first, and FLOP to unpack a token. `None`: they are not
-    /// packed.
-    pub unpacked: Option<Unpacked>,
-    /// Newest tokens that a token attends to; `None`: all.
-    pub window: Option<f64>,
-    /// Whether each token selects the earlier tokens that it reads (sparse attention). If not, all tokens of a request
-    /// read its newest ones (a window).
-    pub by_token: bool,
-    /// Key-value heads over which the KV can be split; 1: every GPU of a group holds all KV.
-    pub split: f64,
-}
-
-/// Attention with unpacked keys and values (DeepSeek-V2, arXiv 2405.04434, 2.1): fewer FLOP a pair, and some a token.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Unpacked {
-    /// FLOP of a query-key pair.
-    pub pair_flops: f64,
-    /// FLOP to unpack the key and value of a token.
-    pub token_flops: f64,
-}
-
-impl AttentionWork {
-    /// Adds layers that look equally far back.
-    fn join(&mut self, more: &AttentionWork) {
-        self.bytes += more.bytes;
-        self.pair_flops += more.pair_flops;
-        if let (Some(own), Some(more)) = (&mut self.unpacked, more.unpacked) {
-            own.pair_flops += more.pair_flops;
-            own.token_flops += more.token_flops;
+        Bits {
+            weights: 16.0,
+            dense: None,
+            experts: 16.0,
+            head: 16.0,
+            kv: 16.0,
+            activations: 16.0,
+            dense_activations: None,
+            expert_activations: 16.0,
         }
     }
 }
@@ -189,188 +101,5 @@ impl ModelShape {
         };
         let layers: f64 = self.layers.iter().map(|g| f64::from(g.count) * layer(g)).sum();
         layers + self.joining_parameters + self.head_parameters() * if self.tied { 1.0 } else { 2.0 }
-    }
-
-    /// What its passes move and compute.
-    pub fn work(&self) -> Work {
-        let head_bytes = self.bits.head / 8.0 * self.head_parameters();
-        let mut work = Work {
-            layers: f64::from(self.num_layers()),
-            hidden: f64::from(self.hidden),
-            always_bytes: 0.0,
-            blocks: Vec::new(),
-            token_flops: FlopsByBits::default(),
-            head_bytes,
-            head_flops: 2.0 * self.head_parameters(),
-            attention: Vec::new(),
-            state_bytes: 0.0,
-            weight_bytes: 0.0,
-            sparse_layers: 0.0,
-            active_experts: 0.0,
-        };
-        work.always_bytes = self.bits.weights / 8.0 * self.joining_parameters;
-        work.token_flops.add(self.bits.activations, 2.0 * self.joining_parameters);
-        for group in &self.layers {
-            self.add_feed_forward(&mut work, group);
-            self.add_attention(&mut work, group);
-        }
-        let blocks: f64 = work.blocks.iter().map(|b| b.total * b.bytes).sum();
-        work.weight_bytes = work.always_bytes + blocks + head_bytes * if self.tied { 1.0 } else { 2.0 };
-        work
-    }
-
-    fn add_feed_forward(&self, work: &mut Work, group: &LayerGroup) {
-        let count = f64::from(group.count);
-        let (dense, expert) =
-            (group.feed_forward.dense_parameters(self.hidden), group.feed_forward.expert_parameters(self.hidden));
-        let (total, active) = group.feed_forward.experts();
-        work.token_flops.add(self.bits.activations, 2.0 * count * dense);
-        work.token_flops.add(self.bits.expert_activations, 2.0 * count * f64::from(active) * expert);
-        let mut add = |total: f64, active: f64, bytes: f64| match work
-            .blocks
-            .iter_mut()
-            .find(|b| (b.total, b.active) == (total, active))
-        {
-            Some(same) => same.bytes += bytes,
-            None => work.blocks.push(Blocks { total, active, bytes }),
-        };
-        if dense > 0.0 {
-            add(1.0, 1.0, self.bits.weights / 8.0 * count * dense);
-        }
-        if total > 0 {
-            work.sparse_layers += count;
-            work.active_experts = work.active_experts.max(f64::from(active));
-            add(f64::from(total), f64::from(active), self.bits.experts / 8.0 * count * expert);
-        }
-    }
-
-    fn add_attention(&self, work: &mut Work, group: &LayerGroup) {
-        let count = f64::from(group.count);
-        let parameters = group.attention.parameters(self.hidden);
-        work.always_bytes += self.bits.weights / 8.0 * count * parameters;
-        work.token_flops.add(self.bits.activations, 2.0 * count * parameters);
-        let kv = self.bits.kv / 8.0;
-        let mut add = |new: AttentionWork| match work
-            .attention
-            .iter_mut()
-            .find(|a| (a.window, a.by_token, a.split) == (new.window, new.by_token, new.split))
-        {
-            Some(same) => same.join(&new),
-            None => work.attention.push(new),
-        };
-        match group.attention {
-            Attention::Grouped { heads, kv_heads, head_dim, window, .. } => add(AttentionWork {
-                bytes: 2.0 * count * f64::from(kv_heads) * f64::from(head_dim) * kv,
-                pair_flops: 4.0 * count * f64::from(heads) * f64::from(head_dim),
-                unpacked: None,
-                window: window.map(f64::from),
-                by_token: false,
-                split: f64::from(kv_heads),
-            }),
-            Attention::Latent { heads, kv_rank, rope_dim, nope_dim, value_dim, selection, .. } => {
-                let (heads, rank, rope) = (f64::from(heads), f64::from(kv_rank), f64::from(rope_dim));
-                let (nope, value) = (f64::from(nope_dim), f64::from(value_dim));
-                add(AttentionWork {
-                    bytes: count * (rank + rope) * kv,
-                    pair_flops: 2.0 * count * heads * (2.0 * rank + rope),
-                    unpacked: selection.is_none().then_some(Unpacked {
-                        pair_flops: 2.0 * count * heads * (nope + rope + value),
-                        token_flops: 2.0 * count * rank * heads * (nope + value),
-                    }),
-                    window: selection.map(|s| f64::from(s.tokens)),
-                    by_token: selection.is_some(),
-                    split: 1.0,
-                });
-                if let Some(s) = selection {
-                    let (heads, dim) = (f64::from(s.heads), f64::from(s.head_dim));
-                    add(AttentionWork {
-                        bytes: count * dim,
-                        pair_flops: 2.0 * count * heads * dim,
-                        unpacked: None,
-                        window: None,
-                        by_token: false,
-                        split: 1.0,
-                    });
-                }
-            }
-            Attention::Recurrent { state_bytes, .. } => {
-                work.state_bytes += count * state_bytes;
-                // A number of 4 bytes is multiplied by the key and by the query, and changed once.
-                work.token_flops.add(16.0, 6.0 * count * state_bytes / 4.0);
-            }
-            Attention::None => {}
-        }
-    }
-
-    /// Checks what serde cannot check.
-    ///
-    /// # Errors
-    /// A size is 0, more experts are used than there are, or a number of bits is not from 1 to 32. The key is below
-    /// `model`.
-    pub fn check(&self) -> Result<(), BadLatency> {
-        let sizes = [("hidden", self.hidden), ("vocab", self.vocab), ("layers", self.num_layers())];
-        if let Some((key, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {
-            return Err(bad(&format!("model.{key}"), "must be at least 1"));
-        }
-        for (i, group) in self.layers.iter().enumerate() {
-            let fault = |what: &str, why: String| Err(bad(&format!("model.layers[{i}].{what}"), why));
-            match group.attention {
-                Attention::Grouped { heads, kv_heads, head_dim, window, .. } => {
-                    if heads == 0 || kv_heads == 0 || head_dim == 0 || window == Some(0) {
-                        return fault("attention", "heads, kv_heads, head_dim and window must be at least 1".into());
-                    }
-                    if !heads.is_multiple_of(kv_heads) {
-                        let why = format!("{heads} query heads cannot share {kv_heads} key-value heads evenly");
-                        return fault("attention", why);
-                    }
-                }
-                Attention::Latent { heads, kv_rank, value_dim, .. } => {
-                    if heads == 0 || kv_rank == 0 || value_dim == 0 {
-                        return fault("attention", "heads, kv_rank and value_dim must be at least 1".into());
-                    }
-                }
-                Attention::Recurrent { parameters, state_bytes } => {
-                    if !(parameters > 0.0 && parameters.is_finite() && state_bytes >= 0.0 && state_bytes.is_finite()) {
-                        return fault("attention", "parameters must be above 0 and state_bytes at least 0".into());
-                    }
-                }
-                Attention::None => {}
-            }
-            match group.feed_forward {
-                FeedForward::Dense { intermediate: 0, .. } | FeedForward::Experts { intermediate: 0, .. } => {
-                    return fault("feed_forward.intermediate", "must be at least 1".into());
-                }
-                FeedForward::Experts { total, active, .. } if !(1..=total).contains(&active) => {
-                    return fault("feed_forward", format!("{active} of {total} experts cannot be active"));
-                }
-                _ => {}
-            }
-        }
-        let b = self.bits;
-        let bits = [
-            ("weights", b.weights),
-            ("experts", b.experts),
-            ("head", b.head),
-            ("kv", b.kv),
-            ("activations", b.activations),
-            ("expert_activations", b.expert_activations),
-        ];
-        if !(self.joining_parameters >= 0.0 && self.joining_parameters.is_finite()) {
-            return Err(bad("model.joining_parameters", "must be a number of at least 0"));
-        }
-        match bits.into_iter().find(|(_, x)| !(*x >= 1.0 && *x <= 32.0)) {
-            Some((key, x)) => {
-                Err(bad(&format!("model.bits.{key}"), format!("{x} is not a number of bits from 1 to 32")))
-            }
-            None => Ok(()),
-        }
-    }
-}
-
-impl Work {
-    /// Bytes of KV that a token takes on all GPUs of a group of `gpus` together. A GPU beyond the number of key-value
-    /// heads holds a copy.
-    pub fn kv_bytes_token(&self, gpus: f64) -> f64 {
-        self.attention.iter().map(|a| a.bytes * (gpus / a.split).max(1.0)).sum()
     }
 }

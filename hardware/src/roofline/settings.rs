@@ -135,7 +135,8 @@ impl RooflineSpec {
         }
         shape.bits.kv = self.kv_bits.unwrap_or(shape.bits.kv);
         if self.weight_only {
-            (shape.bits.activations, shape.bits.expert_activations) = (16.0, 16.0);
+            let bits = &mut shape.bits;
+            (bits.activations, bits.dense_activations, bits.expert_activations) = (16.0, None, 16.0);
         }
         Ok(shape)
     }
@@ -247,7 +248,7 @@ impl RooflineSpec {
         let n = f64::from(self.tensor_parallel);
         let reduce_bytes = 2.0 * (n - 1.0) / n * work.hidden * 2.0;
         let sparse = if self.expert_parallel { work.sparse_layers } else { 0.0 };
-        let exchange_bytes = 2.0 * (n - 1.0) / n * work.hidden * 2.0 * work.active_experts / n;
+        let exchange_bytes = 2.0 * (n - 1.0) / n * work.expert_width * 2.0 * work.active_experts / n;
         let (reduces, exchanges) = (2.0 * work.layers - sparse, 2.0 * sparse);
         (reduces + exchanges, reduces * reduce_bytes + sparse * exchange_bytes)
     }

@@ -1,5 +1,14 @@
 //! What a `config.json` says and cannot say.
 
+mod block_sparse;
+mod blocks;
+mod compressed;
+mod gemma4;
+mod indexers;
+mod kimi;
+mod mimo;
+mod quantised;
+
 use super::read;
 use crate::models::{Attention, Bits, FeedForward, entry};
 use serde_json::{Value, json};

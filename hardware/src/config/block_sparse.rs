@@ -1,0 +1,43 @@
+//! MiniMax-M3: grouped attention to blocks of tokens that an indexer chooses.
+
+use super::bad::BadConfig;
+use super::fields::Fields;
+use crate::models::Selection;
+
+/// How each of `count` layers chooses tokens; `None` in the list for a layer that attends to all, `None` alone if the
+/// file has no layers that choose.
+///
+/// # Errors
+/// A key is missing or out of range, a list has another length than the layers, or a layer has an indexer with values.
+pub fn selections(fields: &Fields, count: u32) -> Result<Option<Vec<Option<Selection>>>, BadConfig> {
+    let Some(table) = fields.table("sparse_attention_config")? else { return Ok(None) };
+    if table.flag("use_sparse_attention")? == Some(false) {
+        return Ok(None);
+    }
+    let flags = |key: &str| -> Result<Option<Vec<u64>>, BadConfig> {
+        let flags = table.numbers(key)?;
+        match flags.as_ref().map(Vec::len) {
+            Some(length) if length != count as usize => {
+                Err(table.bad(key, format!("lists {length} layers of {count}")))
+            }
+            _ => Ok(flags),
+        }
+    };
+    let key = "sparse_attention_freq";
+    let sparse = flags(key)?.ok_or_else(|| table.bad(key, "missing; it says which layers choose tokens"))?;
+    let without_values = flags("sparse_disable_index_value")?.unwrap_or_else(|| vec![1; count as usize]);
+    if sparse.iter().zip(&without_values).any(|(sparse, without)| *sparse != 0 && *without == 0) {
+        return Err(table.bad("sparse_disable_index_value", "an indexer with values is not modelled"));
+    }
+    let (blocks, block) = (table.size("sparse_topk_blocks")?, table.size("sparse_block_size")?);
+    let tokens = blocks.checked_mul(block).ok_or_else(|| table.bad("sparse_block_size", "too many tokens"))?;
+    let selection = Selection {
+        heads: table.size("sparse_num_index_heads")?,
+        head_dim: table.size("sparse_index_dim")?,
+        tokens,
+        // vLLM's MiniMaxM3IndexerCache.
+        key_bits: 16,
+        taken: false,
+    };
+    Ok(Some(sparse.into_iter().map(|flag| (flag != 0).then_some(selection)).collect()))
+}

@@ -1,0 +1,78 @@
+//! Nemotron-H: layers that are one block each, and a letter or a name for each layer.
+
+use super::bad::BadConfig;
+use super::families::Family;
+use super::fields::Fields;
+use super::{attention, feed_forward, recurrent};
+use crate::models::{Attention, FeedForward, LayerGroup};
+
+/// The layers in order, one a group; `None` if the file lists none of this kind.
+///
+/// # Errors
+/// A letter or a name is not known, a key that a listed layer needs is missing or out of range, or `num_hidden_layers`
+/// is another number.
+pub fn layers(fields: &Fields, family: &Family) -> Result<Option<Vec<LayerGroup>>, BadConfig> {
+    let Some((key, layers)) = listed(fields, family, ["hybrid_override_pattern", "layers_block_type"])? else {
+        return Ok(None);
+    };
+    if let Some(count) = fields.size_of(&["num_hidden_layers"])?
+        && count as usize != layers.len()
+    {
+        let why = format!("says {count}, and {key} has {} layers", layers.len());
+        return Err(fields.bad("num_hidden_layers", why));
+    }
+    Ok(Some(layers))
+}
+
+/// The layers of the MTP module, one a group; `None` if the file lists none.
+///
+/// # Errors
+/// A letter or a name is not known, or a key that a listed layer needs is missing or out of range.
+pub fn mtp_layers(fields: &Fields, family: &Family) -> Result<Option<Vec<LayerGroup>>, BadConfig> {
+    let found = listed(fields, family, ["mtp_hybrid_override_pattern", "mtp_layers_block_type"])?;
+    Ok(found.map(|(_, layers)| layers))
+}
+
+/// The first of two keys that is there, and its layers: a text of letters, or a list of names.
+fn listed<'k>(
+    fields: &Fields,
+    family: &Family,
+    [letters, names]: [&'k str; 2],
+) -> Result<Option<(&'k str, Vec<LayerGroup>)>, BadConfig> {
+    let (key, kinds) = if let Some(text) = fields.text(letters)? {
+        let kind = |c: char| match c {
+            'M' => Ok("mamba"),
+            '*' => Ok("attention"),
+            '-' => Ok("mlp"),
+            'E' => Ok("moe"),
+            other => Err(fields.bad(letters, format!("`{other}` is not one of M, *, - and E"))),
+        };
+        fields.get(names);
+        (letters, text.chars().map(kind).collect::<Result<Vec<_>, _>>()?)
+    } else if let Some(list) = fields.texts(names)? {
+        (names, list)
+    } else {
+        return Ok(None);
+    };
+    if kinds.is_empty() {
+        return Err(fields.bad(key, "lists no layer"));
+    }
+    Ok(Some((key, kinds.into_iter().map(|kind| one(fields, family, key, kind)).collect::<Result<_, _>>()?)))
+}
+
+fn one(fields: &Fields, family: &Family, key: &str, kind: &str) -> Result<LayerGroup, BadConfig> {
+    let alone = |attention| LayerGroup { count: 1, attention, feed_forward: FeedForward::None };
+    let block = |feed_forward| LayerGroup { count: 1, attention: Attention::None, feed_forward };
+    Ok(match kind {
+        "mamba" | "linear_attention" => alone(recurrent::mamba2(fields)?),
+        "attention" | "full_attention" => alone(attention::full(fields, family)?),
+        "mlp" => block(feed_forward::dense(fields, family)?),
+        "moe" => block(
+            feed_forward::experts(fields, family)?
+                .ok_or_else(|| fields.bad(key, "has a layer of experts, and n_routed_experts is missing"))?,
+        ),
+        other => {
+            return Err(fields.bad(key, format!("`{other}` is not one of mamba, attention, mlp and moe")));
+        }
+    })
+}

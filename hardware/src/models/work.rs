@@ -1,0 +1,278 @@
+//! What the passes of a model move and compute, summed over its layers.
+
+use super::layers::{Attention, LayerGroup, Selection};
+use super::shape::ModelShape;
+use serde::Serialize;
+
+/// What the passes of a model move and compute, summed over its layers. Bytes and FLOP are whole numbers that an `f64`
+/// holds exactly wherever the bits of the weights are 8 or 16.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Work {
+    /// Number of layers.
+    pub layers: f64,
+    /// Hidden size.
+    pub hidden: f64,
+    /// Bytes of the weights that every pass reads, without the output head and `blocks`.
+    pub always_bytes: f64,
+    /// Feed-forward blocks, by how their experts are chosen.
+    pub blocks: Vec<Blocks>,
+    /// FLOP a token of all layers, by the precision at which it is computed; attention over KV apart.
+    pub token_flops: FlopsByBits,
+    /// Bytes of the output head.
+    pub head_bytes: f64,
+    /// FLOP of the output head for a token.
+    pub head_flops: f64,
+    /// Attention over KV, by how far back it looks.
+    pub attention: Vec<AttentionWork>,
+    /// Bytes of recurrent states of a request.
+    pub state_bytes: f64,
+    /// Bytes of a request that do not grow with its tokens and that no pass reads as a whole: windows that forget older
+    /// tokens, and what waits to be compressed.
+    pub request_bytes: f64,
+    /// Bytes of all weights, the embedding included.
+    pub weight_bytes: f64,
+    /// Layers with a mixture of experts.
+    pub sparse_layers: f64,
+    /// Experts that a token uses in such a layer, the shared one apart.
+    pub active_experts: f64,
+    /// Width of what a token sends to an expert and gets back.
+    pub expert_width: f64,
+}
+
+/// Feed-forward blocks whose experts are chosen alike. A dense block is one expert that every token uses.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Blocks {
+    /// Experts in a layer.
+    pub total: f64,
+    /// Experts that a token uses.
+    pub active: f64,
+    /// Bytes of one expert in each of the layers.
+    pub bytes: f64,
+}
+
+/// FLOP by the precision of the numbers that are multiplied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct FlopsByBits {
+    /// In 16 bits.
+    pub bf16: f64,
+    /// In 8 bits.
+    pub fp8: f64,
+    /// In 4 bits.
+    pub fp4: f64,
+}
+
+impl FlopsByBits {
+    fn add(&mut self, bits: f64, flops: f64) {
+        match bits {
+            b if b > 8.0 => self.bf16 += flops,
+            b if b > 4.0 => self.fp8 += flops,
+            _ => self.fp4 += flops,
+        }
+    }
+}
+
+/// Attention over KV of layers that look equally far back.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct AttentionWork {
+    /// Bytes of KV of a token in these layers, as a pass reads them.
+    pub bytes: f64,
+    /// Bytes of KV that a token of the context takes in memory; 0 where a window forgets it.
+    pub kept_bytes: f64,
+    /// FLOP of a query-key pair in these layers.
+    pub pair_flops: f64,
+    /// FLOP of a pair if the keys and values are unpacked first, and FLOP to unpack a token. `None`: they are not
+    /// packed.
+    pub unpacked: Option<Unpacked>,
+    /// Newest tokens that a token attends to; `None`: all.
+    pub window: Option<f64>,
+    /// Whether each token selects the earlier tokens that it reads (sparse attention). If not, all tokens of a request
+    /// read its newest ones (a window).
+    pub by_token: bool,
+    /// Key-value heads over which the KV can be split; 1: every GPU of a group holds all KV.
+    pub split: f64,
+}
+
+/// Attention with unpacked keys and values (DeepSeek-V2, arXiv 2405.04434, 2.1): fewer FLOP a pair, and some a token.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Unpacked {
+    /// FLOP of a query-key pair.
+    pub pair_flops: f64,
+    /// FLOP to unpack the key and value of a token.
+    pub token_flops: f64,
+}
+
+impl AttentionWork {
+    /// Layers that look back to the first token, with one key-value head of this size.
+    fn whole(bytes: f64, pair_flops: f64) -> AttentionWork {
+        AttentionWork {
+            bytes,
+            kept_bytes: bytes,
+            pair_flops,
+            unpacked: None,
+            window: None,
+            by_token: false,
+            split: 1.0,
+        }
+    }
+
+    /// Adds layers that look equally far back.
+    fn join(&mut self, more: &AttentionWork) {
+        self.bytes += more.bytes;
+        self.kept_bytes += more.kept_bytes;
+        self.pair_flops += more.pair_flops;
+        if let (Some(own), Some(more)) = (&mut self.unpacked, more.unpacked) {
+            own.pair_flops += more.pair_flops;
+            own.token_flops += more.token_flops;
+        }
+    }
+}
+
+impl ModelShape {
+    /// What its passes move and compute.
+    pub fn work(&self) -> Work {
+        let head_bytes = self.bits.head / 8.0 * self.head_parameters();
+        let mut work = Work {
+            layers: f64::from(self.num_layers()),
+            hidden: f64::from(self.hidden),
+            always_bytes: 0.0,
+            blocks: Vec::new(),
+            token_flops: FlopsByBits::default(),
+            head_bytes,
+            head_flops: 2.0 * self.head_parameters(),
+            attention: Vec::new(),
+            state_bytes: 0.0,
+            request_bytes: 0.0,
+            weight_bytes: 0.0,
+            sparse_layers: 0.0,
+            active_experts: 0.0,
+            expert_width: 0.0,
+        };
+        work.always_bytes = self.bits.weights / 8.0 * self.joining_parameters;
+        work.token_flops.add(self.bits.activations, 2.0 * self.joining_parameters);
+        for group in &self.layers {
+            self.add_feed_forward(&mut work, group);
+            self.add_attention(&mut work, group);
+        }
+        let blocks: f64 = work.blocks.iter().map(|b| b.total * b.bytes).sum();
+        work.weight_bytes = work.always_bytes + blocks + head_bytes * if self.tied { 1.0 } else { 2.0 };
+        work
+    }
+
+    fn add_feed_forward(&self, work: &mut Work, group: &LayerGroup) {
+        let count = f64::from(group.count);
+        let (dense, expert) =
+            (group.feed_forward.dense_parameters(self.hidden), group.feed_forward.expert_parameters(self.hidden));
+        let (total, active) = group.feed_forward.experts();
+        let (dense_bits, dense_activations) = (
+            self.bits.dense.unwrap_or(self.bits.weights),
+            self.bits.dense_activations.unwrap_or(self.bits.activations),
+        );
+        work.token_flops.add(dense_activations, 2.0 * count * dense);
+        work.token_flops.add(self.bits.expert_activations, 2.0 * count * f64::from(active) * expert);
+        let mut add = |total: f64, active: f64, bytes: f64| match work
+            .blocks
+            .iter_mut()
+            .find(|b| (b.total, b.active) == (total, active))
+        {
+            Some(same) => same.bytes += bytes,
+            None => work.blocks.push(Blocks { total, active, bytes }),
+        };
+        if dense > 0.0 {
+            add(1.0, 1.0, dense_bits / 8.0 * count * dense);
+        }
+        if total > 0 {
+            work.sparse_layers += count;
+            work.active_experts = work.active_experts.max(f64::from(active));
+            work.expert_width = work.expert_width.max(f64::from(group.feed_forward.expert_width(self.hidden)));
+            add(f64::from(total), f64::from(active), self.bits.experts / 8.0 * count * expert);
+        }
+    }
+
+    fn add_attention(&self, work: &mut Work, group: &LayerGroup) {
+        let count = f64::from(group.count);
+        let parameters = group.attention.parameters(self.hidden);
+        work.always_bytes += self.bits.weights / 8.0 * count * parameters;
+        work.token_flops.add(self.bits.activations, 2.0 * count * parameters);
+        let kv = self.bits.kv / 8.0;
+        let attention = &mut work.attention;
+        let mut add = |new: AttentionWork| {
+            let alike = |a: &AttentionWork| (a.window, a.by_token, a.split, a.unpacked.is_some());
+            match attention.iter_mut().find(|a| alike(a) == alike(&new)) {
+                Some(same) => same.join(&new),
+                None => attention.push(new),
+            }
+        };
+        // The keys of an indexer, one for each `ratio` tokens.
+        let scored = |s: Selection, ratio: f64| {
+            let (heads, dim, bytes) = (f64::from(s.heads), f64::from(s.head_dim), f64::from(s.key_bits) / 8.0);
+            AttentionWork::whole(count * dim * bytes / ratio, 2.0 * count * heads * dim / ratio)
+        };
+        match group.attention {
+            Attention::Grouped { heads, kv_heads, head_dim, value_dim, window, selection, .. } => {
+                let (heads, kv_heads) = (f64::from(heads), f64::from(kv_heads));
+                let both = f64::from(head_dim) + f64::from(value_dim.unwrap_or(head_dim));
+                add(AttentionWork {
+                    window: selection.map(|s| s.tokens).or(window).map(f64::from),
+                    by_token: selection.is_some(),
+                    split: kv_heads,
+                    ..AttentionWork::whole(count * kv_heads * both * kv, 2.0 * count * heads * both)
+                });
+                if let Some(s) = selection {
+                    add(scored(s, 1.0));
+                }
+            }
+            Attention::Latent { heads, kv_rank, rope_dim, nope_dim, value_dim, selection, .. } => {
+                let (heads, rank, rope) = (f64::from(heads), f64::from(kv_rank), f64::from(rope_dim));
+                let (nope, value) = (f64::from(nope_dim), f64::from(value_dim));
+                add(AttentionWork {
+                    unpacked: selection.is_none().then_some(Unpacked {
+                        pair_flops: 2.0 * count * heads * (nope + rope + value),
+                        token_flops: 2.0 * count * rank * heads * (nope + value),
+                    }),
+                    window: selection.map(|s| f64::from(s.tokens)),
+                    by_token: selection.is_some(),
+                    ..AttentionWork::whole(count * (rank + rope) * kv, 2.0 * count * heads * (2.0 * rank + rope))
+                });
+                if let Some(s) = selection.filter(|s| !s.taken) {
+                    add(scored(s, 1.0));
+                }
+            }
+            Attention::Compressed { heads, head_dim, window, ratio, selection, .. } => {
+                let (entry, window, ratio) = (f64::from(head_dim) * kv, f64::from(window), f64::from(ratio));
+                let pair_flops = 4.0 * count * f64::from(heads) * f64::from(head_dim);
+                let newest = AttentionWork::whole(count * entry, pair_flops);
+                add(AttentionWork { window: Some(window), kept_bytes: 0.0, ..newest });
+                work.request_bytes += count * window * entry;
+                if ratio > 0.0 {
+                    // In units of tokens: an entry is read once for each `ratio` tokens of the context.
+                    add(AttentionWork {
+                        window: selection.map(|s| ratio * f64::from(s.tokens)),
+                        by_token: selection.is_some(),
+                        ..AttentionWork::whole(count * entry / ratio, pair_flops / ratio)
+                    });
+                    // A projection and a gate of 4 bytes a number for each token that waits to be compressed.
+                    let series = if selection.is_some() { 2.0 } else { 1.0 };
+                    let waiting = f64::from(head_dim) + selection.map_or(0.0, |s| f64::from(s.head_dim));
+                    work.request_bytes += count * 2.0 * ratio * series * waiting * 4.0;
+                }
+                if let Some(s) = selection {
+                    add(scored(s, ratio));
+                }
+            }
+            Attention::Recurrent { state_bytes, .. } => {
+                work.state_bytes += count * state_bytes;
+                // A number of 4 bytes is multiplied by the key and by the query, and changed once.
+                work.token_flops.add(16.0, 6.0 * count * state_bytes / 4.0);
+            }
+            Attention::None => {}
+        }
+    }
+}
+
+impl Work {
+    /// Bytes of KV that a token takes on all GPUs of a group of `gpus` together. A GPU beyond the number of key-value
+    /// heads holds a copy.
+    pub fn kv_bytes_token(&self, gpus: f64) -> f64 {
+        self.attention.iter().map(|a| a.kept_bytes * (gpus / a.split).max(1.0)).sum()
+    }
+}
