@@ -1,7 +1,7 @@
 //! Sessions: turns follow each other, and a turn finds what was said before in the prefix cache.
 
-use super::invariants::configs;
 use super::fixture::Fixture;
+use super::invariants::configs;
 use crate::*;
 use proptest::prelude::*;
 
