@@ -89,6 +89,8 @@ commands! {
     Bench, bench::BenchArgs;
     /// Make the page of a results folder, to be opened in a browser
     Report, report::ReportArgs;
+    /// Show the page of a results folder in the browser
+    Open, open::OpenArgs;
     /// Look at request traces
     Traces, traces::TracesArgs;
     /// Look at the policies there are

@@ -46,6 +46,18 @@ def test_tables_are_frames(experiment):
     assert beside.exists()
 
 
+def test_results_show_themselves_in_a_notebook(experiment):
+    results = foretoken.run(experiment)
+    html = results._repr_html_()
+    assert results.comparison["headline"].split(":")[0] in html and "simulated" in html
+    for variant in results.comparison["variants"]:
+        for policy in variant["policies"]:
+            assert (f"<td>{policy['policy']}</td>" in html) == (not policy["implied"])
+    assert html.count("<img ") == 2 and html.count("data:image/svg+xml;base64,") == 2
+    without = foretoken.run(experiment, figures=False, output=Path("bare"))._repr_html_()
+    assert "<table>" in without and "<img" not in without
+
+
 def test_why_splits_the_difference_to_plain_decoding(experiment):
     results = foretoken.run(experiment, figures=False)
     why = results.why()

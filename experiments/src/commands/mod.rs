@@ -18,6 +18,7 @@ pub mod man;
 pub mod merge;
 pub mod models;
 pub mod observe;
+pub mod open;
 pub mod perfetto;
 pub mod policies;
 pub mod profile;

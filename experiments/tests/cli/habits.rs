@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 /// Commands whose examples need models or a device, or take long. A unit test (`src/cli/examples.rs`) checks that
 /// these examples parse.
-const NOT_RUN: [&str; 11] = [
+const NOT_RUN: [&str; 12] = [
     "live",
     "observe",
     "serve",
@@ -16,6 +16,7 @@ const NOT_RUN: [&str; 11] = [
     "profile",
     "profile-acceptance",
     "report",
+    "open",
     "doctor",
     "policies new",
 ];

@@ -242,3 +242,42 @@ fn pages_of_other_programs_are_not_replaced() {
     assert!(error.contains("a page that Foretoken did not make") && error.contains("-o"), "{error}");
     assert_eq!(std::fs::read_to_string(place.path("site/index.html")).unwrap(), "mine");
 }
+
+/// A stand-in for the desktop's opener: it notes what it was asked to open.
+#[cfg(target_os = "linux")]
+#[test]
+fn open_shows_the_newest_page_of_a_folder() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    place.run("out", &[]);
+    std::fs::create_dir(place.path("bin")).unwrap();
+    let (opener, shown) = (place.path("bin/xdg-open"), place.path("shown"));
+    std::fs::write(&opener, format!("#!/bin/sh\necho \"$1\" > {0}.part && mv {0}.part {0}\n", shown.display())).unwrap();
+    std::fs::set_permissions(&opener, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", place.path("bin").display(), std::env::var("PATH").unwrap());
+    let opened = |what: &str| {
+        let output = place.foretoken().env("PATH", &path).args(["open", what]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let said = String::from_utf8(output.stdout).unwrap();
+        let late = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while !shown.exists() && std::time::Instant::now() < late {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let asked = std::fs::read_to_string(&shown).unwrap();
+        std::fs::remove_file(&shown).unwrap();
+        assert_eq!(asked, said);
+        said
+    };
+    assert_eq!(opened("out"), "out/report/index.html\n");
+    std::fs::write(place.path("out/ladder.html"), "<p>newer").unwrap();
+    assert_eq!(opened("out"), "out/ladder.html\n");
+    assert_eq!(opened("out/report/explore.html"), "out/report/explore.html\n");
+    for (what, says) in [
+        ("nowhere", "there is no folder and no page nowhere"),
+        ("x.toml", "x.toml is no page"),
+        ("bin", "foretoken report bin"),
+    ] {
+        let error = place.fails(&["open", what], 2);
+        assert!(error.contains(says), "{error}");
+    }
+}

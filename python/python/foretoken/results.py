@@ -10,7 +10,7 @@ from typing import Any
 
 import polars
 
-from foretoken import _native
+from foretoken import _html, _native
 from foretoken.errors import BadInput
 
 __all__ = ["Capacity", "Results"]
@@ -151,7 +151,7 @@ class Results(_Folder):
         return Path(_native.report(self.path, None if beside is None else Path(beside), to))
 
     def _repr_html_(self) -> str:
-        return self.summary._repr_html_()
+        return _html.of_run(self.comparison, self.path / "figures")
 
 
 class Capacity(_Folder):

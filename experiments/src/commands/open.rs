@@ -1,0 +1,63 @@
+//! `foretoken open`: shows the page of a results folder in the browser.
+
+use super::print;
+use clap::Args;
+use foretoken_spec::problem::{Problem, Result};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+pub const EXAMPLES: &str = "Examples:
+  foretoken open results/quickstart-1a2b3c4d
+  foretoken open calibrated/recommendation.html";
+
+/// The pages that commands write, below the folder of their results.
+const PAGES: [&str; 10] = [
+    "report/index.html",
+    "index.html",
+    "capacity.html",
+    "fleet.html",
+    "ladder.html",
+    "arena.html",
+    "calibration.html",
+    "recommendation.html",
+    "validation.html",
+    "explore.html",
+];
+
+#[derive(Debug, Args)]
+pub struct OpenArgs {
+    /// A page, or the folder that a command wrote its results to; of several pages the newest is shown
+    #[arg(value_name = "DIR|PAGE.html")]
+    pub path: PathBuf,
+}
+
+/// Prints the path of the page and shows it.
+pub fn run(args: &OpenArgs) -> Result<()> {
+    let page = page_of(&args.path)?;
+    print(&format!("{}\n", page.display()))?;
+    open::that_detached(&page).map_err(|e| {
+        let problem = Problem::failed(format!("no program here opens {}: {e}", page.display()));
+        problem.help("copy the page to a machine with a browser; it needs no other file but those beside it")
+    })
+}
+
+/// The page at a path, or the newest page of the folder there.
+fn page_of(path: &Path) -> Result<PathBuf> {
+    if path.is_file() {
+        return match path.extension() {
+            Some(e) if e == "html" => Ok(path.to_owned()),
+            _ => Err(Problem::bad_input(format!("{} is no page: pages end in .html", path.display()))
+                .help("give a results folder or a page in it")),
+        };
+    }
+    if !path.is_dir() {
+        let problem = Problem::bad_input(format!("there is no folder and no page {}", path.display()));
+        return Err(problem.help("give a results folder, such as one that `foretoken run` names at its end"));
+    }
+    let written = |page: &PathBuf| page.metadata().and_then(|m| m.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+    let pages = PAGES.iter().map(|name| path.join(name)).filter(|page| page.is_file());
+    pages.max_by_key(written).ok_or_else(|| {
+        let problem = Problem::bad_input(format!("{} has no page", path.display()));
+        problem.help(format!("make it: foretoken report {}", path.display()))
+    })
+}
