@@ -13,23 +13,24 @@ use crate::executor::RequestTruth;
 use crate::luck::{Luck, Stream};
 use serde::{Deserialize, Serialize};
 
-/// Matches of a suffix tree, their lengths, and vLLM's limits on what they propose. The shares and means are assumed:
-/// no source states them.
+/// Suffix decoding: how often the tree finds a match, how long matches are, and vLLM's limits on the proposals. The
+/// shares and means are assumed: no source gives them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Suffix {
-    /// Share of positions at which the tree finds a match.
+    /// Share of output positions at which the tree finds a match, [0, 1].
     pub match_rate: f64,
-    /// Share of matches whose first token is right.
+    /// Share of matches whose first token is right, [0, 1].
     pub precision: f64,
-    /// Mean length of a right run, tokens, ≥ 1. The length is geometric.
+    /// Mean number of right tokens in a row after a right first token, that token included, ≥ 1. The number is
+    /// geometric.
     pub mean_run: f64,
     /// Mean length of a match where a stretch of repeated text begins, and of matches outside such stretches, tokens,
     /// ≥ 1. The length is geometric.
     pub mean_match: f64,
-    /// Tokens that are proposed for each token of the match (vLLM `suffix_decoding_max_spec_factor`).
+    /// Most tokens that are proposed for each token of the match (vLLM `suffix_decoding_max_spec_factor`), 0 to 1000.
     pub max_spec_factor: f64,
-    /// The most tokens of a match and its proposal together (vLLM `suffix_decoding_max_tree_depth`).
+    /// Most tokens of a match and its proposal together (vLLM `suffix_decoding_max_tree_depth`), 1 to 1000.
     pub max_tree_depth: u32,
 }
 
