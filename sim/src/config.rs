@@ -54,8 +54,7 @@ settings! {
     max_num_seqs: u32 = 256, positive;
     /// Token budget of a step: most tokens, drafts and prompt chunks included, that a target pass may have, at least 1.
     max_num_batched_tokens: u32 = 2048, positive;
-    /// Lower limit on running requests, from 1 to `max_num_seqs`; the sizes that depend on `max_num_seqs` stay.
-    /// Default: `max_num_seqs`.
+    /// Most requests that run at once, if that is to be fewer than `max_num_seqs`, at least 1. Default: `max_num_seqs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_num_active_seqs: Option<u32> = None, optional(positive);
     /// Whether a prompt may be split into chunks that run in several steps. Default: as in the release.
@@ -70,7 +69,8 @@ settings! {
     prefill_schedule_interval: u32 = 1, positive;
     /// Tokens in a KV block, 1 to 65536.
     block_size: u32 = 16, tokens_from_1_to(MOST_BLOCK_SIZE);
-    /// Number of KV blocks in device memory, at least 2. One of them is the null block, which no request gets.
+    /// Number of KV blocks in device memory. Except in `vllm-v0` one of them is the null block, which no request gets,
+    /// so at least 2 are needed.
     num_gpu_blocks: u32 = 8192;
     /// Most tokens of prompt and output of a request together, 1 to 2³¹.
     max_model_len: u32 = 1 << 20, tokens_from_1_to(MOST_MODEL_LEN);

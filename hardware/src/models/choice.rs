@@ -43,8 +43,8 @@ pub struct ConfigFile {
     pub mtp: bool,
 }
 
-/// Numbers of experts that replace those of the model's shape. A dense feed-forward block of the shape becomes the size
-/// of one expert.
+/// Numbers of experts that replace the numbers in the model's shape. A dense feed-forward block of the shape becomes
+/// the size of one expert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Experts {

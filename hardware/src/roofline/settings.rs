@@ -24,7 +24,7 @@ pub struct RooflineSpec {
     /// expert is split over all GPUs, and its outputs are all-reduced. Acts with `tensor_parallel` above 1.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub expert_parallel: bool,
-    /// Numbers of experts that replace those of the model, for example to try a mixture in place of a dense block.
+    /// Numbers of experts that replace the model's numbers, for example to try a mixture in place of a dense block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experts: Option<Experts>,
     /// Share of a token's experts that earlier tokens of the pass have already read, beyond what independent choice

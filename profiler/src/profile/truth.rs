@@ -11,6 +11,6 @@ pub enum Truth {
     Table,
     /// The linear fit to the measured times: α, γ and δ.
     Linear,
-    /// The measured times as those of captured CUDA graphs: a pass is padded to the next measured size.
+    /// A staircase: the measured sizes count as captured CUDA graphs, and a pass is padded to the next one.
     Staircase,
 }
