@@ -19,8 +19,8 @@ use std::collections::{HashMap, VecDeque};
 pub struct DynamoKv {
     /// Prefill blocks that each cached block of the prompt saves, ≥ 0.
     pub overlap_score_credit: f64,
-    /// How fast that saving falls with the prompt tokens that the replica has to prefill beyond those of the least
-    /// loaded replica, ≥ 0; 0: not at all.
+    /// How fast that saving falls the more prompt tokens the replica has to prefill than the least loaded replica, ≥ 0;
+    /// 0: not at all.
     pub overlap_score_credit_decay: f64,
     /// Factor on the prefill part of the cost, ≥ 0.
     pub prefill_load_scale: f64,

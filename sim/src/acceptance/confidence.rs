@@ -52,7 +52,7 @@ impl Default for Misfit {
 pub struct Confidence {
     /// How often a draft of a given confidence is right (calibration curve).
     pub curve: Curve,
-    /// Standard deviation of logit(q) before it is known whether the token is right. q is the draft's own probability of
+    /// Standard deviation of logit(q) over all drafts, right or wrong, > 0, where q is the draft's own probability of
     /// its token. Assumed: no source gives it.
     pub prior_sd: f64,
     /// An error of the confidences that policies see.
