@@ -1,9 +1,9 @@
 //! `suffix`: a suffix tree over the request's text and earlier outputs proposes what followed the newest tokens before.
 //! The longer the match, the longer the proposal (SuffixDecoding, arXiv 2411.04975; vLLM's method `suffix`).
 //!
-//! Matches and right runs are those of `prompt-lookup`. In addition each position has the length of its match: it is
-//! drawn where a repeating stretch begins, and grows by one token with each position of the stretch. Long matches are
-//! therefore right more often than short ones, because they lie inside repeating stretches.
+//! Matches and right runs follow the law of `prompt-lookup`. In addition each position has the length of its match: it
+//! is drawn where a repeating stretch begins, and grows by one token with each position of the stretch. Long matches
+//! are therefore right more often than short ones, because they lie inside repeating stretches.
 
 use super::TruthRow;
 use super::fault::{BadAcceptance, bad};
@@ -68,8 +68,8 @@ impl Suffix {
         }
     }
 
-    /// The most tokens that are proposed for matches of 0, 1, … tokens, up to the depth of the tree. The tree also tries
-    /// each shorter match, and proposes the most tokens.
+    /// The most tokens that are proposed for matches of 0, 1, … tokens, up to the depth of the tree. The tree also
+    /// tries each shorter match, and takes the longest proposal.
     fn proposals(&self) -> Vec<u8> {
         let mut most = 0;
         let proposal = |matched: u32| {
@@ -153,7 +153,7 @@ mod tests {
         row
     }
 
-    /// Arctic Inference 0.3.0's tree of depth 24, asked behind a repeated text of 1, 2, … tokens with a factor of 1, 0.5
+    /// Arctic Inference 0.3.0's tree of depth 24, asked after a repeated text of 1, 2, … tokens with a factor of 1, 0.5
     /// and 3 (`tests/arctic/record.py`).
     #[test]
     fn proposals_are_as_long_as_arctic_inference_makes_them() {

@@ -1,5 +1,5 @@
-//! Sessions: conversations of several turns. A turn's prompt is all that was said before and the user's new text, and it is
-//! sent a while after the answer to the turn before it.
+//! Sessions: conversations of several turns. A turn's prompt is all earlier text of the session and the user's new
+//! text. It is sent some time after the answer to the turn before.
 
 use super::exponential;
 use crate::checks::{not_negative, within};
