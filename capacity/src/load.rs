@@ -159,7 +159,7 @@ impl Load {
 }
 
 fn closed_loop() -> Box<Problem> {
-    Problem::bad_input("a closed loop has no rate of its own: its clients wait, as those of sessions do")
+    Problem::bad_input("a closed loop has no rate of its own: its clients wait, and so do the users of sessions")
         .help("give requests that come by themselves: workload.arrivals = { poisson = { rate = 5.0 } }")
 }
 

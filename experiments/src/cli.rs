@@ -69,7 +69,7 @@ commands! {
     Merge, merge::MergeArgs;
     /// Find the highest rate of requests at which each policy keeps the experiment's bounds
     Capacity, capacity::CapacityArgs;
-    /// Split each policy's loss against the best oracle into rungs: cost, calibration, rates, rule, knowledge
+    /// Split each policy's loss against the best oracle by cause: costs, calibration, rates, rule, knowledge
     Ladder, ladder::LadderArgs;
     /// Find the fewest GPUs with which a fleet keeps the experiment's bounds at its own load
     Fleet, fleet::FleetArgs;
@@ -79,27 +79,27 @@ commands! {
     Validate, validate::ValidateArgs, needs "live";
     /// Send an experiment's workload to a running server and record its answers
     Observe, observe::ObserveArgs, needs "observe";
-    /// Answer clients like a vLLM server, at the pace of the simulated engine
+    /// Serve HTTP clients as a vLLM server does; a simulated engine times the answers
     Serve, serve::ServeArgs, needs "observe";
-    /// Fit costs and acceptance to observed runs: a profile, a truth table, traces, and an experiment on them
+    /// Fit pass costs and acceptance to observed runs; write a profile, a truth table, traces and an experiment
     Calibrate, calibrate::CalibrateArgs;
     /// Recommend how many tokens a server should draft for its traffic, with the gain and the engine's settings
     Recommend, recommend::RecommendArgs;
-    /// Measure the simulator itself on an experiment
+    /// Measure how fast the simulator runs an experiment
     Bench, bench::BenchArgs;
     /// Make the page of a results folder, to be opened in a browser
     Report, report::ReportArgs;
     /// Show the page of a results folder in the browser
     Open, open::OpenArgs;
-    /// Look at request traces
+    /// Describe a request trace, or write documents as prompts
     Traces, traces::TracesArgs;
-    /// Look at the policies there are
+    /// List, describe or add policies
     Policies, policies::PoliciesArgs;
-    /// Look at the models there are, and at what is read from a config.json
+    /// List and describe model presets, or what is read from a config.json
     Models, models::ModelsArgs;
-    /// Look at the GPUs there are
+    /// List and describe GPU presets
     Hardware, hardware::HardwareArgs;
-    /// Print what each policy would do in a state written by hand
+    /// Print what each policy would draft in a state that you write as JSON
     Decide, decide::DecideArgs;
     /// Write settings for vLLM and SGLang, and timelines
     Export, export::ExportArgs;
@@ -109,9 +109,9 @@ commands! {
     Profile, profile::ProfileArgs, needs "live";
     /// Record which drafts of a draft model are right on a target's own text
     ProfileAcceptance, profile_acceptance::ProfileAcceptanceArgs, needs "live";
-    /// Say what this machine can do
+    /// Report on which devices of this machine models can run
     Doctor, doctor::DoctorArgs, needs "live";
-    /// Print the settings of an experiment: what may stand there, the default, what it is
+    /// Print the settings of an experiment: allowed values, default, meaning
     Settings, settings::SettingsArgs;
     /// Print the JSON schema of experiments, for editors
     Schema, schema::SchemaArgs;

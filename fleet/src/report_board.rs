@@ -7,13 +7,13 @@
 use foretoken_sim::{Load, Replica, Time};
 use std::collections::VecDeque;
 
-/// How old the loads are that a router sees.
+/// How often replicas report their load to the router, and how late the reports arrive.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Signals {
-    /// Seconds between two questions to a replica.
+    /// Seconds between two queries of the router to a replica, at least 0.0001.
     pub interval_s: f64,
-    /// Seconds from a replica's answer until the router has it.
+    /// Seconds from a replica's report until the router has it, ≥ 0.
     #[serde(default)]
     pub delay_s: f64,
 }

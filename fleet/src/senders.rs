@@ -46,8 +46,8 @@ impl<'a> Senders<'a> {
         next.unwrap_or(Time::MAX)
     }
 
-    /// Takes the next request; `None` if none is sent before a request ends. Clients of a closed loop do not know when the
-    /// workload's requests are used up: the caller counts.
+    /// Takes the next request; `None` if none is sent before a request ends. Clients of a closed loop do not know when
+    /// the workload's requests are used up: the caller counts.
     pub fn pop(&mut self) -> Option<RequestId> {
         match self {
             Senders::Loop { ready, next } => {

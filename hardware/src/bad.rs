@@ -1,12 +1,12 @@
 //! The error for bad settings of a latency model.
 
-/// A setting from which no model can be built.
+/// A setting from which no latency model can be built. Shown as `key: why`.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{key}: {why}")]
 pub struct BadLatency {
-    /// The setting, below the model's name.
+    /// The setting's path below the latency model, for example `gpu.bf16_flops` or `tensor_parallel`.
     pub key: String,
-    /// What is wrong and what would be right.
+    /// What is wrong with the value, and what would be right.
     pub why: String,
 }
 

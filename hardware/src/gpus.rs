@@ -1,4 +1,4 @@
-//! GPUs: the numbers of their datasheets, presets, and a user's own four numbers.
+//! GPUs: the numbers of their datasheets, as a preset or given by the user.
 
 use crate::bad::{BadLatency, bad, unknown};
 use serde::{Deserialize, Serialize};
@@ -8,68 +8,69 @@ use std::sync::LazyLock;
 
 const TEXT: &str = include_str!("../gpus.json");
 
-/// The numbers of a GPU's datasheet. Peaks are dense: sparsity does not count.
+/// The numbers of a GPU's datasheet, each above 0. Peaks are those without structured sparsity.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gpu {
-    /// Memory that programs can use, bytes.
+    /// Device memory that programs can use, bytes.
     pub memory_bytes: f64,
-    /// Memory bandwidth, bytes/s.
+    /// Bandwidth of the device memory, bytes/s.
     pub bandwidth_bytes_s: f64,
-    /// Peak of matrix products in bf16, FLOP/s.
+    /// Peak arithmetic of matrix products in bf16, FLOP/s.
     pub bf16_flops: f64,
-    /// Peak of matrix products in fp8, FLOP/s; none: it has no fp8.
+    /// Peak arithmetic of matrix products in fp8, FLOP/s. Leave it out for a GPU without fp8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fp8_flops: Option<f64>,
-    /// Peak of matrix products in fp4, FLOP/s; none: it has no fp4.
+    /// Peak arithmetic of matrix products in fp4, FLOP/s. Leave it out for a GPU without fp4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fp4_flops: Option<f64>,
-    /// Bandwidth to other GPUs in one direction, bytes/s.
+    /// Bandwidth to another GPU in one direction, bytes/s. It counts with `tensor_parallel` above 1. Default: PCIe 4.0
+    /// x16.
     #[serde(default = "pcie_4")]
     pub link_bytes_s: f64,
 }
 
-/// PCIe 4.0 x16 in one direction.
+/// Bandwidth of PCIe 4.0 x16 in one direction, bytes/s.
 fn pcie_4() -> f64 {
     32e9
 }
 
-/// A preset.
+/// A GPU with a name and the numbers of its datasheet.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GpuPreset {
-    /// Its name in experiments.
+    /// The name to use in experiment files.
     pub name: String,
-    /// Its numbers.
+    /// The GPU's numbers.
     pub gpu: Gpu,
-    /// The datasheet that they are from.
+    /// The datasheet from which the numbers are.
     pub source: String,
 }
 
 static GPUS: LazyLock<Vec<GpuPreset>> =
     LazyLock::new(|| serde_json::from_str(TEXT).unwrap_or_else(|e| panic!("gpus.json is a list of presets: {e}")));
 
-/// The presets, in the order of the file.
+/// All presets, in the order of `gpus.json`.
 pub fn gpus() -> &'static [GpuPreset] {
     &GPUS
 }
 
-/// The preset with this name.
+/// The preset with this name; `None` if there is none.
 pub fn gpu(name: &str) -> Option<&'static GpuPreset> {
     GPUS.iter().find(|g| g.name == name)
 }
 
-/// A GPU in an experiment: a preset, or its numbers.
+/// A GPU: the name of a preset, or the numbers of a datasheet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(untagged)]
 pub enum GpuChoice {
-    /// A preset.
+    /// The name of a preset.
     Preset(GpuName),
-    /// Its numbers.
+    /// The numbers of a GPU's datasheet.
     Numbers(Gpu),
 }
 
-/// The name of a preset GPU.
+/// The name of a preset GPU, as `foretoken hardware list` prints it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(transparent)]
 pub struct GpuName(#[schemars(extend("enum" = names()))] pub String);
@@ -79,7 +80,7 @@ fn names() -> Vec<&'static str> {
 }
 
 impl GpuChoice {
-    /// The preset of this name.
+    /// Chooses the preset of this name. Whether it exists is checked later.
     pub fn preset(name: &str) -> GpuChoice {
         GpuChoice::Preset(GpuName(name.to_owned()))
     }

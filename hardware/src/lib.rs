@@ -1,8 +1,8 @@
-//! How long a forward pass takes on hardware: GPUs, shapes of models, rooflines, and measured tables.
+//! Predicts how long a forward pass takes: presets of GPUs, shapes of models, rooflines, and measured tables.
 //!
-//! [`LatencySpec`] is what an experiment file says; it builds the [`LatencyModel`](foretoken_sim::LatencyModel) that
-//! the event clock asks. A [`RooflineSpec`] needs no measurement: it takes a GPU's datasheet ([`gpus`]) and a model's
-//! shape ([`models`]), which may come from any Hugging Face `config.json` ([`config`]).
+//! [`LatencySpec`] has the settings of an experiment file. It builds the [`LatencyModel`](foretoken_sim::LatencyModel)
+//! that gives the event clock its pass times. A [`RooflineSpec`] needs no measurement: it uses a GPU's datasheet
+//! ([`gpus`]) and a model's shape ([`models`]), which may be read from a Hugging Face `config.json` ([`config`]).
 
 mod bad;
 pub mod config;

@@ -1,29 +1,30 @@
-//! `measured`: a measured profile, interpolated between its sizes. The time of a pass is the sum of three costs: of its
-//! batched tokens, of its query-key pairs, and of the context that it reads. Each cost is piecewise linear and never
-//! falls.
+//! `measured`: a table of measured pass times, interpolated between its sizes. The time of a pass is the sum of three
+//! costs: of its batched tokens, of its query-key pairs, and of the context that it reads. Each cost is piecewise
+//! linear and never falls.
 //!
 //! On a CPU the time grows with tokens from the first one, attention grows with pairs, and context costs more once the
-//! KV of the batch has outgrown a cache. On a GPU the time is flat between captured sizes and jumps behind them. Lines
-//! between measured sizes follow both, which a staircase does not.
+//! KV of the batch has outgrown a cache. On a GPU the time is flat between two captured CUDA-graph sizes and jumps
+//! after each. Lines between measured sizes follow both, which a staircase does not.
 
 use crate::bad::{BadLatency, bad};
 use foretoken_sim::Time;
 use foretoken_sim::{LatencyModel, PassShape};
 use serde::{Deserialize, Serialize};
 
-/// A measured table. Below its first size the line through the first two points continues, above its last size the line
-/// through the last two.
+/// Measured pass times. Between two sizes the time is on the straight line. Below the first size the line through the
+/// first two points continues, above the last size the line through the last two.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredSpec {
-    /// `[batched tokens, seconds]` of a pass without context. Sizes must rise, times must not fall.
+    /// `[batched tokens, seconds]` of a pass without context. Sizes must rise, times must not fall. At least one point
+    /// is needed.
     pub batched: Vec<(u64, f64)>,
-    /// `[query-key pairs, seconds]`: the time of attention, which is added to `batched`. Pairs must rise, times must
-    /// not fall; empty: attention adds nothing.
+    /// `[query-key pairs, seconds]`: the time of attention, which is added to `batched`. A pair is a new token with a
+    /// token that it attends to. Pairs must rise, times must not fall. Empty: attention adds nothing.
     #[serde(default)]
     pub pairs: Vec<(u64, f64)>,
-    /// `[tokens of context read, seconds]`: the time to read them, which is added to `batched`. Tokens must rise, times
-    /// must not fall; empty: reading adds nothing.
+    /// `[tokens of context read, seconds]`: the time to read their KV, which is added to `batched`. Tokens must rise,
+    /// times must not fall. Empty: reading adds nothing.
     #[serde(default)]
     pub context: Vec<(u64, f64)>,
 }
@@ -76,13 +77,13 @@ impl LatencyModel for Measured {
     }
 }
 
-/// The points of a rising line.
+/// The points (size, time) of a line that never falls.
 #[derive(Clone, Debug)]
 struct Curve(Vec<(u64, Time)>);
 
 impl Curve {
-    /// The time at `x`, on the line through the two nearest points. Rounded down to whole picoseconds, so that it is
-    /// the same on every machine.
+    /// The time at `x`, on the line through the two nearest points. Integer arithmetic rounds down to whole
+    /// picoseconds, so that every machine gives the same result.
     fn at(&self, x: u64) -> Time {
         let [(x0, t0), (x1, t1)] = match self.0.as_slice() {
             [] => return Time::ZERO,

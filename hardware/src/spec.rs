@@ -1,4 +1,4 @@
-//! The settings of latency models.
+//! The choice of a latency model in an experiment, with its settings.
 
 use crate::bad::{BadLatency, bad};
 use crate::measured::MeasuredSpec;
@@ -8,17 +8,17 @@ use foretoken_sim::Linear;
 use foretoken_sim::{Coefficients, LatencyModel};
 use serde::{Deserialize, Serialize};
 
-/// A latency model and its settings.
+/// How the time T of a pass is computed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LatencySpec {
-    /// `T = α·context + γ·batched + δ`.
+    /// A linear cost: `T = α·context + γ·batched + δ`.
     Linear(Coefficients),
-    /// Padded CUDA-graph sizes, from a measured table.
+    /// Measured times at the captured CUDA-graph sizes, to which passes are padded.
     Staircase(StaircaseSpec),
-    /// A measured table, interpolated between its sizes.
+    /// Measured times at some sizes, interpolated between them.
     Measured(MeasuredSpec),
-    /// A roofline from a GPU's datasheet and a model's shape.
+    /// A roofline: a prediction from a GPU's datasheet and a model's shape.
     Roofline(RooflineSpec),
 }
 
@@ -54,7 +54,7 @@ impl LatencySpec {
         }
     }
 
-    /// The memory that is left for KV, if the settings determine it (a roofline).
+    /// The memory that is left for KV; `None` unless the model is a valid roofline.
     pub fn memory(&self) -> Option<Memory> {
         match self {
             LatencySpec::Roofline(r) => r.memory().ok(),

@@ -1,22 +1,23 @@
-//! `staircase`: engines run padded CUDA graphs, so a pass takes the time of the next captured size. Above the largest
-//! size the time is linear in tokens, with a jump at the border (docs/model.md 0.9, 6.2).
+//! `staircase`: engines pad passes to the sizes of captured CUDA graphs, so a pass takes the time of the next captured
+//! size. Above the largest size the time is linear in tokens, and may jump there (docs/model.md 0.9, 6.2).
 
 use crate::bad::{BadLatency, bad};
 use foretoken_sim::Time;
 use foretoken_sim::{LatencyModel, PassShape};
 use serde::{Deserialize, Serialize};
 
-/// A table of captured sizes.
+/// Pass times at captured CUDA-graph sizes. A pass takes the time of the smallest size that holds its tokens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StaircaseSpec {
-    /// `[tokens, seconds]` of each captured size. Sizes must rise; a time below the one before is raised to it.
+    /// `[batched tokens, seconds]` of each captured size, at least one. Sizes must rise. A time below the time before
+    /// it is raised to that time.
     pub steps: Vec<(u64, f64)>,
-    /// Seconds per token of context.
+    /// Seconds for each token of context, added at every size, ≥ 0.
     pub alpha_s: f64,
-    /// Seconds per batched token above the largest captured size.
+    /// Seconds for each batched token of a pass above the largest captured size, ≥ 0.
     pub tail_gamma_s: f64,
-    /// Seconds per pass above the largest captured size.
+    /// Constant seconds of a pass above the largest captured size, ≥ 0.
     pub tail_delta_s: f64,
 }
 

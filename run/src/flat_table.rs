@@ -1,5 +1,5 @@
-//! An experiment's results as one table with a row for each setting and policy: CSV for programs, Markdown and LaTeX for
-//! papers. It is made of the report that the results folder keeps.
+//! An experiment's results as one table with a row for each setting and policy: CSV for programs, Markdown and LaTeX
+//! for papers. It is made of the report that the results folder keeps.
 
 use crate::complete::kept_report;
 use foretoken_spec::problem::{Problem, Result};
@@ -18,7 +18,8 @@ pub enum Format {
     Latex,
 }
 
-/// A number of a policy: its key in the report, its heading, the factor to the heading's unit, and digits behind the point.
+/// A number of a policy: its key in the report, its heading, the factor to the heading's unit, and digits behind the
+/// point.
 struct Number {
     key: &'static str,
     heading: &'static str,
@@ -80,8 +81,7 @@ struct Measured {
     ends: Option<(f64, f64)>,
 }
 
-/// The table of a results folder, with a line break at its end. `show_implied`: show a baseline that was added without being
-/// asked for?
+/// The table of a results folder, with a line break at its end. `show_implied`: show a baseline that the program added?
 ///
 /// # Errors
 /// The folder has no report, or the report cannot be read.

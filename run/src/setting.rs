@@ -165,8 +165,8 @@ impl Setting {
         }
     }
 
-    /// The cost by which a clairvoyant policy chooses among fixed lengths: mean E2E in an open loop or in sessions, time
-    /// per output token in a closed loop (docs/model.md 14).
+    /// The cost by which a clairvoyant policy chooses among fixed lengths: mean E2E in an open loop or in sessions,
+    /// time per output token in a closed loop (docs/model.md 14).
     fn cost(&self, run: &Run) -> f64 {
         let summary = self.summary(run, Slo::default());
         match self.arrivals {

@@ -17,103 +17,114 @@ use serde::{Deserialize, Serialize};
 use settings::settings;
 
 settings! {
-    /// The engine's settings.
+    /// The settings of the serving engine: scheduler, KV cache, drafter and host times. Names and defaults are vLLM's
+    /// where vLLM has the setting.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(default, deny_unknown_fields)]
     pub struct EngineConfig;
 
-    /// The vLLM release whose rules the engine follows.
+    /// The vLLM release whose scheduling rules the engine follows. It sets the default of every key that says "as in
+    /// the release".
     version: Version = Version::default();
-    /// How drafts are made.
+    /// The kind of drafter (vLLM's `method`), as far as the scheduler must know it.
     method: DraftMethod = DraftMethod::default();
-    /// Number of MTP modules of the model (`num_nextn_predict_layers`).
+    /// Number of MTP modules of the model (`num_nextn_predict_layers`), at least 1. Used with `method = "mtp"`.
     mtp_modules: u32 = 1, positive;
-    /// The model runner. Default: the one that the release chooses.
+    /// vLLM's model runner. It decides when drafts and tokens are made and sent. Default: the runner that the release
+    /// chooses.
     #[serde(skip_serializing_if = "Option::is_none")]
     runner: Option<Runner> = None;
-    /// Schedule the next step while one is in flight? Default: what the release does with this drafter.
+    /// Whether the next step is scheduled while a step is still on the device. Default: what the release does with this
+    /// drafter.
     #[serde(skip_serializing_if = "Option::is_none")]
     async_scheduling: Option<bool> = None;
-    /// When drafts are made. Default: as in the release.
+    /// Whether drafts are made at the start or the end of a step. Default: as in the release.
     #[serde(skip_serializing_if = "Option::is_none")]
     draft_at: Option<DraftAt> = None;
-    /// When the tokens of a step leave the server. Default: as with the runner.
+    /// When clients get the tokens of a step: before or after the drafts for the next step are made. Default: as the
+    /// runner does.
     #[serde(skip_serializing_if = "Option::is_none")]
     deliver_at: Option<DeliverAt> = None;
-    /// The tokens of the first draft pass. Default: as in the release.
+    /// Which tokens the first draft pass of a round runs over. Default: as in the release.
     #[serde(skip_serializing_if = "Option::is_none")]
     first_draft_pass: Option<FirstDraftPass> = None;
-    /// The order in which requests are served.
+    /// The order in which waiting requests are admitted: by arrival or by priority.
     scheduling_policy: SchedulingPolicy = SchedulingPolicy::default();
-    /// Most requests in the running list.
+    /// Most requests that run at once (vLLM `max_num_seqs`), at least 1.
     max_num_seqs: u32 = 256, positive;
-    /// Token budget of a step.
+    /// Token budget of a step: most tokens, drafts and prompt chunks included, that a target pass may have, at least 1.
     max_num_batched_tokens: u32 = 2048, positive;
-    /// Most requests that may run, at most `max_num_seqs`. Default: `max_num_seqs`.
+    /// Most requests that run at once, if that is to be fewer than `max_num_seqs`, at least 1. Default: `max_num_seqs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_num_active_seqs: Option<u32> = None, optional(positive);
-    /// May a prompt be split over steps? Default: as in the release.
+    /// Whether a prompt may be split into chunks that run in several steps. Default: as in the release.
     #[serde(skip_serializing_if = "Option::is_none")]
     chunked_prefill: Option<bool> = None;
-    /// Most tokens of a request's chunk in a step while it is not alone; 0 for no limit.
+    /// Most prompt tokens of a request in a step while other requests run or wait; 0 for no limit.
     long_prefill_token_threshold: u32 = 0;
-    /// Raise this threshold to the token budget divided by the number of running and waiting requests?
+    /// Whether `long_prefill_token_threshold` is raised to `max_num_batched_tokens` / (running + waiting requests)
+    /// where that is larger.
     long_prefill_token_threshold_adaptive: bool = false;
-    /// N: while requests decode, prompts are scheduled in every N-th step only.
+    /// While requests decode, prompts are scheduled only in every N-th step, where N is this number, at least 1.
     prefill_schedule_interval: u32 = 1, positive;
-    /// Tokens in a KV block.
+    /// Tokens in a KV block, 1 to 65536.
     block_size: u32 = 16, tokens_from_1_to(MOST_BLOCK_SIZE);
-    /// KV blocks of the device.
+    /// Number of KV blocks in device memory. Except in `vllm-v0` one of them is the null block, which no request gets,
+    /// so at least 2 are needed.
     num_gpu_blocks: u32 = 8192;
-    /// Most tokens of prompt + output of a request.
+    /// Most tokens of prompt and output of a request together, 1 to 2³¹.
     max_model_len: u32 = 1 << 20, tokens_from_1_to(MOST_MODEL_LEN);
-    /// Reuse the KV of blocks with equal prefixes?
+    /// Whether a request reuses the KV blocks of earlier requests with the same prefix.
     prefix_caching: bool = true;
-    /// Admit a request only if its whole sequence fits into the free blocks? Default: as in the release.
+    /// Whether a request is admitted only if its whole sequence fits into the free blocks. Default: as in the release.
     #[serde(skip_serializing_if = "Option::is_none")]
     scheduler_reserve_full_isl: Option<bool> = None;
-    /// Share of blocks kept free when requests are admitted while others run. Default: the release's.
+    /// Share of all KV blocks, [0, 1), that must stay free when a request is admitted while others run. Default: as in
+    /// the release.
     #[serde(skip_serializing_if = "Option::is_none")]
     watermark: Option<f64> = None, optional(share);
-    /// KV slots reserved behind a request's scheduled tokens. Default: by release and method.
+    /// KV slots that are reserved after a request's scheduled tokens, 0 to 65536. Default: by release and method.
     #[serde(skip_serializing_if = "Option::is_none")]
     num_lookahead_tokens: Option<u32> = None, optional(tokens_up_to(MOST_EXTRA_SLOTS));
-    /// Extra tokens that each request takes from the token budget. Default: by release and method.
+    /// Further tokens that each request takes from the token budget for its drafter, 0 to 65536. Default: by release
+    /// and method.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_num_new_slots_for_drafting: Option<u32> = None, optional(tokens_up_to(MOST_EXTRA_SLOTS));
-    /// Pad an admitted request with one token left to the length of a decode with drafts? Default: as in the release.
+    /// Whether an admitted request with one prompt token left is padded to the length of a decode with drafts. Default:
+    /// as in the release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pad_admissions: Option<bool> = None;
-    /// Where the draft keeps its KV.
+    /// The memory that the draft's KV takes from the target's blocks.
     draft_kv: DraftKv = DraftKv::None, draft_kv;
-    /// Where the draft runs.
+    /// The device of the draft model: the target's, or another one.
     draft_device: DraftDevice = DraftDevice::Shared;
-    /// Share of rounds of which a draft on a device of its own guesses the outcome correctly, [0, 1]. After a wrong
-    /// guess the next drafts of the request continue another text, and none is accepted.
+    /// With `draft_device = "own"`: share of rounds, [0, 1], in which the draft correctly guesses what the target will
+    /// accept. After a wrong guess none of the request's next drafts is accepted.
     outcomes_guessed: f64 = 1.0, whole_share;
-    /// Does the draft run over prompts too? False for a draft without KV (prompt lookup, or a draft whose cost is left
-    /// out), which has no gaps to catch up on either.
+    /// Whether the draft model also runs over prompts. False is for drafters without KV (prompt lookup, or a draft
+    /// whose cost is left out). Such drafters have no missed tokens to catch up on.
     draft_prefill: bool = true;
-    /// How the draft catches up on tokens that it missed.
+    /// When the draft runs over tokens that it missed while its request did not draft.
     draft_gap: DraftGap = DraftGap::CatchUpNextUse;
-    /// How many tokens drafts take from the token budget.
+    /// Which drafts count against the token budget of a step: all that the policy allows, or only the verified ones.
     budget_charge: BudgetCharge = BudgetCharge::Full;
-    /// Most draft tokens of a request in a step (vLLM `num_speculative_tokens`).
+    /// Most draft tokens of a request in a step (vLLM `num_speculative_tokens`), 0 to 32. Policies stay at or below it.
     max_draft_len: u32 = 8, tokens_up_to(MAX_SPEC_LEN);
-    /// Host time of a step outside the model, seconds.
+    /// Constant host time of a step outside the model passes, seconds, ≥ 0.
     step_overhead_s: f64 = 0.0, time;
-    /// Time that a target pass takes longer where the engine leaves full CUDA graphs, seconds: with a table by batch
-    /// size vLLM's runner V1 falls back to piecewise graphs (`cudagraph_mode`).
+    /// Seconds, ≥ 0, that a target pass takes longer where the engine cannot use full CUDA graphs: with a table of
+    /// draft lengths by batch size vLLM's runner V1 falls back to piecewise graphs (`cudagraph_mode`).
     piecewise_graph_s: f64 = 0.0, time;
-    /// Host time of a step by its requests and tokens, beside `step_overhead_s`.
+    /// Host time of a step that grows with its requests and tokens, added to `step_overhead_s`.
     #[serde(skip_serializing_if = "HostLaw::is_zero")]
     host: HostLaw = HostLaw::default();
-    /// Time between a client and the scheduler, there and back (HTTP, tokenizer, processes), seconds. The scheduler
-    /// sees a request this long after it was sent; latencies count from when it was sent.
+    /// Time from a client to the scheduler and back (HTTP, tokenizer, processes), seconds, ≥ 0. The scheduler sees a
+    /// request this long after it was sent. Latencies count from the sending.
     frontend_s: f64 = 0.0, time;
-    /// Host time of a policy's decisions, seconds.
+    /// Host time of each kind of decision of a policy, seconds.
     decision_s: DecisionSeconds = DecisionSeconds::default(), decision_times;
-    /// Compute a run of steps in which nothing is decided in one go? Results are the same bytes with on and off.
+    /// Whether the simulator computes consecutive steps without a decision in one go, which is faster. Results are
+    /// identical with true and false.
     skip_stretches: bool = true;
 }
 

@@ -8,41 +8,42 @@
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
 
-/// Host time of a step beside the constant `engine.step_overhead_s`, seconds. All are 0 by default.
+/// Host time of a step that is added to the constant `engine.step_overhead_s`, seconds, each ≥ 0. Default: 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HostLaw {
-    /// For each request in a step, seconds.
+    /// Host time for each request of a step, seconds.
     pub request_s: f64,
-    /// For each token of the target pass, seconds.
+    /// Host time for each token of the target pass, seconds.
     pub token_s: f64,
-    /// More, in steps whose target pass verifies drafts.
+    /// Further host time of steps whose target pass verifies drafts.
     pub speculating: SpeculatingSeconds,
-    /// More, in steps with more decode requests than the largest captured graph.
+    /// Further host time of steps with more decode requests than the largest captured CUDA graph.
     pub without_graph: WithoutGraph,
 }
 
-/// Host time that a step takes more if its target pass verifies drafts or their padding, seconds.
+/// Further host time of a step whose target pass verifies drafts or their padding, seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpeculatingSeconds {
-    /// For the step, seconds.
+    /// Host time for the step, seconds.
     pub step_s: f64,
-    /// For each request that decodes, seconds.
+    /// Host time for each request that decodes, seconds.
     pub request_s: f64,
-    /// For each draft token that is verified, padding included, seconds.
+    /// Host time for each draft token that is verified, padding included, seconds.
     pub token_s: f64,
 }
 
-/// Launches where no captured graph fits. The device waits for them, so that nothing overlaps with them.
+/// Host time of kernel launches in steps for which no captured CUDA graph is large enough. The device waits for them,
+/// so this time overlaps with nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WithoutGraph {
     /// The largest number of decode requests with a captured graph (SGLang's `cuda_graph_max_bs`).
     pub above: u32,
-    /// For a step with more of them, seconds.
+    /// Host time of a step with more than `above` decode requests, seconds.
     pub step_s: f64,
-    /// Host time of such a step that verifies drafts, in place of `step_s`, seconds.
+    /// Host time, in place of `step_s`, of such a step if it verifies drafts, seconds.
     pub speculating_s: f64,
 }
 

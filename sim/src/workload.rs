@@ -157,7 +157,8 @@ impl Workload {
         }
     }
 
-    /// The next turn of the request's session, and the time from the request's end until it is sent; `None` without one.
+    /// The next turn of the request's session, and the time from the request's end until this turn is sent; `None`
+    /// without a next turn.
     #[inline]
     pub fn following(&self, id: RequestId) -> Option<(RequestId, Time)> {
         let next = self.next_turn.get(id as usize).copied().filter(|&next| next != RequestId::MAX)?;

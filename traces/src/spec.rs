@@ -16,33 +16,35 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// A workload: arrivals, lengths of requests, and transformations in order.
+/// The requests of a run: when they arrive and how long their prompts and outputs are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadSpec {
     /// When requests arrive.
     pub arrivals: ArrivalSpec,
-    /// Prompt and output lengths. May be absent if the arrivals are a trace with lengths of its own.
+    /// Prompt and output lengths. May be left out if the arrivals are a trace that also has lengths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lengths: Option<LengthSpec>,
-    /// Transformations of arrivals (and of a trace's own lengths), applied in this order before `lengths` replaces the
-    /// lengths.
+    /// Changes to the arrivals, applied in this order. They come before `lengths` replaces the lengths of a trace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transform: Vec<Transform>,
-    /// Generators stop at this time, seconds. T1, T2 and T3 default to 600 if `requests` is absent too.
+    /// Time at which generated arrivals stop, seconds. Default for `t1`, `t2` and `t3`: 600, if `requests` is left out,
+    /// too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_s: Option<f64>,
-    /// Generators stop after this many requests.
+    /// Number of requests after which generated arrivals stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<u32>,
-    /// Arrivals begin sessions of several turns; without it, each arrival is a single request.
+    /// Makes each arrival the first turn of a session (a chat of several requests). Default: each arrival is a single
+    /// request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sessions: Option<Sessions>,
-    /// Fixes the seed of the workload's own draws for every seed of the run.
+    /// Seed for drawing arrivals and lengths. With it all seeds of the run have the same workload. Default: the seed of
+    /// the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     /// The priority of each category's requests, for `engine.scheduling_policy = "priority"`. The lowest number is
-    /// served first; categories that are not named have 0.
+    /// served first; categories that are not named have priority 0.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub priorities: BTreeMap<String, i32>,
 }
@@ -51,46 +53,47 @@ pub struct WorkloadSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ArrivalSpec {
-    /// A trace file.
+    /// The arrivals of a trace file.
     Trace(Box<TraceSpec>),
-    /// This many clients, each of which sends its next request when its last one ends.
+    /// A closed loop: this number of clients, each of which sends its next request when its last one ends.
     ClosedLoop(u32),
-    /// An offline batch: all requests arrive at time 0. Its makespan is the summary's `duration_s`.
+    /// An offline batch: all requests arrive at time 0. Its total time is `duration_s` of the summary.
     Batch(Batch),
-    /// Independent exponential gaps.
+    /// A Poisson process: independent exponential gaps.
     Poisson(Poisson),
-    /// Independent gamma gaps.
+    /// Independent gamma gaps between arrivals, burstier or more even than Poisson.
     Gamma(Gamma),
-    /// Azure 2023 conversation: a Poisson process with a slowly varying rate.
+    /// A model of the Azure 2023 conversation trace: a Poisson process with a slowly varying rate.
     AzureConv(LogOuPoisson),
-    /// Azure 2023 code: ON/OFF bursts of micro-batches.
+    /// A model of the Azure 2023 code trace: active and silent periods; active ones have small batches of requests.
     AzureCode(AzureCode),
-    /// Mooncake conversation: batches on 3-second ticks.
+    /// A model of the Mooncake conversation trace: batches every 3 seconds.
     MooncakeTicks(Ticks),
-    /// Mooncake synthetic: Poisson at the rate of this trace.
+    /// A model of the Mooncake synthetic trace: a Poisson process with the trace's rate.
     MooncakePoisson(MooncakePoisson),
-    /// AdaSpec's Mooncake trace: even spacing inside 3-second bins.
+    /// A model of AdaSpec's Mooncake trace: requests are evenly spaced inside bins of 3 seconds.
     AdaspecMooncake(AdaSpecBins),
-    /// BurstGPT's own generator: gamma gaps whose shape is redrawn every minute.
+    /// The generator of the BurstGPT project: gamma gaps whose shape is redrawn every minute.
     Burstgpt(BurstGptArrivals),
-    /// AdaSpec's first shape: a busy half, then a quiet half.
+    /// T1, AdaSpec's first shape of load: a busy half, then a quiet half.
     T1(TwoRate),
-    /// AdaSpec's second shape: periodic batches.
+    /// T2, AdaSpec's second shape of load: periodic batches.
     T2(Ticks),
-    /// AdaSpec's third shape: second-level fluctuation around a level.
+    /// T3, AdaSpec's third shape of load: fluctuation from second to second around a constant rate.
     T3(T3),
 }
 
-/// An offline batch. It has no settings of its own.
+/// An offline batch. It has no settings; `requests` says how many requests it has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Batch {}
 
-/// [`Poisson`] with the rate of the Mooncake synthetic trace as default.
+/// A Poisson process; by default with the rate of the Mooncake synthetic trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MooncakePoisson {
-    /// Requests a second (Mooncake FAST'25 synthetic: 3.907, KS of the gaps 0.012).
+    /// Mean requests a second. The default 3.907 was fitted to the Mooncake FAST'25 synthetic trace (Kolmogorov-Smirnov
+    /// distance of the gaps 0.012).
     pub rate: f64,
 }
 
@@ -100,11 +103,11 @@ impl Default for MooncakePoisson {
     }
 }
 
-/// [`Poisson`] with the middle of T3's range (4.2 to 4.8/s) as default.
+/// A Poisson process; by default with the middle of T3's range of 4.2 to 4.8 requests a second.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct T3 {
-    /// Requests a second.
+    /// Mean requests a second.
     pub rate: f64,
 }
 
@@ -114,19 +117,19 @@ impl Default for T3 {
     }
 }
 
-/// The source of lengths (and categories, recordings, prefixes, SLOs).
+/// The source of prompt and output lengths, and, if it has them, of categories, recordings, prefixes and SLOs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum LengthSpec {
     /// The same lengths for all requests.
     Fixed(FixedLengths),
-    /// Drawn from log-normal laws, prompt and output independently.
+    /// Drawn from log-normal distributions, prompt and output independently.
     LogNormal(LogNormalLengths),
-    /// Drawn from a calibrated quantile table.
+    /// Drawn from a table of quantiles that was made from a public trace.
     Table(TableName),
-    /// Drawn by category (chat, code, documents): each has its share of the requests, and its lengths.
+    /// Drawn by category (such as chat, code, documents). Each category has a share of the requests and its lengths.
     Categories(Categories),
-    /// Drawn like Spec-Bench requests, by category.
+    /// Drawn as in Spec-Bench, by category.
     SpecBench(SpecBenchLengths),
     /// Taken from the rows of a trace, with everything but the arrival times.
     Trace(Box<TraceSpec>),

@@ -7,16 +7,16 @@ use crate::format::TraceFormat;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// A trace file and how to read it. Options of other formats are errors.
+/// A trace file and how to read it. A key that belongs to another format is an error.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TraceSpec {
-    /// The file: plain, gzip or zstd.
+    /// Path of the file: plain, gzip or zstd.
     pub path: PathBuf,
-    /// Format of the file; detected from the header if absent.
+    /// Format of the file. Default: detected from the header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<TraceFormat>,
-    /// What to do with timestamps that go back (default: error).
+    /// What to do if a row's timestamp is earlier than that of the row before. Default: error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsorted: Option<Unsorted>,
     /// What to do with rows of 0 prompt or output tokens (default: error; BurstGPT's failed rows have their own key).
@@ -34,25 +34,26 @@ pub struct TraceSpec {
     /// BurstGPT only: keep only rows of this `Log Type`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_type: Option<String>,
-    /// Spec-Bench only: use first turns (as AdaSpec does) or all (default: first).
+    /// Spec-Bench only: whether to use the first turn of each question (as AdaSpec does) or all turns. Default: first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turns: Option<Turns>,
-    /// Spec-Bench CSV only: the JSON-lines file with the recorded acceptance.
+    /// Spec-Bench CSV only: path of the JSON-lines file with the recorded acceptance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accept: Option<PathBuf>,
     /// Format `columns` only: the names of the columns in a CSV log of any other tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub columns: Option<Columns>,
-    /// Drop rows with longer prompts.
+    /// Drop rows with more prompt tokens than this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_prompt_len: Option<u32>,
-    /// Drop rows with longer outputs.
+    /// Drop rows with more output tokens than this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_len: Option<u32>,
-    /// Drop rows with longer prompt + output.
+    /// Drop rows with more prompt and output tokens together than this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_total_len: Option<u32>,
-    /// As a length source only: the order in which rows are used (default: in order, from the top again at the end).
+    /// For a trace under `lengths` only: the order in which rows are used. Default: the file's order; after the last
+    /// row the first one follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<Sample>,
 }
@@ -64,12 +65,12 @@ impl TraceSpec {
     }
 }
 
-/// The columns of a CSV log by their names in its header.
+/// The names of the columns in the header of a CSV log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Columns {
-    /// Column of arrival times: numbers, or `YYYY-MM-DD HH:MM:SS[.fff]` with `T` or a space, and a zone or none (UTC).
-    /// They count from the earliest. A source of lengths needs none.
+    /// Column of arrival times: numbers, or `YYYY-MM-DD HH:MM:SS[.fff]` with `T` or a space and with or without a zone
+    /// (then UTC). The earliest time becomes 0. A trace under `lengths` does not need this column.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrival: Option<String>,
     /// Column of prompt tokens.
@@ -111,7 +112,7 @@ impl TimeUnit {
     }
 }
 
-/// What to do with timestamps that go back.
+/// What to do if a row's timestamp is earlier than that of the row before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unsorted {
@@ -142,21 +143,21 @@ pub enum FailedRows {
     /// Leave these rows out and count them.
     #[default]
     Drop,
-    /// Keep the load of their prompt: output length 1, the token that the prefill itself gives. Rows without a prompt
-    /// too (0/0) are left out and counted.
+    /// Keep these rows with an output of 1 token, the one that the prefill gives, so that their prompts still load the
+    /// server. Rows that have no prompt either (0/0) are left out and counted.
     KeepAsPromptOnly,
     /// Refuse the file.
     Error,
 }
 
-/// What to do with requests in the same second if the trace has whole seconds only.
+/// What to do with requests of the same second if the trace has times in whole seconds only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ties {
-    /// They arrive together.
+    /// They all arrive at the start of the second.
     #[default]
     Keep,
-    /// They are spread evenly over their second, as with [`crate::Transform::Spread`] and a tick of 1 s.
+    /// They are spread evenly over their second, as the transformation `spread` does with `tick_s = 1`.
     Spread,
 }
 
@@ -167,7 +168,7 @@ pub enum Turns {
     /// Only turn 0.
     #[default]
     First,
-    /// Every turn as a request of its own.
+    /// All turns, each as a separate request.
     All,
 }
 

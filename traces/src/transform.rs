@@ -9,30 +9,31 @@ use crate::error::TraceError;
 use foretoken_sim::{Luck, RequestId, Stream, Time, Workload};
 use serde::{Deserialize, Serialize};
 
-/// A transformation of a workload.
+/// A change to the arrivals of a workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Transform {
-    /// Keeps arrivals in [`start_s`, `end_s`) and makes `start_s` the new zero.
+    /// Keeps the arrivals from `start_s` up to, but not at, `end_s`. `start_s` becomes time 0.
     Window {
-        /// First time that is kept, seconds.
+        /// Start of the window, seconds. Arrivals at this time are kept.
         start_s: f64,
-        /// First time that is no longer kept, seconds.
+        /// End of the window, seconds. Arrivals at this time are dropped.
         end_s: f64,
     },
-    /// Divides every arrival time by this factor, which multiplies rates by it. Powers of two are exact.
+    /// Multiplies the rate of requests by this factor: every arrival time is divided by it. Powers of two are exact.
     RateScale(f64),
     /// Keeps each request with probability `keep`, independently.
     Thin {
-        /// Share of requests to keep, in (0, 1].
+        /// Probability of keeping a request, in (0, 1].
         keep: f64,
     },
-    /// Spreads requests with equal arrivals evenly over the next `tick_s`, or up to the next arrival if that is sooner.
+    /// Spreads requests with equal arrival times evenly over the next `tick_s` seconds, or up to the next arrival if
+    /// that is sooner.
     Spread {
-        /// Time between ticks, seconds.
+        /// Time over which requests with equal arrival times are spread, seconds.
         tick_s: f64,
     },
-    /// Keeps this many requests from the start.
+    /// Keeps the first requests, up to this number.
     MaxRequests(u32),
 }
 

@@ -52,7 +52,7 @@ pub struct CalibrateArgs {
     /// For a table: the experiment that describes its server, as far as it is known
     #[arg(long, value_name = "FILE")]
     pub experiment: Option<PathBuf>,
-    /// For a table: the draft lengths to fit to; rows of other lengths are held out [default: all]
+    /// For a CSV table: draft lengths to fit to; rows of other lengths test the fit [default: all]
     #[arg(long, value_name = "K,...", value_delimiter = ',')]
     pub fit_k: Option<Vec<u32>>,
     /// How to print what was found

@@ -33,7 +33,7 @@ Examples:
 pub struct DecideArgs {
     /// The state, a JSON file; `-` reads stdin
     pub state: PathBuf,
-    /// Add the candidates that each policy weighed
+    /// Also print the choices that each policy compared
     #[arg(long)]
     pub explain: bool,
 }

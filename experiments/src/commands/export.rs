@@ -69,7 +69,7 @@ pub struct ExportSglangArgs {
 
 #[derive(Debug, Args)]
 pub struct ExportVllmArgs {
-    /// The experiment: hardware, engine, lengths and acceptance are its own, arrivals become closed loops
+    /// The experiment; closed loops replace its arrivals
     pub file: PathBuf,
     /// Replace or add a value of the experiment
     #[arg(long = "set", value_name = "PATH=VALUE")]
@@ -77,10 +77,10 @@ pub struct ExportVllmArgs {
     /// Batch sizes to measure: clients of a closed loop, each with one request at the server at any time
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,2,4,8,16,32,64,128")]
     pub batch_sizes: Vec<u32>,
-    /// vLLM's `method`, written as it is
+    /// Value of vLLM's `method`, copied into the output
     #[arg(long)]
     pub method: Option<String>,
-    /// vLLM's `model` (the draft), written as it is
+    /// Value of vLLM's `model` (the draft), copied into the output
     #[arg(long)]
     pub model: Option<String>,
 }

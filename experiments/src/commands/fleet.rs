@@ -27,7 +27,7 @@ the same luck; every one that was tried is kept.";
 
 #[derive(Debug, Args)]
 pub struct FleetArgs {
-    /// The experiment, with [fleet] and [slo]; its arrivals must not be a closed loop
+    /// The experiment, with the tables [fleet] and [slo]; its arrivals must not be a closed loop
     pub file: PathBuf,
     /// Replace or add a value of the experiment
     #[arg(long = "set", value_name = "PATH=VALUE")]

@@ -31,7 +31,7 @@ pub enum HardwareCommand {
     /// List the presets
     #[command(after_help = LIST_EXAMPLES)]
     List {
-        /// How to print them
+        /// How to print the list
         #[arg(long, value_enum, default_value_t)]
         format: Format,
     },
@@ -40,7 +40,7 @@ pub enum HardwareCommand {
     Show {
         /// Name of the GPU
         gpu: String,
-        /// How to print it
+        /// How to print the GPU
         #[arg(long, value_enum, default_value_t)]
         format: Format,
     },

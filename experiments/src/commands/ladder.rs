@@ -25,7 +25,7 @@ program has no policies with the true cost, calibration or rates yet.";
 
 #[derive(Debug, Args)]
 pub struct LadderArgs {
-    /// The experiment; each of its policies gets a ladder
+    /// The experiment; the loss of each of its policies is split
     pub file: PathBuf,
     /// Replace or add a value of the experiment; may be a sweep
     #[arg(long = "set", value_name = "PATH=VALUE")]

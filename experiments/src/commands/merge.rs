@@ -26,7 +26,7 @@ pub struct MergeArgs {
     /// Only print the progress of the shards
     #[arg(long)]
     pub list: bool,
-    /// How to print it
+    /// How to print the comparison, or the progress with --list
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
     /// Threads [default: the machine's cores]
@@ -35,7 +35,7 @@ pub struct MergeArgs {
     /// Write no figures and no page
     #[arg(long)]
     pub no_figures: bool,
-    /// Repeat the run without single settings, and name settings without effect
+    /// Repeat the run with one setting left out at a time, and name settings without effect
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
     pub check_settings: CheckSettings,
 }

@@ -35,7 +35,7 @@ pub enum ModelsCommand {
     /// List the presets
     #[command(after_help = LIST_EXAMPLES)]
     List {
-        /// How to print them
+        /// How to print the list
         #[arg(long, value_enum, default_value_t)]
         format: Format,
     },
@@ -44,7 +44,7 @@ pub enum ModelsCommand {
     Show {
         /// A preset, the path of a config.json, or - for a config.json on standard input
         model: String,
-        /// How to print it
+        /// How to print the model
         #[arg(long, value_enum, default_value_t)]
         format: Format,
     },

@@ -28,13 +28,13 @@ pub struct ExportPerfettoArgs {
     /// The seed [default: the first]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// A value of a swept setting [default: the first]
+    /// Value of a swept setting: which of its runs to draw [default: the first]
     #[arg(long, value_name = "PATH=VALUE")]
     pub sweep: Vec<String>,
-    /// Start of the window, seconds on the run's clock
+    /// Start of the time that is drawn, seconds since the start of the run
     #[arg(long, value_name = "S")]
     pub from: Option<f64>,
-    /// End of the window, seconds [default: after 20,000 steps]
+    /// End of the time that is drawn, seconds [default: after 20,000 steps]
     #[arg(long, value_name = "S")]
     pub to: Option<f64>,
     /// The file; compressed when its name ends in .gz [default: stdout]

@@ -43,34 +43,34 @@ pub enum PoliciesCommand {
     /// List the policies
     #[command(after_help = LIST_EXAMPLES)]
     List {
-        /// How to print them
+        /// How to print the list
         #[arg(long, value_enum, default_value_t)]
         format: Format,
     },
-    /// Show a policy: what it does and sees, where it comes from and how it differs, its settings with defaults
+    /// Show a policy: what it does, what it sees, its source and how it differs from it, its settings with defaults
     #[command(after_help = SHOW_EXAMPLES)]
     Show {
         /// Name of the policy
         name: String,
-        /// How to print it
+        /// How to print the policy
         #[arg(long, value_enum, default_value_t)]
         format: Format,
     },
-    /// Print a policy's settings with their defaults, as an experiment gives them
+    /// Print a policy's settings with their defaults, as TOML for an experiment
     #[command(after_help = DEFAULTS_EXAMPLES)]
     Defaults {
         /// Name of the policy
         name: String,
     },
-    /// Write a new policy, a working template, and its row of the table into Foretoken's source
+    /// Add a new policy to Foretoken's source: a working template and its row in the table of policies
     #[command(after_help = NEW_EXAMPLES)]
     New {
-        /// Its name, in kebab-case
+        /// Name of the new policy, in kebab-case
         name: String,
         /// The folder of policies/src that it belongs to
         #[arg(long, default_value = foretoken_policies::template::USUAL_FAMILY)]
         family: String,
-        /// The source tree
+        /// Folder of Foretoken's source
         #[arg(long, default_value = ".")]
         source: PathBuf,
     },

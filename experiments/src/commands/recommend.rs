@@ -33,13 +33,13 @@ pub struct RecommendArgs {
     /// Only candidates whose 99th percentile of TPOT is at most this
     #[arg(long, value_name = "MS")]
     pub p99_tpot_ms: Option<f64>,
-    /// What the server drafts now [default: as in the run observed last; the first policy of an experiment]
+    /// Tokens that the server drafts now [default: as in the last observed run; else the experiment's first policy]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_SPEC_LEN)))]
     pub now: Option<u32>,
     /// Longest draft to try [default: 5, or the longest that was observed]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SPEC_LEN)))]
     pub longest: Option<u32>,
-    /// Engine whose settings are written
+    /// Engine for which settings are written
     #[arg(long, value_enum, default_value_t)]
     pub engine: EngineArg,
     /// vLLM's speculation method, for its start-up file: draft_model, eagle3, ngram, ...

@@ -38,13 +38,13 @@ pub const EXAMPLES: &str = "Examples:
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The experiment, or a folder: every experiment in it, and one table of their papers' claims, their questions, or
-    /// the arena's policies
+    /// The experiment, or a folder whose experiments all run; a folder also prints one table of papers' claims, of
+    /// answers to questions, or of the arena's policies
     pub file: PathBuf,
     /// Replace or add a value of the experiment; may be a sweep
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub sets: Vec<String>,
-    /// Folder for the results, for a folder of experiments one above theirs [default: results/<name>-<digest>]
+    /// Folder for the results; a folder of experiments gets a subfolder for each [default: results/<name>-<digest>]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
     /// Continue the run that the folder holds
@@ -56,7 +56,7 @@ pub struct RunArgs {
     /// How to print the comparison
     #[arg(long, value_enum, default_value_t)]
     pub format: RunFormat,
-    /// Cells to run at a time [default: the machine's cores]
+    /// Number of cells that run at once; a cell is one policy with one seed [default: the machine's cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
     /// Write no figures and no page
@@ -65,13 +65,13 @@ pub struct RunArgs {
     /// Show the autoregressive run that was added as the baseline
     #[arg(long)]
     pub show_implied: bool,
-    /// All columns of the table: it is wider than 80 characters
+    /// Print all columns of the table, which is then wider than 80 characters
     #[arg(long)]
     pub wide: bool,
     /// Say why each policy is slower or faster than plain decoding: the difference in parts
     #[arg(long, conflicts_with = "shard")]
     pub why: bool,
-    /// Repeat the run without single settings, and name settings without effect
+    /// Repeat the run with one setting left out at a time, and name settings without effect
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
     pub check_settings: CheckSettings,
     /// For a folder with scenarios of the arena: only those marked `quick`, with two seeds
@@ -91,16 +91,17 @@ pub struct RunArgs {
 /// How the results are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum RunFormat {
-    /// For people
+    /// Text for a terminal
     #[default]
     Table,
     /// One JSON document
     Json,
     /// One table with all numbers of an experiment, a page about the questions of a folder, or the arena's table
     Markdown,
-    /// The numbers of an experiment, a row for each setting and policy; the arena's, for each scenario and policy
+    /// The numbers of an experiment, a row for each setting and policy; of the arena, a row for each scenario and
+    /// policy
     Csv,
-    /// The table of an experiment for a paper, with the rules of booktabs
+    /// A table of the experiment for a paper (LaTeX with the package booktabs)
     Latex,
 }
 

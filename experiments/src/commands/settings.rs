@@ -19,7 +19,7 @@ pub const EXAMPLES: &str = "Examples:
 pub struct SettingsArgs {
     /// The settings at and below this key [default: all]
     pub key: Option<String>,
-    /// Print the page of the documentation: all settings, GPUs and models as Markdown
+    /// Print docs/settings.md: all settings, GPUs and models as Markdown
     #[arg(long, conflicts_with = "key")]
     pub markdown: bool,
 }

@@ -33,7 +33,7 @@ pub enum TracesCommand {
     /// Print counts, rates, burstiness, lengths and prefix sharing of a trace
     #[command(after_help = INSPECT_EXAMPLES)]
     Inspect(InspectArgs),
-    /// Write documents of the six text families that the shipped models are trained and asked on
+    /// Write documents of the six kinds of text with which the shipped models are trained and tested
     #[command(after_help = TEXT_EXAMPLES)]
     Text(TextArgs),
 }
@@ -42,7 +42,7 @@ pub enum TracesCommand {
 pub struct InspectArgs {
     /// The trace: plain, gzip or zstd
     pub file: PathBuf,
-    /// Its format, when the header does not show it
+    /// Format of the trace, if the header does not show it
     #[arg(long, value_name = "FORMAT")]
     pub format_of: Option<String>,
     /// How to print the statistics
@@ -52,7 +52,7 @@ pub struct InspectArgs {
 
 #[derive(Debug, Args)]
 pub struct TextArgs {
-    /// Of one family only: cipher, copy, facts, arithmetic, retrieval or dialogue [default: all in turn]
+    /// Only this kind of text: cipher, copy, facts, arithmetic, retrieval or dialogue [default: all in turn]
     #[arg(long, value_name = "FAMILY")]
     pub family: Option<String>,
     /// Seed of the documents
@@ -75,7 +75,7 @@ pub enum TextFormat {
     /// One JSON object a line: family, prompt, answer
     #[default]
     Jsonl,
-    /// As a model reads them: prompt, answer, newline
+    /// Plain text as a model reads it: prompt, answer, newline
     Raw,
 }
 

@@ -7,13 +7,14 @@ use foretoken_sim::RequestId;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// The replica with the least work left, given the true work of every request in flight: its prompt and its true
-/// number of steps (our own). It knows what no router can know. It is a reference, not a proven bound: another order
-/// may do better.
+/// The replica with the least work left, given the true work of every request in flight: its prompt and its true number
+/// of steps (our own). A real router cannot know this work. The router is a reference and not a proven bound: another
+/// order may do better.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Clairvoyant {
-    /// Weight of a prompt token against a step's token: prefill needs less time a token.
+    /// Work of a prompt token relative to a token that a decode step makes. Below 1, because prefill needs less time
+    /// for each token.
     pub prompt_weight: f64,
 }
 

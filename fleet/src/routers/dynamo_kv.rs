@@ -9,24 +9,27 @@ use foretoken_sim::{Luck, RequestId, Stream, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
 
-/// The replica with the least cost in KV blocks: the prompts that it still prefills and this one, less what it has
-/// cached of it, and the blocks that its requests hold with this one (Dynamo `lib/kv-router`, `DefaultWorkerSelector`;
-/// crate `dynamo-kv-router` 1.6.1). Of equals one at random. What is cached is what was sent within `router_ttl_secs`,
-/// as Dynamo does with `--no-router-kv-events`.
+/// The replica with the least cost in KV blocks (Dynamo `lib/kv-router`, `DefaultWorkerSelector`; crate
+/// `dynamo-kv-router` 1.6.1). The cost is the prompt blocks that the replica would have to prefill, this request's
+/// included, less the blocks of this prompt that it has cached, and the blocks that its requests would hold. Of equal
+/// replicas one is drawn at random. A prompt counts as cached if it was sent within `router_ttl_secs`, as in Dynamo
+/// with `--no-router-kv-events`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DynamoKv {
-    /// Blocks that a cached block saves.
+    /// Prefill blocks that each cached block of the prompt saves, ≥ 0.
     pub overlap_score_credit: f64,
-    /// How fast the credit falls where more prompts wait than elsewhere; 0: not at all.
+    /// How fast that saving falls the more prompt tokens the replica has to prefill than the least loaded replica, ≥ 0;
+    /// 0: not at all.
     pub overlap_score_credit_decay: f64,
-    /// Weight of the prompts.
+    /// Factor on the prefill part of the cost, ≥ 0.
     pub prefill_load_scale: f64,
-    /// Blocks that a request in flight costs beside its own.
+    /// Blocks that each request in flight adds to the cost, beside the blocks that it holds, ≥ 0.
     pub decode_active_request_weight: f64,
-    /// 0: the least cost. Above, replicas are drawn with probabilities that fall with their cost.
+    /// Temperature of the choice, ≥ 0. 0 takes the least cost. Above 0 replicas are drawn at random, with probabilities
+    /// that fall with their cost.
     pub router_temperature: f64,
-    /// Seconds for which a prompt counts as cached.
+    /// Seconds for which a prompt counts as cached after it was sent, > 0.
     pub router_ttl_secs: f64,
 }
 

@@ -9,20 +9,20 @@ use serde::{Deserialize, Serialize};
 
 /// The replica with the highest weighted sum of three scores from 0 to 1: the share of the prompt's blocks that it may
 /// have cached, its place between the longest and the shortest waiting queue, and the share of its KV blocks that are
-/// free (llm-d's endpoint picker, `pkg/epp/config/loader/defaults.go` and the scorers that it names). Of equals one at
-/// random. What is cached is estimated from the prompts that were sent.
+/// free (llm-d's endpoint picker, `pkg/epp/config/loader/defaults.go` and the scorers that it names). Of equal replicas
+/// one is drawn at random. The router estimates what is cached from the prompts that it sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LlmDDefault {
-    /// Weight of the cached share.
+    /// Weight of the share of the prompt that is cached, ≥ 0.
     pub prefix_weight: f64,
-    /// Weight of the waiting queue.
+    /// Weight of the waiting queue's score, ≥ 0.
     pub queue_weight: f64,
-    /// Weight of the free KV blocks.
+    /// Weight of the share of free KV blocks, ≥ 0.
     pub kv_weight: f64,
-    /// Most blocks of a prompt that are compared.
+    /// Most blocks of a prompt that are compared with cached ones, at least 1.
     pub max_prefix_blocks: u32,
-    /// Blocks that a replica is taken to cache before it has reported how many it has.
+    /// Number of blocks that a replica is assumed to cache until it reports how many it has, at least 1.
     pub lru_capacity_per_server: u64,
 }
 

@@ -9,35 +9,35 @@ use foretoken_sim::{Luck, RequestId, Stream, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// Keeps the replicas whose predicted TTFT and TPOT are within the bounds (with probability `epsilon_explore_neg` the
-/// others), and sends the request to the one with the least headroom (or the most). Where no replica is within its
-/// bounds, an idle one is preferred, then one that only misses TPOT, then one that only misses TTFT (llm-d
-/// `filter/sloheadroomtier` and `scorer/latency`). llm-d predicts with boosted trees in a program of its own; here a
-/// linear fit to the same features learns from the fleet's own requests. Until a replica's first requests have ended,
-/// its load is compared instead, as llm-d does without predictions.
+/// Sends the request to the replica with the least (or the most) headroom among those whose predicted TTFT and TPOT are
+/// within the bounds; with probability `epsilon_explore_neg` among the other replicas. If no replica is within the
+/// bounds, an idle one is preferred, then one that misses only TPOT, then one that misses only TTFT (llm-d
+/// `filter/sloheadroomtier` and `scorer/latency`). llm-d predicts with boosted trees in a separate program. Here a
+/// linear fit to the same features learns from the fleet's requests. Until requests have ended on a replica, its load
+/// is compared, as llm-d does without predictions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LlmDSlo {
-    /// Probability of trying a replica that would miss a bound.
+    /// Probability of trying a replica that is predicted to miss a bound, [0, 1].
     pub epsilon_explore_neg: f64,
-    /// Weight of the headroom in TTFT.
+    /// Weight of the headroom in TTFT (the bound minus the prediction), ≥ 0.
     pub ttft_weight: f64,
-    /// Weight of the headroom in TPOT.
+    /// Weight of the headroom in TPOT (the bound minus the prediction), ≥ 0.
     pub tpot_weight: f64,
-    /// Which headroom is preferred where the bounds are kept.
+    /// Which headroom is preferred among the replicas within the bounds.
     pub headroom_selection_strategy: Headroom,
-    /// Factor on the TPOT bound.
+    /// Factor on the TPOT bound before it is compared, > 0. Below 1 leaves a reserve.
     pub slo_buffer_factor: f64,
 }
 
-/// Which headroom is preferred.
+/// Whether replicas with little or with much headroom are preferred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Headroom {
-    /// The least: requests are packed, and other replicas stay free.
+    /// The least headroom: requests are packed, and other replicas stay free.
     #[default]
     Least,
-    /// The most.
+    /// The most headroom: requests are spread.
     Most,
 }
 

@@ -6,8 +6,8 @@ use crate::Signals;
 use crate::router::{Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
 use serde::{Deserialize, Serialize};
 
-/// Two replicas at random, and of these the less loaded one (SMG `policies/power_of_two.rs`): by the share of KV blocks
-/// in use if both replicas reported it, else by requests in flight; of equals the first drawn.
+/// The less loaded of two replicas that are drawn at random (SMG `policies/power_of_two.rs`): by the share of KV blocks
+/// in use if both replicas reported it, else by requests in flight; of equal replicas the one drawn first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PowerOfTwo {}

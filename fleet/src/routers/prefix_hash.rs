@@ -9,17 +9,17 @@ use foretoken_sim::luck::mix;
 use serde::{Deserialize, Serialize};
 
 /// The replica that a hash of the prompt's first tokens points at on a ring, unless it is overloaded (SMG
-/// `policies/prefix_hash.rs`): then the one with the fewest requests in flight. Overloaded is one with more than
-/// `load_factor` times the mean. The ring's own hash differs from SMG's, so other prefixes go to other replicas; the
-/// rule is the same.
+/// `policies/prefix_hash.rs`): then the one with the fewest requests in flight. A replica is overloaded if it has more
+/// than `load_factor` times the mean number of requests in flight. The hash function differs from SMG's, so a prefix
+/// may go to another replica than in SMG; the rule is the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PrefixHash {
-    /// Tokens of the prompt that are hashed.
+    /// Number of the prompt's first tokens that are hashed, at least 1.
     pub prefix_token_count: u32,
-    /// How many times the mean load a replica may have.
+    /// Most requests in flight of a replica, as a multiple of the mean over replicas, > 0.
     pub load_factor: f64,
-    /// Points of each replica on the ring.
+    /// Number of points of each replica on the hash ring, at least 1. More points spread prefixes more evenly.
     pub virtual_nodes: u32,
 }
 

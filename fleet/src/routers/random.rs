@@ -4,8 +4,8 @@ use crate::router::{Asked, Needs, Router, RouterContext, RouterDefinition, Seen}
 use foretoken_sim::{Luck, Stream};
 use serde::{Deserialize, Serialize};
 
-/// A replica at random, all with the same probability (SMG `policies/random.rs`). The draw depends on the request, not
-/// on earlier ones.
+/// A replica at random, all with the same probability (SMG `policies/random.rs`). The draw depends on the request only,
+/// not on earlier requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Random {}

@@ -7,22 +7,25 @@ use crate::router::{Asked, Needs, Router, RouterContext, RouterDefinition, Seen}
 use foretoken_sim::Time;
 use serde::{Deserialize, Serialize};
 
-/// The replica that has seen most of the prompt, if that is more than `cache_threshold` of it, else the least loaded
-/// one (SMG `policies/cache_aware.rs`, the approximate tree of tokens in pages of 16). Where load is uneven, always the
-/// least loaded one; by requests in flight, then requests ever sent, then its place. The tree's tenant is the one that
-/// was sent the matched page last; SMG notes the last one at every sixteenth touch only.
+/// The replica to which most of the prompt was sent before, if that is more than `cache_threshold` of the prompt; else
+/// the least loaded one (SMG `policies/cache_aware.rs`, the approximate tree of tokens in pages of 16). If load is
+/// uneven, always the least loaded one. Load is compared by requests in flight, then by requests ever sent, then by
+/// number of the replica. A matched page belongs to the replica to which it was sent last; SMG updates this at every
+/// sixteenth use only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SmgCacheAware {
-    /// Share of the prompt that must match.
+    /// Share of the prompt that must match, [0, 1].
     pub cache_threshold: f64,
-    /// By how many requests in flight the fullest and the emptiest replica may differ before load is uneven.
+    /// Load is uneven if the fullest and the emptiest replica differ by more than this number of requests in flight,
+    /// and `balance_rel_threshold` is exceeded, too.
     pub balance_abs_threshold: u32,
-    /// How many times the emptiest replica's requests the fullest one may have before load is uneven.
+    /// Load is uneven if the fullest replica has more than this number times the emptiest one's requests in flight, and
+    /// `balance_abs_threshold` is exceeded, too; ≥ 0.
     pub balance_rel_threshold: f64,
-    /// Tokens that a replica's tree may hold.
+    /// Most tokens of a replica in the tree of sent prompts, at least 1.
     pub max_tree_size: u32,
-    /// Seconds between two cuts of the trees to their size.
+    /// Seconds between two evictions, which cut the tree to `max_tree_size`, > 0.
     pub eviction_interval_s: f64,
 }
 

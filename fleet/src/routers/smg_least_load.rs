@@ -6,17 +6,17 @@ use crate::Signals;
 use crate::router::{Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
 use serde::{Deserialize, Serialize};
 
-/// The replica that drains soonest (SMG `policies/least_load.rs`). Its score is
-/// (waiting tokens + tokens sent since its last report) / its tokens a second + w · k / (1 − k), with k the share of KV
-/// blocks in use. Of equals the first.
+/// The replica that drains soonest (SMG `policies/least_load.rs`). Its score is (waiting tokens + tokens sent since its
+/// last report) / its tokens a second + w · k / (1 − k), with k the share of KV blocks in use. Of equal replicas the
+/// first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SmgLeastLoad {
-    /// w: seconds that the barrier is worth when half of the KV blocks are in use.
+    /// w: seconds that the score rises when half of the KV blocks are in use (k = 0.5), ≥ 0.
     pub kv_pressure_weight_s: f64,
-    /// Tokens a second of a replica that has reported none.
+    /// Tokens a second that are assumed for a replica until it reports a rate, > 0.
     pub default_throughput_tok_s: f64,
-    /// Prompt tokens that a request is taken for where a replica has not reported.
+    /// Prompt tokens that are assumed for each request on a replica that has not reported, at least 1.
     pub mean_prefill_tokens: u32,
 }
 

@@ -8,17 +8,18 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 /// The replica with the least expected work (our own). A request's work is the number of tokens that pass through the
-/// target for it: its prompt, and for each step of its answer one token and the drafts that are verified with it. A
+/// target for it: its prompt, and for each step of its answer one token and the drafts that the step verifies. A
 /// category whose drafts are often right needs fewer steps. The mean length and the mean number of tokens a step of
-/// each category are learned from the answers that have ended: a client sees both. Of equals the first.
+/// each category are learned from the answers that have ended: a client sees both. Of equal replicas the first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct VerifyWork {
-    /// Drafts that are verified in a step.
+    /// Number of drafts that a request verifies in a step, ≥ 0.
     pub draft_len: f64,
-    /// Weight of a prompt token against a verified one: prefill needs less time a token.
+    /// Work of a prompt token relative to a verified token, ≥ 0. Below 1, because prefill needs less time for each
+    /// token.
     pub prompt_weight: f64,
-    /// Output tokens of a request whose category has not been seen.
+    /// Output tokens that are assumed for a request of a category of which no answer has ended, > 0.
     pub first_output_len: f64,
 }
 

@@ -5,9 +5,9 @@ use crate::Signals;
 use crate::router::{Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
 use serde::{Deserialize, Serialize};
 
-/// The engine with the least 4 · waiting + running (vLLM `v1/engine/core_client.py`,
+/// The engine with the lowest 4 · (waiting requests) + (running requests) (vLLM `v1/engine/core_client.py`,
 /// `DPLBAsyncMPClient.get_core_engine_for_request`, one API server). The counts come every 100 ms; between two of them
-/// the client adds each request that it sends to the waiting ones. Of equals the first.
+/// the client adds each request that it sends to the waiting ones. Of equal engines the first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct VllmDp {}

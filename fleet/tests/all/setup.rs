@@ -137,7 +137,8 @@ pub fn speculation(k: u32) -> Speculation {
     if k == 0 { Speculation::Off } else { Speculation::Policy(Box::new(Fixed(k))) }
 }
 
-/// Sessions that start `gap_s` / 4 apart, of `turns` turns each with 40 new tokens and 24 of answer, `gap_s` between them.
+/// Sessions that start `gap_s` / 4 apart. Each has `turns` turns, `gap_s` between them, with 40 new tokens and 24 of
+/// answer a turn.
 pub fn conversations(sessions: u32, turns: u32, gap_s: f64) -> Workload {
     let at = |turn: u32, session: u32| f64::from(turn) * (gap_s + 1000.0) + f64::from(session) * gap_s / 4.0;
     let order = (0..turns).flat_map(|turn| (0..sessions).map(move |session| (turn, session)));

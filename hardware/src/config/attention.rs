@@ -1,4 +1,4 @@
-//! Attention over KV: its heads, and what it keeps.
+//! Reads the attention of a layer that keeps KV: its heads, their sizes, and the tokens that it attends to.
 
 use super::bad::BadConfig;
 use super::families::{Family, Heads};
@@ -6,14 +6,15 @@ use super::fields::Fields;
 use crate::models::{Attention, Selection};
 use serde_json::Value;
 
-/// A layer that attends to all tokens.
+/// Reads a layer that attends to all earlier tokens: latent if the file has `kv_lora_rank`, else grouped.
 ///
 /// # Errors
 /// A key that the layer needs is missing or out of range, the heads do not divide the hidden size, or the KV heads do
 /// not divide the heads.
 pub fn full(fields: &Fields, family: &Family) -> Result<Attention, BadConfig> {
     if let Some(kv_rank) = fields.size_of(&["kv_lora_rank"])? {
-        // Files of this kind fill these in without a meaning (`head_dim` is 64 in GLM-5 and 192 in GLM-5.2).
+        // Files with latent attention give these keys without using them (`head_dim` is 64 in GLM-5 and 192 in
+        // GLM-5.2). Reading them here keeps them out of the warnings.
         let _ = ["num_key_value_heads", "head_dim", "qk_head_dim"].map(|key| fields.get(key));
         let heads = fields.size("num_attention_heads")?;
         let dim = |key: &str| fields.size(key);
@@ -53,10 +54,10 @@ pub fn full(fields: &Fields, family: &Family) -> Result<Attention, BadConfig> {
     grouped(fields, family, &names)
 }
 
-/// A layer that attends to the newest `tokens` only.
+/// Reads a layer with a sliding window: each token attends to the newest `tokens` tokens only.
 ///
 /// # Errors
-/// As [`full`], or the layer keeps latent vectors.
+/// The errors of [`full`], or the layer has latent attention, which has no window here.
 pub fn windowed(fields: &Fields, family: &Family, tokens: u32) -> Result<Attention, BadConfig> {
     let layer = match family.heads {
         Heads::Alike | Heads::DeepseekV4 => full(fields, family)?,
@@ -69,14 +70,14 @@ pub fn windowed(fields: &Fields, family: &Family, tokens: u32) -> Result<Attenti
     }
 }
 
-/// The keys of a layer's heads.
+/// The keys of `config.json` that give the heads of a layer with grouped attention.
 struct Names {
     heads: &'static str,
     kv_heads: &'static [&'static str],
     head_dim: &'static [&'static str],
-    /// The numbers in a head's value; none: as in its key.
+    /// The key for the size of a head's value; none: a value is as long as a key.
     value_dim: Option<&'static str>,
-    /// Whether the values are made of the keys.
+    /// Whether the layer has no value projection and uses its keys as values.
     values_from_keys: bool,
 }
 

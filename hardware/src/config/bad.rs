@@ -1,9 +1,9 @@
-/// A `config.json` that cannot be used.
+/// Why a `config.json` cannot be used. Shown as `key: why`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {why}")]
 pub struct BadConfig {
     /// The key at fault, as the file nests it (`text_config.hidden_size`).
     pub key: String,
-    /// What is wrong and what would be right.
+    /// What is wrong with its value, and what would be right.
     pub why: String,
 }

@@ -1,14 +1,14 @@
-//! MiniMax-M3: grouped attention to blocks of tokens that an indexer chooses.
+//! Reads MiniMax-M3's sparse attention: an indexer chooses the blocks of tokens that a token attends to.
 
 use super::bad::BadConfig;
 use super::fields::Fields;
 use crate::models::Selection;
 
-/// How each of `count` layers chooses tokens; `None` in the list for a layer that attends to all, `None` alone if the
-/// file has no layers that choose.
+/// How each of `count` layers chooses the tokens that it attends to. An entry is `None` for a layer that attends to all
+/// tokens. The result is `None` if the file has no sparse attention.
 ///
 /// # Errors
-/// A key is missing or out of range, a list has another length than the layers, or a layer has an indexer with values.
+/// A key is missing or out of range, a list does not have one entry a layer, or a layer has an indexer with values.
 pub fn selections(fields: &Fields, count: u32) -> Result<Option<Vec<Option<Selection>>>, BadConfig> {
     let Some(table) = fields.table("sparse_attention_config")? else { return Ok(None) };
     if table.flag("use_sparse_attention")? == Some(false) {
@@ -35,7 +35,7 @@ pub fn selections(fields: &Fields, count: u32) -> Result<Option<Vec<Option<Selec
         heads: table.size("sparse_num_index_heads")?,
         head_dim: table.size("sparse_index_dim")?,
         tokens,
-        // vLLM's MiniMaxM3IndexerCache.
+        // As in vLLM's MiniMaxM3IndexerCache.
         key_bits: 16,
         taken: false,
     };

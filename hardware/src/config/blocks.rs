@@ -1,4 +1,4 @@
-//! Nemotron-H: layers that are one block each, and a letter or a name for each layer.
+//! Reads Nemotron-H: each layer is one block (Mamba, attention or feed-forward), named by a letter or a word in a list.
 
 use super::bad::BadConfig;
 use super::families::Family;
@@ -6,11 +6,11 @@ use super::fields::Fields;
 use super::{attention, feed_forward, recurrent};
 use crate::models::{Attention, FeedForward, LayerGroup};
 
-/// The layers in order, one a group; `None` if the file lists none of this kind.
+/// The layers in order, each as a group of one; `None` if the file has no such list.
 ///
 /// # Errors
 /// A letter or a name is not known, a key that a listed layer needs is missing or out of range, or `num_hidden_layers`
-/// is another number.
+/// is not the length of the list.
 pub fn layers(fields: &Fields, family: &Family) -> Result<Option<Vec<LayerGroup>>, BadConfig> {
     let Some((key, layers)) = listed(fields, family, ["hybrid_override_pattern", "layers_block_type"])? else {
         return Ok(None);
@@ -24,7 +24,7 @@ pub fn layers(fields: &Fields, family: &Family) -> Result<Option<Vec<LayerGroup>
     Ok(Some(layers))
 }
 
-/// The layers of the MTP module, one a group; `None` if the file lists none.
+/// The layers of the MTP module, each as a group of one; `None` if the file has no such list.
 ///
 /// # Errors
 /// A letter or a name is not known, or a key that a listed layer needs is missing or out of range.
@@ -33,7 +33,8 @@ pub fn mtp_layers(fields: &Fields, family: &Family) -> Result<Option<Vec<LayerGr
     Ok(found.map(|(_, layers)| layers))
 }
 
-/// The first of two keys that is there, and its layers: a text of letters, or a list of names.
+/// The key that lists the layers, with its layers: `letters` (a string with a letter for each layer) if the file has
+/// it, else `names` (a list of words).
 fn listed<'k>(
     fields: &Fields,
     family: &Family,

@@ -1,18 +1,18 @@
-//! DeepSeek-V4: attention to the newest tokens and to compressed entries of the older ones.
+//! Reads DeepSeek-V4's attention: to the newest tokens, and to entries that each compress several older tokens.
 
 use super::bad::BadConfig;
 use super::fields::Fields;
 use crate::models::{Attention, Selection};
 
-/// What a layer without a compressor, with an overlapping one and an indexer, and with a plain one compresses
-/// (transformers' `DeepseekV4Config`).
+/// Tokens that an entry compresses in the three kinds of layer: without a compressor; with overlapping entries and an
+/// indexer; with plain entries (transformers' `DeepseekV4Config`).
 const RATIOS: [u32; 3] = [0, 4, 128];
 
-/// The attention of each of `count` layers.
+/// Reads the attention of each of `count` layers.
 ///
 /// # Errors
-/// A key that the layers need is missing or out of range, the list of ratios has another length than the layers (and
-/// the MTP modules behind them), an entry is not known, or an MTP module has compressed entries.
+/// A key that the layers need is missing or out of range, the list of ratios does not have one entry for each layer
+/// (and none or one for each MTP module after them), an entry is not known, or an MTP module has compressed entries.
 pub fn layers(fields: &Fields, count: u32) -> Result<Vec<Attention>, BadConfig> {
     let ratios = match fields.numbers("compress_ratios")? {
         Some(ratios) => by_number(fields, ratios, count)?,
@@ -23,7 +23,7 @@ pub fn layers(fields: &Fields, count: u32) -> Result<Vec<Attention>, BadConfig> 
     {
         return Err(fields.bad("num_key_value_heads", format!("{kv_heads}; this family keeps one head for all")));
     }
-    // A part of `head_dim`, which is kept as a whole.
+    // Read so that it is not reported as unknown: the rotated numbers are part of `head_dim`.
     fields.count("qk_rope_head_dim")?;
     ratios.into_iter().map(|ratio| one(fields, ratio)).collect()
 }
@@ -45,7 +45,7 @@ fn by_number(fields: &Fields, ratios: Vec<u64>, count: u32) -> Result<Vec<u32>, 
     layers.iter().map(known).collect()
 }
 
-/// The names that transformers writes instead.
+/// The ratio of each layer from the names in `layer_types`, which transformers writes in place of `compress_ratios`.
 fn by_name(fields: &Fields, count: u32) -> Result<Vec<u32>, BadConfig> {
     let names = fields.texts("layer_types")?.ok_or_else(|| {
         fields.bad("compress_ratios", "missing; it says what each layer compresses (or layer_types does)")
@@ -75,7 +75,7 @@ fn one(fields: &Fields, ratio: u32) -> Result<Attention, BadConfig> {
     if !heads.is_multiple_of(output_groups) {
         return Err(fields.bad("o_groups", format!("{output_groups} does not divide num_attention_heads {heads}")));
     }
-    // Read for all layers, so that no key of the indexer counts as unknown in a file whose layers have none.
+    // Read for every layer, so that a file whose layers have no indexer gets no warnings about the indexer's keys.
     let [heads_that_score, index_dim, tokens] =
         ["index_n_heads", "index_head_dim", "index_topk"].map(|key| fields.size(key));
     let selection = match ratio {

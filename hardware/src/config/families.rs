@@ -1,52 +1,53 @@
-//! The families of models that can be read, by `model_type`.
+//! The model families whose `config.json` can be read, by `model_type`.
 
 use super::bad::BadConfig;
 use super::fields::Fields;
 
-/// Which layers attend to a window only.
+/// Which layers of a family have a sliding window, where `layer_types` does not say it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Windows {
-    /// None, whatever `sliding_window` says.
+    /// No layer, whatever `sliding_window` says.
     Never,
-    /// All, if `sliding_window` is set and `use_sliding_window` is not false.
+    /// All layers (from `max_window_layers` on), if `sliding_window` is set and `use_sliding_window` is not false.
     All,
-    /// All but every n-th.
+    /// All layers but every n-th.
     AllBut(u32),
-    /// Of the layers in turn the first has a window and the second has none.
+    /// Layers with and without a window alternate; the first has a window.
     EveryOther,
 }
 
-/// Whether all layers have heads alike, or which keys give the heads of some layers.
+/// Which keys give the number and size of a layer's heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heads {
-    /// All are alike.
+    /// All layers have equal heads, given by the usual keys.
     Alike,
-    /// `global_head_dim` and `num_global_key_value_heads` are of the layers without a window.
+    /// `global_head_dim` and `num_global_key_value_heads` give the heads of layers without a window.
     Gemma4,
-    /// Values have `v_head_dim` numbers; keys that begin with `swa_` are of the layers with a window.
+    /// Values have `v_head_dim` numbers; keys that begin with `swa_` give the heads of layers with a window.
     MiMo,
-    /// One head of keys that are values, too; older tokens are compressed.
+    /// One KV head, whose key serves as its value; older tokens are compressed.
     DeepseekV4,
 }
 
-/// A family: how its files differ from a Llama's.
+/// A model family: how its files differ from a Llama's.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
-    /// `model_type` in files.
+    /// The values of `model_type` in the files of this family.
     pub names: &'static [&'static str],
-    /// The table in which a model that also sees images keeps its decoder; empty if there is none.
+    /// The table that holds the decoder's keys in a multimodal model's file. A file without this table is read at its
+    /// top level.
     pub nested: &'static str,
-    /// `tie_word_embeddings` where the file is silent.
+    /// The value of `tie_word_embeddings` in a file without this key.
     pub tied: bool,
-    /// Layers with a window, where the file does not list the layers' types.
+    /// Which layers have a window, in a file that does not list its layers' types.
     pub windows: Windows,
-    /// Whether the feed-forward blocks have a gate.
+    /// Whether feed-forward blocks have a gate beside the up projection.
     pub gated: bool,
-    /// Whether the attention has an output gate.
+    /// Whether the attention has an output gate, in a file without `attn_output_gate`.
     pub output_gate: bool,
-    /// The keys of the heads.
+    /// Which keys give the heads.
     pub heads: Heads,
-    /// What is not modelled in this family, in a sentence.
+    /// A warning about what is not modelled in this family, one sentence.
     pub warning: Option<&'static str>,
 }
 
@@ -86,7 +87,7 @@ const FAMILIES: [Family; 18] = [
     Family { names: &["nemotron"], gated: false, windows: Windows::Never, ..LLAMA },
 ];
 
-/// The family of a file.
+/// The family that a file's `model_type` names.
 ///
 /// # Errors
 /// `model_type` is missing or unknown.

@@ -1,11 +1,11 @@
-//! The feed-forward block of each layer: dense, or a mixture of experts.
+//! Reads the feed-forward block of each layer: dense, or a mixture of experts.
 
 use super::bad::BadConfig;
 use super::families::Family;
 use super::fields::Fields;
 use crate::models::FeedForward;
 
-/// The blocks of `count` layers in order.
+/// The feed-forward blocks of `count` layers, in order.
 ///
 /// # Errors
 /// A width or a number of experts is missing or out of range, more experts are active than there are, or
@@ -18,7 +18,7 @@ pub fn feed_forwards(fields: &Fields, family: &Family, count: u32) -> Result<Vec
     sparse.into_iter().map(|sparse| if sparse { Ok(mixture) } else { dense(fields, family) }).collect()
 }
 
-/// A dense block. Llama 4 gives its width apart from that of an expert.
+/// Reads a dense feed-forward block. Llama 4 has one key for its width and another for the width of an expert.
 ///
 /// # Errors
 /// The width is missing or is not a whole number of at least 1.
@@ -35,7 +35,7 @@ pub fn dense(fields: &Fields, family: &Family) -> Result<FeedForward, BadConfig>
 /// The file has experts, and the number of active experts or the width of an expert is missing or out of range, or more
 /// experts are active than there are.
 pub fn experts(fields: &Fields, family: &Family) -> Result<Option<FeedForward>, BadConfig> {
-    // Gemma 4 says so where the keys of its experts mean nothing.
+    // Gemma 4's dense models have keys for experts, too, and set this flag to false.
     let enabled = fields.flag("enable_moe_block")?;
     let keys = ["n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts"];
     let Some(total) = fields.size_of(&keys)?.filter(|_| enabled != Some(false)) else {
@@ -71,9 +71,9 @@ pub fn experts(fields: &Fields, family: &Family) -> Result<Option<FeedForward>, 
     }))
 }
 
-/// Width of the block that every token uses beside its experts; 0 if there is none.
+/// Inner width of the shared experts together, which every token uses beside its routed experts; 0 if there are none.
 fn shared(fields: &Fields, expert: u32) -> Result<u32, BadConfig> {
-    // The width of all shared experts together, where it is given.
+    // Some files give the width of all shared experts together.
     let keys = ["shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size"];
     if let Some((key, _)) = fields.first(&keys) {
         fields.count("n_shared_experts")?;
@@ -87,12 +87,12 @@ fn shared(fields: &Fields, expert: u32) -> Result<u32, BadConfig> {
         // Gemma 4 has a dense block beside the experts of each layer.
         return fields.size("intermediate_size");
     }
-    // Llama 4 always has one, as wide as an expert.
+    // Llama 4 always has one shared expert, as wide as a routed one; only its files have this key.
     let always = fields.get("intermediate_size_mlp").is_some();
     Ok(number.unwrap_or(u32::from(always)) * expert)
 }
 
-/// Which layers have experts (1) by their names in `mlp_layer_types`.
+/// For each layer 1 if it has experts and 0 if it is dense, by its name in `mlp_layer_types`.
 fn by_name(fields: &Fields, count: u32) -> Result<Vec<u64>, BadConfig> {
     let names = fields.texts("mlp_layer_types")?.unwrap_or_default();
     if names.len() != count as usize {
@@ -100,7 +100,7 @@ fn by_name(fields: &Fields, count: u32) -> Result<Vec<u64>, BadConfig> {
     }
     let one = |name: &str| match name {
         "dense" => Ok(0),
-        // DeepSeek-V4's first layers choose experts by the token itself, as many as the others.
+        // DeepSeek-V4's first layers choose experts by a hash of the token, as many experts as the other sparse layers.
         "sparse" | "moe" | "hash_moe" => Ok(1),
         other => Err(fields.bad("mlp_layer_types", format!("`{other}` is not one of dense, sparse, moe and hash_moe"))),
     };

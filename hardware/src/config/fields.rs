@@ -1,4 +1,4 @@
-//! The fields of a `config.json`, with a note of which were read.
+//! Access to the keys of a `config.json`. It records which keys were read, so that the rest can be reported.
 
 use super::bad::BadConfig;
 use super::harmless::is_harmless;
@@ -7,17 +7,18 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// A table of the file. Each reader names the keys that it understands, so that the rest can be reported.
+/// A table of the file: the whole file or a nested object. All tables of a file share the list of keys that were read.
 #[derive(Clone)]
 pub struct Fields<'a> {
     table: &'a Map<String, Value>,
-    /// How the file nests the table: empty, or `text_config.`.
+    /// The path of the table in the file, with a dot at its end: empty for the whole file, else for example
+    /// `text_config.`.
     path: String,
     read: Rc<RefCell<BTreeSet<String>>>,
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of a whole file.
+    /// The keys of the whole file at its top level.
     ///
     /// # Errors
     /// The file's value is not a JSON object.
@@ -29,7 +30,7 @@ impl<'a> Fields<'a> {
         Ok(Fields { table, path: String::new(), read: Rc::default() })
     }
 
-    /// An error at `key`.
+    /// An error about `key` of this table.
     pub fn bad(&self, key: &str, why: impl Into<String>) -> BadConfig {
         BadConfig { key: format!("{}{key}", self.path), why: why.into() }
     }
@@ -40,12 +41,12 @@ impl<'a> Fields<'a> {
         self.table.get(key).filter(|v| !v.is_null())
     }
 
-    /// The first of `keys` that is there, with its value.
+    /// The first of `keys` that the table has, with its value.
     pub fn first<'k>(&self, keys: &[&'k str]) -> Option<(&'k str, &'a Value)> {
         keys.iter().filter_map(|key| self.get(key).map(|value| (*key, value))).next()
     }
 
-    /// The table at `key`; `None` if there is none.
+    /// The nested table at `key`; `None` if the key is missing.
     ///
     /// # Errors
     /// The value at `key` is not a table.
@@ -59,7 +60,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A whole number of at least 1.
+    /// The value at `key`, a whole number of at least 1.
     ///
     /// # Errors
     /// The key is missing, or its value is not a whole number from 1 to 2³² − 1.
@@ -67,7 +68,8 @@ impl<'a> Fields<'a> {
         self.size_of(&[key])?.ok_or_else(|| self.bad(key, "missing; the shape needs it"))
     }
 
-    /// A whole number of at least 1 at the first of `keys` that is there.
+    /// The value at the first of `keys` that the table has, a whole number of at least 1; `None` if it has none of
+    /// them.
     ///
     /// # Errors
     /// The value is not a whole number from 1 to 2³² − 1.
@@ -79,7 +81,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A whole number of at least 0; `None` if the key is missing.
+    /// The value at `key`, a whole number of at least 0; `None` if the key is missing.
     ///
     /// # Errors
     /// The value is not a whole number from 0 to 2³² − 1.
@@ -91,7 +93,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// true or false; `None` if the key is missing.
+    /// The value at `key`, true or false; `None` if the key is missing.
     ///
     /// # Errors
     /// The value is not true or false.
@@ -100,16 +102,16 @@ impl<'a> Fields<'a> {
         value.as_bool().map(Some).ok_or_else(|| self.bad(key, format!("{value} is not true or false")))
     }
 
-    /// A text; `None` if the key is missing.
+    /// The string at `key`; `None` if the key is missing.
     ///
     /// # Errors
-    /// The value is not a text.
+    /// The value is not a string.
     pub fn text(&self, key: &str) -> Result<Option<&'a str>, BadConfig> {
         let Some(value) = self.get(key) else { return Ok(None) };
         value.as_str().map(Some).ok_or_else(|| self.bad(key, format!("{value} is not a text")))
     }
 
-    /// A list of whole numbers; `None` if the key is missing.
+    /// The list of whole numbers at `key`; `None` if the key is missing.
     ///
     /// # Errors
     /// The value is not a list, or an element is not a whole number of at least 0.
@@ -119,17 +121,17 @@ impl<'a> Fields<'a> {
         list.map(Some).ok_or_else(|| self.bad(key, "expected a list of whole numbers"))
     }
 
-    /// A list of texts; `None` if the key is missing.
+    /// The list of strings at `key`; `None` if the key is missing.
     ///
     /// # Errors
-    /// The value is not a list, or an element is not a text.
+    /// The value is not a list, or an element is not a string.
     pub fn texts(&self, key: &str) -> Result<Option<Vec<&'a str>>, BadConfig> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let list = value.as_array().and_then(|list| list.iter().map(Value::as_str).collect());
         list.map(Some).ok_or_else(|| self.bad(key, "expected a list of texts"))
     }
 
-    /// Keys of this table and of `whole` that nothing has read and that may matter.
+    /// Paths of the keys of this table and of `whole` that no reader has read and that may change the time of a pass.
     pub fn unread(&self, whole: &Fields) -> Vec<String> {
         let read = self.read.borrow();
         let left = |fields: &Fields| {

@@ -1,7 +1,7 @@
-//! Keys that do not change how long a pass takes.
+//! Keys of `config.json` that do not change how long a pass takes.
 
-/// Whether a key may stand in a file without a word: it is about training, tokens, positions, norms, or how a program
-/// loads the file, or it matters only beside other keys, with which it is read.
+/// Whether an unread key needs no warning. Such keys are about training, token ids, positions, norms or the loading of
+/// the file, or they matter only together with another key, whose reader reads them.
 pub fn is_harmless(key: &str) -> bool {
     let by_end = ["_token_id", "_token_index", "_dropout", "_pdrop", "_coef", "_version", "_eps", "_epsilon"];
     let by_start =

@@ -1,4 +1,4 @@
-//! Drafts that read the target's hidden states: EAGLE-3 heads and MTP modules.
+//! Reads drafters that use the target's hidden states: EAGLE-3 heads, block drafters and MTP modules.
 
 use super::bad::BadConfig;
 use super::blocks;
@@ -6,8 +6,9 @@ use super::families::Family;
 use super::fields::Fields;
 use crate::models::{Attention, LayerGroup, ModelShape};
 
-/// Makes a block drafter (DFlash, DSpark) of a shape whose file has `dflash_config` or `target_layer_ids`: a matrix
-/// joins that many hidden states of the target, and the output head and the embedding are the target's.
+/// Turns `shape` into a block drafter (DFlash, DSpark) if the file has `target_layer_ids`, in `dflash_config` or at the
+/// top. A matrix joins the target's hidden states of the listed layers. The output head and the embedding are the
+/// target's.
 fn join_block(fields: &Fields, shape: &mut ModelShape) -> Result<(), BadConfig> {
     let table = fields.table("dflash_config")?;
     let joined = match &table {
@@ -20,7 +21,7 @@ fn join_block(fields: &Fields, shape: &mut ModelShape) -> Result<(), BadConfig> 
     shape.joining_parameters = joined.len() as f64 * hidden * hidden;
     let nested = table.as_ref().map_or(Ok(None), |table| table.count("markov_rank"))?;
     if let Some(rank) = nested.or(fields.count("markov_rank")?) {
-        // DSpark's bias of a token by the token before it: two matrices of this rank.
+        // DSpark adds a bias to each token's logits that depends on the token before it: two matrices of this rank.
         shape.joining_parameters += 2.0 * f64::from(shape.vocab) * f64::from(rank);
     }
     fields.count("block_size")?;
@@ -28,9 +29,10 @@ fn join_block(fields: &Fields, shape: &mut ModelShape) -> Result<(), BadConfig> 
     Ok(())
 }
 
-/// Makes an EAGLE-3 head of a shape whose file has `draft_vocab_size`: its first layer reads the embedding beside the
-/// hidden state, three of the target's hidden states are joined by a matrix (arXiv 2503.01840, figure 6), and the
-/// output head has the draft's vocabulary. The embedding is the target's.
+/// Turns `shape` into the drafter that the file describes. With `target_layer_ids` it is a block drafter. With
+/// `draft_vocab_size` it is an EAGLE-3 head (arXiv 2503.01840, figure 6): a matrix joins three hidden states of the
+/// target, its layers read the result beside the token's embedding, and its output head has the draft's vocabulary. The
+/// embedding is the target's.
 ///
 /// # Errors
 /// `draft_vocab_size`, `target_hidden_size` or a key of a block drafter (`dflash_config`, `target_layer_ids`,
@@ -50,12 +52,12 @@ pub fn widen(fields: &Fields, shape: &mut ModelShape) -> Result<(), BadConfig> {
     Ok(())
 }
 
-/// The MTP module of a model (DeepSeek-V3, arXiv 2412.19437, section 2.2): the layers that the file lists for it, or
-/// one of the kind of the model's last, behind a matrix that joins a hidden state and an embedding. Embedding and
-/// output head are the target's.
+/// The MTP module of a model (DeepSeek-V3, arXiv 2412.19437, section 2.2). A matrix joins a hidden state and an
+/// embedding. After it come the layers that the file lists for the module, or one layer like the model's last with
+/// attention. Embedding and output head are the target's. `None` if the model has no module.
 ///
 /// # Errors
-/// A number of modules is not a whole number of at least 0, or a layer that is listed for it is not known.
+/// A number of modules is not a whole number of at least 0, or a layer that is listed for the module is not known.
 pub fn mtp(fields: &Fields, family: &Family, shape: &ModelShape) -> Result<Option<ModelShape>, BadConfig> {
     let keys = ["num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules"];
     let mut number = 0;
@@ -63,7 +65,7 @@ pub fn mtp(fields: &Fields, family: &Family, shape: &ModelShape) -> Result<Optio
         number = number.max(fields.count(key)?.unwrap_or(0));
     }
     let listed = blocks::mtp_layers(fields, family)?;
-    // The last group that attends to all tokens: a module of a hybrid model has attention.
+    // The last group with attention: in hybrid models the module has attention and no recurrent state.
     let attends = |g: &&LayerGroup| !matches!(g.attention, Attention::Recurrent { .. } | Attention::None);
     let one = |last: &LayerGroup| LayerGroup { count: 1, attention: last.attention.of_module(), ..*last };
     let last = || shape.layers.iter().rfind(attends).map(|last| vec![one(last)]);

@@ -1,13 +1,14 @@
-//! Which layers of sparse attention choose tokens themselves, and which take the choice of the layer before.
+//! Reads which layers of sparse attention choose their tokens, and which take the choice of an earlier layer.
 
 use super::bad::BadConfig;
 use super::fields::Fields;
 
-/// Whether each of `count` layers has an indexer of its own. The list `indexer_types` says it. Without it the letters
-/// of `index_topk_pattern` do, or a schedule: every `index_topk_freq`-th layer from the `index_skip_topk_offset`-th on.
+/// Whether each of `count` layers has an indexer and so chooses its tokens. The list `indexer_types` decides. Without
+/// it the letters of `index_topk_pattern` decide. Without both the first `index_skip_topk_offset` layers have one, and
+/// after them every `index_topk_freq`-th layer.
 ///
 /// # Errors
-/// A list has another length than `count`, a name or a letter is not known, the first layer has no indexer, or a number
+/// A list does not have `count` entries, a name or a letter is not known, the first layer has no indexer, or a number
 /// is out of range.
 pub fn own(fields: &Fields, count: u32) -> Result<Vec<bool>, BadConfig> {
     let every = fields.size_of(&["index_topk_freq"])?.unwrap_or(1);
@@ -28,7 +29,7 @@ pub fn own(fields: &Fields, count: u32) -> Result<Vec<bool>, BadConfig> {
         };
         ("index_topk_pattern", pattern.chars().map(one).collect::<Result<Vec<_>, _>>()?)
     } else {
-        // transformers' GlmMoeDsaConfig; 2 is its offset where a file gives none.
+        // As in transformers' GlmMoeDsaConfig, where the offset is 2 if the file gives none.
         let first = offset.unwrap_or(2);
         let own = |i: u32| (i + 1).saturating_sub(first).is_multiple_of(every);
         ("index_topk_freq", (0..count).map(own).collect())

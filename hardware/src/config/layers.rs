@@ -1,4 +1,4 @@
-//! The kind of each layer: what it attends to.
+//! Reads the layers of a model: what each one attends to, and its feed-forward block.
 
 use super::families::{Family, Heads, Windows};
 use super::feed_forward::feed_forwards;
@@ -6,12 +6,12 @@ use super::fields::Fields;
 use super::{attention, bad::BadConfig, block_sparse, blocks, compressed, indexers, recurrent};
 use crate::models::{Attention, LayerGroup, Selection};
 
-/// The layers in order, one a group.
+/// The layers in order, each as a group of one.
 ///
 /// # Errors
-/// A key that the layers need is missing or out of range; the list of layers has another length than the number of
-/// layers; a layer's kind is not known or not modelled; or the heads do not divide the hidden size, or the KV heads do
-/// not divide the heads.
+/// A key that the layers need is missing or out of range; a list of layers does not have one entry a layer; a layer's
+/// kind is not known or not modelled; or the heads do not divide the hidden size, or the KV heads do not divide the
+/// heads.
 pub fn of(fields: &Fields, family: &Family) -> Result<Vec<LayerGroup>, BadConfig> {
     refuse(fields)?;
     if let Some(layers) = blocks::layers(fields, family)? {
@@ -28,7 +28,7 @@ pub fn of(fields: &Fields, family: &Family) -> Result<Vec<LayerGroup>, BadConfig
     Ok(pairs.map(|(attention, feed_forward)| LayerGroup { count: 1, attention, feed_forward }).collect())
 }
 
-/// The attention of each layer.
+/// Reads the attention of each of `count` layers by its kind and its indexer.
 fn by_kind(fields: &Fields, family: &Family, count: u32) -> Result<Vec<Attention>, BadConfig> {
     let kinds = kinds(fields, family, count)?;
     let full = attention::full(fields, family)?;
@@ -49,7 +49,7 @@ fn by_kind(fields: &Fields, family: &Family, count: u32) -> Result<Vec<Attention
     kinds.into_iter().zip(chooses).zip(blocks).map(one).collect()
 }
 
-/// Keys that change what a layer keeps or reads in a way that no kind of layer models.
+/// Refuses a file with a key that changes what a layer stores or reads in a way that is not modelled.
 fn refuse(fields: &Fields) -> Result<(), BadConfig> {
     let refused = [
         ("num_kv_shared_layers", "layers that read the KV of another layer"),
@@ -70,7 +70,7 @@ enum Kind {
     State,
 }
 
-/// What each layer attends to.
+/// What each of `count` layers attends to: all tokens, a window, or a recurrent state.
 fn kinds(fields: &Fields, family: &Family, count: u32) -> Result<Vec<Kind>, BadConfig> {
     let window = fields.size_of(&["sliding_window", "attention_chunk_size"])?;
     let uses = fields.flag("use_sliding_window")?.unwrap_or(true);
@@ -82,7 +82,7 @@ fn kinds(fields: &Fields, family: &Family, count: u32) -> Result<Vec<Kind>, BadC
         return types.iter().map(|name| named(fields, name, window)).collect();
     }
     if let Some(flags) = fields.numbers("hybrid_layer_pattern")? {
-        // MiMo-V2: 1 for a window.
+        // In MiMo-V2's list 1 means a layer with a window.
         let bad = |why: String| fields.bad("hybrid_layer_pattern", why);
         let one = |flag: &u64| match (flag, window) {
             (0, _) => Ok(Kind::Full),
@@ -125,7 +125,7 @@ fn kinds(fields: &Fields, family: &Family, count: u32) -> Result<Vec<Kind>, BadC
         (Windows::Never, _) => false,
         (Windows::AllBut(_), Some(every)) | (Windows::AllBut(every), None) => !(i + 1).is_multiple_of(every),
         (Windows::EveryOther, _) => i.is_multiple_of(2),
-        // Qwen gives the layers from `max_window_layers` on a window.
+        // In Qwen's models the layers from number `max_window_layers` on (from 0) have a window.
         (Windows::All, _) => from.is_none_or(|from| i >= from),
     };
     Ok((0..count).map(|i| if has(i) { Kind::Window(window) } else { Kind::Full }).collect())

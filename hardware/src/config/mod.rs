@@ -1,8 +1,8 @@
 //! Reads the shape of a model out of a Hugging Face `config.json`.
 //!
-//! The reader knows families by `model_type`: their names of keys, and which of their layers attend to a window, keep a
-//! state or have experts (`layers.rs`). A family that it does not know is refused. A key that it does not know is named
-//! in a warning, and so is what a file says and no roofline models.
+//! `model_type` names the family. The family decides which keys are read, and which layers have a window, a recurrent
+//! state or experts (`layers.rs`). An unknown family is refused. An unknown key, and a known one that no roofline
+//! models, gives a warning.
 
 mod attention;
 mod bad;
@@ -29,36 +29,36 @@ use crate::models::{LayerGroup, ModelShape};
 use fields::Fields;
 use serde_json::Value;
 
-/// What a `config.json` says.
+/// What was read from a `config.json`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadConfig {
-    /// The model.
+    /// The model's shape, under the name that the caller gave.
     pub shape: ModelShape,
-    /// Its module that predicts further tokens (MTP), as a draft of one layer; `None`: it has none.
+    /// The shape of the model's MTP module as a draft model; `None`: the model has no module.
     pub mtp: Option<ModelShape>,
-    /// What the file says and is not modelled, a sentence each.
+    /// What the file says but the roofline does not model, one sentence each.
     pub warnings: Vec<String>,
 }
 
-/// Reads the text of a `config.json`. The shape is called `name`.
+/// Reads the text of a `config.json`. `name` becomes the name of the shape.
 ///
 /// # Errors
-/// The text is no JSON object, its `model_type` is unknown, a field that a shape needs is missing or of the wrong kind,
-/// or fields contradict each other.
+/// The text is not a JSON object, its `model_type` is unknown, a field that a shape needs is missing or of the wrong
+/// kind, or fields contradict each other.
 pub fn read(text: &str, name: &str) -> Result<ReadConfig, BadConfig> {
     let json: Value = serde_json::from_str(&python::to_json(text))
         .map_err(|e| BadConfig { key: format!("line {}", e.line()), why: format!("this is not JSON: {e}") })?;
     read_value(&json, name)
 }
 
-/// [`read`] of parsed JSON.
+/// [`read`] for a file that is already parsed.
 ///
 /// # Errors
 /// As [`read`].
 pub fn read_value(json: &Value, name: &str) -> Result<ReadConfig, BadConfig> {
     let whole = Fields::of(json)?;
     let family = families::of(&whole)?;
-    // Models that also see images keep the decoder's shape in a table of its own.
+    // The files of multimodal models have the decoder's keys in a nested table.
     let fields = whole.table(family.nested)?.unwrap_or_else(|| whole.clone());
     let bits = quantization::bits(&whole, &fields)?;
     let mut shape = ModelShape {
@@ -85,7 +85,7 @@ pub fn read_value(json: &Value, name: &str) -> Result<ReadConfig, BadConfig> {
     Ok(ReadConfig { shape, mtp, warnings })
 }
 
-/// Equal layers together, in the order in which each kind comes first.
+/// Merges equal layers into one group each. Groups are in the order of their first layers.
 fn grouped(layers: Vec<LayerGroup>) -> Vec<LayerGroup> {
     let mut groups: Vec<LayerGroup> = Vec::new();
     for layer in layers {

@@ -1,20 +1,20 @@
-//! The parts of a decoder that quantisation treats apart, by the names of their modules.
+//! The parts of a decoder that can be quantised differently, found by the names of their modules.
 
 use std::collections::BTreeSet;
 
-/// A part whose weights have bits of their own.
+/// A part of a decoder whose weights may have another number of bits than the other parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
-    /// What mixes tokens.
+    /// Projections of attention and of recurrent layers.
     Attention,
-    /// Dense blocks and shared experts.
+    /// Dense feed-forward blocks and shared experts.
     Dense,
     /// Routed experts.
     Experts,
 }
 
 impl Part {
-    /// The part in a message.
+    /// The name of the part for messages.
     pub fn words(self) -> &'static str {
         match self {
             Part::Attention => "attention",
@@ -24,9 +24,9 @@ impl Part {
     }
 }
 
-/// The part that a name of modules covers, with the layer if it is of one: `model.layers.3.self_attn*`,
-/// `re:.*mlp\.(gate|up)_proj.*`, `*.ffn.experts`. `None` for what is no projection (norms, routers, indexers), and for
-/// a name that stands for less than a part, as a key projection alone.
+/// The part that a module name or pattern covers, with its layer number if the name has one. Examples:
+/// `model.layers.3.self_attn*`, `re:.*mlp\.(gate|up)_proj.*`, `*.ffn.experts`. `None` for modules that are not counted
+/// (norms, routers, indexers), and for a name that covers only some of a part, such as a key projection.
 pub fn of(name: &str) -> Option<(Part, Option<u32>)> {
     let name = name.strip_prefix("re:").unwrap_or(name);
     let words: Vec<&str> = name.split('.').map(|word| word.trim_matches(['*', '\\', '^', '$'])).collect();
@@ -37,7 +37,7 @@ pub fn of(name: &str) -> Option<(Part, Option<u32>)> {
     if words.iter().any(excepted) || last.contains("router") || ["gate", "shared_expert_gate"].contains(&last) {
         return None;
     }
-    // Of the projections of a part one stands for all: that of the queries, and the one into a block.
+    // One projection decides for its whole part: the query projection for attention, the up projection for a block.
     let one = |part: &[&str], marks: &[&str]| part.contains(&last) || marks.iter().any(|mark| last.contains(mark));
     const ATTENTION: [&str; 5] = ["self_attn", "self_attention", "linear_attn", "attention", "attn"];
     const DENSE: [&str; 3] = ["mlp", "ffn", "feed_forward"];
@@ -52,14 +52,14 @@ pub fn of(name: &str) -> Option<(Part, Option<u32>)> {
     } else {
         return None;
     };
-    // The first number is the layer; an expert's number may follow it.
+    // The first number in a name is the layer; an expert's number may follow.
     Some((part, words.iter().find_map(|word| word.parse().ok())))
 }
 
-/// How much of a part a list of names covers.
+/// How many layers of a part a list of module names covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cover {
-    /// Nothing.
+    /// No layer.
     None,
     /// This number of layers, less than half of them.
     Few(usize),
@@ -67,7 +67,7 @@ pub enum Cover {
     Most,
 }
 
-/// How much of `part` in `layers` layers the names cover.
+/// How many of a model's `layers` layers `names` cover for `part`. A name without a layer number covers all.
 pub fn cover(names: &[String], part: Part, layers: u32) -> Cover {
     let found = names.iter().filter_map(|name| of(name)).filter(|(of, _)| *of == part);
     let numbers: Vec<Option<u32>> = found.map(|(_, layer)| layer).collect();

@@ -1,9 +1,9 @@
-//! Numbers that Python writes into JSON files and JSON does not have.
+//! Repairs JSON files that Python wrote with numbers that JSON does not have: infinity and NaN.
 
 use std::borrow::Cow;
 
-/// The text with `Infinity`, `-Infinity` and `NaN` outside of texts replaced by null, as Nemotron-H's files have them
-/// (`time_step_limit`). No key that decides a shape can have such a value: null counts as missing there.
+/// Replaces `Infinity`, `-Infinity` and `NaN` outside of strings by null. Nemotron-H's files have them
+/// (`time_step_limit`). No key of a shape may have such a value, and null counts as a missing key.
 pub fn to_json(text: &str) -> Cow<'_, str> {
     if !["Infinity", "NaN"].iter().any(|word| text.contains(word)) {
         return Cow::Borrowed(text);
@@ -12,7 +12,7 @@ pub fn to_json(text: &str) -> Cow<'_, str> {
     let (mut rest, mut quoted) = (text, false);
     while let Some(c) = rest.chars().next() {
         let word = ["-Infinity", "Infinity", "NaN"].into_iter().find(|word| !quoted && rest.starts_with(word));
-        // A backslash takes the character behind it along, so that \" does not end a text.
+        // The character after a backslash is copied with it, so that \" does not end the string.
         let escaped = if quoted && c == '\\' { rest[1..].chars().next().map_or(0, char::len_utf8) } else { 0 };
         let length = word.map_or(c.len_utf8() + escaped, str::len);
         out.push_str(if word.is_some() { "null" } else { &rest[..length] });

@@ -1,4 +1,4 @@
-//! Bits of weights, activations and KV, from `quantization_config` and `torch_dtype`.
+//! Reads the bits of weights, activations and KV from `quantization_config` and `torch_dtype`.
 
 use super::bad::BadConfig;
 use super::fields::Fields;
@@ -7,25 +7,26 @@ use crate::models::Bits;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The bits of a model, and what the file says about them that is not modelled.
+/// The bits of a model's numbers, with warnings about quantisation that is not modelled.
 pub struct ReadBits {
     pub bits: Bits,
     pub warnings: Vec<String>,
 }
 
-/// How linear layers are quantised.
+/// How a file quantises linear layers.
 struct Scheme {
-    /// Bits of a weight, its share of the scales included.
+    /// Bits of a weight, including its share of the scale that a group of weights has in common.
     weights: f64,
-    /// Bits of what is multiplied with it.
+    /// Bits of an activation that is multiplied with the weights.
     activations: f64,
-    /// Bits of a number of the KV cache; `None`: as without quantisation.
+    /// Bits of a number in the KV cache; `None`: 16, as without quantisation.
     kv: Option<f64>,
-    /// Modules that are left out.
+    /// Names or patterns of the modules that are not quantised.
     skipped: Vec<String>,
 }
 
-/// Reads the bits of the decoder in `fields`, a table of the file `whole` or the file itself.
+/// Reads the bits of the decoder. `fields` is the table with the decoder's keys, `whole` the file's top level; both may
+/// be the same.
 ///
 /// # Errors
 /// The type of the weights, the method of quantisation or its algorithm is not known, or a key that the method needs is
@@ -55,7 +56,7 @@ pub fn bits(whole: &Fields, fields: &Fields) -> Result<ReadBits, BadConfig> {
     let Some(table) = table else { return Ok(read) };
     let scheme = scheme(&table)?;
     read.bits.kv = scheme.kv.unwrap_or(plain.kv);
-    // `quantized_layers` says all: what a list leaves out then stays as it was, not plain.
+    // With `quantized_layers` the list is complete: a part that it leaves out is not quantised.
     let listed = table.get("quantized_layers").is_some();
     let layers = fields.count("num_hidden_layers")?.unwrap_or(0);
     for part in [Part::Attention, Part::Dense, Part::Experts] {
@@ -78,23 +79,24 @@ pub fn bits(whole: &Fields, fields: &Fields) -> Result<ReadBits, BadConfig> {
     Ok(read)
 }
 
-/// (bits of an expert's weight, bits of what is multiplied with it) by `expert_dtype` (DeepSeek-V4).
+/// (bits of an expert's weight, bits of its activations) by `expert_dtype` (DeepSeek-V4).
 fn expert_type(fields: &Fields, table: Option<&Fields>) -> Result<Option<(f64, f64)>, BadConfig> {
     let nested = table.map_or(Ok(None), |table| table.text("expert_dtype"))?;
     match fields.text("expert_dtype")?.or(nested) {
         None => Ok(None),
-        // A scale of 8 bits for each 32; the tokens are in 8 bits.
+        // Each 32 weights of 4 bits share a scale of 8 bits; activations have 8 bits.
         Some("fp4") => Ok(Some((4.25, 8.0))),
         Some("fp8") => Ok(Some((8.0, 8.0))),
         Some(other) => Err(fields.bad("expert_dtype", format!("`{other}` is not one of fp4 and fp8"))),
     }
 }
 
-/// Gives a part its bits: of a weight, and of what is multiplied with it.
+/// Sets the bits of a part: (bits of a weight, bits of an activation that is multiplied with it).
 fn set(bits: &mut Bits, part: Part, (weights, activations): (f64, f64)) {
     match part {
         Part::Attention => {
-            // Dense blocks that had the bits of attention keep them.
+            // Dense blocks without bits of their own follow attention, so they get the old bits before attention
+            // changes.
             bits.dense = bits.dense.or(Some(bits.weights));
             bits.dense_activations = bits.dense_activations.or(Some(bits.activations));
             (bits.weights, bits.activations) = (weights, activations);
@@ -104,7 +106,7 @@ fn set(bits: &mut Bits, part: Part, (weights, activations): (f64, f64)) {
     }
 }
 
-/// The parts that `quantized_layers` lists, each with an algorithm of its own.
+/// Sets the bits of the parts that `quantized_layers` lists; each part may have another algorithm.
 fn mixed(table: &Fields, read: &mut ReadBits) -> Result<(), BadConfig> {
     let bad = |why: String| table.bad("quantized_layers", why);
     let layers = table.get("quantized_layers").and_then(Value::as_object);
@@ -129,13 +131,13 @@ fn mixed(table: &Fields, read: &mut ReadBits) -> Result<(), BadConfig> {
 
 const KNOWN: &str = "FP8, MXFP8, NVFP4, W4A16_NVFP4 and MIXED_PRECISION";
 
-/// (bits of a weight, bits of what is multiplied with it) of one of ModelOpt's algorithms.
+/// (bits of a weight, bits of an activation) of an algorithm of NVIDIA's ModelOpt; `None` if it is not known.
 fn algorithm(name: &str) -> Option<(f64, f64)> {
     Some(match name {
         "FP8" => (8.0, 8.0),
-        // A scale of 8 bits for each 32.
+        // Each 32 weights share a scale of 8 bits.
         "MXFP8" => (8.25, 8.0),
-        // A scale of 8 bits for each 16.
+        // Each 16 weights share a scale of 8 bits.
         "NVFP4" => (4.5, 4.0),
         "W4A16_NVFP4" => (4.5, 16.0),
         _ => return None,
@@ -145,11 +147,11 @@ fn algorithm(name: &str) -> Option<(f64, f64)> {
 fn scheme(table: &Fields) -> Result<Scheme, BadConfig> {
     let method = match table.text("quant_method")? {
         Some(method) => method,
-        // Some of ModelOpt's files name the algorithm alone.
+        // Some of ModelOpt's files give `quant_algo` without `quant_method`.
         None if table.get("quant_algo").is_some() => "modelopt",
         None => return Err(table.bad("quant_method", "missing; it says how the weights are kept, as \"fp8\"")),
     };
-    // The methods' own keys are understood as a whole; what decides is read below.
+    // The lists of modules that are not quantised; each method has another key for its list.
     let skipped = |keys: &[&str]| {
         let lists = keys.iter().filter_map(|key| table.get(key)).filter_map(Value::as_array).flatten();
         lists.filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
@@ -159,11 +161,11 @@ fn scheme(table: &Fields) -> Result<Scheme, BadConfig> {
     let group = |default: u32| Ok::<f64, BadConfig>(f64::from(table.size_of(&["group_size"])?.unwrap_or(default)));
     Ok(match method {
         "fp8" | "fbgemm_fp8" => fixed(8.0, 8.0),
-        // Weights in 4 bits with a scale of 8 bits for each 32.
+        // Each 32 weights of 4 bits share a scale of 8 bits.
         "mxfp4" => fixed(4.25, 16.0),
         "awq" | "gptq" | "gptq_marlin" | "awq_marlin" | "auto-round" => {
             let weights = f64::from(table.size_of(&["bits", "w_bit"])?.unwrap_or(4));
-            // A scale of 16 bits and a zero point for each group.
+            // Each group of weights shares a scale of 16 bits and a zero point as wide as a weight.
             fixed(weights + (16.0 + weights) / group(128)?, 16.0)
         }
         "bitsandbytes" if table.flag("load_in_8bit")?.unwrap_or(false) => fixed(8.0, 16.0),
@@ -192,7 +194,7 @@ fn scheme(table: &Fields) -> Result<Scheme, BadConfig> {
     })
 }
 
-/// The scheme of compressed-tensors: the first of its groups.
+/// The scheme of a compressed-tensors file. Only the first of its groups is read.
 fn compressed_tensors(table: &Fields, skipped: Vec<String>) -> Result<Scheme, BadConfig> {
     let groups = table.get("config_groups").and_then(Value::as_object);
     let group = groups.and_then(|groups| groups.values().next());
@@ -201,7 +203,7 @@ fn compressed_tensors(table: &Fields, skipped: Vec<String>) -> Result<Scheme, Ba
         .ok_or_else(|| table.bad("config_groups", "the first group has no weights.num_bits"))?;
     let scales = match group["weights"]["group_size"].as_f64().filter(|size| *size >= 1.0) {
         Some(size) => {
-            // MXFP4 and NVFP4 have scales of 8 bits, whole numbers scales of 16.
+            // MXFP4 and NVFP4 have scales of 8 bits, integer weights have scales of 16 bits.
             let scale = if group["weights"]["type"] == "float" && size <= 32.0 { 8.0 } else { 16.0 };
             scale / size
         }
@@ -211,12 +213,12 @@ fn compressed_tensors(table: &Fields, skipped: Vec<String>) -> Result<Scheme, Ba
     Ok(Scheme { weights: weights + scales, activations, kv: kv_scheme(table), skipped })
 }
 
-/// Bits of a number of the KV cache by `kv_cache_scheme`.
+/// Bits of a number in the KV cache by `kv_cache_scheme`; `None` if the file has none.
 fn kv_scheme(table: &Fields) -> Option<f64> {
     table.get("kv_cache_scheme").and_then(|kv| number(&kv["num_bits"]))
 }
 
-/// A number of bits from 1 to 32.
+/// The value as a number of bits; `None` if it is not a number from 1 to 32.
 fn number(value: &Value) -> Option<f64> {
     value.as_f64().filter(|bits| (1.0..=32.0).contains(bits))
 }

@@ -1,4 +1,4 @@
-//! Layers that keep a state of fixed size: gated delta rule, Kimi's delta attention, Mamba-2.
+//! Reads layers that keep a recurrent state of fixed size: gated delta rule, Kimi's delta attention, Mamba-2.
 
 use super::bad::BadConfig;
 use super::fields::Fields;
@@ -9,7 +9,7 @@ const STATE_BYTES: f64 = 4.0;
 /// Bytes of a number in a convolution's state.
 const CONVOLUTION_BYTES: f64 = 2.0;
 
-/// A layer of linear attention: Kimi's if the file has `linear_attn_config`, else Qwen's.
+/// Reads a layer of linear attention: Kimi's if the file has `linear_attn_config`, else Qwen's.
 ///
 /// # Errors
 /// A size that the layer needs is missing or is not a whole number of at least 1, or `linear_attn_config` is not a
@@ -21,8 +21,8 @@ pub fn layer(fields: &Fields) -> Result<Attention, BadConfig> {
     }
 }
 
-/// Qwen3-Next's gated delta rule (transformers' `Qwen3NextGatedDeltaNet`): queries, keys, values and a gate from one
-/// projection, a convolution over the first three, an output projection.
+/// Reads Qwen3-Next's gated delta rule (transformers' `Qwen3NextGatedDeltaNet`). It has projections to queries, keys,
+/// values and gates, a convolution over queries, keys and values, and an output projection.
 fn gated_delta(fields: &Fields) -> Result<Attention, BadConfig> {
     let size = |key: &str| fields.size(key).map(f64::from);
     let hidden = size("hidden_size")?;
@@ -37,8 +37,8 @@ fn gated_delta(fields: &Fields) -> Result<Attention, BadConfig> {
     Ok(Attention::Recurrent { parameters, state_bytes })
 }
 
-/// Kimi Linear's delta attention: three projections with convolutions, a decay gate of low rank, an output gate of low
-/// or (Kimi K3) full rank, an output projection.
+/// Reads Kimi Linear's delta attention: three projections with convolutions, a decay gate of low rank, an output gate
+/// of low or (Kimi K3) full rank, and an output projection.
 fn kimi_delta(fields: &Fields, table: &Fields) -> Result<Attention, BadConfig> {
     let hidden = f64::from(fields.size("hidden_size")?);
     let (heads, dim) = (f64::from(table.size("num_heads")?), f64::from(table.size("head_dim")?));
@@ -52,7 +52,7 @@ fn kimi_delta(fields: &Fields, table: &Fields) -> Result<Attention, BadConfig> {
     Ok(Attention::Recurrent { parameters, state_bytes })
 }
 
-/// Mamba-2 (arXiv 2405.21060) as Nemotron-H has it.
+/// Reads a Mamba-2 layer (arXiv 2405.21060) of Nemotron-H.
 ///
 /// # Errors
 /// A size that the layer needs is missing or is not a whole number of at least 1.

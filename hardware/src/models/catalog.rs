@@ -1,5 +1,5 @@
-//! Presets of models: `models.json`, a list of what published `config.json` files say, each with its source. The reader
-//! of users' files reads them, too.
+//! Presets of models from `models.json`: the contents of published `config.json` files, each with its source. They are
+//! read as a user's `config.json` is.
 
 use super::layers::{Attention, FeedForward};
 use super::shape::ModelShape;
@@ -10,25 +10,25 @@ use std::sync::LazyLock;
 
 const TEXT: &str = include_str!("../../models.json");
 
-/// A preset.
+/// A model with a name, a shape and the sources of its numbers.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Its name in experiments.
+    /// The name to use in experiment files.
     pub name: String,
     /// The model on Hugging Face, `owner/name`.
     pub model: String,
-    /// The file that its numbers were read from.
+    /// The file from which the shape's numbers are.
     pub source: String,
-    /// Published number of parameters, to check the shape.
+    /// Published number of parameters; a test compares the shape with it.
     pub published_parameters: f64,
-    /// Published parameters that are not of the decoder: a vision tower, an MTP module, copies of the embedding. It is
-    /// below 0 where the shape counts an output head that a draft shares with its target.
+    /// Published parameters that the shape does not count: a vision tower, an MTP module, copies of the embedding. The
+    /// number is negative where the shape counts an output head that a draft shares with its target.
     pub beside: f64,
-    /// Where the number was published.
+    /// Where the number of parameters was published.
     pub parameters_source: String,
-    /// Its shape.
+    /// The model's shape.
     pub shape: ModelShape,
-    /// What its file says and is not modelled, a sentence each.
+    /// What the file says but the roofline does not model, one sentence each.
     pub warnings: Vec<String>,
 }
 
@@ -49,7 +49,7 @@ static CATALOG: LazyLock<Vec<Entry>> = LazyLock::new(|| {
     rows.into_iter().flat_map(entries).collect()
 });
 
-/// The model of a row, and its MTP module where it has one, under the model's name and `-mtp`.
+/// The presets of a row of `models.json`: the model, and its MTP module, if it has one, with `-mtp` after the name.
 fn entries(row: Row) -> Vec<Entry> {
     let read = config::read_value(&row.config, &row.name).unwrap_or_else(|e| panic!("models.json: {}: {e}", row.name));
     let module = read.mtp.map(|shape| Entry {
@@ -75,33 +75,34 @@ fn entries(row: Row) -> Vec<Entry> {
     [model].into_iter().chain(module).collect()
 }
 
-/// All presets, in the order of the file.
+/// All presets, in the order of `models.json`.
 pub fn catalog() -> &'static [Entry] {
     &CATALOG
 }
 
-/// The preset with this name.
+/// The preset with this name; `None` if there is none.
 pub fn entry(name: &str) -> Option<&'static Entry> {
     CATALOG.iter().find(|e| e.name == name)
 }
 
-/// The sizes of a decoder whose layers are all alike, as Llama's.
+/// The sizes of a decoder whose layers are all equal and of Llama's kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uniform {
     /// Number of layers.
     pub layers: u32,
-    /// Query heads.
+    /// Number of query heads.
     pub heads: u32,
-    /// Key-value heads.
+    /// Number of key-value heads.
     pub kv_heads: u32,
-    /// Numbers in a head.
+    /// Head dimension.
     pub head_dim: u32,
     /// Inner width of the feed-forward block.
     pub intermediate: u32,
 }
 
 impl ModelShape {
-    /// The sizes of its layers if all are Llama's: attention to all tokens and a gated dense block. `None` for others.
+    /// The sizes of the model's layers if all have attention to all tokens and a gated dense block, as Llama's have.
+    /// `None` for other models.
     pub fn uniform(&self) -> Option<Uniform> {
         let [group] = self.layers.as_slice() else { return None };
         let Attention::Grouped {
@@ -135,7 +136,7 @@ mod tests {
         assert!(wrong.is_empty(), "{wrong:#?}");
     }
 
-    /// Prints what every file says and is not modelled: `cargo test -p foretoken-hardware -- --nocapture warnings`.
+    /// Prints the warnings of every preset: `cargo test -p foretoken-hardware -- --nocapture warnings`.
     #[test]
     fn warnings_are_sentences() {
         for (e, warning) in catalog().iter().flat_map(|e| e.warnings.iter().map(move |warning| (e, warning))) {

@@ -1,15 +1,15 @@
-//! Checks of a shape.
+//! Checks that a model's shape is possible.
 
 use super::layers::{Attention, FeedForward};
 use super::shape::ModelShape;
 use crate::bad::{BadLatency, bad};
 
 impl ModelShape {
-    /// Checks what serde cannot check.
+    /// Checks the values that serde cannot check.
     ///
     /// # Errors
-    /// A size is 0, more experts are used than there are, or a number of bits is not from 1 to 32. The key is below
-    /// `model`.
+    /// A size is 0, more experts are used than there are, or a number of bits is not from 1 to 32. The error's key
+    /// starts with `model.`.
     pub fn check(&self) -> Result<(), BadLatency> {
         let sizes = [("hidden", self.hidden), ("vocab", self.vocab), ("layers", self.num_layers())];
         if let Some((key, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {

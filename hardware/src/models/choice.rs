@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
 
-/// A model in an experiment.
+/// A model: the name of a preset, `{ config = "config.json" }`, or a shape.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(untagged)]
 pub enum ModelChoice {
-    /// A preset.
+    /// The name of a preset.
     Preset(PresetName),
-    /// A Hugging Face `config.json`. Loading an experiment replaces it by the shape that it says.
+    /// A Hugging Face `config.json`. When the experiment is loaded, the shape is read from the file.
     File(ConfigFile),
-    /// A shape.
+    /// A shape, written out in the experiment.
     Shape(Box<ModelShape>),
 }
 
-/// The name of a preset model.
+/// The name of a preset model, as `foretoken models list` prints it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(transparent)]
 pub struct PresetName(#[schemars(extend("enum" = names()))] pub String);
@@ -29,32 +29,33 @@ fn names() -> Vec<&'static str> {
     catalog().iter().map(|e| e.name.as_str()).collect()
 }
 
-/// A `config.json` by its path.
+/// A Hugging Face `config.json` from which the model's shape is read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConfigFile {
-    /// The file; a relative path starts at the experiment's folder. `-` is standard input.
+    /// Path of the file; a relative path starts at the experiment's folder. `-` is standard input.
     pub config: String,
-    /// What the model is called; without it, the name of the file's folder.
+    /// Name of the model in results. Default: the name of the file's folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Take the model's MTP module, which drafts, instead of the model.
+    /// True takes the model's MTP module (a drafter) in place of the model itself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mtp: bool,
 }
 
-/// The experts of a mixture-of-experts model; the dense feed-forward block of the model's shape becomes one expert.
+/// Numbers of experts that replace the numbers in the model's shape. A dense feed-forward block of the shape becomes
+/// the size of one expert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Experts {
-    /// Experts in a layer.
+    /// Number of experts in a layer.
     pub total: u32,
-    /// Experts that a token uses.
+    /// Number of experts that a token uses, from 1 to `total`.
     pub active: u32,
 }
 
 impl ModelChoice {
-    /// The preset of this name.
+    /// Chooses the preset of this name. Whether it exists is checked later.
     pub fn preset(name: &str) -> ModelChoice {
         ModelChoice::Preset(PresetName(name.to_owned()))
     }
@@ -62,7 +63,8 @@ impl ModelChoice {
     /// The model's shape.
     ///
     /// # Errors
-    /// There is no such preset, the shape has a fault, or a `config.json` has not been read.
+    /// There is no such preset, the shape has a fault, or the model is a `config.json`, which must have been read and
+    /// replaced before.
     pub fn shape(&self) -> Result<Cow<'_, ModelShape>, BadLatency> {
         match self {
             ModelChoice::Preset(PresetName(name)) => match entry(name) {
@@ -88,8 +90,8 @@ impl fmt::Display for ModelChoice {
 }
 
 impl ModelShape {
-    /// The shape with a mixture of `experts` in each layer instead of what it has; an expert is as wide as the dense
-    /// block or the expert that was there.
+    /// The shape with a mixture of `experts` in each layer that has a feed-forward block. An expert is as wide as the
+    /// dense block or the expert that it replaces.
     pub fn with_experts(mut self, experts: Experts) -> ModelShape {
         let Experts { total, active } = experts;
         for group in &mut self.layers {

@@ -1,125 +1,132 @@
-//! Equal layers of a model: what they attend to, and what their feed-forward blocks are.
+//! A group of equal layers of a model: their attention and their feed-forward block.
 
 use serde::{Deserialize, Serialize};
 
-/// `count` equal decoder layers.
+/// A group of equal decoder layers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LayerGroup {
-    /// Number of layers.
+    /// Number of layers in the group.
     pub count: u32,
-    /// What mixes the tokens.
+    /// The attention or recurrent layer.
     pub attention: Attention,
-    /// What follows the attention.
+    /// The feed-forward block after the attention.
     pub feed_forward: FeedForward,
 }
 
-/// How a layer mixes tokens. Norms, biases and position encodings are left out: they are under 0.1 % of a model.
+/// The attention of a layer, or the recurrence in its place. Norms, biases and position encodings are not counted: they
+/// are under 0.1 % of a model's weights.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Attention {
-    /// Multi-head attention in which `heads / kv_heads` query heads share a key and a value.
+    /// Grouped-query attention: `heads / kv_heads` query heads share a key and a value.
     Grouped {
-        /// Query heads.
+        /// Number of query heads.
         heads: u32,
-        /// Key-value heads.
+        /// Number of key-value heads; it must divide `heads`.
         kv_heads: u32,
-        /// Numbers in a head.
+        /// Head dimension: numbers in a query and in a key.
         head_dim: u32,
-        /// Numbers in a head's value; none: as in its key.
+        /// Numbers in a value. Default: `head_dim`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         value_dim: Option<u32>,
-        /// Width of the layer's input; none: the hidden size (an EAGLE-3 head reads twice that).
+        /// Width of the layer's input. Default: the hidden size; an EAGLE-3 head has twice that.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input: Option<u32>,
-        /// Newest tokens that a token attends to; none: all.
+        /// Sliding window: number of newest tokens that a token attends to. Default: all tokens.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         window: Option<u32>,
-        /// Whether the output is gated by a projection as wide as the queries (Qwen3-Next).
+        /// Whether a projection as wide as the attention's output gates it (Qwen3-Next).
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         gated: bool,
-        /// Whether the values are the keys before their norm and rotation, without a projection of their own (Gemma 4).
-        /// Both are kept.
+        /// Whether there is no value projection and the values are the keys before norm and rotation (Gemma 4). The KV
+        /// cache holds both.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         values_from_keys: bool,
-        /// The tokens that a token attends to, where a layer chooses them; none: all, or the window.
+        /// How the layer chooses the tokens that a token attends to (sparse attention). Default: it does not choose. It
+        /// cannot be combined with `window`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         selection: Option<Selection>,
     },
-    /// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): one compressed vector a token is kept
-    /// for all heads.
+    /// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): the KV cache holds one compressed
+    /// vector for each token, which all heads share.
     Latent {
-        /// Query heads.
+        /// Number of query heads.
         heads: u32,
-        /// Width of the compressed query; none: queries are not compressed.
+        /// Width of the compressed query. Default: queries are not compressed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         query_rank: Option<u32>,
-        /// Width of the compressed key and value.
+        /// Width of the vector that holds key and value compressed.
         kv_rank: u32,
-        /// Numbers of a head's key that are rotated; shared by the heads and kept beside the compressed vector.
+        /// Numbers of a key with rotary position encoding. All heads share them, and the KV cache holds them beside the
+        /// compressed vector.
         rope_dim: u32,
-        /// Numbers of a head's key that are not rotated.
+        /// Numbers of a head's key without rotary position encoding.
         nope_dim: u32,
-        /// Numbers of a head's value.
+        /// Numbers in a head's value.
         value_dim: u32,
-        /// Whether the output is gated by a projection as wide as the values (Kimi K3).
+        /// Whether a projection as wide as all heads' values gates the output (Kimi K3).
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         gated: bool,
-        /// The tokens that a token attends to, where a layer chooses them; none: all.
+        /// How the layer chooses the tokens that a token attends to (sparse attention). Default: it attends to all
+        /// tokens.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         selection: Option<Selection>,
     },
-    /// Attention of one key-value head, whose key is the value, too, to the newest tokens and to entries that each
-    /// compress `ratio` tokens (DeepSeek-V4; transformers' `DeepseekV4Attention`). The output projection is grouped:
-    /// the heads of a group are projected to `output_rank` numbers, and all groups together to the hidden size.
+    /// Attention to the newest tokens and to entries that each compress `ratio` older tokens (DeepSeek-V4;
+    /// transformers' `DeepseekV4Attention`). There is one key-value head, whose key is also the value. The output
+    /// projection has two parts: the heads of each group are projected to `output_rank` numbers, and all groups
+    /// together to the hidden size.
     Compressed {
-        /// Query heads.
+        /// Number of query heads.
         heads: u32,
-        /// Numbers in a head, and in an entry.
+        /// Head dimension: numbers in a query, in a key and in an entry.
         head_dim: u32,
         /// Width of the compressed query.
         query_rank: u32,
-        /// Groups of the output projection.
+        /// Number of groups of the output projection; it must divide `heads`.
         output_groups: u32,
-        /// Width of a group's output.
+        /// Numbers to which the heads of a group are projected.
         output_rank: u32,
-        /// Newest tokens that a token attends to as they are. A request keeps no older ones.
+        /// Number of newest tokens that a token attends to without compression. Older tokens leave the KV cache.
         window: u32,
-        /// Tokens that an entry compresses; 0: there are no entries.
+        /// Number of tokens that an entry compresses. Default: 0, there are no entries.
         #[serde(default, skip_serializing_if = "is_zero")]
         ratio: u32,
-        /// The entries that a token attends to, where a layer chooses them; none: all. Entries then overlap: each is
-        /// made of twice as many tokens.
+        /// How the layer chooses the entries that a token attends to; its entries then overlap: each is made from 2 ·
+        /// `ratio` tokens. Default: the layer attends to all entries, and they do not overlap.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         selection: Option<Selection>,
     },
-    /// A layer that keeps a state of fixed size for each request (Mamba, gated delta rule, linear attention).
+    /// A recurrent layer, with a state of fixed size for each request and no KV (Mamba, gated delta rule, linear
+    /// attention).
     Recurrent {
-        /// Weights of the layer.
+        /// Number of weights of the layer.
         parameters: f64,
-        /// Bytes of the state of a request.
+        /// Size of a request's state in the layer, bytes.
         state_bytes: f64,
     },
-    /// No attention: the layer is a feed-forward block alone (hybrids of Nemotron's kind).
+    /// No attention: the layer is only a feed-forward block (as in Nemotron-H).
     None,
 }
 
-/// How a layer of sparse attention chooses tokens (DeepSeek-V3.2's indexer): each token scores all tokens before it
-/// with small heads, and attends to the best.
+/// How a layer of sparse attention chooses tokens (DeepSeek-V3.2's indexer): for each token small heads score all
+/// earlier tokens, and the token attends to those with the best scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Selection {
-    /// Heads that score.
+    /// Number of heads that score.
     pub heads: u32,
-    /// Numbers in the key that is scored; one key a token (or an entry of several tokens) is kept.
+    /// Numbers in the indexer's key. The cache holds one such key for each token, or for each entry of compressed
+    /// attention.
     pub head_dim: u32,
-    /// Bits of a number of that key.
+    /// Bits of a number in the indexer's key. Default: 8.
     #[serde(default = "eight", skip_serializing_if = "is_eight")]
     pub key_bits: u32,
-    /// Tokens (or entries) that are attended to.
+    /// Number of tokens (or entries) that a token attends to.
     pub tokens: u32,
-    /// Whether the layer takes the choice of a layer before it instead of scoring itself (GLM-5.2). It then has no
-    /// heads that score and keeps no key for them.
+    /// Whether the layer has no indexer and uses the choice of an earlier layer (GLM-5.2). It then has no weights and
+    /// no keys for scoring.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub taken: bool,
 }
@@ -128,30 +135,30 @@ pub struct Selection {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum FeedForward {
-    /// One block, which every token uses.
+    /// A dense block, which every token uses.
     Dense {
-        /// Its inner width.
+        /// Inner width of the block.
         intermediate: u32,
-        /// Whether it has a gate beside the up projection (three matrices); else two matrices.
+        /// Whether the block has a gate beside the up projection: three matrices if true, two if false. Default: true.
         #[serde(default = "yes", skip_serializing_if = "is_true")]
         gated: bool,
     },
     /// A mixture of experts.
     Experts {
-        /// Experts in the layer.
+        /// Number of routed experts in the layer.
         total: u32,
-        /// Experts that a token uses.
+        /// Number of routed experts that a token uses, at most `total`.
         active: u32,
-        /// Inner width of an expert.
+        /// Inner width of a routed expert.
         intermediate: u32,
-        /// Inner width of the block that every token uses beside its experts; 0: there is none.
+        /// Inner width of the shared experts together, which every token uses. Default: 0, there are none.
         #[serde(default)]
         shared_intermediate: u32,
-        /// Width of an expert's input and output; none: the hidden size. With it a projection into this width stands
-        /// before the experts and one back behind them (Nemotron 3's latent experts).
+        /// Width of an expert's input and output (Nemotron 3's latent experts): one projection leads to this width
+        /// before the experts and one back after them. Default: the hidden size, without projections.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         latent: Option<u32>,
-        /// Whether the blocks have a gate beside the up projection (three matrices); else two matrices.
+        /// Whether experts have a gate beside the up projection: three matrices if true, two if false. Default: true.
         #[serde(default = "yes", skip_serializing_if = "is_true")]
         gated: bool,
     },

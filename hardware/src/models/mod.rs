@@ -14,5 +14,5 @@ pub use layers::{Attention, FeedForward, LayerGroup, Selection};
 pub use shape::{Bits, ModelShape};
 pub use work::{AttentionWork, Blocks, FlopsByBits, Unpacked, Work};
 
-/// The target and draft that are shipped with their weights.
+/// The names of the target and the draft model whose weights are in the repository.
 pub const SHIPPED: [&str; 2] = ["tiny-target", "tiny-draft"];

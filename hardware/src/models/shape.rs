@@ -1,28 +1,28 @@
-//! The shape of a model.
+//! The shape of a model: sizes and bits.
 
 use super::layers::LayerGroup;
 use serde::{Deserialize, Serialize};
 
-/// The shape of a decoder, as far as the time of its passes depends on it.
+/// The sizes and bits of a decoder that determine its pass times and its memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelShape {
-    /// What the model is called.
+    /// Name of the model in results.
     pub name: String,
-    /// Hidden size.
+    /// Hidden size, at least 1.
     pub hidden: u32,
-    /// Size of the vocabulary.
+    /// Number of tokens in the vocabulary, at least 1.
     pub vocab: u32,
-    /// Whether the output head shares the embedding's weights.
+    /// Whether the output head uses the embedding's weights, so that memory holds them once.
     #[serde(default)]
     pub tied: bool,
-    /// Its layers, in groups of equal ones.
+    /// The layers, in groups of equal layers. The order of the groups does not matter.
     pub layers: Vec<LayerGroup>,
-    /// Weights that every pass reads beside the layers and the output head: what joins the target's hidden states in
-    /// an EAGLE head or an MTP module.
+    /// Number of further weights that every pass reads, beside layers and output head: the matrix that joins hidden
+    /// states and embedding in an EAGLE head or an MTP module.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub joining_parameters: f64,
-    /// Bits of its numbers.
+    /// Bits of weights, activations and KV.
     #[serde(default)]
     pub bits: Bits,
 }
@@ -32,28 +32,29 @@ fn is_zero(x: &f64) -> bool {
     *x == 0.0
 }
 
-/// Bits of a model's numbers, scales of quantised ones included.
+/// Bits of a model's numbers, each from 1 to 32. Quantised weights include their share of the scales, so 4.25 is
+/// possible.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Bits {
-    /// A weight of attention, and of a dense block and a shared expert where `dense` is not given.
+    /// Bits of a weight of attention, and of dense blocks and shared experts if `dense` is not given.
     pub weights: f64,
-    /// A weight of a dense block and of a shared expert; none: `weights`.
+    /// Bits of a weight of dense blocks and shared experts. Default: `weights`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dense: Option<f64>,
-    /// A weight of an expert.
+    /// Bits of a weight of a routed expert.
     pub experts: f64,
-    /// A weight of the embedding and of the output head.
+    /// Bits of a weight of the embedding and of the output head.
     pub head: f64,
-    /// A number of the KV cache.
+    /// Bits of a number in the KV cache.
     pub kv: f64,
-    /// A number that is multiplied with the weights of attention, and of dense blocks and shared experts where
-    /// `dense_activations` is not given: 16, 8 or 4. It says at which of the GPU's peaks they are computed.
+    /// Bits of the activations in attention, and in dense blocks and shared experts if `dense_activations` is not
+    /// given. They choose the GPU's peak: bf16 above 8 bits, fp8 above 4, else fp4.
     pub activations: f64,
-    /// A number that is multiplied with the weights of dense blocks and shared experts; none: `activations`.
+    /// Bits of the activations in dense blocks and shared experts. Default: `activations`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dense_activations: Option<f64>,
-    /// A number that is multiplied with an expert's weights.
+    /// Bits of the activations in routed experts.
     pub expert_activations: f64,
 }
 
@@ -78,17 +79,17 @@ impl ModelShape {
         self.layers.iter().map(|g| g.count).sum()
     }
 
-    /// Number of weights of the output head, which is also that of the embedding.
+    /// Number of weights of the output head; the embedding has equally many.
     pub fn head_parameters(&self) -> f64 {
         f64::from(self.hidden) * f64::from(self.vocab)
     }
 
-    /// Number of all weights. Norms, biases and routers are left out: they are under 0.1 %.
+    /// Number of all weights. Norms, biases and routers are not counted: they are under 0.1 %.
     pub fn parameters(&self) -> f64 {
         self.count_parameters(|(total, _)| total)
     }
 
-    /// Number of weights that a token uses, the embedding included.
+    /// Number of weights that a token uses, including the embedding: of the routed experts only the active ones.
     pub fn active_parameters(&self) -> f64 {
         self.count_parameters(|(_, active)| active)
     }

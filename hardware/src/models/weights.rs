@@ -1,9 +1,9 @@
-//! What follows from the sizes of a layer: its weights, and variants of it.
+//! Numbers of weights of a layer, and variants of a layer for other uses.
 
 use super::layers::{Attention, FeedForward, Selection};
 
 impl Attention {
-    /// How the layer chooses tokens; `None` if it does not.
+    /// How the layer chooses the tokens that it attends to; `None` if it does not choose.
     pub fn selection(&self) -> Option<Selection> {
         match *self {
             Attention::Grouped { selection, .. }
@@ -13,8 +13,8 @@ impl Attention {
         }
     }
 
-    /// The layer with an indexer of its own, or with the choice of a layer before it. A layer that attends to all
-    /// tokens stays as it is.
+    /// The layer with an indexer (`own`), or with the choice of an earlier layer. Only latent attention that chooses
+    /// tokens is changed.
     pub fn with_indexer(mut self, own: bool) -> Attention {
         if let Attention::Latent { selection: Some(selection), .. } = &mut self {
             selection.taken = !own;
@@ -22,7 +22,7 @@ impl Attention {
         self
     }
 
-    /// The layer if it attends to the newest `tokens` only; one that is not of grouped heads stays as it is.
+    /// The layer with a window of the newest `tokens` tokens. Only grouped attention is changed.
     pub fn to_newest(mut self, tokens: u32) -> Attention {
         if let Attention::Grouped { window, .. } = &mut self {
             *window = Some(tokens);
@@ -30,15 +30,16 @@ impl Attention {
         self
     }
 
-    /// The layer if it attends to chosen tokens; `None` if it is not of grouped heads.
+    /// The layer with `chosen` as its selection of tokens; `None` if it is not grouped attention.
     pub fn to_blocks(mut self, chosen: Selection) -> Option<Attention> {
         let Attention::Grouped { selection, .. } = &mut self else { return None };
         *selection = Some(chosen);
         Some(self)
     }
 
-    /// The layer as an MTP module has it: it chooses its tokens itself (GLM-5.2 and GLM-5 have modules of the same
-    /// published size), and it attends to a window only where the model compresses (vLLM's `DeepseekV4Attention`).
+    /// The layer as an MTP module has it. It has an indexer even where the model's layer takes an earlier choice (the
+    /// modules of GLM-5.2 and GLM-5 have equal published sizes). Compressed attention keeps only its window (vLLM's
+    /// `DeepseekV4Attention`).
     pub fn of_module(mut self) -> Attention {
         if let Attention::Compressed { ratio, selection, .. } = &mut self {
             (*ratio, *selection) = (0, None);
@@ -46,7 +47,7 @@ impl Attention {
         self.with_indexer(true)
     }
 
-    /// Number of weights of a layer of a model that is `hidden` wide.
+    /// Number of weights of the layer in a model of hidden size `hidden`.
     pub fn parameters(&self, hidden: u32) -> f64 {
         let hidden = f64::from(hidden);
         match *self {
@@ -66,7 +67,7 @@ impl Attention {
                 let value = value_dim.map_or(dim, f64::from);
                 let values = if values_from_keys { 0.0 } else { kv_heads * value };
                 let gate = if gated { heads * value } else { 0.0 };
-                // An indexer of heads that score and a key, both from the input.
+                // The indexer projects the input to its query heads and one key.
                 let chooses = selection.map_or(0.0, |s| f64::from(s.head_dim) * (f64::from(s.heads) + 1.0));
                 input * (heads * dim + kv_heads * dim + values + gate + chooses) + heads * value * hidden
             }
@@ -80,7 +81,8 @@ impl Attention {
                 };
                 let kv = hidden * (kv_rank + rope) + kv_rank * heads * (nope + value);
                 let chooses = selection.filter(|s| !s.taken).map_or(0.0, |s| {
-                    // The indexer's queries come from the compressed query, its key and head weights from the input.
+                    // The indexer projects its queries from the compressed query, and its key and a weight for each
+                    // head from the input.
                     let (heads, dim) = (f64::from(s.heads), f64::from(s.head_dim));
                     query_rank.map_or(hidden, f64::from) * heads * dim + hidden * (dim + heads)
                 });
@@ -95,7 +97,7 @@ impl Attention {
                 let (groups, output_rank) = (f64::from(output_groups), f64::from(output_rank));
                 let queries = query_rank * (hidden + width);
                 let output = width * output_rank + groups * output_rank * hidden;
-                // An entry is made by a projection and a gate, of twice the width where entries overlap.
+                // A projection and a gate make an entry; both are twice as wide if entries overlap.
                 let series = if selection.is_some() { 2.0 } else { 1.0 };
                 let compressor = |dim: f64| if ratio > 0 { 2.0 * series * hidden * dim } else { 0.0 };
                 let chooses = selection.map_or(0.0, |s| {
@@ -111,8 +113,8 @@ impl Attention {
 }
 
 impl FeedForward {
-    /// Number of weights of what every token uses: a dense block, or the shared block of a mixture and the projections
-    /// around its experts.
+    /// Number of weights that every token uses: a dense block, or a mixture's shared experts and the projections around
+    /// its routed experts.
     pub fn dense_parameters(&self, hidden: u32) -> f64 {
         match *self {
             FeedForward::Dense { intermediate, gated } => block(hidden, intermediate, gated),
@@ -124,7 +126,7 @@ impl FeedForward {
         }
     }
 
-    /// Number of weights of one expert; 0 for a dense block.
+    /// Number of weights of one routed expert; 0 for a dense block.
     pub fn expert_parameters(&self, hidden: u32) -> f64 {
         match *self {
             FeedForward::Experts { intermediate, gated, .. } => block(self.expert_width(hidden), intermediate, gated),
@@ -132,7 +134,7 @@ impl FeedForward {
         }
     }
 
-    /// Width of what a token sends to an expert and gets back.
+    /// Numbers that a token sends to an expert and gets back.
     pub fn expert_width(&self, hidden: u32) -> u32 {
         match *self {
             FeedForward::Experts { latent, .. } => latent.unwrap_or(hidden),
@@ -140,7 +142,7 @@ impl FeedForward {
         }
     }
 
-    /// (experts, experts that a token uses); (0, 0) for a dense block.
+    /// (routed experts of the layer, those that a token uses); (0, 0) for a dense block.
     pub fn experts(&self) -> (u32, u32) {
         match *self {
             FeedForward::Experts { total, active, .. } => (total, active),

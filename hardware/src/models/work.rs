@@ -1,11 +1,11 @@
-//! What the passes of a model move and compute, summed over its layers.
+//! Bytes that a model's passes move and FLOP that they compute, summed over its layers.
 
 use super::layers::{Attention, LayerGroup, Selection};
 use super::shape::ModelShape;
 use serde::Serialize;
 
-/// What the passes of a model move and compute, summed over its layers. Bytes and FLOP are whole numbers that an `f64`
-/// holds exactly wherever the bits of the weights are 8 or 16.
+/// Bytes that a model's passes move and FLOP that they compute, summed over its layers. An `f64` holds the numbers
+/// exactly if all weights have 8 or 16 bits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Work {
     /// Number of layers.
@@ -14,50 +14,50 @@ pub struct Work {
     pub hidden: f64,
     /// Bytes of the weights that every pass reads, without the output head and `blocks`.
     pub always_bytes: f64,
-    /// Feed-forward blocks, by how their experts are chosen.
+    /// Feed-forward blocks, in groups with equal numbers of experts.
     pub blocks: Vec<Blocks>,
-    /// FLOP a token of all layers, by the precision at which it is computed; attention over KV apart.
+    /// FLOP for a token in all layers, by precision; attention over KV is not included.
     pub token_flops: FlopsByBits,
     /// Bytes of the output head.
     pub head_bytes: f64,
     /// FLOP of the output head for a token.
     pub head_flops: f64,
-    /// Attention over KV, by how far back it looks.
+    /// Attention over KV, in groups of layers with an equal window, split and kind of selection.
     pub attention: Vec<AttentionWork>,
-    /// Bytes of recurrent states of a request.
+    /// Bytes of the recurrent states of a request, over all layers.
     pub state_bytes: f64,
-    /// Bytes of a request that do not grow with its tokens and that no pass reads as a whole: windows that forget older
-    /// tokens, and what waits to be compressed.
+    /// Bytes of a request in memory that do not grow with its tokens, beside recurrent states: windows that drop older
+    /// tokens, and tokens that wait to be compressed.
     pub request_bytes: f64,
     /// Bytes of all weights, the embedding included.
     pub weight_bytes: f64,
     /// Layers with a mixture of experts.
     pub sparse_layers: f64,
-    /// Experts that a token uses in such a layer, the shared one apart.
+    /// Routed experts that a token uses in such a layer; the largest number of all layers.
     pub active_experts: f64,
-    /// Width of what a token sends to an expert and gets back.
+    /// Numbers that a token sends to an expert and gets back.
     pub expert_width: f64,
 }
 
-/// Feed-forward blocks whose experts are chosen alike. A dense block is one expert that every token uses.
+/// Feed-forward blocks with equal `total` and `active`. A dense block is one expert that every token uses.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Blocks {
     /// Experts in a layer.
     pub total: f64,
     /// Experts that a token uses.
     pub active: f64,
-    /// Bytes of one expert in each of the layers.
+    /// Bytes of one expert, summed over the layers.
     pub bytes: f64,
 }
 
-/// FLOP by the precision of the numbers that are multiplied.
+/// FLOP by the precision of the activations, which decides the GPU's peak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct FlopsByBits {
-    /// In 16 bits.
+    /// FLOP in more than 8 bits.
     pub bf16: f64,
-    /// In 8 bits.
+    /// FLOP in more than 4 and up to 8 bits.
     pub fp8: f64,
-    /// In 4 bits.
+    /// FLOP in up to 4 bits.
     pub fp4: f64,
 }
 
@@ -71,38 +71,39 @@ impl FlopsByBits {
     }
 }
 
-/// Attention over KV of layers that look equally far back.
+/// Attention over KV of layers that have an equal window, split and kind of selection.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct AttentionWork {
-    /// Bytes of KV of a token in these layers, as a pass reads them.
+    /// Bytes of KV that a pass reads for each token of context, summed over these layers.
     pub bytes: f64,
-    /// Bytes of KV that a token of the context takes in memory; 0 where a window forgets it.
+    /// Bytes of KV that a token of context takes in memory; 0 if a window drops older tokens.
     pub kept_bytes: f64,
-    /// FLOP of a query-key pair in these layers.
+    /// FLOP of a query-key pair, summed over these layers.
     pub pair_flops: f64,
-    /// FLOP of a pair if the keys and values are unpacked first, and FLOP to unpack a token. `None`: they are not
-    /// packed.
+    /// The FLOP if compressed keys and values are expanded first (latent attention). `None`: they are not compressed.
     pub unpacked: Option<Unpacked>,
-    /// Newest tokens that a token attends to; `None`: all.
+    /// Most tokens that a token attends to: a window, or the chosen ones; `None`: all.
     pub window: Option<f64>,
-    /// Whether each token selects the earlier tokens that it reads (sparse attention). If not, all tokens of a request
-    /// read its newest ones (a window).
+    /// Whether each token chooses the tokens of its `window` (sparse attention). If not, the window is the newest
+    /// tokens of the request, which its new tokens share.
     pub by_token: bool,
-    /// Key-value heads over which the KV can be split; 1: every GPU of a group holds all KV.
+    /// Number of key-value heads. With tensor parallelism the KV is split over at most this many GPUs; 1: each GPU
+    /// holds all KV.
     pub split: f64,
 }
 
-/// Attention with unpacked keys and values (DeepSeek-V2, arXiv 2405.04434, 2.1): fewer FLOP a pair, and some a token.
+/// FLOP of latent attention that expands keys and values first (DeepSeek-V2, arXiv 2405.04434, 2.1): fewer for each
+/// pair, and some for each token of context.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Unpacked {
-    /// FLOP of a query-key pair.
+    /// FLOP of a query-key pair after the expansion.
     pub pair_flops: f64,
-    /// FLOP to unpack the key and value of a token.
+    /// FLOP to expand the key and value of a token.
     pub token_flops: f64,
 }
 
 impl AttentionWork {
-    /// Layers that look back to the first token, with one key-value head of this size.
+    /// Layers that attend to all tokens, with one key-value head: `bytes` of KV a token, `pair_flops` a pair.
     fn whole(bytes: f64, pair_flops: f64) -> AttentionWork {
         AttentionWork {
             bytes,
@@ -115,7 +116,7 @@ impl AttentionWork {
         }
     }
 
-    /// Adds layers that look equally far back.
+    /// Adds the work of layers with an equal window, split and kind of selection.
     fn join(&mut self, more: &AttentionWork) {
         self.bytes += more.bytes;
         self.kept_bytes += more.kept_bytes;
@@ -128,7 +129,7 @@ impl AttentionWork {
 }
 
 impl ModelShape {
-    /// What its passes move and compute.
+    /// The bytes that the model's passes move and the FLOP that they compute.
     pub fn work(&self) -> Work {
         let head_bytes = self.bits.head / 8.0 * self.head_parameters();
         let mut work = Work {
@@ -202,7 +203,7 @@ impl ModelShape {
                 None => attention.push(new),
             }
         };
-        // The keys of an indexer, one for each `ratio` tokens.
+        // The work of an indexer: it reads and scores one key for each `ratio` tokens of context.
         let scored = |s: Selection, ratio: f64| {
             let (heads, dim, bytes) = (f64::from(s.heads), f64::from(s.head_dim), f64::from(s.key_bits) / 8.0);
             AttentionWork::whole(count * dim * bytes / ratio, 2.0 * count * heads * dim / ratio)
@@ -244,13 +245,13 @@ impl ModelShape {
                 add(AttentionWork { window: Some(window), kept_bytes: 0.0, ..newest });
                 work.request_bytes += count * window * entry;
                 if ratio > 0.0 {
-                    // In units of tokens: an entry is read once for each `ratio` tokens of the context.
+                    // Given per token of context: there is one entry for each `ratio` tokens.
                     add(AttentionWork {
                         window: selection.map(|s| ratio * f64::from(s.tokens)),
                         by_token: selection.is_some(),
                         ..AttentionWork::whole(count * entry / ratio, pair_flops / ratio)
                     });
-                    // A projection and a gate of 4 bytes a number for each token that waits to be compressed.
+                    // Each token that waits to be compressed has a projection and a gate, 4 bytes a number.
                     let series = if selection.is_some() { 2.0 } else { 1.0 };
                     let waiting = f64::from(head_dim) + selection.map_or(0.0, |s| f64::from(s.head_dim));
                     work.request_bytes += count * 2.0 * ratio * series * waiting * 4.0;
@@ -261,7 +262,8 @@ impl ModelShape {
             }
             Attention::Recurrent { state_bytes, .. } => {
                 work.state_bytes += count * state_bytes;
-                // A number of 4 bytes is multiplied by the key and by the query, and changed once.
+                // For each token 6 FLOP for each number of the state (4 bytes): multiplied by key and by query, and
+                // updated.
                 work.token_flops.add(16.0, 6.0 * count * state_bytes / 4.0);
             }
             Attention::None => {}
@@ -270,8 +272,8 @@ impl ModelShape {
 }
 
 impl Work {
-    /// Bytes of KV that a token takes on all GPUs of a group of `gpus` together. A GPU beyond the number of key-value
-    /// heads holds a copy.
+    /// Bytes of KV of a token on all `gpus` GPUs of a tensor-parallel group together. With more GPUs than key-value
+    /// heads some GPUs hold copies.
     pub fn kv_bytes_token(&self, gpus: f64) -> f64 {
         self.attention.iter().map(|a| a.kept_bytes * (gpus / a.split).max(1.0)).sum()
     }

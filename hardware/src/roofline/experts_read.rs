@@ -1,11 +1,12 @@
-//! A counted table of the experts that passes read: real tokens choose neither independently nor alike.
+//! A counted table of the distinct experts that passes read. Real tokens choose experts neither independently nor
+//! identically, so a formula is wrong.
 
 use crate::bad::{BadLatency, bad};
 use crate::models::ModelShape;
 
 const KEY: &str = "experts_read";
 
-/// Checks a table of `[tokens, experts]` against the model.
+/// Checks that a table of `[tokens, experts]` rises and fits the model's number of experts.
 pub(super) fn check(points: &[(u32, f64)], shape: &ModelShape) -> Result<(), BadLatency> {
     let Some(&(first, _)) = points.first() else { return Ok(()) };
     let totals = shape.work().blocks.iter().map(|b| b.total).filter(|total| *total > 1.0).collect::<Vec<_>>();
@@ -33,7 +34,7 @@ pub(super) fn check(points: &[(u32, f64)], shape: &ModelShape) -> Result<(), Bad
     }
 }
 
-/// The counted experts by tokens of a pass.
+/// The counted distinct experts of a layer, by the tokens of a pass.
 #[derive(Clone, Debug)]
 pub(super) struct ExpertsRead {
     points: Vec<(f64, f64)>,
@@ -44,7 +45,7 @@ impl ExpertsRead {
         ExpertsRead { points: points.iter().map(|&(tokens, experts)| (tokens.into(), experts)).collect() }
     }
 
-    /// Distinct experts of a layer that `tokens` tokens read; `None` if nothing was counted.
+    /// Distinct experts of a layer that a pass of `tokens` tokens reads; `None` if the table is empty.
     pub(super) fn at(&self, tokens: f64) -> Option<f64> {
         let last = self.points.last()?;
         let next = self.points.partition_point(|point| point.0 < tokens);
@@ -73,7 +74,7 @@ mod tests {
         assert_eq!(ExpertsRead::new(&[]).at(3.0), None);
     }
 
-    /// A table of what independent tokens read gives the times of the formula.
+    /// A table filled with the formula for independent tokens gives the same times as the formula.
     #[test]
     fn a_table_of_the_formula_is_the_formula() {
         let points: Vec<(u32, f64)> =

@@ -1,11 +1,11 @@
-//! The memory that weights leave for KV.
+//! The device memory that the weights leave for KV.
 
-/// The memory of the devices, with respect to KV.
+/// Device memory for KV, over all GPUs that share the model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Memory {
     /// Bytes of KV for one token.
     pub kv_bytes_token: f64,
-    /// Bytes left for KV beside weights and activations.
+    /// Bytes left for KV; negative if weights and activations do not fit.
     pub kv_bytes: f64,
 }
 

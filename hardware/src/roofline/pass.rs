@@ -1,40 +1,41 @@
-//! The built roofline: the time of a pass from the pass's sums.
+//! The built roofline: computes the time of a pass from its tokens, context and query-key pairs.
 
 use super::experts_read::ExpertsRead;
 use crate::models::{AttentionWork, Blocks};
 use foretoken_sim::{LatencyModel, PassShape, Time};
 
-/// A built roofline: seconds for a unit of each kind of work.
+/// A built roofline. Each field is the seconds of one kind of work; the fields without another unit are per pass.
 #[derive(Clone, Debug)]
 pub struct Roofline {
-    /// Time outside matrix products and attention.
+    /// Fixed time of a pass: overheads, and the latency of all-reduces.
     pub(super) fixed_s: f64,
-    /// Reading the weights that every pass reads, without feed-forward blocks and the output head.
+    /// Reading the weights that every pass reads, except feed-forward blocks and the output head.
     pub(super) always_bytes_s: f64,
-    /// Feed-forward blocks by how their experts are chosen.
+    /// Reading feed-forward blocks, in groups with equal numbers of experts.
     pub(super) blocks: Vec<BlockTimes>,
-    /// Computing a token, without attention over KV and the output head.
+    /// Computing one token, except attention over KV and the output head.
     pub(super) token_flops_s: f64,
-    /// Reading the output head.
+    /// Reading the weights of the output head.
     pub(super) head_bytes_s: f64,
-    /// Computing the output head for a token.
+    /// Computing the output head for one token.
     pub(super) head_flops_s: f64,
-    /// Attention over KV, by how far back it looks.
+    /// Attention over KV, in groups of layers with an equal window, split and kind of selection.
     pub(super) attention: Vec<AttentionTimes>,
-    /// Reading and writing the recurrent states of a request.
+    /// Reading and writing the recurrent states of one request.
     pub(super) state_bytes_s: f64,
-    /// Moving a token between the GPUs of a group.
+    /// Moving the activations of one token between the GPUs of a tensor-parallel group.
     pub(super) link_token_s: f64,
-    /// Share of a token's experts that the tokens before it in the pass have brought already, beyond chance.
+    /// Share of a token's experts that earlier tokens of the pass have already read, beyond what independent choice
+    /// gives, [0, 1].
     pub(super) expert_reuse: f64,
-    /// Counted experts by tokens; empty if they are computed.
+    /// Counted distinct experts by tokens of a pass; empty if they are computed.
     pub(super) experts_read: ExpertsRead,
 }
 
-/// Feed-forward blocks whose experts are chosen alike.
+/// Feed-forward blocks with equal numbers of experts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockTimes {
-    /// Reading one expert of each layer.
+    /// Seconds to read one expert in each of the layers.
     pub(super) bytes_s: f64,
     total: f64,
     /// Probability that a token does not use a given expert.
@@ -47,8 +48,8 @@ impl BlockTimes {
         BlockTimes { bytes_s: blocks.bytes / bandwidth, total: blocks.total, miss }
     }
 
-    /// Time to read the distinct experts of `tokens` tokens: the number that was `counted`, or the expected one, if each
-    /// token chooses its experts independently.
+    /// Seconds to read the distinct experts of `tokens` tokens: the number that was `counted`, or else the expected
+    /// number if each token chooses independently.
     fn seconds(&self, tokens: f64, counted: Option<f64>) -> f64 {
         let read = match counted {
             _ if self.total <= 1.0 => 1.0,
@@ -59,12 +60,12 @@ impl BlockTimes {
     }
 }
 
-/// Attention over KV of layers that look equally far back.
+/// Attention over KV of layers that have an equal window, split and kind of selection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AttentionTimes {
     bytes_s: f64,
     pair_flops_s: f64,
-    /// Computing a pair, and unpacking a token, if keys and values are unpacked first.
+    /// (seconds of a query-key pair, seconds to expand a token) if compressed keys and values are expanded first.
     unpacked: Option<(f64, f64)>,
     window: Option<f64>,
     by_token: bool,
@@ -86,7 +87,8 @@ impl AttentionTimes {
         let (tokens, requests) = (shape.batched as f64, shape.requests as f64);
         let (mut read, mut pairs) = ((shape.context + shape.batched) as f64, shape.pairs as f64);
         if let Some(window) = self.window {
-            // Exact where all contexts are on one side of the window; else it takes more than they do.
+            // The tokens read are exact if all contexts are shorter or all are longer than the window; for a mix they
+            // are overestimated.
             let readers = if self.by_token { tokens } else { requests };
             if readers > 0.0 {
                 read = read.min(window * readers + if self.by_token { 0.0 } else { tokens });
@@ -106,7 +108,7 @@ impl Roofline {
     /// Time of a pass, seconds.
     pub fn pass_s(&self, shape: PassShape) -> f64 {
         let tokens = shape.batched as f64;
-        // Tokens that choose experts of their own.
+        // The number of independently choosing tokens that would read as many distinct experts.
         let choosers = tokens - (tokens - 1.0).max(0.0) * self.expert_reuse;
         let counted = self.experts_read.at(tokens);
         let read = self.blocks.iter().fold(self.always_bytes_s, |s, blocks| s + blocks.seconds(choosers, counted));
@@ -128,14 +130,14 @@ impl LatencyModel for Roofline {
 mod tests {
     use super::*;
 
-    /// GLM-4.7-Flash, counted in its router (mlx-lm PR #1485): two neighbouring tokens share 25.7 % of their 4 of 64
-    /// experts, so a pass over both reads 1.743 times the experts of one.
+    /// Counted in GLM-4.7-Flash's router (mlx-lm PR #1485): two neighbouring tokens share 25.7 % of their experts (4 of
+    /// 64 each), so a pass over both reads 1.743 times the experts of one token.
     #[test]
     fn the_reuse_that_was_counted_gives_the_experts_that_were_counted() {
         let experts = BlockTimes { bytes_s: 1.0, total: 64.0, miss: 1.0 - 4.0 / 64.0 };
         let read = |reuse: f64| experts.seconds(2.0 - reuse, None) / experts.seconds(1.0, None);
         assert!((read(0.213) - 1.743).abs() < 2e-3, "{}", read(0.213));
-        // Independent tokens share 4 of 64 by chance.
+        // Two independent tokens share 4/64 of their experts on average.
         assert!((read(0.0) - (2.0 - 4.0 / 64.0)).abs() < 1e-12);
     }
 }

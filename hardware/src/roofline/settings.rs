@@ -8,7 +8,8 @@ use crate::gpus::{Gpu, GpuChoice};
 use crate::models::{Experts, FlopsByBits, ModelChoice, ModelShape, Work};
 use serde::{Deserialize, Serialize};
 
-/// The settings of a roofline. Efficiencies and overheads are assumptions; measure a profile to replace them.
+/// A roofline: pass times from a GPU's datasheet and a model's shape. Its efficiencies and overheads are assumptions; a
+/// measured profile (`foretoken profile`) needs none of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RooflineSpec {
@@ -16,53 +17,55 @@ pub struct RooflineSpec {
     pub gpu: GpuChoice,
     /// The model: a preset (`foretoken models list`), `{ config = "config.json" }`, or a shape.
     pub model: ModelChoice,
-    /// Number of GPUs over which the model is split.
+    /// Number of GPUs over which the model is split by tensor parallelism, at least 1.
     #[serde(default = "one")]
     pub tensor_parallel: u32,
-    /// Whether the experts of a mixture are spread over the GPUs whole (expert parallelism): tokens are sent to their
-    /// experts and back instead of reduced.
+    /// Expert parallelism: each GPU holds whole experts, and tokens are sent to their experts and back. If false, each
+    /// expert is split over all GPUs, and its outputs are all-reduced. Acts with `tensor_parallel` above 1.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub expert_parallel: bool,
-    /// Experts instead of the model's.
+    /// Numbers of experts that replace the model's numbers, for example to try a mixture in place of a dense block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experts: Option<Experts>,
-    /// Share of a token's experts that tokens before it in the pass have brought already, beyond chance, [0, 1]. At 0
-    /// tokens choose independently (assumed). Neighbouring tokens of GLM-4.7-Flash: 0.21, counted (mlx-lm PR #1485).
+    /// Share of a token's experts that earlier tokens of the pass have already read, beyond what independent choice
+    /// gives, [0, 1]. Default (assumed): 0, tokens choose independently. Counted for neighbouring tokens of
+    /// GLM-4.7-Flash: 0.21 (mlx-lm PR #1485). It must be 0 if `experts_read` is given.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub expert_reuse: f64,
-    /// Distinct experts of a layer that a pass reads, as counted: `[tokens, experts]` by rising tokens, from 1 token on.
-    /// Between two points the number is on the straight line, beyond the last point level. Empty: computed from the
-    /// model's experts and `expert_reuse`.
+    /// Counted distinct experts of a layer that a pass reads: `[tokens, experts]` by rising tokens, the first point at
+    /// 1 token. Between two points the number is on the straight line; above the last point it stays as there. Empty:
+    /// computed from the model's experts and `expert_reuse`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub experts_read: Vec<(u32, f64)>,
-    /// Bits of a number of the KV cache instead of the model's (vLLM `kv_cache_dtype`).
+    /// Bits of a number in the KV cache (vLLM `kv_cache_dtype`), 1 to 32. Default: as the model says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv_bits: Option<f64>,
-    /// Whether quantised weights are multiplied in bf16 (vLLM's Marlin kernels), as on a GPU without their precision.
+    /// Whether all matrix products are computed in bf16, also with quantised weights (vLLM's Marlin kernels). A GPU
+    /// without a peak in the model's precision needs it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub weight_only: bool,
-    /// Share of the datasheet's bandwidth that is reached (assumed).
+    /// Share of the datasheet's memory bandwidth that kernels reach (assumed), in (0, 1].
     #[serde(default = "bandwidth_efficiency")]
     pub bandwidth_efficiency: f64,
-    /// Share of the datasheet's peak that is reached (assumed).
+    /// Share of the datasheet's peak arithmetic that kernels reach (assumed), in (0, 1].
     #[serde(default = "compute_efficiency")]
     pub compute_efficiency: f64,
-    /// Share of n-fold speed that n GPUs reach, before the all-reduces (assumed).
+    /// Share of n-fold speed that n GPUs reach, all-reduces not counted (assumed), in (0, 1].
     #[serde(default = "parallel_efficiency")]
     pub parallel_efficiency: f64,
-    /// Time of a pass outside its layers: sampling, graph launch (assumed), seconds.
+    /// Constant time of a pass outside its layers, such as sampling and graph launch (assumed), seconds, ≥ 0.
     #[serde(default = "pass_overhead_s")]
     pub pass_overhead_s: f64,
-    /// Time of a layer that neither computes nor moves weights (assumed), seconds.
+    /// Constant time added for each layer, such as small kernels and gaps between kernels (assumed), seconds, ≥ 0.
     #[serde(default = "layer_overhead_s")]
     pub layer_overhead_s: f64,
-    /// Latency of one all-reduce (assumed), seconds.
+    /// Latency of one all-reduce (or exchange of tokens with experts) between GPUs (assumed), seconds, ≥ 0.
     #[serde(default = "all_reduce_s")]
     pub all_reduce_s: f64,
-    /// Share of device memory the server may use (vLLM `gpu_memory_utilization`).
+    /// Share of device memory that the server may use (vLLM `gpu_memory_utilization`), in (0, 1].
     #[serde(default = "memory_utilization")]
     pub memory_utilization: f64,
-    /// Memory kept for activations on each GPU (assumed), bytes.
+    /// Memory that is kept free for activations on each GPU (assumed), bytes, ≥ 0.
     #[serde(default = "activation_bytes")]
     pub activation_bytes: f64,
 }
@@ -101,7 +104,7 @@ fn activation_bytes() -> f64 {
 }
 
 impl RooflineSpec {
-    /// A preset model on one preset GPU, with every assumption at its default.
+    /// A roofline of a preset model on one preset GPU, with every assumption at its default.
     pub fn new(gpu: &str, model: &str) -> RooflineSpec {
         RooflineSpec {
             gpu: GpuChoice::preset(gpu),
@@ -124,7 +127,7 @@ impl RooflineSpec {
         }
     }
 
-    /// The model's shape with what the settings change in it.
+    /// The model's shape after the changes by `experts`, `kv_bits` and `weight_only`.
     ///
     /// # Errors
     /// There is no such preset, or the shape has a fault.
@@ -202,7 +205,7 @@ impl RooflineSpec {
         Ok(Memory { kv_bytes_token: work.kv_bytes_token(n), kv_bytes: room - work.weight_bytes })
     }
 
-    /// Builds the latency model: computes everything that does not depend on the pass.
+    /// Builds the latency model: computes all numbers that do not depend on the pass.
     ///
     /// # Errors
     /// As [`check`](RooflineSpec::check).
@@ -228,7 +231,7 @@ impl RooflineSpec {
                 .iter()
                 .map(|a| AttentionTimes::new(a, (n / a.split).max(1.0), bandwidth, bf16))
                 .collect(),
-            // Read and written.
+            // The factor 2: states are read and written.
             state_bytes_s: 2.0 * work.state_bytes / bandwidth,
             link_token_s: token_bytes / gpu.link_bytes_s,
             expert_reuse: self.expert_reuse,
@@ -236,11 +239,11 @@ impl RooflineSpec {
         })
     }
 
-    /// (collective operations of a pass, bytes that a token sends over a link) of a group of GPUs.
+    /// (number of collective operations of a pass, bytes that a token sends over each link) of a group of GPUs.
     ///
     /// A ring all-reduce moves 2(n − 1)/n of the activations over each link; there are two a layer. With expert
-    /// parallelism the second one of a sparse layer is an exchange instead: each GPU holds tokens/n tokens and sends
-    /// each to its active experts and back, of which (n − 1)/n lie on other GPUs.
+    /// parallelism an exchange replaces the second all-reduce of a layer with experts: each GPU holds tokens/n tokens
+    /// and sends each to its active experts and back, and (n − 1)/n of the experts are on other GPUs.
     fn messages(&self, work: &Work) -> (f64, f64) {
         if self.tensor_parallel == 1 {
             return (0.0, 0.0);
@@ -254,7 +257,8 @@ impl RooflineSpec {
     }
 }
 
-/// The peaks in fp8 and fp4, FLOP/s; infinite where the model computes nothing in a precision.
+/// The GPU's peaks in fp8 and fp4, FLOP/s. A missing peak is infinite if the model does not compute in that precision,
+/// else an error.
 fn peaks(gpu: &Gpu, flops: &FlopsByBits) -> Result<[f64; 2], BadLatency> {
     let peak = |name: &str, work: f64, peak: Option<f64>| match peak {
         Some(peak) => Ok(peak),

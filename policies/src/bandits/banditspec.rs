@@ -12,13 +12,15 @@ use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, Candidate, DraftLimits, DraftPlan, Explanation, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// The term that is added to an arm's mean reward.
+/// The bonus for rarely tried arms, which is added to an arm's mean reward. An arm is a draft length; t counts the
+/// steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bonus {
-    /// √(exploration · ln t / pulls of all arms), as shipped. Rewards are not normalised.
+    /// √(exploration · ln t / pulls of all arms), as in the published code. The bonus is then equal for all arms.
+    /// Rewards are not normalised.
     AllPulls,
-    /// √(exploration · ln t / the arm's pulls). Rewards are divided by the greatest reward so far.
+    /// √(exploration · ln t / pulls of the arm). Rewards are divided by the greatest reward so far.
     OwnPulls,
     /// The paper's confidence radius (eq. 6): ½ √((1 + n)/n² · (1 + 2 ln(K t² √(1 + n) / δ))) for K arms and n pulls of
     /// the arm. Rewards are divided by the greatest reward so far.
@@ -29,15 +31,15 @@ pub enum Bonus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Banditspec {
-    /// Draft lengths to choose from.
+    /// Draft lengths to choose from (the arms of the bandit).
     pub arms: Vec<u32>,
-    /// The bonus that is added to an arm's mean.
+    /// The bonus that is added to an arm's mean reward.
     pub bonus: Bonus,
-    /// The factor under the root of the bonus.
+    /// Factor under the root of the bonus, ≥ 0. A larger factor tries rarely used lengths more.
     pub exploration: f64,
-    /// The arms take turns while the round number is below `turns` times the number of arms.
+    /// At the start the arms take turns, so that each runs for about this number of rounds; at least 1.
     pub turns: u32,
-    /// δ of the `ucbspec` bonus; the paper's proof takes 1/2.
+    /// δ of the bonus `ucbspec`, in (0, 1]: the probability with which its bound may fail. The paper's proof uses 1/2.
     pub delta: f64,
 }
 

@@ -19,14 +19,14 @@ use std::collections::VecDeque;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CascadeLike {
-    /// Draft lengths to test; length 0 is always tested first.
+    /// Draft lengths to test, each 1 to 32. Length 0 is always tested first.
     pub lengths: Vec<u32>,
-    /// Steps for which each length is tested.
+    /// Number of steps for which each length is tested, at least 1.
     pub test_steps: u32,
-    /// Steps of a set phase.
+    /// Number of steps for which the best length runs until the next test, at least 1.
     pub set_steps: u32,
-    /// Each set phase without speculation is twice as long as the one before, at most `most_back_off` times
-    /// `set_steps`.
+    /// Limit on phases without speculation: each is twice as long as the one before, up to this number times
+    /// `set_steps`; at least 1.
     pub most_back_off: u32,
 }
 

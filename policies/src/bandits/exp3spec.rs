@@ -16,9 +16,9 @@ use std::collections::VecDeque;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Exp3spec {
-    /// Draft lengths to choose from.
+    /// Draft lengths to choose from (the arms of the bandit).
     pub arms: Vec<u32>,
-    /// Factor on the paper's learning rate.
+    /// Factor on the paper's learning rate, > 0.
     pub rate: f64,
 }
 

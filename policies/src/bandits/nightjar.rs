@@ -21,9 +21,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NightjarLike {
-    /// Longest draft; cut to the engine's.
+    /// Longest draft in tokens, 1 to 32, and at most the engine's `max_draft_len`.
     pub k_max: u32,
-    /// Number of neighbouring batch sizes that share a bandit.
+    /// Number of neighbouring batch sizes that share what was learned, at least 1.
     pub bucket: u32,
 }
 

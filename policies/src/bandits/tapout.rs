@@ -19,11 +19,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TapoutLike {
-    /// Weight of the accepted length in the reward, a share; the acceptance rate has the rest.
+    /// Weight of the accepted length in the reward, [0, 1]. The acceptance rate has the weight 1 − `blend`.
     pub blend: f64,
-    /// Factor under the root of UCB1's bonus √(exploration · ln t / pulls).
+    /// Factor under the root of UCB1's bonus √(exploration · ln t / pulls), ≥ 0. A larger factor tries rarely used
+    /// rules more.
     pub exploration: f64,
-    /// Steps for which a rule is kept. Outcomes may come late, so the first ones after a change are not credited.
+    /// Number of steps for which a chosen stopping rule runs, more than 3. Outcomes may come late, so the first ones
+    /// after a change do not count for the new rule.
     pub hold: u32,
 }
 

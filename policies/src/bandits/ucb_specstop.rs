@@ -14,9 +14,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct UcbSpecstopLike {
-    /// Draft lengths to choose from.
+    /// Draft lengths to choose from (the arms of the bandit).
     pub arms: Vec<u32>,
-    /// The factor under the root of the bonus √(exploration · ln t / pulls of the arm).
+    /// Factor under the root of the bonus √(exploration · ln t / pulls of the arm), ≥ 0. A larger factor tries rarely
+    /// used lengths more.
     pub exploration: f64,
 }
 

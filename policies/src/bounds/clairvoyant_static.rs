@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClairvoyantStatic {
-    /// Lengths to try. If absent, all from 0 to the engine's longest.
+    /// Draft lengths to try, each 0 to 32. Default: all from 0 to the engine's `max_draft_len`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lengths: Option<Vec<u32>>,
 }

@@ -20,26 +20,26 @@ use crate::definition::{BadParameter, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftPlan, MAX_SPEC_LEN, OraclePolicy, RequestId, Speculation, StepOutcome, Truth};
 use serde::{Deserialize, Serialize};
 
-/// What a bound knows of a round before it drafts.
+/// What a bound knows about a round before the draft passes run. Each choice includes what the choice above it knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Knowledge {
-    /// The law of acceptance, and the outcomes and confidences of earlier rounds.
+    /// The true law of acceptance, and the outcomes and confidences of earlier rounds.
     Rates,
-    /// The confidences of all tokens of the round as well.
+    /// Also the confidences of all tokens of this round.
     #[default]
     Confidences,
-    /// The number of tokens that each request has still to make as well.
+    /// Also the number of tokens that each request still has to make.
     Lengths,
 }
 
-/// Parameters of the bounds by what is known.
+/// Parameters of `knows-rates`, `knows-confidences` and `knows-lengths`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Knows {
-    /// What the bound knows.
+    /// What the bound knows about a round before drafting.
     pub knowledge: Knowledge,
-    /// The price of time.
+    /// The price of a second of step time, in tokens.
     pub price: Price,
 }
 

@@ -18,14 +18,14 @@ use crate::look::{Dash, Look, Marker, SKY_BLUE};
 use foretoken_sim::{BatchView, DraftPlan, OraclePolicy, Speculation, StepOutcome, Truth};
 use serde::{Deserialize, Serialize};
 
-/// What the oracle chooses.
+/// Whether the oracle chooses a length for each request or one for the batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
-    /// A length for each request.
+    /// A draft length for each request.
     #[default]
     Vector,
-    /// One length for the batch. Every request drafts it, also where the drafts will be rejected.
+    /// One draft length for the batch. Every request drafts this number of tokens, even if they will be rejected.
     Batch,
 }
 
@@ -33,9 +33,9 @@ pub enum Form {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OracleGoodput {
-    /// What the oracle chooses.
+    /// Whether the oracle chooses a length for each request or one for the batch.
     pub form: Form,
-    /// The price of time.
+    /// The price of a second of step time, in tokens.
     pub price: Price,
 }
 

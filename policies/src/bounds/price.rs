@@ -9,19 +9,20 @@ use crate::definition::{BadParameter, Check};
 use foretoken_sim::{BatchView, ChunkTotals, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// The price of a second, in tokens.
+/// The price of a second, in tokens. In each step the policy takes the choice with the most tokens − price · seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Price {
-    /// The step's own ratio: the choice with the most tokens a second.
+    /// The step's best ratio of tokens to seconds: the policy takes the choice with the most tokens a second.
     #[default]
     Step,
-    /// This number times the most tokens a second that the batch could make without the prompts of the step.
+    /// This number times the most tokens a second that the batch's decode requests could make without the step's
+    /// prompts.
     Decode(f64),
-    /// This number times N·u: N requests in the system, waiting ones included, and u tokens a second of one request, as
-    /// observed so far.
+    /// This number times N·u, where N is the number of running and waiting requests, and u the tokens a second of one
+    /// request as observed so far.
     System(f64),
-    /// This number times the decode requests of the step times u.
+    /// This number times the number of decode requests in the step times u, where u is as for `system`.
     Batch(f64),
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Random {
-    /// True for one draw per request, false for one draw for the batch.
+    /// True draws a draft length for each request, false one length for the whole batch.
     pub per_request: bool,
 }
 

@@ -8,28 +8,29 @@ use crate::goodput::smartspec::Smartspec;
 use foretoken_sim::{Around, Shown, SpecPolicy, Speculation, Wants};
 use serde::{Deserialize, Serialize};
 
-/// Which belief is put right.
+/// Which belief of the policy is replaced by the truth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Right {
-    /// What passes cost: times that are measured at the start are the true ones, and a linear belief is the line
-    /// through them.
+    /// The cost of passes: times that the policy measures at the start are the true times, and a linear belief is the
+    /// line that fits the true times.
     #[default]
     Cost,
-    /// What a confidence is worth: each one is replaced by the probability that its token is right, by the true curve.
+    /// The meaning of confidences: each confidence is replaced by the true probability that its token is right.
     Calibration,
-    /// How often the drafts of each request are right: the request's own rate in place of estimates, and in the
-    /// probabilities that take the place of confidences.
+    /// The acceptance rate of each request: the request's true rate replaces estimates, and is used in the
+    /// probabilities that replace confidences.
     Rates,
 }
 
-/// Parameters of the wrappers.
+/// Parameters of `true-cost`, `true-calibration` and `true-rates`, which run another policy with the truth in place of
+/// one belief.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrueBelief {
-    /// The policy that decides.
+    /// The policy that decides. It must be one that a server could run, and have the belief that is replaced.
     pub policy: Box<PolicySpec>,
-    /// The belief that is put right.
+    /// Which belief of the policy is replaced by the truth.
     pub right: Right,
 }
 

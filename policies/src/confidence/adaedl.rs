@@ -14,21 +14,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Adaedl {
-    /// γ: the factor on the entropy, in nats, under the root.
+    /// γ: factor on the entropy H (nats) in the bound 1 − √(γ · H) on the acceptance probability, > 0.
     pub gamma: f64,
-    /// λ of a new request.
+    /// Threshold λ of a new request, [0, 1]. Drafting stops when the bound falls below λ.
     pub initial_lambda: f64,
-    /// The acceptance rate that λ steers towards.
+    /// The acceptance rate that the changes of λ aim at, [0, 1].
     pub alpha: f64,
-    /// Weight of the old acceptance rate when a step updates it.
+    /// Weight, [0, 1], of the old average when a step updates the acceptance rate.
     pub beta1: f64,
-    /// Weight of the old λ when a step updates it.
+    /// Weight, [0, 1], of the old λ when a step updates it.
     pub beta2: f64,
-    /// How far λ moves in a step, before `beta2`.
+    /// Size of a change of λ before `beta2` averages it, [0, 1].
     pub epsilon: f64,
-    /// Draft passes before a stop is considered.
+    /// Number of draft passes before drafting may stop, from 1 to `k_max`.
     pub k_min: u32,
-    /// Longest draft; cut to the engine's.
+    /// Longest draft in tokens, 1 to 32, and at most the engine's `max_draft_len`.
     pub k_max: u32,
 }
 

@@ -24,23 +24,25 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Dsde {
-    /// Divergences remembered per request; the warm-up ends when the history is full (`dsl_activation_tokens`).
+    /// Number of divergences between draft and target that are stored for each request, 2 to 10000
+    /// (`dsl_activation_tokens`). The warm-up ends when the history is full.
     pub history: u32,
-    /// Weight of a divergence relative to the next newer one.
+    /// Weight of a divergence relative to the next newer one, in (0, 1].
     pub decay: f64,
-    /// The short window is the newest 1/`short_window` of the history.
+    /// The short window is the newest 1/`short_window` of the history; at least 1.
     pub short_window: u32,
-    /// Factor on the mean divergence in the exponent of SF.
+    /// Factor on the mean divergence in the exponent of SF = exp(`sensitivity` · mean divergence / temperature) − 1, ≥
+    /// 0.
     pub sensitivity: f64,
-    /// Sampling temperature of the requests.
+    /// Sampling temperature of the requests, ≥ 0.
     pub temperature: f64,
-    /// Length of a new request (`num_speculative_tokens`).
+    /// Draft length of a new request, from 1 to `k_max` (`num_speculative_tokens`).
     pub initial: u32,
-    /// Shortest draft (`min_spec_tokens`); cut to the engine's.
+    /// Shortest draft in tokens, from 1 to `k_max` (`min_spec_tokens`).
     pub k_min: u32,
-    /// Longest draft (`max_spec_tokens`); cut to the engine's.
+    /// Longest draft in tokens, 1 to 32, and at most the engine's `max_draft_len` (`max_spec_tokens`).
     pub k_max: u32,
-    /// Limits each length to the mean of the batch's lengths (`sl_cap_activation`).
+    /// True limits each request's draft length to the mean of the batch's lengths (`sl_cap_activation`).
     pub batch_cap: bool,
 }
 

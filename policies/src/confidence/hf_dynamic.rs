@@ -18,12 +18,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Schedule {
-    /// The length does not change.
+    /// The draft length does not change.
     Constant,
-    /// Two more when all drafts matched, else one less, at least 1. A new request starts from the last request's
-    /// length.
+    /// Two more after a round in which all drafts were accepted, else one less, at least 1. A new request starts from
+    /// the length of the request before.
     Heuristic,
-    /// As `heuristic`, but every request starts from the initial length.
+    /// As `heuristic`, but every request starts from `num_assistant_tokens`.
     HeuristicTransient,
 }
 
@@ -31,13 +31,14 @@ pub enum Schedule {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HfDynamic {
-    /// Draft length at the start.
+    /// Draft length at the start, 1 to 32.
     pub num_assistant_tokens: u32,
     /// How the draft length changes.
     pub num_assistant_tokens_schedule: Schedule,
-    /// Threshold at the start: drafting stops at a token of lower confidence. 0 means no threshold and no tuning.
+    /// Confidence threshold at the start, [0, 1]. Drafting stops after a token of lower confidence. 0: no threshold and
+    /// no tuning.
     pub assistant_confidence_threshold: f64,
-    /// Lets the threshold tune itself.
+    /// True adapts the threshold to the outcomes of earlier rounds.
     pub tuning: bool,
 }
 

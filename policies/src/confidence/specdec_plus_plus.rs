@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpecdecPlusPlus {
-    /// Drafting stops when the probability of a rejection is above this (`stop_threshold`).
+    /// Drafting stops when the predicted probability of a rejection is above this, [0, 1] (`stop_threshold`).
     pub threshold: f64,
-    /// Fewest tokens of a draft (`bound`, first value).
+    /// Fewest tokens of a draft, from 1 to `longest` (first value of `bound`).
     pub shortest: u32,
-    /// Most tokens of a draft (`bound`, second value); cut to the engine's.
+    /// Most tokens of a draft, 1 to 32, and at most the engine's `max_draft_len` (second value of `bound`).
     pub longest: u32,
 }
 

@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Svip {
-    /// Factor on the entropy, in nats, under the root.
+    /// Factor on the entropy of the draft's distribution, in nats, under the root √(`entropy_scale` · entropy), > 0.
     pub entropy_scale: f64,
-    /// Drafting stops when the root is above this.
+    /// Drafting stops when that root is above this, > 0.
     pub threshold: f64,
-    /// Longest draft; cut to the engine's.
+    /// Longest draft in tokens, at least 1, and at most the engine's `max_draft_len`.
     pub cap: u32,
 }
 

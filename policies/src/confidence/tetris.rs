@@ -14,9 +14,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tetris {
-    /// Draft tokens per request that the target verifies on average; the paper tries 1 to 6.
+    /// Mean number of draft tokens per request that the target verifies, 1 to 32; the paper tries 1 to 6.
     pub k: u32,
-    /// Draft tokens beyond `k` (`tetris_extra_proposals`); the paper tries 1 to 3.
+    /// Number of tokens that each request drafts beyond `k` (`tetris_extra_proposals`); the paper tries 1 to 3. `k` +
+    /// `extra` is at most 32.
     pub extra: u32,
     /// Smallest batch in which `extra` tokens are drafted (`tetris_turn_on_batch_size`).
     pub min_batch: u32,

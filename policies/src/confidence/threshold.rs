@@ -26,9 +26,9 @@ pub enum Scope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cost {
-    /// The draft passes after the stop.
+    /// A stop saves the draft passes after it, and their verification.
     StopsDrafting,
-    /// Verification only: every draft pass runs (vLLM PR #35301).
+    /// A stop saves verification only: every draft pass runs (vLLM PR #35301).
     RunsAll,
 }
 
@@ -36,13 +36,13 @@ pub enum Cost {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Threshold {
-    /// Confidence below which drafting stops.
+    /// Confidence below which drafting stops, [0, 1].
     pub tau: f64,
     /// Whose confidence is compared with the threshold.
     pub scope: Scope,
-    /// True if the token below the threshold is verified.
+    /// Whether the token whose confidence is below the threshold is still verified.
     pub keep_last: bool,
-    /// Longest draft, in tokens.
+    /// Longest draft, in tokens, 1 to 32.
     pub cap: u32,
     /// The work that a stop saves: drafting and verification, or verification alone.
     pub cost: Cost,

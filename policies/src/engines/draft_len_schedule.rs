@@ -13,10 +13,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DraftLenSchedule {
-    /// `[largest batch size, draft length]`, ascending. Larger batches than the last one draft nothing.
+    /// `[largest batch size, draft length]` of each range of batch sizes, ascending. Batches above the last size draft
+    /// nothing.
     pub draft_len_schedule: Vec<(u32, u32)>,
-    /// Least draft length of any batch, so that the drafter's state stays alive: 1 in TensorRT-LLM PR #16888 (open), 0
-    /// as released.
+    /// Smallest draft length at any batch size, 0 to 32. 0 is as released; 1 as in TensorRT-LLM PR #16888 (open), which
+    /// keeps the drafter's state up to date.
     #[serde(skip_serializing_if = "is_zero")]
     pub floor: u32,
 }

@@ -14,19 +14,20 @@ use serde::{Deserialize, Serialize};
 /// Longest window of the rolling mean, in batches.
 const LONGEST_WINDOW: u32 = 1 << 16;
 
-/// Parameters of `speculation-gate`. As in TensorRT-LLM, there is no gate until window and threshold are given.
+/// Parameters of `speculation-gate`. As in TensorRT-LLM, speculation never ends unless window and threshold are given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpeculationGate {
-    /// Draft tokens per request (`max_draft_len`), unless a schedule is given.
+    /// Draft tokens per request (`max_draft_len`), 1 to 32, if `draft_len_schedule` is empty.
     pub k: u32,
-    /// Number of batches in the rolling mean.
+    /// Number of newest batches over which the share of accepted drafts is averaged. Default: no gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acceptance_rate_window_size: Option<u32>,
-    /// Speculation ends if the mean share of accepted drafts falls below this.
+    /// Speculation ends for good once that mean share falls below this, [0, 1]. Default: no gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acceptance_rate_threshold: Option<f64>,
-    /// `[largest batch size, draft length]`, ascending, as in `draft-len-schedule`. Larger batches draft nothing.
+    /// `[largest batch size, draft length]` of each range of batch sizes, ascending, as in `draft-len-schedule`.
+    /// Batches above the last size draft nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub draft_len_schedule: Vec<(u32, u32)>,
 }

@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct VerifyBudget {
-    /// N: draft tokens per request.
+    /// N: draft tokens per request, 1 to 32.
     pub draft_len: u32,
-    /// M: tokens verified per request on average, its newest one included.
+    /// M: mean number of tokens that a request verifies, its newest token included, from 1 to N + 1.
     pub verify_tokens: f64,
 }
 

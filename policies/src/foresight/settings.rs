@@ -3,50 +3,56 @@
 use crate::foresight::cost::Settings;
 use serde::{Deserialize, Serialize};
 
-/// The price of time.
+/// What a second of step time costs, in tokens. A draft token is worth its time if its expected tokens exceed this
+/// price.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PriceOfTime {
-    /// The most tokens a second that the decodes of the batch could make without the prompts' chunk.
+    /// The most tokens a second that the batch's decode requests could make in a step without prompts.
     #[default]
     Decode,
-    /// The step's own ratio of tokens to seconds, as SmartSpec and vLLM's adaptive verification take it.
+    /// The step's own ratio of tokens to seconds, as in SmartSpec and vLLM's adaptive verification.
     Step,
 }
 
-/// Parameters of `foresight`. All but `price_factor` switch a part off, for ablations.
+/// Parameters of `foresight`. Most of them switch a part of the policy off, for ablations.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Foresight {
-    /// The price of time.
+    /// What a second of step time costs, in tokens.
     pub price: PriceOfTime,
-    /// Factor on the decode price.
+    /// Factor on the price `decode`, 0.01 to 100.
     pub price_factor: f64,
-    /// Whether drafting stops by confidence; otherwise the length is chosen before drafting.
+    /// Whether the confidences of drafted tokens decide when drafting stops. If false, the draft length is chosen
+    /// before drafting.
     pub stop: bool,
-    /// Whether waiting requests make time dearer while prompts fill the steps.
+    /// Whether waiting requests raise the price of time while prompts fill the steps.
     pub weigh_backlog: bool,
-    /// Whether a drafter that makes all tokens in one pass drafts for what is left after trimming; otherwise for what
-    /// would be verified in whole.
+    /// For drafters that make all tokens in one pass: whether the draft length is chosen for the tokens that trimming
+    /// will leave. If false, it is chosen as if all drafts were verified.
     pub expect_trim: bool,
-    /// Whether it is measured if decisions between draft passes are worth their time; otherwise they are made always.
+    /// Whether the policy measures if deciding between draft passes is worth its host time, and stops deciding there if
+    /// not. If false, it always decides there.
     pub weigh_asking: bool,
-    /// Whether verification is trimmed to the tokens that pay.
+    /// Whether drafts whose verification costs more than they are expected to give are dropped before verification.
     pub trim: bool,
-    /// Whether odds are learnt while serving; otherwise a confidence is taken for the chance of acceptance.
+    /// Whether the policy learns while serving how often drafts of each confidence are accepted. If false, it takes the
+    /// confidence for the probability of acceptance.
     pub calibrate: bool,
-    /// Whether confidences are read; otherwise odds are acceptance rates by depth.
+    /// Whether the draft's confidences are used. If false, the policy uses acceptance rates by place in the draft.
     pub confidences: bool,
-    /// Whether costs are the times of passes measured at start-up; otherwise the linear belief.
+    /// Whether pass times that were measured at start-up are the costs. If false, the linear belief gives the costs.
     pub profile: bool,
-    /// Weight of a step's time in the correction of the costs; 0 for no correction.
+    /// Weight of the newest step in the correction of costs by observed step times, [0, 1]; 0 for no correction.
     pub correction: f64,
-    /// Whether the next step's prompts are expected as they usually come; otherwise as they are in this step. Acts
-    /// only where the next step verifies the drafts.
+    /// Whether the policy expects the usual amount of prompt tokens in the next step. If false, it expects as much as
+    /// in this step. Acts only if the next step verifies the drafts.
     pub expect_prompts: bool,
-    /// Share of the token budget that drafts may be charged while prompts wait or run.
+    /// Largest share of the token budget that decode requests with their drafts may take while prompts wait or run, [0,
+    /// 1].
     pub budget_share: f64,
-    /// Number of steps without drafts after which one token is drafted, to learn whether drafting pays again.
+    /// Number of steps without drafts after which one token is drafted, to learn whether drafting pays again; at least
+    /// 1.
     pub probe_every: u32,
 }
 

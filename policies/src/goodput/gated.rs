@@ -26,9 +26,10 @@ use std::collections::BinaryHeap;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Gated {
-    /// Longest draft (`gamma`); cut to the engine's.
+    /// Longest draft in tokens (`gamma`), 1 to 32, and at most the engine's `max_draft_len`.
     pub gamma: u32,
-    /// True if requests may have different lengths (the budget gate).
+    /// True lets requests have different draft lengths (the budget gate); false gives all the same length (the
+    /// aggregate gate).
     pub ragged: bool,
 }
 

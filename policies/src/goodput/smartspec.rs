@@ -24,18 +24,19 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Smartspec {
-    /// Acceptance rate assumed before a draft was verified.
+    /// Acceptance rate, [0, 1], that is assumed until the first draft was verified.
     pub initial_acceptance: f64,
-    /// Weight of the old average when a step updates it; the step's rate has the rest.
+    /// Weight, [0, 1], of the old average when a step updates the acceptance rate. The step's rate has the rest.
     pub ema_keep: f64,
-    /// The denominator of a step's acceptance rate.
+    /// Which drafts count in the denominator of a step's acceptance rate.
     pub rate: Rate,
-    /// Also chooses how many requests take part (Alg. 2), not only the length.
+    /// True chooses also how many requests take part in the step (Alg. 2), not only the draft length.
     pub joint: bool,
-    /// Share of past steps with length 0 above which the draft prefill of a new request is skipped (section 5, "Prefill
-    /// disabling"). Such a request never has drafts; 1 disables the rule.
+    /// If more than this share of past steps had draft length 0, the draft does not prefill a new request, which then
+    /// never has drafts (section 5, "Prefill disabling"). 1 turns the rule off.
     pub skip_draft_prefill_above: f64,
-    /// Steps in a row with k = 0 after which the run warns: without verified drafts the average cannot recover.
+    /// Number of steps in a row with draft length 0 after which the run warns, at least 1. Without verified drafts the
+    /// average acceptance cannot recover.
     pub absorbing_steps: u64,
 }
 

@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SmartspecConfidence {
-    /// T: a request drafts on while the confidence of its last token is above T. The paper has no value.
+    /// T: a request drafts on while the confidence of its last token is above T, [0, 1). The paper has no value.
     pub threshold: f64,
-    /// P: longest draft.
+    /// P: longest draft in tokens, 1 to 32.
     pub cap: u32,
 }
 

@@ -31,28 +31,28 @@ pub enum Proposer {
 pub struct SmartspecDsd {
     /// The source of the drafts: a draft model or n-gram matches.
     pub proposer: Proposer,
-    /// Acceptance rate assumed before a draft was verified.
+    /// Acceptance rate, [0, 1], that is assumed until the first draft was verified.
     pub initial_acceptance: f64,
-    /// Weight of the old average when a step updates it.
+    /// Weight, [0, 1], of the old average when a step updates the acceptance rate.
     pub ema_keep: f64,
-    /// The denominator of a step's acceptance rate.
+    /// Which drafts count in the denominator of a step's acceptance rate.
     pub rate: Rate,
-    /// Steps from one decision to the next.
+    /// Number of steps from one decision to the next, at least 1.
     pub update_interval: u32,
-    /// Factor on goodput(0): speculation must be better by this factor. For `model` only.
+    /// With the proposer `model`: speculation must have more than this factor times the goodput without drafts, > 0.
     pub zero_handicap: f64,
-    /// KV tokens of the engine (16 · its blocks). Lengths with which the batch would come too near to it are
-    /// infeasible. 0 leaves that to the scheduler.
+    /// KV tokens of the engine (16 · its blocks). The policy rules out lengths with which the batch's KV tokens times
+    /// `kv_margin` would exceed it. 0 leaves this to the scheduler.
     pub kv_tokens: u64,
-    /// Factor on the batch's KV tokens before they are compared with `kv_tokens`.
+    /// Factor on the batch's KV tokens before they are compared with `kv_tokens`, > 0.
     pub kv_margin: f64,
-    /// `ngram`: number of tokens proposed per request.
+    /// With the proposer `ngram`: number of tokens that are proposed for each request, 1 to 32.
     pub ngram_propose: u32,
-    /// `ngram`: most tokens verified per request.
+    /// With the proposer `ngram`: most tokens that are verified for each request, 1 to 32.
     pub ngram_verify: u32,
-    /// `ngram`: larger batches get no proposals.
+    /// With the proposer `ngram`: largest batch that gets proposals, at least 1.
     pub ngram_max_batch: u32,
-    /// Steps in a row with k = 0 after which the run warns.
+    /// Number of steps in a row with draft length 0 after which the run warns, at least 1.
     pub absorbing_steps: u64,
 }
 

@@ -23,17 +23,17 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SmartspecMedusa {
-    /// Heads: the greatest depth (three in the paper).
+    /// Number of Medusa heads, which is the greatest depth of a tree (three in the paper).
     pub heads: u32,
-    /// Most tokens per head (the paper goes up to top 3).
+    /// Most tokens that a head proposes at its depth (up to 3 in the paper).
     pub max_topk: u32,
-    /// Most tokens of a request's tree. The scheduler reserves this number for each request.
+    /// Most tokens of a request's tree, at least `max_topk`. The scheduler reserves this number for each request.
     pub max_tree_tokens: u32,
-    /// Acceptance rate of a head's token assumed before a tree was verified.
+    /// Acceptance rate, [0, 1], of a head's token that is assumed until the first tree was verified.
     pub initial_acceptance: f64,
-    /// Weight of the old rate when a step updates it.
+    /// Weight, [0, 1], of the old acceptance rate when a step updates it.
     pub ema_keep: f64,
-    /// Number of steps in a row without a tree after which the run warns.
+    /// Number of steps in a row without a tree after which the run warns, at least 1.
     pub absorbing_steps: u64,
 }
 

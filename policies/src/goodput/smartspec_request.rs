@@ -21,19 +21,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SmartspecRequest {
-    /// Acceptance rate of the batch assumed before a draft was verified.
+    /// Acceptance rate, [0, 1], of the batch that is assumed until the first draft was verified.
     pub initial_acceptance: f64,
-    /// Weight of the batch's old average when a step updates it.
+    /// Weight, [0, 1], of the old average when a step updates the batch's acceptance rate.
     pub ema_keep: f64,
-    /// Acceptance rate of a request assumed before one of its drafts was verified.
+    /// Acceptance rate, [0, 1], of a request that is assumed until its first draft was verified.
     pub request_acceptance: f64,
-    /// Number of past steps with drafts over which a request's rate is taken.
+    /// Number of the request's newest steps with drafts over which its rate is averaged, 1 to 10000.
     pub window: u32,
-    /// The denominator of an acceptance rate.
+    /// Which drafts count in the denominator of an acceptance rate.
     pub rate: Rate,
-    /// Share of past steps with length 0 above which a new request's draft prefill is skipped; 1 disables the rule.
+    /// If more than this share of past steps had draft length 0, the draft does not prefill a new request, which then
+    /// never has drafts. 1 turns the rule off.
     pub skip_draft_prefill_above: f64,
-    /// Number of steps in a row with k = 0 after which the run warns.
+    /// Number of steps in a row with draft length 0 after which the run warns, at least 1.
     pub absorbing_steps: u64,
 }
 

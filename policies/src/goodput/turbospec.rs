@@ -19,26 +19,27 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Turbospec {
-    /// The coefficients of the step times. The published ones are fits that hold only near the points they were fitted
-    /// to.
+    /// The coefficients of the step times: the policy's belief or published fits. The fits hold only near the points to
+    /// which they were fitted.
     pub coefficients: Coefficients,
     /// The proposer: a draft model, or n-gram matches that cost a share of the target's time.
     pub proposer: Proposer,
-    /// Draft time of n-gram proposals as a share of the target's.
+    /// Time of n-gram proposals as a share of the target's time, ≥ 0.
     pub ngram_share: f64,
-    /// Overhead of speculation as a share of the target's time.
+    /// Overhead of speculation as a share of the target's time, ≥ 0.
     pub overhead_share: f64,
-    /// Counts each request's base token twice, as published.
+    /// True counts each request's token without drafts twice, as the published code does.
     pub double_count: bool,
-    /// Engine steps from one decision to the next.
+    /// Number of engine steps from one decision to the next, at least 1.
     pub period: u32,
-    /// Number of past steps with drafts whose rates are averaged.
+    /// Number of newest steps with drafts whose acceptance rates are averaged, 1 to 10000.
     pub window: u32,
-    /// Acceptance rate assumed before a draft was verified.
+    /// Acceptance rate, [0, 1], that is assumed until the first draft was verified.
     pub initial_acceptance: f64,
-    /// The denominator of a step's acceptance rate.
+    /// Which drafts count in the denominator of a step's acceptance rate.
     pub rate: Rate,
-    /// The shortest length of the search: 1 as published, so that speculation is never off; 0 as the paper says.
+    /// The shortest draft length that may be chosen. 1 is as published, so speculation is never off; 0 is as the paper
+    /// says.
     pub k_start: u32,
 }
 

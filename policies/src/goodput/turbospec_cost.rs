@@ -9,17 +9,18 @@ use crate::shared::belief::Belief;
 use foretoken_sim::{BatchView, Drafting};
 use serde::{Deserialize, Serialize};
 
-/// The source of the coefficients.
+/// The source of the coefficients of the step times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Coefficients {
-    /// The policy's belief.
+    /// The policy's belief: its linear costs of draft and target passes.
     #[default]
     Belief,
-    /// Published: Llama-3.1-8B on an H100, with its EAGLE draft.
+    /// The published fit for Llama-3.1-8B on an H100 with its EAGLE draft.
     #[serde(rename = "h100-8b")]
     H100Llama8b,
-    /// Published: Llama-70B on four H100 with tensor parallelism.
+    /// The published fit for Llama-70B on four H100 with tensor parallelism. It has no draft model, so it needs
+    /// `ngram`.
     #[serde(rename = "h100-70b")]
     H100Llama70b,
 }

@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Aimd {
-    /// Longest draft. A request starts with one token.
+    /// Longest draft in tokens, 1 to 32. A request starts with one token.
     pub cap: u32,
-    /// Number of verifications of a request's drafts before the guard may stop it.
+    /// Number of verifications of a request's drafts before the guard may end its drafting.
     pub guard_verifies: u32,
-    /// Cost of a draft token, as a share of a token without drafts. A request stops when it emits less than 1 + this
-    /// times its mean length per verification. imp measured break-even acceptances of 39.0, 37.5 and 47.7 % at 1 to 3
-    /// tokens.
+    /// Cost of a draft token as a share of the cost of a token without drafts, ≥ 0. A request stops drafting when it
+    /// emits fewer tokens per verification than 1 + this share times its mean draft length. imp measured break-even
+    /// acceptances of 39.0, 37.5 and 47.7 % at 1 to 3 tokens.
     pub guard_cost: f64,
 }
 

@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Downshift {
-    /// Draft tokens of a request with high acceptance: one less below the first share, two less below the second.
+    /// Draft tokens of a request with high acceptance, 3 to 32.
     pub k: u32,
-    /// Share of accepted drafts below which one token less is drafted.
+    /// A request with a smaller share of accepted drafts than this, [0, 1], drafts one token less.
     pub below_one_less: f64,
-    /// Share of accepted drafts below which two tokens less are drafted.
+    /// A request with a smaller share of accepted drafts than this drafts two tokens less; at most `below_one_less`.
     pub below_two_less: f64,
 }
 

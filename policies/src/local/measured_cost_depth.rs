@@ -35,7 +35,7 @@ const STALEST_EVERY_MS: f64 = 5000.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MeasuredCostDepth {
-    /// Longest draft, in tokens.
+    /// Longest draft, in tokens, 1 to 32.
     pub max_depth: u32,
 }
 

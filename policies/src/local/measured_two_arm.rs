@@ -17,19 +17,19 @@ const LONGEST_WAIT: u32 = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MeasuredTwoArm {
-    /// Draft tokens per request at the start.
+    /// Draft tokens per request at the start, 1 to 32.
     pub configured: u32,
-    /// The draft length that challenges `configured`.
+    /// The other draft length, which is tried against `configured`, 1 to 32.
     pub requested: u32,
     /// Number of rounds at the start that are not measured.
     pub warmup_rounds: u32,
-    /// Number of rounds in a measured window.
+    /// Number of rounds in a measured window, at least 1.
     pub window_rounds: u32,
-    /// The other length is adopted if it beats the held length's last window by more than this share.
+    /// The other length replaces the present one if its window has more tokens a second by more than this share, ≥ 0.
     pub margin: f64,
-    /// Rounds of a challenge before it may be ended early.
+    /// Number of rounds of a trial of the other length before the trial may end early.
     pub abort_after: u32,
-    /// A challenge ends early if it is further behind than this share.
+    /// A trial ends early if it has fewer tokens a second by more than this share, [0, 1].
     pub abort_behind: f64,
 }
 

@@ -17,13 +17,13 @@ const WINDOW: u32 = u32::BITS;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MlxVlmExpand {
-    /// Draft tokens per request at the start.
+    /// Draft tokens per request at the start, 1 to 32.
     pub configured: u32,
-    /// Draft tokens of a request that expands.
+    /// Draft tokens of a request after it has expanded, from `configured` + 1 to 32.
     pub requested: u32,
-    /// Number of rounds of a request before it may expand.
+    /// Number of rounds of a request before it may expand, 1 to 32.
     pub warmup_rounds: u32,
-    /// A request expands if at least this share of its last 32 rounds accepted at least `configured` tokens.
+    /// A request expands if at least this share, [0, 1], of its last 32 rounds accepted at least `configured` tokens.
     pub least_share: f64,
 }
 

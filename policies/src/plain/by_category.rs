@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ByCategory {
-    /// Draft tokens per step of requests whose category is not in `lengths`.
+    /// Draft tokens per step of requests whose category is not in `lengths`, 0 to 32.
     pub k: u32,
-    /// Draft tokens per step by category; 0 drafts nothing.
+    /// Draft tokens per step by the category's name, 0 to 32; 0 drafts nothing.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub lengths: BTreeMap<String, u32>,
 }

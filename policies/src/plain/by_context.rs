@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ByContext {
-    /// `[tokens, draft length]`, by rising number of tokens, from 0 on. A length holds for contexts from its number of
-    /// tokens on, up to the next one.
+    /// `[tokens of context, draft length]`, tokens rising, the first entry at 0 tokens. A length (0 to 32) holds from
+    /// its number of tokens up to that of the next entry.
     pub lengths: Vec<(u32, u32)>,
 }
 

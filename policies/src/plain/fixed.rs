@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Fixed {
-    /// Draft tokens per request and step; 0 runs the plain engine without a drafter.
+    /// Draft tokens per request and step, 0 to 32; 0 runs the engine without a drafter.
     pub k: u32,
 }
 

@@ -27,21 +27,21 @@ const SURVIVAL_EPS: f64 = 1e-6f32 as f64;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Dspark {
-    /// Tokens of a block, drafted for every request. If absent, the engine's longest draft.
+    /// Number of tokens of a block, which every request drafts, 1 to 32. Default: the engine's `max_draft_len`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gamma: Option<u32>,
-    /// The cost of a step.
+    /// The source of the cost of a step.
     pub table: SpsTable,
-    /// Number of rounds by which the budget's confidences are late (`SGLANG_DSPARK_CONFIDENCE_RELAY_LAG_STEPS`); at
-    /// least 2 if scheduling is overlapped.
+    /// The verify budget is computed from the confidences of this number of rounds before, 1 to 16
+    /// (`SGLANG_DSPARK_CONFIDENCE_RELAY_LAG_STEPS`); with overlapped scheduling at least 2.
     pub lag_steps: u32,
-    /// Scheduling is overlapped with the device. The first two rounds then have no budget and verify everything.
+    /// Whether scheduling overlaps with the device. If true, the first two rounds have no budget and verify all drafts.
     pub overlap_schedule: bool,
-    /// Allows a flat table, with which everything is verified.
+    /// Allows `table = "flat"`, with which all drafts are always verified.
     pub allow_degenerate: bool,
-    /// Raises the budget to fill the captured graph to which the pass is padded.
+    /// Raises the budget to the size of the captured CUDA graph to which the pass is padded.
     pub align_to_graph: bool,
-    /// KV tokens per request when steps are timed.
+    /// KV tokens of each request while steps are timed at start-up.
     pub profile_context_len: u32,
 }
 

@@ -9,16 +9,17 @@ use crate::shared::profile::capture_sizes;
 use crate::shared::timed_batch::TimedBatch;
 use serde::{Deserialize, Serialize};
 
-/// The source of a step's cost.
+/// The source of the cost of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SpsTable {
-    /// Steps per second, timed at start-up.
+    /// Steps per second, which are timed at start-up.
     #[default]
     Profiled,
-    /// The sum of drafting by requests and the target pass by tokens, each timed at start-up.
+    /// The sum of two times that are measured at start-up: drafting, by number of requests, and the target pass, by
+    /// number of tokens.
     Additive,
-    /// One constant, as if no table was given.
+    /// One constant for all steps, as in SGLang without a table.
     Flat,
 }
 

@@ -10,35 +10,35 @@ use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// The treatment of an initial length that is not a candidate.
+/// What happens to an `initial_steps` that is not among the candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OffList {
-    /// The length snaps to the nearest candidate, the larger one on a tie (generation 1).
+    /// The nearest candidate is used, on a tie the larger one (generation 1).
     Snap,
     /// The length becomes a candidate (generation 2).
     Add,
 }
 
-/// Parameters, with SGLang's defaults.
+/// Parameters of `ema-tier`, `sglang-gen1` and `sglang-gen2`, with SGLang's defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EmaTier {
-    /// Allowed draft lengths (`candidate_steps`); order and repetitions do not matter.
+    /// Allowed draft lengths (`candidate_steps`), each 1 to 32; order and repetitions do not matter.
     pub candidates: Vec<u32>,
-    /// Weight of the newest batch in the average.
+    /// Weight, [0, 1], of the newest batch in the average of accepted draft length.
     pub ema_alpha: f64,
-    /// Number of batches before the first decision.
+    /// Number of verify batches before the first decision.
     pub warmup_batches: u32,
-    /// Number of batches between decisions.
+    /// Number of verify batches between decisions, at least 1.
     pub update_interval: u32,
-    /// Added to the threshold for going down; negative values delay it.
+    /// Tokens that are added to the threshold for a shorter length; a negative number delays the change.
     pub down_hysteresis: f64,
-    /// Added to the threshold for going up; positive values delay it.
+    /// Tokens that are added to the threshold for a longer length; a positive number delays the change.
     pub up_hysteresis: f64,
-    /// Draft length at the start (`speculative_num_steps`).
+    /// Draft length at the start (`speculative_num_steps`), 1 to 32.
     pub initial_steps: u32,
-    /// The treatment of an initial length that is not a candidate.
+    /// What happens to an `initial_steps` that is not among the candidates.
     pub off_list: OffList,
 }
 

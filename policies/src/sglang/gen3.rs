@@ -9,57 +9,57 @@ use crate::sglang::router::{Router, captured_sizes};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// The settings of a range of batch sizes. Settings left out have the policy's values.
+/// The settings of a range of batch sizes. A setting that is left out has the policy's value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Slot {
-    /// Smallest batch size of the slot, after padding to a captured size.
+    /// Smallest batch size of the range, after padding to a captured size. The range ends below the next slot's.
     pub batch_size: u32,
-    /// Allowed draft lengths (`candidate_steps`), ascending; 0 drafts nothing.
+    /// Allowed draft lengths (`candidate_steps`), ascending, each 0 to 32; 0 drafts nothing.
     pub candidates: Vec<u32>,
-    /// Weight of the newest batch in the average.
+    /// Weight, [0, 1], of the newest batch in the average of accepted draft length.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ema_alpha: Option<f64>,
-    /// Number of batches before the first decision.
+    /// Number of the slot's verify batches before its first decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup_batches: Option<u32>,
-    /// Number of batches between decisions.
+    /// Number of the slot's verify batches between its decisions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update_interval: Option<u32>,
-    /// Added to the threshold for going down.
+    /// Tokens that are added to the threshold for a shorter length; a negative number delays the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub down_hysteresis: Option<f64>,
-    /// Added to the threshold for going up.
+    /// Tokens that are added to the threshold for a longer length; a positive number delays the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub up_hysteresis: Option<f64>,
-    /// Caps the length at this factor times the average, rounded up; 0 is no cap.
+    /// Limits the draft length to this factor times the average accepted length, rounded up; 0 is no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ceiling_coeff: Option<f64>,
 }
 
-/// Parameters, with SGLang's defaults.
+/// Parameters of `sglang-gen3`, with SGLang's defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SglangGen3 {
     /// One slot for each range of batch sizes, ascending.
     pub slots: Vec<Slot>,
-    /// Weight of the newest batch in the average.
+    /// Weight, [0, 1], of the newest batch in the average of accepted draft length.
     pub ema_alpha: f64,
-    /// Number of batches of a slot before its first decision.
+    /// Number of verify batches of a slot before its first decision.
     pub warmup_batches: u32,
-    /// Number of batches of a slot between its decisions.
+    /// Number of verify batches of a slot between its decisions, at least 1.
     pub update_interval: u32,
-    /// Added to the threshold for going down; negative values delay it.
+    /// Tokens that are added to the threshold for a shorter length; a negative number delays the change.
     pub down_hysteresis: f64,
-    /// Added to the threshold for going up; positive values delay it.
+    /// Tokens that are added to the threshold for a longer length; a positive number delays the change.
     pub up_hysteresis: f64,
-    /// Caps the length at this factor times the average, rounded up and at least 1, unless the length rises; 0 is no
-    /// cap.
+    /// Limits the draft length to this factor times the average accepted length, rounded up and at least 1, except when
+    /// the length rises; 0 is no limit.
     pub ceiling_coeff: f64,
-    /// Draft length at the start (`speculative_num_steps`). A slot that does not have it starts at its middle
+    /// Draft length at the start (`speculative_num_steps`), 0 to 32. A slot without this candidate starts at its middle
     /// candidate.
     pub initial_steps: u32,
-    /// Pads batch sizes to captured ones before a slot is looked up.
+    /// Whether batch sizes are padded to captured CUDA-graph sizes before their slot is looked up.
     pub cuda_graph: bool,
 }
 

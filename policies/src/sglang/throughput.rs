@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CandidateSlot {
-    /// Smallest batch size of the slot, after padding to a captured size.
+    /// Smallest batch size of the range, after padding to a captured size. The range ends below the next slot's.
     pub batch_size: u32,
-    /// Allowed draft lengths (`candidate_steps`), ascending, from 1 on.
+    /// Allowed draft lengths (`candidate_steps`), ascending, each 1 to 32.
     pub candidates: Vec<u32>,
 }
 
@@ -33,17 +33,18 @@ pub struct CandidateSlot {
 pub struct SglangThroughput {
     /// One slot for each range of batch sizes, ascending.
     pub slots: Vec<CandidateSlot>,
-    /// Number of verify batches over which a position's acceptance rate is averaged.
+    /// Number of verify batches over which the acceptance rate of each place in the draft is averaged, 1 to 10000.
     pub window_size: u32,
-    /// Number of verify batches between decisions.
+    /// Number of verify batches between decisions, at least 1.
     pub update_interval: u32,
-    /// A challenger must beat the present length's score by this share. SGLang's code defines it without using it: 0.
+    /// Another length must beat the present length's score by more than this share, ≥ 0. SGLang's code defines this
+    /// setting but does not use it, so the default is 0.
     pub switch_hysteresis: f64,
-    /// Context tokens of each request in the start-up profile.
+    /// Context tokens of each request while rounds are timed at start-up, at least 1.
     pub profile_run_seq_len: u32,
-    /// Captured batch sizes to profile. If absent, all of them.
+    /// Captured batch sizes that are timed at start-up. Default: all captured sizes.
     pub profile_run_batch_sizes: Option<Vec<u32>>,
-    /// Largest batch size to profile.
+    /// Largest batch size that is timed at start-up. Default: no limit.
     pub max_profile_run_batch_size: Option<u32>,
     /// Draft length at the start (`speculative_num_steps`). If no slot has it, the middle candidate of the first slot.
     pub initial_steps: u32,

@@ -13,14 +13,15 @@ pub fn expected_tokens(a: f64, k: u32) -> f64 {
     (0..=k).map(|j| a.powi(j as i32)).sum()
 }
 
-/// The denominator of a step's acceptance rate (docs/model.md 14).
+/// Which drafts count in the denominator of a step's acceptance rate (docs/model.md 14).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rate {
-    /// Drafts up to and including the first rejected one: consistent for the conditional rate that E(a, k) needs.
+    /// The drafts up to and including the first rejected one. This estimates the probability that a draft is right if
+    /// all before it are, which the goodput formula needs.
     #[default]
     Attempts,
-    /// Every verified draft (docs/model.md 0.2). The rate is biased low, because drafts after a rejection could not be
+    /// Every verified draft (docs/model.md 0.2). The rate is too low, because drafts after a rejection cannot be
     /// accepted.
     PerDraft,
 }

@@ -19,27 +19,28 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The rule by which drafting ends.
+/// When a step stops drafting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Drafter {
-    /// Alg. 1: it drafts while the predicted throughput is above the throughput of the drafts so far.
+    /// Alg. 1: drafting goes on while the throughput predicted with one more draft is above that with the drafts so
+    /// far.
     #[default]
     Paper,
-    /// It always drafts up to the cap.
+    /// Only at `cap`.
     Off,
 }
 
-/// When a speculative step exceeds its bound, so that its estimate is −1 (Alg. 3). A step without drafts never does.
+/// When a step with drafts counts as exceeding the SLO, so that the policy does not draft in it (Alg. 3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SloMode {
     /// Never: the SLO is ignored.
     Off,
-    /// If the step's time is above the tightest TPOT limit in the batch. A request may have nothing accepted.
+    /// If the step's time is above the tightest TPOT limit in the batch, which is safe even if no draft is accepted.
     #[default]
     Step,
-    /// If the step's time over a request's expected tokens is above that request's TPOT limit.
+    /// If for some request the step's time divided by the expected tokens is above its TPOT limit.
     Expected,
 }
 
@@ -47,18 +48,19 @@ pub enum SloMode {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Adaspec {
-    /// The rule by which drafting ends.
+    /// When a step stops drafting.
     pub drafter: Drafter,
-    /// Drops the least promising tokens before verification (Alg. 2). False is the paper's AdaSpec⁻.
+    /// Whether the least promising drafts are dropped before verification (Alg. 2). False is the paper's AdaSpec⁻.
     pub verifier: bool,
-    /// How the SLO bounds a step.
+    /// When a step with drafts counts as exceeding the SLO.
     pub slo: SloMode,
-    /// Confidence expected of a token before a confidence was seen.
+    /// Confidence, [0, 1], that is expected of a token until the first confidence was seen.
     pub prev_confidence: f64,
-    /// Number of drafting steps over which the expected confidence is averaged. If absent, all of them.
+    /// Number of newest steps with drafts over which the expected confidence is averaged, at least 1. Default: all
+    /// steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<u32>,
-    /// Longest draft, in tokens.
+    /// Longest draft, in tokens, 1 to 32.
     pub cap: u32,
 }
 

@@ -16,14 +16,14 @@ use crate::slo::adaspec_code_cost::CodeCosts;
 use foretoken_sim::{BatchView, Continue, DraftLimits, DraftPlan, Drafts, Explanation, SpecPolicy, Speculation, Wants};
 use serde::{Deserialize, Serialize};
 
-/// What is dropped before verification.
+/// Which drafts are dropped before verification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Eliminate {
-    /// The number of tokens that reaches the next lower capture size, unless goodput falls (`--rsd`).
+    /// As many as bring the pass to the next lower captured CUDA-graph size, unless that lowers goodput (`--rsd`).
     #[default]
     CodeBucket,
-    /// Nothing (`--ssd`).
+    /// None (`--ssd`).
     Off,
 }
 
@@ -31,11 +31,11 @@ pub enum Eliminate {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdaspecCode {
-    /// What is dropped before verification.
+    /// Which drafts are dropped before verification.
     pub eliminate: Eliminate,
-    /// Confidence expected of a token before a confidence was seen.
+    /// Confidence, [0, 1], that is expected of a token until the first confidence was seen.
     pub prev_confidence: f64,
-    /// Longest draft (`num_speculative_tokens`).
+    /// Longest draft in tokens (`num_speculative_tokens`), 1 to 32.
     pub cap: u32,
 }
 

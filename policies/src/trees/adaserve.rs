@@ -20,21 +20,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Adaserve {
-    /// Least depth of a beam.
+    /// Smallest depth of a beam (number of draft passes), 1 to 32.
     pub min_depth: u32,
-    /// Greatest depth of a beam.
+    /// Greatest depth of a beam, from `min_depth` to 32.
     pub max_depth: u32,
-    /// Greatest width of a beam.
+    /// Greatest width of a beam: nodes of a request in one draft pass, at least 1.
     pub max_width: u32,
-    /// B₁: tokens verified in a step, the requests' roots included.
+    /// B₁: most tokens that a step verifies, the root of each request included; at least 2.
     pub verify_budget: u32,
-    /// B₂: tokens drafted in a pass, over the batch.
+    /// B₂: most tokens that the batch drafts in a pass, at least 1.
     pub draft_budget: u32,
     /// c₁ of the depth `floor(B₁ / (n + c₁)) − 1` for n requests. The paper has no value.
     pub depth_offset: u32,
     /// c₂ of the width `floor(B₂ / n) + c₂`. The paper has no value.
     pub width_offset: u32,
-    /// n_max: most nodes that a request gets towards its target.
+    /// n_max: most nodes that a request gets for the sake of its TPOT target, at least 1.
     pub max_slo_nodes: u32,
 }
 

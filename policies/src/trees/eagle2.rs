@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Eagle2 {
-    /// Levels of the tree; each is one draft pass.
+    /// Number of levels of the tree, 1 to 32; each is one draft pass.
     pub num_steps: u32,
-    /// Number of nodes of a level that are expanded, and number of children of each.
+    /// Number of nodes that are expanded in each level, and also the number of children of each such node.
     pub topk: u32,
-    /// Tokens verified, the root included. With `topk = 1` it is always `num_steps + 1`.
+    /// Number of tokens that are verified, the root included, at least 2. With `topk = 1` it is always `num_steps + 1`.
     pub num_draft_tokens: u32,
 }
 

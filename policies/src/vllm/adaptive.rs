@@ -27,19 +27,20 @@ const CHUNK_BYTES: u32 = 1 << 30;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct VllmAdaptive {
-    /// Tokens that every request drafts (`num_speculative_tokens`). If absent, the engine's longest draft.
+    /// Number of tokens that every request drafts (`num_speculative_tokens`), 1 to 32. Default: the engine's
+    /// `max_draft_len`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub k: Option<u32>,
-    /// KV tokens per request when passes are timed at start-up (`VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN`).
+    /// KV tokens of each request while passes are timed at start-up (`VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN`).
     pub profile_context_len: u32,
-    /// The cost of a size that was not timed.
+    /// How the cost of a pass size that was not timed is found.
     pub cost_lookup: CostLookup,
-    /// Number of steps between refits of the acceptance estimator.
+    /// Number of steps between refits of the acceptance estimator, at least 1.
     pub refit_interval: u32,
-    /// Number of refits before anything is trimmed. No release waits; an earlier revision verified whole drafts for 3
-    /// refits.
+    /// Number of refits before drafts are trimmed. No release waits (0); an earlier revision waited for 3 refits.
     pub warmup_refits: u32,
-    /// Tokens of the model's vocabulary. They limit the logits that are verified at once: 2,093 with Llama 3's.
+    /// Number of tokens in the model's vocabulary. It limits how many positions are verified at once: 2,093 with Llama
+    /// 3's vocabulary.
     pub vocab_size: u32,
 }
 

@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConfidenceStop {
-    /// A chain is confident while each of its tokens had at least this confidence.
+    /// The batch drafts on while some request has only drafts of at least this confidence, [0, 1].
     pub tau: f64,
-    /// Longest draft (`num_speculative_tokens`).
+    /// Longest draft in tokens (`num_speculative_tokens`), 1 to 32.
     pub cap: u32,
 }
 

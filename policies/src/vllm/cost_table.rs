@@ -11,14 +11,14 @@ use crate::shared::profile::capture_sizes;
 use crate::shared::timed_batch::TimedBatch;
 use serde::{Deserialize, Serialize};
 
-/// The cost of a size that was not measured.
+/// How the cost of a pass size that was not measured is found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CostLookup {
-    /// The cost of the next captured size; interpolated above the largest.
+    /// The cost of the next larger captured size; above the largest captured size, interpolated.
     #[default]
     Staircase,
-    /// Interpolated everywhere, as in an earlier revision; kept as an ablation.
+    /// Interpolated at all sizes, as in an earlier revision of vLLM; for ablations.
     Linear,
 }
 

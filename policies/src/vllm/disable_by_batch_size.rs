@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DisableByBatchSize {
-    /// Draft tokens per request and step while speculation is on.
+    /// Draft tokens per request and step while speculation is on, 1 to 32.
     pub k: u32,
-    /// Number of running requests, prefilling ones included, from which on nothing is drafted.
+    /// From this number of running requests on, prefilling ones included, no request drafts; at least 2.
     pub disable_by_batch_size: u32,
 }
 

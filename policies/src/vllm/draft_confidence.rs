@@ -14,9 +14,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DraftConfidence {
-    /// Mean confidence below which the rest of the drafts is not verified (`draft_confidence_threshold`).
+    /// If the mean confidence of the batch falls below this, in (0, 1], later drafts are not verified
+    /// (`draft_confidence_threshold`).
     pub tau: f64,
-    /// Longest draft (`num_speculative_tokens`).
+    /// Longest draft in tokens (`num_speculative_tokens`), 1 to 32.
     pub cap: u32,
 }
 

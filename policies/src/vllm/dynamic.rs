@@ -17,8 +17,8 @@ pub type BatchRange = (u32, u32, u32);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct VllmDynamic {
-    /// `[first, last, K]` of each range of batch sizes, ascending, the first one from 1. A batch size between two
-    /// ranges or beyond the last has the K of the range before it.
+    /// `[first, last, K]`: at batch sizes from `first` to `last` each request drafts K tokens, 0 to 32. Ranges ascend,
+    /// and the first one starts at 1. A batch size between two ranges or above the last has the K of the range before.
     pub num_speculative_tokens_per_batch_size: Vec<BatchRange>,
 }
 

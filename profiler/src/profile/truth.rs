@@ -2,15 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Which description of a pass in the profile an experiment uses as the truth.
+/// Which part of a profile gives the true pass times of an experiment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Truth {
-    /// The measured table, interpolated between its sizes.
+    /// The measured times, interpolated between the measured sizes.
     #[default]
     Table,
-    /// The linear fit α, γ, δ.
+    /// The linear fit to the measured times: α, γ and δ.
     Linear,
-    /// The measured sizes as sizes of captured graphs, to which passes are padded.
+    /// A staircase: the measured sizes count as captured CUDA graphs, and a pass is padded to the next one.
     Staircase,
 }

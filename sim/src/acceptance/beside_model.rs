@@ -13,17 +13,18 @@ use crate::config::MAX_SPEC_LEN;
 use crate::executor::RequestTruth;
 use serde::{Deserialize, Serialize};
 
-/// Prompt lookup and a draft model, of which one drafts a round. (llama.cpp `--spec-type draft-mtp,ngram-mod`; vLLM PR
-/// #24344, `ngram-eagle`.)
+/// Two drafters: prompt lookup drafts a round if it finds a match, else a draft model drafts it. (llama.cpp
+/// `--spec-type draft-mtp,ngram-mod`; vLLM PR #24344, `ngram-eagle`.)
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LookupBesideModel {
-    /// The lookup's matches and runs.
+    /// How often the lookup finds a match, and how many of its tokens are right.
     #[serde(default)]
     pub lookup: PromptLookup,
-    /// Conditional rates of the model's drafts by place in the draft, [0, 1]. The last one holds for all deeper places.
+    /// For the model's rounds: probability, [0, 1], that the i-th draft is right if all before it are. The last rate
+    /// holds for all deeper places.
     pub rates: Vec<f64>,
-    /// The most tokens that the model drafts in a round, at least 1. A lookup drafts up to the policy's length.
+    /// Most tokens that the model drafts in a round, 1 to 32. A lookup drafts up to the policy's length.
     pub model_len: u32,
 }
 

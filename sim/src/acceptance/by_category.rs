@@ -11,34 +11,36 @@ use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A law for each category of requests.
+/// A law of acceptance for each category of requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ByCategory {
-    /// Laws by category name.
+    /// The law of each category, by the category's name.
     pub categories: BTreeMap<String, CategoryRates>,
-    /// The law for requests whose category has no law here. Without it, each request needs a category with a law.
+    /// The law for requests whose category is not in `categories`. Without it every request must have one of those
+    /// categories.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub otherwise: Option<CategoryRates>,
 }
 
-/// The law of one category.
+/// The law that decides which drafts of a category's requests are right.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum CategoryRates {
-    /// Every position is right with the same probability, independently.
+    /// Every draft is right with the same probability, independently.
     Constant {
-        /// The probability, [0, 1].
+        /// Probability that a draft is right, [0, 1].
         rate: f64,
     },
-    /// Rates by context, as in the source `by-context`.
+    /// The probability depends on the context, as in the source `by-context`.
     ByContext {
-        /// `[tokens, rate]`, by rising number of tokens of context, rates in [0, 1].
+        /// `[tokens, rate]`: tokens of context, rising, and the probability that a draft is right, [0, 1].
         points: Vec<(u32, f64)>,
     },
-    /// Conditional rates by draft depth, as in the source `by-depth`.
+    /// The probability depends on the place in the round, as in the source `by-depth`.
     ByDepth {
-        /// Rates by place in the draft, [0, 1]. The last one holds for all deeper places.
+        /// Probability, [0, 1], that the i-th draft of a round is right if all before it are. The last rate holds for
+        /// all deeper places.
         rates: Vec<f64>,
     },
     /// Prompt lookup, as in the source `prompt-lookup`.

@@ -11,13 +11,16 @@ use crate::workload::RequestId;
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
 
-/// P(right | q) = σ(slope · logit q + intercept of the depth).
+/// How often a draft is right, given the draft's own probability q of its token: P(right | q) = σ(slope · logit q +
+/// intercept), with an intercept for each depth. σ is the logistic function.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Curve {
-    /// Slope, > 0. vLLM PR #52228 fitted 0.44 to 0.83, by model; the default is the middle.
+    /// Factor on logit q, 0.001 to 1000. Fits in vLLM PR #52228 gave 0.44 to 0.83, by model; the default is in the
+    /// middle.
     pub slope: f64,
-    /// Intercept by depth, the last repeats. The same fits have means of −0.92 to −0.14; the default is the middle.
+    /// Intercepts for draft 1, 2, … of a round; the last one holds for all deeper drafts. Means of the fits in vLLM PR
+    /// #52228 are −0.92 to −0.14; the default is in the middle.
     pub intercepts: Vec<f64>,
 }
 
@@ -27,13 +30,13 @@ impl Default for Curve {
     }
 }
 
-/// The error of the confidence that a policy sees: logit' = scale · logit + shift.
+/// An error of the confidences that policies see: logit(seen) = scale · logit(true) + shift.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Misfit {
-    /// Factor on the logit.
+    /// Factor on the logit of the true confidence; 1 for no error.
     pub scale: f64,
-    /// Added to the logit.
+    /// Number that is added to the logit; 0 for no error.
     pub shift: f64,
 }
 
@@ -43,16 +46,16 @@ impl Default for Misfit {
     }
 }
 
-/// The confidences that a draft reports.
+/// The law of the confidences that a draft reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Confidence {
-    /// The calibration curve of the true confidence.
+    /// How often a draft of a given confidence is right (calibration curve).
     pub curve: Curve,
-    /// Standard deviation of logit(q) before it is known whether the token is right. q is the draft's own probability of
+    /// Standard deviation of logit(q) over all drafts, right or wrong, > 0, where q is the draft's own probability of
     /// its token. Assumed: no source gives it.
     pub prior_sd: f64,
-    /// Miscalibration of what policies see.
+    /// An error of the confidences that policies see.
     pub misfit: Misfit,
 }
 

@@ -11,13 +11,13 @@ use crate::workload::RequestId;
 use rand_distr::Distribution;
 use serde::{Deserialize, Serialize};
 
-/// A Beta law of per-request acceptance rates.
+/// A Beta distribution of acceptance rates over requests. Its mean is a / (a + b).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Beta {
-    /// First shape parameter of the Beta distribution, > 0.
+    /// First shape parameter of the Beta distribution, 0.001 to 1000000.
     pub a: f64,
-    /// Second shape parameter of the Beta distribution, > 0.
+    /// Second shape parameter of the Beta distribution, 0.001 to 1000000.
     pub b: f64,
 }
 
@@ -49,17 +49,17 @@ impl Beta {
     }
 }
 
-/// Per-request rates and their autocorrelation. The default was measured on Spec-Bench, Vicuna-68M drafting for
-/// Vicuna-7B, greedy: Beta(8.0, 5.7) over all requests, lag-1 autocorrelation 0.078.
+/// A rate for each request, with correlation between its neighbouring drafts. The default was measured on Spec-Bench,
+/// Vicuna-68M drafting for Vicuna-7B, greedy: Beta(8.0, 5.7) over all requests, lag-1 autocorrelation 0.078.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Mixture {
-    /// The law for requests whose category has no law here.
+    /// Distribution of the rates of requests whose category is not in `categories`.
     pub all: Beta,
-    /// Laws by category name.
+    /// Distribution of the rates by category name.
     pub categories: std::collections::BTreeMap<String, Beta>,
-    /// Correlation of neighbouring bits of a request, in [0, 1). At lag k the correlation is this value to the power of
-    /// k.
+    /// Correlation between neighbouring output positions of a request in whether the draft is right, [0, 1). At a
+    /// distance of k positions it is this value to the power of k.
     pub autocorrelation: f64,
 }
 

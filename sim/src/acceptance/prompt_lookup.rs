@@ -13,17 +13,19 @@ use crate::executor::RequestTruth;
 use crate::luck::{Luck, Stream};
 use serde::{Deserialize, Serialize};
 
-/// Matches and runs of prompt lookup. The defaults are assumed: with proposals of 3 or 4 tokens, rounds accept 0.3 to
-/// 0.4 of the verified tokens, the range of SmartSpec's section 7.1.2. `precision` is over all positions. Rounds meet
-/// fewer right matches, because a round starts where the last one went wrong, so seldom inside a repeating stretch.
+/// Prompt lookup: how often it finds a match, and how many tokens of a match are right. The defaults are assumed: with
+/// proposals of 3 or 4 tokens, rounds accept 0.3 to 0.4 of the verified tokens, the range of SmartSpec's section 7.1.2.
+/// `precision` is over all positions. Rounds have fewer right matches, because a round starts where the last one went
+/// wrong, which is rarely inside repeated text.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PromptLookup {
-    /// Share of positions at which a lookup finds a match.
+    /// Share of output positions at which a lookup finds a match, [0, 1].
     pub match_rate: f64,
-    /// Share of matches whose first token is right.
+    /// Share of matches whose first token is right, [0, 1].
     pub precision: f64,
-    /// Mean length of a right run, tokens, ≥ 1. The length is geometric.
+    /// Mean number of right tokens in a row after a right first token, that token included, ≥ 1. The number is
+    /// geometric.
     pub mean_run: f64,
 }
 

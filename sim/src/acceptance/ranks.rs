@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 /// Number of ranks from 2 on that have a probability of their own.
 const RANKS: usize = 64;
 
-/// P(the target's token is the draft's r-th guess | it is none of the earlier ones), r = 2, 3, …; the last value
-/// repeats.
+/// Probability that the target's token is the draft's r-th guess if it is none of the better guesses, [0, 1], for r =
+/// 2, 3, …; the last value holds for all further guesses.
 ///
-/// The same law gives the draft's probabilities: the probability that the first guess leaves is shared among the others
-/// by this law, so the draft is right about them on average. The values are assumed: after a wrong first guess about
-/// half of the right tokens are among the next four, the order of magnitude of SpecInfer's Table 1. In SpecForge's
-/// published results the trees of Qwen3-Next are 7 % longer than chains of the same depth and budget; these values give
-/// 4 %, and a fit (all values times 1.1 to 1.3) is hardly better. Other models' trees are 12 % shorter than their
-/// chains, which no law explains (`policies/tests/specforge.rs`).
+/// The draft's own probabilities follow the same law: what the first guess leaves of the probability is shared among
+/// the further guesses by it, so the draft is calibrated on average. The values are assumed: after a wrong first guess
+/// about half of the right tokens are among the next four, the order of magnitude of SpecInfer's Table 1. In
+/// SpecForge's published results the trees of Qwen3-Next are 7 % longer than chains of the same depth and budget; these
+/// values give 4 %, and a fit (all values times 1.1 to 1.3) is hardly better. Other models' trees are 12 % shorter than
+/// their chains, which no law explains (`policies/tests/specforge.rs`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "Vec<f64>", into = "Vec<f64>")]
 pub struct RankLaw {

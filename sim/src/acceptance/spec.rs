@@ -16,88 +16,94 @@ use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Which drafts are right, and the confidences that the draft reports.
+/// Which drafts the target accepts in a simulated run, and the confidences that the draft reports.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AcceptanceSpec {
-    /// The source of acceptance: which drafts are right.
+    /// The law or the recording that decides which drafts are right.
     pub source: Rates,
-    /// The confidences that the draft reports.
+    /// The law of the confidences that the draft reports for its tokens.
     pub confidence: Confidence,
-    /// The draft's further guesses, for trees: P(the r-th guess is right | no earlier one is), r = 2, 3, …
+    /// For token trees: probability that the draft's r-th guess at a position is right if no better guess is, for r =
+    /// 2, 3, …
     pub ranks: RankLaw,
 }
 
-/// Which drafts are right.
+/// The law or the recording that decides which drafts are right. A draft is right if it is the token that the target
+/// makes. It is accepted if all drafts before it in its round are right, too.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Rates {
-    /// Every position is right with the same probability, independently.
+    /// Every draft is right with the same probability, independently.
     Constant {
-        /// The probability, [0, 1].
+        /// Probability that a draft is right, [0, 1].
         rate: f64,
     },
-    /// Rates by output position: one for each stretch of `span` positions; the last one holds to the end.
+    /// The probability depends on the position in the output: each rate holds for `span` positions.
     ByPosition {
-        /// Rates, [0, 1]. The last one holds to the end of the output.
+        /// Probabilities that a draft is right, [0, 1], in order. The last one holds to the end of the output.
         rates: Vec<f64>,
-        /// Number of positions for which a rate holds, at least 1.
+        /// Number of output positions for which each rate holds, at least 1.
         span: u32,
     },
-    /// Rates by context: the prompt and the output in front of the draft. Long contexts are often drafted worse.
+    /// The probability depends on the context: the tokens of prompt and output before the draft. Drafts after long
+    /// contexts are often worse.
     ByContext {
-        /// `[tokens, rate]`, by rising number of tokens of context, rates in [0, 1]. Between two points the rate is on
-        /// the straight line, beyond them level. A rate holds for 64 output tokens.
+        /// `[tokens, rate]`: tokens of context, rising, and the probability that a draft is right, [0, 1]. Between two
+        /// points the rate is on the straight line; outside it is that of the nearest point. The rate is updated every
+        /// 64 output tokens.
         points: Vec<(u32, f64)>,
     },
-    /// Conditional rates by draft depth (EAGLE family); the last one repeats.
+    /// The probability depends on the place in the round (as for EAGLE heads).
     ByDepth {
-        /// Rates by place in the draft, [0, 1]. The last one holds for all deeper places: 3 rates and drafts of 5
-        /// tokens use the third rate three times.
+        /// Probability, [0, 1], that the i-th draft of a round is right if all before it are. The last rate holds for
+        /// all deeper places: with 3 rates, drafts 3, 4 and 5 have the third.
         rates: Vec<f64>,
     },
-    /// Every request has its own rate, and its bits are autocorrelated.
+    /// Every request has its own rate, drawn from a Beta law, and neighbouring drafts of a request are correlated.
     Mixture(Mixture),
-    /// Every category of requests has a law of its own.
+    /// Every category of requests has a separate law.
     ByCategory(ByCategory),
-    /// The draft copies text from the context; the round's start position decides whether there is a match and how long
-    /// it stays right.
+    /// Prompt lookup: the draft copies text from the context. The position at which a round starts decides whether
+    /// there is a match and how many of its tokens are right.
     PromptLookup(PromptLookup),
-    /// A suffix tree proposes what followed the newest tokens before: the longer the match, the longer the proposal.
+    /// Suffix decoding: a suffix tree proposes what followed the newest tokens in earlier text. The longer the match,
+    /// the more tokens are proposed.
     Suffix(Suffix),
-    /// Two drafters: a prompt lookup where it finds a match, and a draft model elsewhere.
+    /// Two drafters: prompt lookup in rounds in which it finds a match, and a draft model in other rounds.
     LookupBesideModel(LookupBesideModel),
-    /// The recordings in the workload.
+    /// The workload's requests have recordings of which of their drafts are right.
     Recorded {
-        /// Probability that an unknown bit is right after i − 1 accepted drafts of its round, i = 1, 2, …; the last one
-        /// repeats.
+        /// For drafts that a recording does not cover: probability, [0, 1], that the i-th draft of a round is right if
+        /// all before it are. The last one holds for all deeper places.
         #[serde(default = "pooled")]
         hazards: Vec<f64>,
     },
-    /// The recordings of a truth table, assigned to requests that have none.
+    /// Requests without a recording get one from a truth table.
     Table(TableSource),
 }
 
-/// A truth table, as `foretoken profile-acceptance` writes it: bits, ranks and confidences at every output position.
-/// The program that builds the source must have read the file and given every request of the workload a recording.
+/// A truth table, as `foretoken profile-acceptance` writes it. At every output position it says whether the draft's
+/// first guess is right, which guess is, and with what confidence. The program that builds the source must have read
+/// the file and given every request of the workload a recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TableSource {
     /// Path of the truth table.
     pub path: PathBuf,
-    /// What happens when a request is longer than its recording.
+    /// What happens if a request has more output tokens than its recording.
     #[serde(default)]
     pub beyond: Beyond,
 }
 
-/// What happens when a request is longer than its recording.
+/// What happens if a request has more output tokens than its recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Beyond {
     /// The run is refused with an error.
     #[default]
     Refuse,
-    /// The recording begins again, at output position 1.
+    /// The recording is repeated from its first output position.
     Wrap,
 }
 

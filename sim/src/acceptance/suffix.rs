@@ -1,9 +1,9 @@
 //! `suffix`: a suffix tree over the request's text and earlier outputs proposes what followed the newest tokens before.
 //! The longer the match, the longer the proposal (SuffixDecoding, arXiv 2411.04975; vLLM's method `suffix`).
 //!
-//! Matches and right runs are those of `prompt-lookup`. In addition each position has the length of its match: it is
-//! drawn where a repeating stretch begins, and grows by one token with each position of the stretch. Long matches are
-//! therefore right more often than short ones, because they lie inside repeating stretches.
+//! Matches and right runs follow the law of `prompt-lookup`. In addition each position has the length of its match: it
+//! is drawn where a repeating stretch begins, and grows by one token with each position of the stretch. Long matches
+//! are therefore right more often than short ones, because they lie inside repeating stretches.
 
 use super::TruthRow;
 use super::fault::{BadAcceptance, bad};
@@ -13,23 +13,24 @@ use crate::executor::RequestTruth;
 use crate::luck::{Luck, Stream};
 use serde::{Deserialize, Serialize};
 
-/// Matches of a suffix tree, their lengths, and vLLM's limits on what they propose. The shares and means are assumed:
-/// no source states them.
+/// Suffix decoding: how often the tree finds a match, how long matches are, and vLLM's limits on the proposals. The
+/// shares and means are assumed: no source gives them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Suffix {
-    /// Share of positions at which the tree finds a match.
+    /// Share of output positions at which the tree finds a match, [0, 1].
     pub match_rate: f64,
-    /// Share of matches whose first token is right.
+    /// Share of matches whose first token is right, [0, 1].
     pub precision: f64,
-    /// Mean length of a right run, tokens, ≥ 1. The length is geometric.
+    /// Mean number of right tokens in a row after a right first token, that token included, ≥ 1. The number is
+    /// geometric.
     pub mean_run: f64,
     /// Mean length of a match where a stretch of repeated text begins, and of matches outside such stretches, tokens,
     /// ≥ 1. The length is geometric.
     pub mean_match: f64,
-    /// Tokens that are proposed for each token of the match (vLLM `suffix_decoding_max_spec_factor`).
+    /// Most tokens that are proposed for each token of the match (vLLM `suffix_decoding_max_spec_factor`), 0 to 1000.
     pub max_spec_factor: f64,
-    /// The most tokens of a match and its proposal together (vLLM `suffix_decoding_max_tree_depth`).
+    /// Most tokens of a match and its proposal together (vLLM `suffix_decoding_max_tree_depth`), 1 to 1000.
     pub max_tree_depth: u32,
 }
 
@@ -67,8 +68,8 @@ impl Suffix {
         }
     }
 
-    /// The most tokens that are proposed for matches of 0, 1, … tokens, up to the depth of the tree. The tree also tries
-    /// each shorter match, and proposes the most tokens.
+    /// The most tokens that are proposed for matches of 0, 1, … tokens, up to the depth of the tree. The tree also
+    /// tries each shorter match, and takes the longest proposal.
     fn proposals(&self) -> Vec<u8> {
         let mut most = 0;
         let proposal = |matched: u32| {
@@ -152,7 +153,7 @@ mod tests {
         row
     }
 
-    /// Arctic Inference 0.3.0's tree of depth 24, asked behind a repeated text of 1, 2, … tokens with a factor of 1, 0.5
+    /// Arctic Inference 0.3.0's tree of depth 24, asked after a repeated text of 1, 2, … tokens with a factor of 1, 0.5
     /// and 3 (`tests/arctic/record.py`).
     #[test]
     fn proposals_are_as_long_as_arctic_inference_makes_them() {

@@ -32,42 +32,42 @@ impl Version {
     }
 }
 
-/// How drafts are made, as far as the scheduler must know (vLLM's `method`).
+/// The kind of drafter (vLLM's `method`). It decides lookahead slots, budgets and the runner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DraftMethod {
-    /// A draft model.
+    /// A separate draft model.
     #[default]
     DraftModel,
     /// An EAGLE head.
     Eagle,
     /// An EAGLE-3 head.
     Eagle3,
-    /// Multi-token prediction.
+    /// The model's own modules for multi-token prediction (MTP).
     Mtp,
-    /// A block-diffusion drafter.
+    /// DFlash: a block-diffusion drafter, which makes all tokens of a block in one pass.
     Dflash,
-    /// A semi-autoregressive drafter.
+    /// DSpark: a semi-autoregressive drafter of blocks.
     Dspark,
-    /// A `Dspark` drafter that fills in a block that starts with a mask (`sample_from_anchor` false).
+    /// DSpark with `sample_from_anchor` false: the block that it fills in starts with a mask token.
     DsparkFillIn,
-    /// Prompt lookup: the last tokens are looked up in the text so far.
+    /// Prompt lookup: searches the text so far for the newest tokens, and drafts what followed them there.
     Ngram,
-    /// Lookups of the last tokens in suffix trees.
+    /// Suffix decoding: searches suffix trees of earlier text for the newest tokens, and drafts what followed.
     Suffix,
 }
 
-/// vLLM's model runner.
+/// vLLM's model runner, the part of a worker that runs passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Runner {
-    /// The first runner: for CPUs, suffix decoding and parallel drafting.
+    /// Runner V1, which vLLM uses for CPUs, suffix decoding and parallel drafting.
     V1,
-    /// The default of 0.33.
+    /// Runner V2, the default of vLLM 0.33.
     V2,
 }
 
-/// When drafts are made.
+/// Whether drafts are made at the start or the end of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DraftAt {
@@ -77,88 +77,89 @@ pub enum DraftAt {
     StepStart,
 }
 
-/// When the tokens of a step leave the server, if drafts are made at the end of the step.
+/// When clients get the tokens of a step, if drafts are made at the end of the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeliverAt {
-    /// Tokens leave as soon as they are sampled; the device drafts meanwhile (runner V2).
+    /// As soon as they are sampled, while the device drafts (runner V2).
     Sampled,
     /// After the drafts for the next step are made (runner V1).
     Drafted,
 }
 
-/// The tokens of the draft's first pass after a step.
+/// Which tokens the first draft pass after a step runs over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FirstDraftPass {
-    /// All tokens of the step, including rejected drafts, and the drafter's extra slots.
+    /// All tokens of the step, rejected drafts and the drafter's extra slots included.
     Padded,
-    /// Only tokens that the draft has not run over.
+    /// Only tokens whose draft KV is missing.
     Unseen,
 }
 
-/// The order in which requests are served.
+/// The order in which waiting requests are admitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SchedulingPolicy {
-    /// First come, first served.
+    /// In order of arrival (first come, first served).
     #[default]
     Fcfs,
     /// By the requests' priority, lowest number first; then by arrival.
     Priority,
 }
 
-/// How the draft catches up on tokens that it missed because a request did not draft (docs/model.md 0.6).
+/// When the draft runs over tokens that it missed while its request did not draft (docs/model.md 0.6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DraftGap {
-    /// The missed tokens run in the first pass of the draft's next use and cost as batched tokens.
+    /// When the request drafts again: the missed tokens run in its first draft pass and cost as batched tokens.
     #[default]
     CatchUpNextUse,
-    /// The draft runs over all tokens in every step, drafting or not.
+    /// At once: the draft runs over all new tokens in every step, even if the request does not draft.
     AlwaysExtend,
-    /// The request never drafts again.
+    /// Never: the request does not draft again.
     Permanent,
 }
 
-/// How many tokens drafts take from the token budget (docs/model.md 9.11).
+/// Which drafts count against the token budget of a step (docs/model.md 9.11).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum BudgetCharge {
-    /// The policy's limit + 1 for each decode request, as in vLLM.
+    /// Each decode request takes the policy's draft limit + 1 tokens, as in vLLM.
     #[default]
     Full,
-    /// Verified tokens + 1; chunks may use the tokens that selection freed.
+    /// Each decode request takes its verified drafts + 1 tokens. Prompt chunks may use what the dropped drafts leave.
     Trimmed,
 }
 
-/// Where the draft keeps its KV.
+/// The memory that the draft's KV takes from the target's blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum DraftKv {
-    /// The draft's KV costs nothing: the draft has no KV, or its memory is set aside beforehand.
+    /// No memory: the draft has no KV, or its memory is not part of `num_gpu_blocks`.
     #[default]
     None,
-    /// The pool is split so that both models get the same number of blocks (vLLM v0).
+    /// Target and draft share the memory of `num_gpu_blocks`, and both get the same number of blocks (vLLM v0).
     EqualSplit {
-        /// Draft KV bytes a token / target KV bytes a token.
+        /// KV bytes of a token in the draft / KV bytes of a token in the target, ≥ 0.
         ratio: f64,
     },
-    /// The draft has a pool of its own.
+    /// The draft has separate blocks; the target keeps all of `num_gpu_blocks`.
     Separate {
-        /// Number of blocks in the draft's pool.
+        /// Number of KV blocks of the draft.
         blocks: u32,
     },
 }
 
-/// Host time of each decision of a policy, seconds. 0 by default: decisions of simulated policies take no time.
+/// Host time of each kind of decision of a policy, seconds, ≥ 0. Default: 0, decisions take no simulated time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DecisionSeconds {
-    /// A proposal of draft lengths, once a step.
+    /// Time to decide the draft lengths before drafting, once a step, seconds.
     pub propose: f64,
-    /// A decision after a draft pass, for policies that decide there. On hardware the host waits for the device there.
+    /// Time to decide after a draft pass whether to draft on, seconds. It counts only for policies that decide there.
+    /// On hardware the host then waits for the device.
     pub keep_drafting: f64,
-    /// A selection before verification, for policies that select.
+    /// Time to choose the drafts to verify, seconds. It counts only for policies that choose.
     pub select: f64,
 }

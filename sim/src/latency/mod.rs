@@ -24,41 +24,40 @@ pub struct PassShape {
 
 /// How a verify pass reads a request's context: once, or once per verified position.
 ///
-/// vLLM V1's variable-length attention reads it once; v0's batch expansion, and the AdaSpec paper's Eq. 4, once per
-/// position. This decides whether longer context means longer or shorter speculation, so it is stated everywhere.
+/// vLLM V1's variable-length attention reads the context once. v0's batch expansion, and the AdaSpec paper's Eq. 4,
+/// read it once per position. This decides whether longer contexts favour longer or shorter drafts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ContextReads {
-    /// Once a pass.
+    /// The context is read once in a pass.
     #[default]
     Once,
-    /// Once for each of the v + 1 positions.
+    /// The context is read v + 1 times, where v is the number of verified drafts.
     PerPosition,
 }
 
-/// How a draft makes its tokens.
+/// How a drafter makes the tokens of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Drafting {
     /// One pass for each token (or level of a tree).
     #[default]
     Autoregressive,
-    /// One pass for all tokens of a round: heads on one hidden state (Medusa), block drafters (DFlash), text copied
-    /// from the prompt. All tokens of a request count as batched tokens of this pass.
+    /// One pass for all tokens of a round: several heads on one hidden state (Medusa), block drafters (DFlash), or text
+    /// copied from the prompt. All drafts of a request count as batched tokens of this pass.
     Parallel,
 }
 
-/// Where the draft runs.
+/// The device of the draft model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DraftDevice {
-    /// On the target's device, one pass behind the other.
+    /// The target's device: draft and target passes run one after the other.
     #[default]
     Shared,
-    /// On a device of its own, beside the target's passes: of the draft passes of a round only what the last target
-    /// pass does not cover takes time, so that a round lasts as long as the longer of the two. The draft's weights and
-    /// KV take no memory of the target. The draft must guess what the pass beside it will accept
-    /// (`engine.outcomes_guessed`).
+    /// Another device: drafting runs at the same time as the target's passes, so a round lasts as long as the longer of
+    /// the two. The draft's weights and KV take no memory of the target's device. The draft must guess what the running
+    /// target pass will accept (`engine.outcomes_guessed`).
     Own,
 }
 
@@ -68,15 +67,16 @@ pub trait LatencyModel: Send + Sync {
     fn pass(&self, shape: PassShape) -> Time;
 }
 
-/// α, γ, δ of `T = α·context + γ·batched + δ`, in seconds.
+/// The coefficients of a linear pass time `T = α·context + γ·batched + δ`, each ≥ 0. `context` is the tokens of context
+/// that the pass reads, `batched` the tokens that it runs over.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Coefficients {
-    /// Seconds per token of context read.
+    /// α: seconds for each token of context that a pass reads.
     pub alpha_s: f64,
-    /// Seconds per batched token.
+    /// γ: seconds for each token that a pass runs over.
     pub gamma_s: f64,
-    /// Seconds per pass.
+    /// δ: constant seconds of a pass.
     pub delta_s: f64,
 }
 

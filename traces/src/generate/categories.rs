@@ -30,25 +30,25 @@ impl FixedLengths {
     }
 }
 
-/// A category of requests.
+/// A category of requests: how frequent it is, and its lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CategoryLengths {
-    /// How many requests are of this category, against the shares of the others; they need not sum to 1.
+    /// Weight of this category, ≥ 0. Its part of the requests is its weight over the sum of all categories' weights.
     pub share: f64,
-    /// The lengths of its requests.
+    /// Prompt and output lengths of the category's requests.
     pub lengths: CategoryLaw,
 }
 
-/// The lengths of a category's requests.
+/// How the lengths of a category's requests are made.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum CategoryLaw {
-    /// The same lengths for all its requests.
+    /// The same lengths for all requests of the category.
     Fixed(FixedLengths),
-    /// Drawn from log-normal laws, prompt and output independently.
+    /// Drawn from log-normal distributions, prompt and output independently.
     LogNormal(LogNormalLengths),
-    /// Drawn from a calibrated quantile table.
+    /// Drawn from a table of quantiles that was made from a public trace.
     Table(TableName),
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// The largest scale of the logarithm. At this scale the mean is e^50 times the median: the mean says nothing more.
 const MOST_SIGMA: f64 = 10.0;
 
-/// Log-normal laws of prompt and output lengths.
+/// Log-normal distributions of prompt and output lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogNormalLengths {
@@ -20,15 +20,15 @@ pub struct LogNormalLengths {
     pub output: LogNormalLength,
 }
 
-/// A log-normal law of lengths, rounded to whole tokens. A length is at least 1 token.
+/// A log-normal distribution of lengths, rounded to whole tokens. A length is at least 1 token.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogNormalLength {
-    /// Mean of the law before `max` cuts it, tokens, ≥ 1. The median is this mean times exp(-`sigma`²/2).
+    /// Mean length before `max` limits it, tokens, ≥ 1. The median is this mean times exp(-`sigma`²/2).
     pub mean: f64,
     /// Standard deviation of the length's natural logarithm, 0 to 10; 0 gives every request the mean.
     pub sigma: f64,
-    /// Longest length, tokens, ≥ `mean`. Longer draws get this length.
+    /// Longest length, tokens, ≥ `mean`. Draws above it are set to it.
     pub max: u32,
 }
 

@@ -14,20 +14,21 @@ use serde::{Deserialize, Serialize};
 /// Number of cells in a correlation time of X, which is constant within a cell.
 pub(super) const CELLS: f64 = 20.0;
 
-/// A Poisson process with a varying rate. Calibrated on the Azure 2023 conversation hour: counts' dispersion within 7
-/// %, gap CV 1.05 (data 1.09), KS 0.016.
+/// A Poisson process whose rate varies around a mean. The defaults were fitted to the Azure 2023 conversation hour:
+/// dispersion of counts within 7 %, coefficient of variation of the gaps 1.05 (data 1.09), Kolmogorov-Smirnov distance
+/// 0.016.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogOuPoisson {
     /// Mean requests a second.
     pub rate: f64,
-    /// Coefficient of variation of the rate.
+    /// Coefficient of variation of the rate: its standard deviation over its mean, ≥ 0.
     pub cv: f64,
     /// Correlation time of the rate, seconds.
     pub tau_s: f64,
-    /// Coefficient of variation of a second, faster factor; 0 for none. The two-scale refinement has 0.182.
+    /// Coefficient of variation of a second, faster factor on the rate; 0 for none. A fit with both factors has 0.182.
     pub fine_cv: f64,
-    /// Correlation time of the second factor, seconds.
+    /// Correlation time of that second factor, seconds.
     pub fine_tau_s: f64,
 }
 
@@ -37,15 +38,15 @@ impl Default for LogOuPoisson {
     }
 }
 
-/// T1, the shape "busy half, then quiet half" of AdaSpec's first trace (Huang et al., SoCC 2025).
+/// T1: a busy half, then a quiet half, as in AdaSpec's first trace (Huang et al., SoCC 2025).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TwoRate {
     /// Mean requests a second before the switch.
     pub busy_rate: f64,
-    /// Mean requests a second after the switch (2.5 to 3.0).
+    /// Mean requests a second after the switch; AdaSpec's trace has 2.5 to 3.0.
     pub quiet_rate: f64,
-    /// Time of the switch, seconds.
+    /// Time at which the rate changes, seconds, > 0.
     pub switch_s: f64,
     /// Coefficient of variation of the rate around its mean.
     pub cv: f64,

@@ -15,36 +15,37 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// ON/OFF bursts of micro-batches. Calibrated on the Azure 2023 code hour: the data have mean 2.57/s and gap CV 13.2,
-/// the model 2.59/s and 14.2.
+/// Active and silent periods in turn; in active periods small batches of requests arrive. The defaults were fitted to
+/// the Azure 2023 code hour: the data have 2.57 requests a second and a coefficient of variation of the gaps of 13.2,
+/// the model 2.59 and 14.2.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AzureCode {
-    /// Weibull shape of an active period.
+    /// Shape of the Weibull distribution of an active period's length, > 0.
     pub on_shape: f64,
-    /// Weibull scale of an active period, seconds.
+    /// Scale of the Weibull distribution of an active period's length, seconds, > 0.
     pub on_scale_s: f64,
-    /// Location of the logarithm of a silent period, ln seconds.
+    /// Mean of the natural logarithm of a silent period's length in seconds.
     pub off_mu: f64,
-    /// Scale of the logarithm of a silent period.
+    /// Standard deviation of that logarithm, 0 to 10.
     pub off_sigma: f64,
-    /// Shortest silent period, seconds.
+    /// Shortest silent period, seconds, ≥ 0. Shorter draws get this length.
     pub off_min_s: f64,
-    /// Location of the logarithm of the rate of an active period, ln requests/s.
+    /// Mean of the natural logarithm of an active period's rate in requests a second.
     pub rate_mu: f64,
-    /// Scale of the logarithm of the rate.
+    /// Standard deviation of that logarithm of the rate, 0 to 10.
     pub rate_sigma: f64,
-    /// Coefficient of variation of the flicker.
+    /// Coefficient of variation of the flicker, a random factor on the rate within an active period, ≥ 0.
     pub flicker_cv: f64,
-    /// Correlation time of the flicker, seconds.
+    /// Correlation time of the flicker, seconds, > 0.
     pub flicker_tau_s: f64,
-    /// Mean size of a micro-batch, at least 1 (geometric).
+    /// Mean number of requests in a batch, 1 to 100000. The number is geometric.
     pub batch_mean: f64,
-    /// Location of the logarithm of gaps inside a batch, ln seconds.
+    /// Mean of the natural logarithm of the gaps inside a batch in seconds.
     pub gap_mu: f64,
-    /// Scale of the logarithm of gaps inside a batch.
+    /// Standard deviation of that logarithm of the gaps, 0 to 10.
     pub gap_sigma: f64,
-    /// Probability of starting with a silent period.
+    /// Probability that the run starts with a silent period, [0, 1].
     pub start_off: f64,
 }
 

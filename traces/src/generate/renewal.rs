@@ -8,7 +8,7 @@ use foretoken_sim::Time;
 use rand_distr::Distribution;
 use serde::{Deserialize, Serialize};
 
-/// Independent exponential gaps.
+/// A Poisson process: the gaps between arrivals are independent and exponential.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Poisson {
@@ -16,13 +16,13 @@ pub struct Poisson {
     pub rate: f64,
 }
 
-/// Independent gamma gaps: shape 1/cv², mean 1/rate (vLLM's `burstiness` is the shape).
+/// Independent gamma gaps between arrivals: shape 1/cv², mean 1/rate. The shape is `burstiness` in vLLM's benchmark.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gamma {
     /// Requests a second.
     pub rate: f64,
-    /// Coefficient of variation of the gaps; 1 is Poisson.
+    /// Coefficient of variation of the gaps, 0.001 to 1000: 1 is Poisson, a larger value burstier.
     pub cv: f64,
 }
 
@@ -31,11 +31,11 @@ pub struct Gamma {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BurstGptArrivals {
-    /// Requests a second (BurstGPT_1: 1,429,737 in 61 days).
+    /// Mean requests a second. The default is BurstGPT_1's: 1,429,737 requests in 61 days.
     pub rate: f64,
-    /// Smallest shape of the gamma gaps.
+    /// Smallest shape of the gamma gaps, 1e-6 to 1e6. A smaller shape is burstier.
     pub shape_min: f64,
-    /// Largest shape of the gamma gaps.
+    /// Largest shape of the gamma gaps, from `shape_min` to 1e6.
     pub shape_max: f64,
     /// Time between redraws of the shape, seconds.
     pub redraw_s: f64,

@@ -1,5 +1,5 @@
-//! Sessions: conversations of several turns. A turn's prompt is all that was said before and the user's new text, and it is
-//! sent a while after the answer to the turn before it.
+//! Sessions: conversations of several turns. A turn's prompt is all earlier text of the session and the user's new
+//! text. It is sent some time after the answer to the turn before.
 
 use super::exponential;
 use crate::checks::{not_negative, within};
@@ -13,16 +13,18 @@ const BLOCK: u32 = 16;
 /// The most turns of a session. Longer draws get this number.
 const MOST_TURNS: usize = 10_000;
 
-/// Sessions of several turns. The arrivals begin sessions, `requests` and `duration_s` end these arrivals, and `lengths`
-/// are of one turn: the user's new text and the answer.
+/// Sessions (chats) of several turns, in which each prompt repeats the text so far. Each arrival begins a session.
+/// `requests` and `duration_s` limit the arrivals. `lengths` gives the tokens of one turn: the user's new text, and the
+/// answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sessions {
-    /// Mean number of turns, from 1 to 1000. The number is geometric.
+    /// Mean number of turns of a session, 1 to 1000. The number is geometric.
     pub turns: f64,
-    /// Mean time from the end of an answer until the next turn is sent, seconds. The time is exponential.
+    /// Mean time from the end of an answer until the next turn is sent, seconds, ≥ 0. The time is exponential.
     pub gap_s: f64,
-    /// A session ends before a turn whose prompt and answer together have more tokens; none: sessions grow without a limit.
+    /// Most tokens of a turn's prompt and answer together, at least 2. A session ends before a turn that would have
+    /// more. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_context: Option<u32>,
 }

@@ -23,9 +23,9 @@ const GENERATION_CAP: f64 = 1024.0;
 /// Normal scores of the percentages 5, 25, 50, 75, 95.
 const SCORES: [f64; 5] = [-1.644_854, -0.674_490, 0.0, 0.674_490, 1.644_854];
 
-/// Limits on Spec-Bench lengths; a draw outside them is repeated, category included, as if the data set had been
-/// filtered. The defaults are AdaSpec's: prompts and outputs of 4 to 1024 tokens, together up to 2048 (Huang et al.,
-/// SoCC 2025, artifact; docs/model.md 2.1).
+/// Lengths as in Spec-Bench, with limits. A draw outside the limits is repeated, category included, as if the data set
+/// had been filtered. The defaults are AdaSpec's: prompts and outputs of 4 to 1024 tokens, together up to 2048 (Huang
+/// et al., SoCC 2025, artifact; docs/model.md 2.1).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpecBenchLengths {

@@ -10,7 +10,7 @@ use foretoken_sim::Draws;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 
-/// The names of the length tables.
+/// A table of prompt and output lengths, made from a public trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TableName {

@@ -9,23 +9,24 @@ use foretoken_sim::Time;
 use rand_distr::Distribution;
 use serde::{Deserialize, Serialize};
 
-/// Batches on ticks: Poisson counts with mean `mean`·exp(sX − s²/2), X an AR(1) sequence.
+/// Batches of requests at fixed intervals (ticks). The number of requests in a batch is Poisson with a mean that varies
+/// slowly: `mean`·exp(sX − s²/2), with X an AR(1) sequence of variance 1.
 ///
-/// Calibrated on the Mooncake FAST'25 conversation trace (count variance 11.2, gap CV 3.03). Also T2, AdaSpec's
-/// second shape.
+/// The defaults were fitted to the Mooncake FAST'25 conversation trace (variance of the count 11.2, coefficient of
+/// variation of the gaps 3.03). `t2`, AdaSpec's second shape of load, has the same settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ticks {
     /// Time between ticks, seconds.
     pub tick_s: f64,
-    /// Mean requests a tick.
+    /// Mean number of requests in a batch, > 0.
     pub mean: f64,
-    /// Coefficient of variation of the mean.
+    /// Coefficient of variation of the mean over time, ≥ 0.
     pub cv: f64,
-    /// Correlation time of the mean, seconds.
+    /// Correlation time of the mean, seconds, > 0.
     pub tau_s: f64,
-    /// Linear trend: in an hour the mean rises by this share of `mean`, which it has after half an hour; it never falls
-    /// below 0. The conversation trace has 0.27.
+    /// Linear trend: the mean rises by this share of `mean` in an hour, and equals `mean` after half an hour. It stays
+    /// ≥ 0. The Mooncake conversation trace has 0.27.
     pub trend_per_h: f64,
 }
 
@@ -35,18 +36,19 @@ impl Default for Ticks {
     }
 }
 
-/// Bins with a binomial-like number of requests, evenly spaced from the bin's start.
+/// Bins of fixed length, each with a random number of requests that are evenly spaced from the bin's start. The number
+/// varies less than a Poisson count.
 ///
-/// Calibrated on AdaSpec's `mooncake.csv` (1.795/s). The count is Binomial(n, p) with p = 1 − variance/mean and n =
-/// mean/p, rounded up or down at random so that the mean is exact: about Binomial(14, 0.376).
+/// The defaults were fitted to AdaSpec's `mooncake.csv` (1.795 requests a second). The count is Binomial(n, p) with p =
+/// 1 − variance/mean and n = mean/p, rounded up or down at random so that the mean is exact: about Binomial(14, 0.376).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdaSpecBins {
     /// Length of a bin, seconds.
     pub bin_s: f64,
-    /// Mean requests a bin.
+    /// Mean number of requests in a bin, > 0.
     pub mean: f64,
-    /// Variance of the number of requests in a bin, below the mean.
+    /// Variance of the number of requests in a bin, > 0 and below `mean`.
     pub variance: f64,
 }
 

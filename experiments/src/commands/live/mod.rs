@@ -16,12 +16,12 @@ pub const EXAMPLES: &str = "Examples:
 
 #[derive(Debug, Args)]
 pub struct LiveArgs {
-    /// The experiment; its [live] table says what to run it on
+    /// The experiment; its [live] table gives models and device
     pub file: PathBuf,
     /// Replace or add a value of the experiment; may be a sweep
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub sets: Vec<String>,
-    /// Run on this device instead of the experiment's: cpu, or cuda:N
+    /// Device in place of the experiment's: cpu, or cuda:N
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
     /// Vector instructions of the CPU's kernels instead of the experiment's: plain, avx2 or avx-512

@@ -26,10 +26,10 @@ pub struct ProfileArgs {
     /// The draft: a preset, or a Hugging Face folder
     #[arg(long, value_name = "NAME|DIR")]
     pub draft: String,
-    /// Where they run: cpu, or cuda:N
+    /// Device on which the models run: cpu, or cuda:N
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: DeviceName,
-    /// Where their weights come from [default: their own where there are any]
+    /// Source of the weights [default: the model's own; random for a preset without weights]
     #[arg(long, value_enum)]
     pub weights: Option<WeightsFrom>,
     /// Threads of the CPU [default: the machine's cores]
@@ -38,15 +38,15 @@ pub struct ProfileArgs {
     /// Vector instructions of the CPU's kernels: plain, avx2 or avx-512 [default: the best that it has]
     #[arg(long, value_name = "LEVEL")]
     pub instructions: Option<Instructions>,
-    /// The profile to write
+    /// File for the profile
     #[arg(short, long, value_name = "FILE.toml")]
     pub output: PathBuf,
     #[command(flatten)]
     pub engine: EngineLimits,
-    /// A quick look: fewer shapes, 10 s
+    /// Measure fewer shapes, in 10 s
     #[arg(long)]
     pub quick: bool,
-    /// Seconds to spend; shapes that take long may exceed it [default: 60, or 10 with --quick]
+    /// Seconds to measure; slow shapes may take longer [default: 60, or 10 with --quick]
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub time_budget: Option<f64>,
     /// Seed of the order of shapes and of the folds of cross-validation
@@ -67,13 +67,13 @@ pub struct ProfileArgs {
 #[derive(Clone, Copy, Debug, Default, Args)]
 #[command(next_help_heading = "The engine to profile for, in vLLM's words")]
 pub struct EngineLimits {
-    /// Tokens of a request, prompt and output [default: what each model was made for]
+    /// Most tokens of a request, prompt and output [default: the model's longest context]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(32..))]
     pub max_model_len: Option<u32>,
-    /// Requests of a pass [default: 64 on a CPU, 256 on a GPU]
+    /// Most requests of a pass [default: 64 on a CPU, 256 on a GPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub max_num_seqs: Option<u32>,
-    /// New tokens of a pass [default: 512 on a CPU, 4096 on a GPU]
+    /// Most new tokens of a pass [default: 512 on a CPU, 4096 on a GPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=65_536))]
     pub max_num_batched_tokens: Option<u32>,
 }
@@ -81,9 +81,9 @@ pub struct EngineLimits {
 /// The source of a model's weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WeightsFrom {
-    /// Drawn from a seed: times need shapes, not knowledge
+    /// Random weights; pass times do not depend on their values
     Random,
-    /// The model's own
+    /// The model's own weights
     Checkpoint,
 }
 

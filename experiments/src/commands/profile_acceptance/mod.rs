@@ -33,7 +33,7 @@ pub struct ProfileAcceptanceArgs {
     /// The draft: a preset with weights or a Hugging Face folder, with the target's vocabulary
     #[arg(long, value_name = "NAME|DIR")]
     pub draft: String,
-    /// Where they run: cpu, or cuda:N
+    /// Device on which the models run: cpu, or cuda:N
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: DeviceName,
     /// Threads of the CPU [default: the machine's cores]
@@ -42,31 +42,31 @@ pub struct ProfileAcceptanceArgs {
     /// Vector instructions of the CPU's kernels: plain, avx2 or avx-512 [default: the best that it has]
     #[arg(long, value_name = "LEVEL")]
     pub instructions: Option<Instructions>,
-    /// What the target continues: `families` (the shipped generator's), or a file with one JSON object a line
+    /// Prompts for the target: `families` (made by `foretoken traces text`), or a file with one JSON object a line
     #[arg(long, value_name = "families|FILE.jsonl", default_value = "families")]
     pub prompts: String,
     /// Prompts of each family [default: 32], or lines of the file [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub n: Option<u64>,
-    /// Bytes of a family's prompt, worked examples in front [default: as long as its question is]
+    /// Bytes of each `families` prompt, filled up with solved examples [default: only the question]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub prompt_len: Option<u32>,
-    /// Tokens that the target writes, at most
+    /// Most tokens that the target writes for a prompt
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     pub output_len: u32,
-    /// Continue behind tokens that end a text (`eos_token_id`)
+    /// Continue after tokens that end a text (`eos_token_id`)
     #[arg(long)]
     pub ignore_eos: bool,
-    /// Sampling temperature of the target; only 0, greedy, can be recorded
+    /// Sampling temperature of the target; only 0 (greedy) is supported
     #[arg(long, value_name = "T", default_value_t = 0.0)]
     pub temperature: f64,
-    /// Which documents the families' prompts are; the shipped pair was trained on the documents of seed 1
+    /// Seed of the `families` prompts; the shipped models were trained with seed 1
     #[arg(long, default_value_t = 2)]
     pub seed: u64,
-    /// Outputs that are written together
+    /// Number of outputs that are made in one batch
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub batch: u16,
-    /// The table to write
+    /// File for the truth table
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
     /// Replace a table of that name

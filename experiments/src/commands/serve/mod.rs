@@ -19,12 +19,12 @@ as they are. Ctrl-C ends the server.";
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// The experiment: its engine, its costs, its acceptance, and the one policy that the server runs
+    /// The experiment; it must have one policy, which the server runs
     pub file: PathBuf,
     /// Replace or add a value of the experiment
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub sets: Vec<String>,
-    /// The address to listen at; 0.0.0.0 for all of the machine
+    /// Address to listen at; 0.0.0.0 for all addresses of the machine
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     pub host: IpAddr,
     /// The port to listen at; 0 for a free one
@@ -36,10 +36,10 @@ pub struct ServeArgs {
     /// Most requests that may wait for the engine; a request beyond them is answered with 429
     #[arg(long, value_name = "REQUESTS", default_value_t = 1024)]
     pub max_waiting: usize,
-    /// How many bytes of text make a token of a prompt
+    /// Bytes of a prompt's text that count as one token
     #[arg(long, value_name = "BYTES", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub bytes_per_token: u16,
-    /// Write a line a step to this file, as vLLM does with --enable-logging-iteration-details
+    /// Write a line for each step to this file, as vLLM does with --enable-logging-iteration-details
     #[arg(long, value_name = "FILE")]
     pub step_log: Option<PathBuf>,
 }

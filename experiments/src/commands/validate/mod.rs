@@ -35,7 +35,7 @@ pub struct ValidateArgs {
     /// Replace or add a value of the experiment
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub sets: Vec<String>,
-    /// Run on this device instead of the experiment's: cpu, or cuda:N
+    /// Device in place of the experiment's: cpu, or cuda:N
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
     /// Vector instructions of the CPU's kernels instead of the experiment's: plain, avx2 or avx-512
@@ -44,7 +44,7 @@ pub struct ValidateArgs {
     /// Predict with this profile instead of the experiment's or a newly measured one
     #[arg(long, value_name = "FILE.toml")]
     pub profile: Option<PathBuf>,
-    /// Compare the part of damaged recordings before the damage; the verdict then names itself partial
+    /// Compare damaged recordings up to the damage; the verdict then says that it is partial
     #[arg(long)]
     pub intact: bool,
     /// Folder for the results [default: results/validate-<name>-<digest>, or DIR]

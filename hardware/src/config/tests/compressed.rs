@@ -1,4 +1,4 @@
-//! DeepSeek-V4: a window, and compressed entries behind it.
+//! DeepSeek-V4: a window, and compressed entries of older tokens.
 
 use super::{fault, with};
 use crate::RooflineSpec;
@@ -25,13 +25,15 @@ fn shape(config: &Value) -> ModelShape {
 fn matrices_are_those_of_the_published_code() {
     let layers = shape(&file(json!([0, 4, 128, 0]))).layers;
     let [window, sparse, heavy] = [0, 1, 2].map(|i| layers[i].attention.parameters(4096));
-    // Compressed queries, one key that is the value, heads to 1,024 numbers a group, and 8 groups to the hidden size.
+    // The matrices: compressed queries; one key, which is also the value; an output projection of each group's heads to
+    // 1,024 numbers, and of 8 groups to the hidden size.
     let queries = 1024.0 * (4096.0 + 64.0 * 512.0);
     let output = 64.0 * 512.0 * 1024.0 + 8.0 * 1024.0 * 4096.0;
     assert_eq!(window, queries + 4096.0 * 512.0 + output);
-    // A projection and a gate into an entry.
+    // A projection and a gate make an entry.
     assert_eq!(heavy - window, 2.0 * 4096.0 * 512.0);
-    // Both twice as wide, for entries and for the indexer's keys; queries and weights of 64 heads that score.
+    // Projection and gate are twice as wide here, for entries and for the indexer's keys. The indexer adds queries and
+    // weights of 64 heads.
     let indexer = 4.0 * 4096.0 * 128.0 + 1024.0 * 64.0 * 128.0 + 4096.0 * 64.0;
     assert_eq!(sparse - window, 4.0 * 4096.0 * 512.0 + indexer);
 }
@@ -43,11 +45,12 @@ fn counts_are_the_published_ones_without_the_module() {
     {
         let shape = &entry(name).unwrap().shape;
         let hidden = f64::from(shape.hidden);
-        // Routers, and 24 weights for each of 4 copies of the hidden state around each of two blocks of a layer.
+        // Not in the shape: routers, and 24 weights for each of 4 copies of the hidden state at each of a layer's two
+        // blocks.
         let beside = layers * hidden * (experts + 2.0 * 24.0 * 4.0);
         assert!(((shape.parameters() + beside) / published - 1.0_f64).abs() < 2e-5, "{name}: {}", shape.parameters());
     }
-    // The names say 13 and 49 thousand million active.
+    // The published names give 13 and 49 billion active parameters.
     assert!((entry("deepseek-v4-flash").unwrap().shape.active_parameters() / 13.7e9 - 1.0).abs() < 0.01);
     assert!((entry("deepseek-v4-pro").unwrap().shape.active_parameters() / 49.5e9 - 1.0).abs() < 0.01);
 }
@@ -60,10 +63,11 @@ fn kv_grows_by_entries_and_a_window_is_kept_once() {
     };
     let window = 128.0 * 512.0 * 2.0;
     assert_eq!(kept(0), (0.0, window));
-    // An entry of 512 numbers of 2 bytes for 4 tokens, and a key of 128 bytes; what waits has 4 bytes a number.
+    // 4 tokens share an entry of 512 numbers of 2 bytes and an indexer key of 128 bytes. Tokens that wait to be
+    // compressed take 4 bytes a number.
     assert_eq!(kept(4), ((1024.0 + 128.0) / 4.0, window + 2.0 * 4.0 * 2.0 * (512.0 + 128.0) * 4.0));
     assert_eq!(kept(128), (1024.0 / 128.0, window + 2.0 * 128.0 * 512.0 * 4.0));
-    // Every GPU of a group holds the one head.
+    // There is one KV head, so every GPU of a group holds a copy.
     let work = shape(&file(json!([4, 4, 4]))).work();
     assert_eq!(work.kv_bytes_token(8.0), 8.0 * work.kv_bytes_token(1.0));
 }
@@ -85,14 +89,14 @@ fn a_decode_reads_its_window_its_chosen_entries_and_all_keys() {
     // Beyond the window a layer without entries reads nothing more.
     assert_eq!(growth(0, 1000, 100_000), 0.0);
     near(growth(128, 1000, 101_000), reads(100_000.0 / 128.0 * 1024.0));
-    // Up to 512 entries of 4 tokens all are read; then only the indexer's keys grow.
+    // Up to 512 entries (of 4 tokens each) all entries are read. With more entries only the indexer's keys add bytes.
     near(growth(4, 1000, 2000), reads(1000.0 / 4.0 * (1024.0 + 128.0)));
     near(growth(4, 10_000, 110_000), reads(100_000.0 / 4.0 * 128.0));
 }
 
 #[test]
 fn kinds_of_reach_are_summed_once() {
-    // Windows, chosen entries, and what looks back to the start: three kinds, however many layers there are.
+    // Three groups, however many layers there are: windows, chosen entries, and attention to all tokens.
     let reach = |a: &AttentionWork| (a.window, a.by_token);
     let kinds: Vec<_> = entry("deepseek-v4-pro").unwrap().shape.work().attention.iter().map(reach).collect();
     assert_eq!(kinds, [(Some(128.0), false), (None, false), (Some(4096.0), true)]);
@@ -103,7 +107,7 @@ fn the_module_attends_to_a_window() {
     let module = &entry("deepseek-v4-flash-mtp").unwrap().shape;
     assert!(matches!(module.layers[0].attention, Attention::Compressed { ratio: 0, window: 128, .. }));
     assert!(matches!(module.layers[0].feed_forward, FeedForward::Experts { total: 256, .. }));
-    // The published counts with and without the module differ by this.
+    // The wanted number is the difference of the published counts with and without the module.
     let own = module.parameters() - module.head_parameters();
     assert!((own / (290_944_616_402.0 - 284_333_146_519.0) - 1.0).abs() < 1e-3, "{own}");
 }
@@ -123,7 +127,7 @@ fn experts_may_have_a_type_of_their_own() {
     let fp8 = json!({ "quantization_config": { "quant_method": "fp8" }, "expert_dtype": "fp4" });
     let bits = shape(&with(file(json!([0, 4, 128])), fp8.clone())).bits;
     assert_eq!((bits.weights, bits.dense, bits.experts, bits.expert_activations), (8.0, None, 4.25, 8.0));
-    // A list of modules that names other parts leaves them so; one that names them counts.
+    // A list of modules without the experts leaves their bits alone; a list that names them sets them.
     let listed = |modules: Value| {
         let quantised = json!({ "quant_method": "fp8", "quantized_layers": modules });
         shape(&with(file(json!([0, 4, 128])), json!({ "quantization_config": quantised, "expert_dtype": "fp4" }))).bits
@@ -155,7 +159,7 @@ fn faults_are_named() {
         let said = fault(&with(file(ratios), changes));
         assert!(said.contains(wanted), "{said}, not {wanted}");
     }
-    // A file without an indexer needs no keys of one.
+    // A file whose layers have no indexer needs no keys for one.
     shape(&with(file(json!([0, 128, 128])), json!({ "index_topk": null, "index_n_heads": null })));
 }
 

@@ -1,4 +1,4 @@
-//! Layers that take the tokens that another layer chose (GLM-5.2).
+//! Layers that attend to the tokens that an earlier layer chose (GLM-5.2).
 
 use super::{fault, with};
 use crate::config::read;
@@ -15,7 +15,7 @@ fn file() -> Value {
     })
 }
 
-/// (layers with an indexer of their own, layers that take a choice)
+/// (number of layers with an indexer, number of layers that take an earlier layer's choice)
 fn own_and_taken(config: &Value) -> (u32, u32) {
     let layers = read(&config.to_string(), "m").unwrap().shape.layers;
     let count = |taken| {
@@ -41,12 +41,13 @@ fn a_list_letters_and_a_schedule_say_the_same() {
 #[test]
 fn a_taken_choice_costs_no_indexer_and_keeps_no_key() {
     let (five, five_two) = (&entry("glm-5").unwrap().shape, &entry("glm-5.2").unwrap().shape);
-    // 57 of 78 layers: queries from 2,048 numbers, a key and head weights from 6,144; a key of 128 bytes a token.
+    // 57 of 78 layers have no indexer in GLM-5.2. Weights of one: queries from 2,048 numbers, a key and head weights
+    // from 6,144. It stores a key of 128 bytes a token.
     let indexer = 2048.0 * 32.0 * 128.0 + 6144.0 * (128.0 + 32.0);
     assert_eq!(five.parameters() - five_two.parameters(), 57.0 * indexer);
     let kv = |s: &crate::models::ModelShape| s.work().kv_bytes_token(1.0);
     assert_eq!(kv(five) - kv(five_two), 57.0 * 128.0);
-    // They still attend to 2,048 tokens.
+    // Layers without an indexer still attend to 2,048 tokens.
     let chosen = five_two.work().attention.into_iter().find(|a| a.by_token).unwrap();
     assert_eq!((chosen.window, chosen.bytes), (Some(2048.0), 78.0 * 576.0 * 2.0));
     let module = &entry("glm-5.2-mtp").unwrap().shape;

@@ -1,4 +1,4 @@
-//! Kimi Linear and Kimi K3.
+//! Kimi Linear and Kimi K3: layers with a recurrent state, and output gates.
 
 use super::{fault, with};
 use crate::config::read;
@@ -21,7 +21,7 @@ fn shape(config: &Value) -> ModelShape {
     read(&config.to_string(), "m").unwrap().shape
 }
 
-/// Weights of the first layer's attention and of the last layer's.
+/// (weights of the first layer's attention, weights of the last layer's attention)
 fn ends(config: &Value) -> (f64, f64) {
     let layers = shape(config).layers;
     let weights = |group: &LayerGroup| group.attention.parameters(7168);
@@ -48,10 +48,10 @@ fn k3_has_24_layers_of_attention_and_experts_of_half_the_width() {
         matches!(g.feed_forward, FeedForward::Experts { latent: Some(3584), shared_intermediate: 6144, .. })
     };
     assert_eq!(count(narrow), 92);
-    // The published count without the vision tower, less 92 routers of 896 rows: both are exact but for norms.
+    // The published count without the vision tower, less 92 routers of 896 rows. Only norms are missing in the shape.
     let routers = 92.0 * 896.0 * 7168.0;
     assert!((k3.parameters() / (2_779_484_478_208.0 - routers) - 1.0).abs() < 1e-5, "{}", k3.parameters());
-    // Experts in 4 bits with a scale of 8 for each 32; the rest as it was.
+    // Experts have 4 bits and a scale of 8 bits for each 32 weights; other parts are not quantised.
     assert_eq!((k3.bits.experts, k3.bits.weights, k3.bits.dense), (4.25, 16.0, None));
     assert_eq!(entry("kimi-k3").unwrap().warnings, ["`text_config.attn_res_block_size` is not modelled"]);
 }

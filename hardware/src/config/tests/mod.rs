@@ -1,4 +1,4 @@
-//! What a `config.json` says and cannot say.
+//! Reading `config.json` files of many families, with their faults and warnings.
 
 mod block_sparse;
 mod blocks;
@@ -20,7 +20,7 @@ fn dense() -> Value {
     })
 }
 
-/// A file with some keys changed; null takes a key out.
+/// `config` with some keys changed; null removes a key.
 fn with(mut config: Value, changes: Value) -> Value {
     for (key, value) in changes.as_object().unwrap() {
         config[key] = value.clone();
@@ -78,10 +78,10 @@ fn layers_are_grouped_by_kind() {
     let FeedForward::Experts { total: 256, active: 8, shared_intermediate: 2048, .. } = sparse.feed_forward else {
         panic!("{sparse:?}")
     };
-    // 512 + 64 numbers of 2 bytes in each of 61 layers, whatever the number of GPUs: each holds all of them.
+    // 512 + 64 numbers of 2 bytes in each of 61 layers. Every GPU of a group holds all of them.
     let work = shape.work();
     assert_eq!((work.kv_bytes_token(1.0), work.kv_bytes_token(8.0)), (70_272.0, 8.0 * 70_272.0));
-    // About 37 of 671 thousand million weights are used for a token.
+    // A token uses about 37 of 671 billion weights.
     assert!((shape.active_parameters() / 37.5e9 - 1.0).abs() < 0.02, "{}", shape.active_parameters());
 }
 
@@ -114,7 +114,7 @@ fn quantised_files_have_fewer_bits() {
 fn an_mtp_module_is_one_layer_and_a_matrix() {
     let module = &entry("deepseek-v3-mtp").unwrap().shape;
     assert_eq!((module.num_layers(), module.joining_parameters), (1, 2.0 * 7168.0 * 7168.0));
-    // 11.6 thousand million weights, of which embedding and head are the target's.
+    // 11.6 billion weights without embedding and output head, which are the target's.
     let own = module.parameters() - module.head_parameters();
     assert!((own / 11.61e9 - 1.0).abs() < 0.01, "{own}");
 }

@@ -1,11 +1,11 @@
-//! Bits of the parts of a model.
+//! Reading the bits of a model's parts from `quantization_config`.
 
 use super::{dense, fault, with};
 use crate::config::read;
 use crate::models::Bits;
 use serde_json::{Value, json};
 
-/// A file with experts, a shared one among them, and this `quantization_config`.
+/// A file with routed and shared experts and this `quantization_config`.
 fn file(quantised: Value) -> Value {
     let experts = json!({
         "model_type": "deepseek_v3", "n_routed_experts": 64, "num_experts_per_tok": 4, "moe_intermediate_size": 1024,
@@ -34,7 +34,7 @@ fn of(weights: f64, dense: Option<f64>, experts: f64) -> Bits {
     }
 }
 
-/// A name for each layer.
+/// The module `names` of each of 32 layers.
 fn layers(names: &[&str]) -> Vec<String> {
     (0..32).flat_map(|i| names.iter().map(move |name| format!("model.layers.{i}.{name}"))).collect()
 }
@@ -51,7 +51,7 @@ fn parts_that_are_left_out_stay_as_they_were() {
     let nvfp4 = |left: &[&str]| {
         bits(&file(json!({ "quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": layers(left) })))
     };
-    // A shared expert is none of the experts.
+    // Shared experts count as dense blocks, not as experts.
     assert_eq!(nvfp4(&["self_attn*", "mlp.shared_experts*"]), of(16.0, None, 4.5));
     assert_eq!(nvfp4(&["self_attn*"]), of(16.0, Some(4.5), 4.5));
     assert_eq!(nvfp4(&["mlp.shared_experts*"]), of(4.5, Some(16.0), 4.5));
@@ -64,7 +64,8 @@ fn a_dense_model_has_bits_for_its_blocks() {
     let left = layers(&["self_attn*"]);
     let quantised = json!({ "quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": left });
     let shape = read(&with(dense(), json!({ "quantization_config": quantised })).to_string(), "m").unwrap().shape;
-    // 32 layers of attention and two tables in 16 bits, three matrices of 4,096 × 14,336 in 4.5.
+    // 32 layers of attention, embedding and output head have 16 bits. Three matrices of 4,096 × 14,336 a layer have
+    // 4.5.
     let attention = 32.0 * 4096.0 * 128.0 * (32.0 + 16.0 + 32.0);
     let blocks = 32.0 * 3.0 * 4096.0 * 14_336.0;
     let work = shape.work();
@@ -94,7 +95,7 @@ fn modules_may_have_algorithms_of_their_own() {
     };
     let wanted = Bits { dense_activations: Some(8.0), ..of(8.0, Some(8.25), 4.5) };
     assert_eq!(bits(&table("modelopt", &modules)), wanted);
-    // What is not listed stays as it was.
+    // A part that is not listed is not quantised.
     let experts = json!({ "layers.0.ffn.experts": { "quant_algo": "NVFP4" } });
     assert_eq!(bits(&table("modelopt", &experts)), of(16.0, None, 4.5));
     assert_eq!(bits(&table("fp8", &experts)), of(8.0, None, 4.5));

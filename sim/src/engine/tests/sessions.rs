@@ -7,7 +7,8 @@ use proptest::prelude::*;
 
 const BLOCK: u32 = 16;
 
-/// Sessions with `turns[s]` turns each, which start a second apart. A turn has a new text and an answer of these lengths.
+/// Sessions with `turns[s]` turns each, which start a second apart. A turn has a new text and an answer of these
+/// lengths.
 fn sessions(turns: &[u32], new: u32, answer: u32, gap: Time) -> Workload {
     let mut order: Vec<(u32, u32)> = (0u32..).zip(turns).flat_map(|(s, &n)| (0..n).map(move |t| (t, s))).collect();
     order.sort_unstable();
@@ -33,8 +34,8 @@ fn fixture(w: Workload) -> Fixture {
     f
 }
 
-/// vLLM computes the last token of an answer only when it is part of the next prompt, so a turn finds the full blocks of
-/// all tokens before it but one.
+/// vLLM computes the last token of an answer only when it is part of the next prompt. A turn therefore finds the full
+/// blocks of all tokens before it but one.
 #[test]
 fn a_turn_computes_only_what_is_new() {
     for (new, answer) in [(100, 40), (64, 32), (33, 1), (48, 17)] {
@@ -65,7 +66,7 @@ fn without_prefix_caching_a_turn_computes_all() {
 }
 
 proptest! {
-    /// For each order of steps and release, with preemptions: every turn ends once, and is sent exactly its gap after the
+    /// For each order of steps and release, with preemptions: every turn ends once. It is sent exactly its gap after the
     /// turn before it ended, or at its session's start.
     #[test]
     fn every_turn_is_sent_a_gap_after_the_last_one_ended(
