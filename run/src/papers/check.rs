@@ -87,6 +87,13 @@ impl Check<'_> {
                 self.metric(m.metric, &m.at, &path)?;
                 self.along(&m.along, &m.at, &path, true)?;
             }
+            Measure::Keeps(m) => {
+                let path = measure.key("keeps");
+                self.policy(&m.policy, &path.key("policy"))?;
+                self.metric(m.metric, &m.at, &path)?;
+                self.along(&m.along, &m.at, &path, true)?;
+                self.above_0(m.bound, &path.key("bound"))?;
+            }
             Measure::Change(m) => {
                 let path = measure.key("change");
                 self.policy(&m.policy, &path.key("policy"))?;

@@ -42,6 +42,15 @@ pub fn measure(what: &Measure, results: Results) -> Result<Measured> {
             let each = points.map(|lists| lists.into_iter().map(|points| crossing(points, m.turns)).collect());
             each.map_or(Measured::Nothing, Measured::covering)
         }
+        Measure::Keeps(m) => {
+            let margin = |v| {
+                let value = results.mean(m.metric, v, &m.policy)?;
+                Some(if m.metric.less_is_better() { m.bound - value } else { value - m.bound })
+            };
+            let points = results.along(&m.along, &m.at, margin);
+            let each = points.map(|lists| lists.into_iter().map(|points| keeps_from(&points)).collect());
+            each.map_or(Measured::Nothing, Measured::covering)
+        }
         Measure::Change(m) => {
             let points = results.along(&m.along, &m.at, |v| results.mean(m.metric, v, &m.policy));
             let change = |points: &Vec<(f64, f64)>| {
@@ -83,9 +92,30 @@ fn crossing(mut points: Vec<(f64, f64)>, turns: Turns) -> Measured {
     }
 }
 
+/// The least x of `points` (x, margin to the bound) from which on no margin is below 0. It is one of the swept values. If
+/// the last point breaks the bound, the range is open beyond it.
+fn keeps_from(points: &[(f64, f64)]) -> Measured {
+    let Some(last) = points.last() else { return Measured::Nothing };
+    match points.iter().rposition(|&(_, margin)| margin < 0.0) {
+        None => Measured::one(points[0].0),
+        Some(i) if i + 1 == points.len() => Measured::Numbers(Some(last.0), None),
+        Some(i) => Measured::one(points[i + 1].0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bound_is_kept_from_the_first_value_behind_the_last_that_breaks_it() {
+        let points = |margins: [f64; 4]| [1.0, 2.0, 3.0, 4.0].into_iter().zip(margins).collect::<Vec<_>>();
+        assert_eq!(keeps_from(&points([-0.5, 0.1, 0.2, 0.3])), Measured::one(2.0));
+        assert_eq!(keeps_from(&points([-0.5, 0.1, -0.1, 0.0])), Measured::one(4.0));
+        assert_eq!(keeps_from(&points([0.0, 0.1, 0.2, 0.3])), Measured::one(1.0));
+        assert_eq!(keeps_from(&points([0.1, 0.1, 0.2, -0.3])), Measured::Numbers(Some(4.0), None));
+        assert_eq!(keeps_from(&[]), Measured::Nothing);
+    }
 
     #[test]
     fn a_crossing_lies_on_the_line_between_two_points() {

@@ -22,6 +22,8 @@ pub enum Measure {
     Best(Best),
     /// The swept value from which on a policy no longer beats another.
     Crossing(Crossing),
+    /// The least swept number from which on a policy's metric keeps a bound.
+    Keeps(Keeps),
     /// A metric at the last swept value minus the metric at the first.
     Change(Change),
     /// Draft lengths in windows of time whose batch size is in a range.
@@ -134,6 +136,24 @@ pub struct Crossing {
     /// Does the policy fall behind as the number grows, or get ahead?
     #[serde(default, skip_serializing_if = "is_behind")]
     pub turns: Turns,
+    /// Swept values that pick variants, by path; empty: all variants.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
+    pub at: At,
+}
+
+/// Settings of `keeps`: the least swept number from which on a policy's metric keeps a bound.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Keeps {
+    /// The metric that has a bound.
+    pub metric: Metric,
+    /// Label of the policy.
+    pub policy: String,
+    /// The bound, in the metric's unit: the most, if less is better, else the least.
+    pub bound: f64,
+    /// Path of the swept number.
+    pub along: String,
     /// Swept values that pick variants, by path; empty: all variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]

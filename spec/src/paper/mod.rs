@@ -8,7 +8,7 @@ mod metric;
 mod stated;
 
 pub use measure::{
-    At, BeliefLength, Best, Change, Crossing, Estimate, Gain, ImpliedLength, Increase, Keep, Measure, Turns, Value,
+    At, BeliefLength, Best, Change, Crossing, Estimate, Gain, ImpliedLength, Increase, Keep, Keeps, Measure, Turns, Value,
     Windows,
 };
 pub use metric::Metric;
