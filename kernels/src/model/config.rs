@@ -50,8 +50,11 @@ pub fn read_config(file: &Path) -> Result<LlamaShape, BadConfigFile> {
     parse_config(file, &text)
 }
 
-/// Parses the text of a `config.json`; errors name it `file`.
-pub(super) fn parse_config(file: &Path, text: &[u8]) -> Result<LlamaShape, BadConfigFile> {
+/// [`read_config`] of the file's bytes; errors name it `file`.
+///
+/// # Errors
+/// As [`read_config`], apart from files that cannot be opened.
+pub fn parse_config(file: &Path, text: &[u8]) -> Result<LlamaShape, BadConfigFile> {
     let named = |BadKey { key, why }| BadConfigFile::Key { file: file.into(), key, why };
     // Another architecture may give other meanings to the keys that follow.
     parse::<Architecture>(file, text)?.check().map_err(named)?;
