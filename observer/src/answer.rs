@@ -1,21 +1,24 @@
 //! Sends one request and reads its answer chunk by chunk as it comes.
 
 use crate::bounded::{self, beginning, chain, too_long};
+use crate::whole_lines::whole_lines;
 use eventsource_stream::{EventStreamError, Eventsource};
 use foretoken_recordings::recording::{Ended, Failure, Tokens};
-use futures_util::StreamExt;
+use foretoken_spec::shown::clip;
+use futures_util::{Stream, StreamExt};
 use reqwest::{RequestBuilder, Response};
 use serde::Deserialize;
 
 /// Why the bytes of an answer stopped before its end.
 #[derive(Debug)]
 enum Broken {
-    Transport(reqwest::Error),
+    /// The connection failed, with the error in words.
+    Transport(String),
     TooLong,
 }
 
 /// Sends a request for `tokens` output tokens and reads its answer. `chunk` gets the tokens of each part as it comes.
-pub async fn ask(request: RequestBuilder, tokens: u32, mut chunk: impl FnMut(Tokens)) -> Ended {
+pub async fn ask(request: RequestBuilder, tokens: u32, chunk: impl FnMut(Tokens)) -> Ended {
     let response = match request.send().await {
         Ok(response) => response,
         Err(e) => return failed(if e.is_connect() { Failure::Connect } else { Failure::Cut }, chain(&e)),
@@ -27,14 +30,24 @@ pub async fn ask(request: RequestBuilder, tokens: u32, mut chunk: impl FnMut(Tok
     if !kind.starts_with("text/event-stream") {
         return failed(Failure::Garbled, format!("the answer is no stream of events but `{}`", short(&kind)));
     }
+    read_stream(response.bytes_stream().map(|piece| piece.map_err(|e| chain(&e))), tokens, chunk).await
+}
+
+/// Reads the bytes of a stream of events that answers a request for `tokens` output tokens. `chunk` gets the tokens of
+/// each part as it comes. A piece of the stream is an error if the connection failed.
+pub async fn read_stream<B: AsRef<[u8]>>(
+    pieces: impl Stream<Item = Result<B, String>> + Unpin,
+    tokens: u32,
+    mut chunk: impl FnMut(Tokens),
+) -> Ended {
     let most = bounded::ANSWER + tokens as usize * bounded::ANSWER_TOKEN;
     let mut room = most;
-    let limited = response.bytes_stream().map(move |piece| {
+    let limited = pieces.map(move |piece| {
         let piece = piece.map_err(Broken::Transport)?;
-        room = room.checked_sub(piece.len()).ok_or(Broken::TooLong)?;
+        room = room.checked_sub(piece.as_ref().len()).ok_or(Broken::TooLong)?;
         Ok(piece)
     });
-    let mut events = limited.eventsource();
+    let mut events = whole_lines(limited).eventsource();
     let mut answer = Answer::default();
     while let Some(event) = events.next().await {
         match event {
@@ -44,7 +57,7 @@ pub async fn ask(request: RequestBuilder, tokens: u32, mut chunk: impl FnMut(Tok
                 Ok(None) => {}
                 Err(ended) => return ended,
             },
-            Err(EventStreamError::Transport(Broken::Transport(e))) => return failed(Failure::Cut, chain(&e)),
+            Err(EventStreamError::Transport(Broken::Transport(e))) => return failed(Failure::Cut, e),
             Err(EventStreamError::Transport(Broken::TooLong)) => {
                 return failed(Failure::Garbled, format!("{} for {tokens} tokens", too_long(most)));
             }
@@ -58,8 +71,10 @@ pub async fn ask(request: RequestBuilder, tokens: u32, mut chunk: impl FnMut(Tok
     }
 }
 
+/// `said` may quote what the server sent, which may be long.
 fn failed(why: Failure, said: String) -> Ended {
-    Ended::Failed { why, said }
+    const MOST: usize = 1000;
+    Ended::Failed { why, said: clip(&said, MOST).into_owned() }
 }
 
 async fn refused(response: Response) -> Ended {
@@ -189,6 +204,26 @@ mod tests {
         let metrics: serde_json::Value = serde_json::from_str(&metrics.unwrap()).unwrap();
         assert_eq!(metrics["speculative_decoding"]["per_step_accepted"], serde_json::json!([3, 3, 1, 0]));
         assert!(metrics["queue_time_ms"].is_f64());
+    }
+
+    #[test]
+    fn an_error_does_not_quote_all_that_a_server_sent() {
+        let stream = format!("data: {{\"choices\": \"{}\"}}\n\n", "x".repeat(1 << 19));
+        let pieces = futures_util::stream::iter(stream.as_bytes().chunks(1000).map(Ok::<_, String>));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let Ended::Failed { why, said } = runtime.block_on(read_stream(pieces, 4, |_| {})) else { panic!("garbled") };
+        assert!(why == Failure::Garbled && said.len() < 1200 && said.starts_with("invalid type: string"), "{said}");
+    }
+
+    /// A minute would be too short for a parser that begins the line again with each byte.
+    #[test]
+    fn a_long_event_may_come_byte_by_byte() {
+        let event = format!("data: {{\"choices\": [{{\"text\": \"{}\"}}]}}\n\ndata: [DONE]\n\n", "x".repeat(1 << 20));
+        let pieces = futures_util::stream::iter(event.as_bytes().chunks(1).map(Ok::<_, String>));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let mut chunks = 0;
+        let ended = runtime.block_on(read_stream(pieces, 1000, |_| chunks += 1));
+        assert!(matches!(ended, Ended::Finished { .. }) && chunks == 1);
     }
 
     /// Without token ids, the running usage gives a chunk's tokens; without usage they are unknown.

@@ -18,3 +18,8 @@ pub mod run;
 mod scrape;
 mod tail;
 mod waiting;
+mod whole_lines;
+
+pub use answer::read_stream;
+pub use prompts::{Prompt, parse_jsonl};
+pub use scrape::samples;

@@ -93,6 +93,14 @@ fn read_jsonl(path: &Path, send: Send) -> Result<Vec<Prompt>> {
         Problem::bad_input(format!("observe.prompts.jsonl.path: {e}"))
             .help("expected a file with one JSON object a line")
     })?;
+    parse_jsonl(path, &text, send)
+}
+
+/// The prompts of a JSON-lines text, in the form in which they are sent; errors call the file `path`.
+///
+/// # Errors
+/// A line is no JSON object or has no prompt in that form, or there is no line.
+pub fn parse_jsonl(path: &Path, text: &str, send: Send) -> Result<Vec<Prompt>> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let read = |(n, line): (usize, &str)| {
         let bad = |what: String| Problem::bad_input(format!("{}, line {}: {what}", path.display(), n + 1));

@@ -132,7 +132,7 @@ pub fn read(form: Form, body: &[u8], limits: &Limits) -> Result<(Ask, Sending), 
     let body: Body = serde_json::from_slice(body).map_err(|e| Refusal::bad("body", e.to_string()))?;
     if let Some(model) = body.model.as_ref().filter(|model| **model != limits.model) {
         let message = format!("The model `{model}` does not exist. This server has `{}`.", limits.model);
-        return Err(Refusal { status: StatusCode::NOT_FOUND, message, param: Some("model") });
+        return Err(Refusal::of(StatusCode::NOT_FOUND, "model", message));
     }
     let wants_logprobs = !matches!(body.logprobs, None | Some(Value::Null | Value::Bool(false)));
     for (param, asked) in [
@@ -263,5 +263,7 @@ mod tests {
         }
         let long = format!("{{\"prompt\": \"{}\"}}", "a".repeat(100));
         assert!(of(Form::Completion, &long).unwrap_err().message.contains("and the prompt has 100"));
+        let model = format!("{{\"model\": \"{0}\", \"{0}\": 1, \"prompt\": \"a\"}}", "x".repeat(1 << 20));
+        assert!(of(Form::Completion, &model).unwrap_err().message.len() < 3000, "an answer does not send it back");
     }
 }

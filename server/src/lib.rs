@@ -23,6 +23,9 @@ mod settings;
 mod step_log;
 mod stops;
 
+pub use ask::{Ask, Form, Limits, Sending, read};
 pub use pace::Served;
+pub use prompt::Reading;
+pub use refusal::Refusal;
 pub use serve::serve;
 pub use settings::Settings;

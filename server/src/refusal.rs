@@ -2,7 +2,11 @@
 
 use axum::body::Body;
 use axum::http::{Response, StatusCode, header};
+use foretoken_spec::shown::clip;
 use serde_json::json;
+
+/// Most characters of a message.
+const MESSAGE: usize = 2000;
 
 /// Why a request is not served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,9 +20,14 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// A field of the request is wrong. The message is clipped: it may quote what the client sent.
+    pub fn of(status: StatusCode, param: &'static str, message: impl AsRef<str>) -> Refusal {
+        Refusal { status, message: clip(message.as_ref(), MESSAGE).into_owned(), param: Some(param) }
+    }
+
     /// The request is wrong: 400.
-    pub fn bad(param: &'static str, message: impl Into<String>) -> Refusal {
-        Refusal { status: StatusCode::BAD_REQUEST, message: message.into(), param: Some(param) }
+    pub fn bad(param: &'static str, message: impl AsRef<str>) -> Refusal {
+        Refusal::of(StatusCode::BAD_REQUEST, param, message)
     }
 
     /// The HTTP answer: vLLM's error object as JSON.

@@ -139,10 +139,17 @@ impl Diagnostic for Problem {
     }
 }
 
+/// Most bytes of a text that is compared with names.
+const LONGEST_NAME: usize = 200;
+
 /// The candidate nearest to `given`, for a hint "did you mean"; `None` if no candidate is near. Order of preference: a
 /// name that continues `given` (`a100`), a typo, a name that `given` continues (`h100-sxm`), a name of similar
 /// spelling.
 pub fn nearest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // No name is that long, and the distance takes time and memory that grow with the length.
+    if given.len() > LONGEST_NAME {
+        return None;
+    }
     let given = given.to_lowercase();
     let rank = |c: &str| {
         let name = c.to_lowercase();
@@ -181,6 +188,7 @@ mod tests {
         assert_eq!(nearest("max_num_seq", keys), Some("max_num_seqs"));
         assert_eq!(nearest("blok_size", keys), Some("block_size"));
         assert_eq!(nearest("temperature", keys), None);
+        assert_eq!(nearest(&"block_size".repeat(100_000), keys), None, "at once");
         let gpus = ["a100-40g", "a100-80g", "l40", "h100", "h200"];
         assert_eq!(nearest("h100-sxm", gpus), Some("h100"));
         assert_eq!(nearest("A100", gpus), Some("a100-40g"));

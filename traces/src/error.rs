@@ -99,11 +99,19 @@ fn column_prefix(column: &Option<String>) -> String {
     column.as_ref().map(|c| format!("column \"{c}\": ")).unwrap_or_default()
 }
 
+/// Most bytes of a text that is compared with names.
+const LONGEST_NAME: usize = 200;
+
 /// The at most three names in `known` that are most like `name`, best first, for "did you mean".
 pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    // No column is that long, and the comparison takes time that grows with the length.
+    let short = |name: &&str| name.len() <= LONGEST_NAME;
+    if !short(&name) {
+        return Vec::new();
+    }
     let lower = name.to_lowercase();
     let mut scored: Vec<(f64, &str)> =
-        known.into_iter().map(|k| (strsim::jaro_winkler(&lower, &k.to_lowercase()), k)).collect();
+        known.into_iter().filter(short).map(|k| (strsim::jaro_winkler(&lower, &k.to_lowercase()), k)).collect();
     scored.retain(|(score, _)| *score > 0.7);
     scored.sort_by(|a, b| b.0.total_cmp(&a.0));
     scored.into_iter().take(3).map(|(_, k)| k).collect()
@@ -127,5 +135,8 @@ mod tests {
     fn nearest_names_come_best_first() {
         assert_eq!(nearest("Request tokens", ["request_tokens", "Model", "Response tokens"])[0], "request_tokens");
         assert!(nearest("zzz", ["Model"]).is_empty());
+        let long = "Model".repeat(1000);
+        assert!(nearest(&long, ["Model", long.as_str()]).is_empty());
+        assert_eq!(nearest("Modell", [long.as_str(), "Model"]), ["Model"]);
     }
 }

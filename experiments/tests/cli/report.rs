@@ -252,7 +252,8 @@ fn open_shows_the_newest_page_of_a_folder() {
     place.run("out", &[]);
     std::fs::create_dir(place.path("bin")).unwrap();
     let (opener, shown) = (place.path("bin/xdg-open"), place.path("shown"));
-    std::fs::write(&opener, format!("#!/bin/sh\necho \"$1\" > {0}.part && mv {0}.part {0}\n", shown.display())).unwrap();
+    std::fs::write(&opener, format!("#!/bin/sh\necho \"$1\" > {0}.part && mv {0}.part {0}\n", shown.display()))
+        .unwrap();
     std::fs::set_permissions(&opener, std::fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:{}", place.path("bin").display(), std::env::var("PATH").unwrap());
     let opened = |what: &str| {

@@ -50,7 +50,10 @@ pub fn read_config(file: &Path) -> Result<LlamaShape, BadConfigFile> {
 }
 
 /// Parses the text of a `config.json`; errors name the file `file`.
-pub(super) fn parse_config(file: &Path, text: &[u8]) -> Result<LlamaShape, BadConfigFile> {
+///
+/// # Errors
+/// As [`read_config`], apart from files that cannot be opened.
+pub fn parse_config(file: &Path, text: &[u8]) -> Result<LlamaShape, BadConfigFile> {
     let named = |BadKey { key, why }| BadConfigFile::Key { file: file.into(), key, why };
     // The architecture is checked first: in another architecture the other keys may have other meanings.
     parse::<Architecture>(file, text)?.check().map_err(named)?;

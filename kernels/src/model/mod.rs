@@ -5,7 +5,7 @@ mod memory;
 mod presets;
 mod shape;
 
-pub use config::{BadConfigFile, read_config};
+pub use config::{BadConfigFile, parse_config, read_config};
 pub use memory::{MemoryNeeded, TooLittleMemory};
 pub use presets::{SHIPPED, preset};
 pub use shape::{BadShape, LlamaShape, RopeScaling};

@@ -20,7 +20,7 @@ mod timed;
 pub use cell::{Bench, Recorded, Warm, cell_of_tape};
 pub use host_clock::HostClock;
 pub use machine::{Job, Machine, Models, Served, open};
-pub use prompts::prompts;
+pub use prompts::{parse_jsonl, prompts};
 pub use refuse::check;
 pub use run::{Ran, run_live};
 pub use timed::{Failed, Timed, Work, open_timed};

@@ -91,6 +91,14 @@ fn read_jsonl(path: &Path) -> Result<Vec<String>> {
     let text = foretoken_spec::text::read(path).map_err(|e| {
         Problem::bad_input(format!("live.prompts.jsonl.path: {e}")).help("expected a file with one JSON object a line")
     })?;
+    parse_jsonl(path, &text)
+}
+
+/// The prompts of a JSON-lines text; errors call the file `path`.
+///
+/// # Errors
+/// A line is no JSON object or has no prompt, or there is no line.
+pub fn parse_jsonl(path: &Path, text: &str) -> Result<Vec<String>> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let texts = lines.map(|(n, line)| {
         let line: Line = serde_json::from_str(line).map_err(|e| {

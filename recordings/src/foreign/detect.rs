@@ -72,14 +72,21 @@ impl fmt::Display for Format {
 /// # Errors
 /// If the file has none of the formats; the error says what was found.
 pub fn detect(path: &Path) -> Result<Format, Unread> {
-    let bytes = file::bytes(path)?;
+    detect_bytes(path, &file::bytes(path)?)
+}
+
+/// [`detect`] of a file's bytes; errors call the file `path`.
+///
+/// # Errors
+/// As [`detect`], apart from files that cannot be opened.
+pub fn detect_bytes(path: &Path, bytes: &[u8]) -> Result<Format, Unread> {
     if bytes.first().copied().is_some_and(sglang_forward::is_message) {
-        return sglang_forward::messages(path, &bytes)
+        return sglang_forward::messages(path, bytes)
             .next()
             .map_or_else(|| Err(unknown(path, "it has no message")), |first| first.map(|_| Format::SglangForward));
     }
     let text = file::utf8(path, bytes)?;
-    let text = python::constants(&text);
+    let text = python::constants(text);
     let begun = text.trim_start();
     let list = begun.starts_with('[');
     let keys = match begun.chars().next() {

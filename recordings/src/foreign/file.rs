@@ -18,16 +18,11 @@ pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, Unread> {
     }
 }
 
-/// The whole file as UTF-8 text.
-pub(super) fn text(path: &Path) -> Result<String, Unread> {
-    utf8(path, bytes(path)?)
-}
-
 /// `bytes` as UTF-8 text; the error names the line of the first byte that is not.
-pub(super) fn utf8(path: &Path, bytes: Vec<u8>) -> Result<String, Unread> {
-    String::from_utf8(bytes).map_err(|e| {
-        let at = e.utf8_error().valid_up_to();
-        let line = 1 + newlines(&e.as_bytes()[..at]);
+pub(super) fn utf8<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a str, Unread> {
+    std::str::from_utf8(bytes).map_err(|e| {
+        let at = e.valid_up_to();
+        let line = 1 + newlines(&bytes[..at]);
         let what = format!("is not UTF-8 text at byte {at}");
         Unread::line(path, line, what, "give the file as it was written; unpack it if it is compressed")
     })
@@ -45,10 +40,9 @@ mod tests {
 
     #[test]
     fn files_without_text_are_refused() {
-        let (latin, empty) = (file(b"{}\n{\"a\": \"\xe9\"}"), file(b""));
-        let bad = text(latin.path()).unwrap_err();
+        let bad = utf8(Path::new("f"), b"{}\n{\"a\": \"\xe9\"}").unwrap_err();
         assert_eq!((bad.line, bad.what.as_str()), (Some(2), "is not UTF-8 text at byte 10"));
-        assert_eq!(text(empty.path()).unwrap_err().what, "is empty");
+        assert_eq!(bytes(file(b"").path()).unwrap_err().what, "is empty");
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(bytes(folder.path()).unwrap_err().what, "is not a regular file");
         assert!(bytes(&folder.path().join("none")).unwrap_err().what.starts_with("cannot be read"));

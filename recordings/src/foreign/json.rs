@@ -6,12 +6,12 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Deserializer, Error};
 use std::path::Path;
 
-/// Every JSON value of a file, with the line on which it begins. `hint` says what the file should be.
+/// Every JSON value of a file with these bytes, with the line on which it begins. `hint` says what the file should be.
 ///
 /// A value may stand on one line, as tools append it, or on several, as people print it.
-pub(super) fn values<T: DeserializeOwned>(path: &Path, hint: &str) -> Result<Vec<(usize, T)>, Unread> {
-    let text = file::text(path)?;
-    let text = python::constants(&text);
+pub(super) fn values<T: DeserializeOwned>(path: &Path, bytes: &[u8], hint: &str) -> Result<Vec<(usize, T)>, Unread> {
+    let text = file::utf8(path, bytes)?;
+    let text = python::constants(text);
     let mut values = Vec::new();
     let (mut start, mut line) = (0, 1);
     // The first pass only finds where each value ends, so that an error of the second pass can name a field.
@@ -30,9 +30,9 @@ pub(super) fn values<T: DeserializeOwned>(path: &Path, hint: &str) -> Result<Vec
     }
 }
 
-/// The single value of a file; an error if there is another.
-pub(super) fn value<T: DeserializeOwned>(path: &Path, hint: &str) -> Result<T, Unread> {
-    let mut values = values(path, hint)?;
+/// The single value of a file with these bytes; an error if there is another.
+pub(super) fn value<T: DeserializeOwned>(path: &Path, bytes: &[u8], hint: &str) -> Result<T, Unread> {
+    let mut values = values(path, bytes, hint)?;
     match (values.pop(), values.is_empty()) {
         (Some((_, value)), true) => Ok(value),
         (last, _) => {
@@ -72,7 +72,6 @@ fn split_space(text: &str) -> (&str, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::foreign::testing::file;
     use serde::Deserialize;
 
     #[derive(Debug, PartialEq, Deserialize)]
@@ -81,8 +80,7 @@ mod tests {
     }
 
     fn read(text: &str) -> Result<Vec<(usize, Row)>, String> {
-        let file = file(text.as_bytes());
-        values(file.path(), "hint").map_err(|e| e.to_string().replace(&file.path().display().to_string(), "f"))
+        values(Path::new("f"), text.as_bytes(), "hint").map_err(|e| e.to_string())
     }
 
     #[test]
@@ -117,8 +115,8 @@ mod tests {
 
     #[test]
     fn a_second_value_is_refused() {
-        let (one, two) = (file(b"{\"a\": [1]}"), file(b"{\"a\": [1]}\n{\"a\": [2]}"));
-        assert_eq!(value::<Row>(one.path(), "hint").unwrap(), Row { a: vec![1] });
-        assert_eq!(value::<Row>(two.path(), "hint").unwrap_err().line, Some(2));
+        let read = |text: &str| value::<Row>(Path::new("f"), text.as_bytes(), "hint");
+        assert_eq!(read("{\"a\": [1]}").unwrap(), Row { a: vec![1] });
+        assert_eq!(read("{\"a\": [1]}\n{\"a\": [2]}").unwrap_err().line, Some(2));
     }
 }

@@ -20,5 +20,5 @@ mod testing;
 pub mod vllm_bench;
 pub mod vllm_forward;
 
-pub use detect::{Format, detect};
+pub use detect::{Format, detect, detect_bytes};
 pub use rate::Rate;

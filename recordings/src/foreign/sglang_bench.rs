@@ -5,9 +5,9 @@
 //! The file has no start times, so its latencies can be compared but the run cannot be replayed.
 
 use super::arrays::same_length;
-use super::json;
 use super::number::{Amount, amounts};
 use super::rate::Rate;
+use super::{file, json};
 use crate::unread::Unread;
 use serde::Deserialize;
 use std::path::Path;
@@ -109,7 +109,15 @@ struct Raw {
 /// # Errors
 /// If the file has another format, or its details are incomplete or contradict each other.
 pub fn read(path: &Path) -> Result<Vec<BenchRun>, Unread> {
-    json::values(path, HINT)?.into_iter().map(|(line, raw)| read_run(path, line, raw)).collect()
+    parse(path, &file::bytes(path)?)
+}
+
+/// [`read`] of a file's bytes; errors call the file `path`.
+///
+/// # Errors
+/// As [`read`], apart from files that cannot be opened.
+pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<BenchRun>, Unread> {
+    json::values(path, bytes, HINT)?.into_iter().map(|(line, raw)| read_run(path, line, raw)).collect()
 }
 
 fn read_run(path: &Path, line: usize, mut raw: Raw) -> Result<BenchRun, Unread> {

@@ -7,8 +7,8 @@
 //! `managers/scheduler_components/internal_state.py` and `entrypoints/http_server.py` (their place in the answer). The
 //! server keeps at most the last 200,000 steps.
 
-use super::json;
 use super::number::{Amount, Probability, probabilities};
+use super::{file, json};
 use crate::unread::Unread;
 use serde::Deserialize;
 use std::path::Path;
@@ -139,7 +139,15 @@ struct RawRequest {
 /// # Errors
 /// If the file has another format, the server recorded nothing, or numbers contradict each other.
 pub fn read(path: &Path) -> Result<Vec<DsparkRecords>, Unread> {
-    let info: RawInfo = json::value(path, HINT)?;
+    parse(path, &file::bytes(path)?)
+}
+
+/// [`read`] of a file's bytes; errors call the file `path`.
+///
+/// # Errors
+/// As [`read`], apart from files that cannot be opened.
+pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<DsparkRecords>, Unread> {
+    let info: RawInfo = json::value(path, bytes, HINT)?;
     let ranks = info.internal_states.into_iter().enumerate();
     let records: Vec<DsparkRecords> = ranks
         .filter_map(|(rank, state)| Some(read_record(rank, state.dspark_info_record?)))

@@ -125,11 +125,18 @@ struct RawQueued {
 /// # Errors
 /// If a message is cut off, has another schema, or is no forward-pass metric.
 pub fn read(path: &Path) -> Result<Vec<ForwardStep>, Unread> {
-    let bytes = file::bytes(path)?;
+    parse(path, &file::bytes(path)?)
+}
+
+/// [`read`] of a file's bytes; errors call the file `path`.
+///
+/// # Errors
+/// As [`read`], apart from files that cannot be opened.
+pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<ForwardStep>, Unread> {
     match bytes.first() {
-        Some(&first) if is_message(first) => messages(path, &bytes).collect(),
+        Some(&first) if is_message(first) => messages(path, bytes).collect(),
         _ => {
-            let lines: Vec<(usize, Raw)> = json::values(path, HINT)?;
+            let lines: Vec<(usize, Raw)> = json::values(path, bytes, HINT)?;
             let step = |(line, raw)| step(raw).map_err(|what| Unread::line(path, line, what, HINT));
             lines.into_iter().map(step).collect()
         }

@@ -7,8 +7,8 @@
 //! `observability/req_time_stats.py` (times) and `managers/scheduler_components/batch_result_processor.py` (the
 //! counts).
 
-use super::json;
 use super::number::Amount;
+use super::{file, json};
 use crate::unread::Unread;
 use serde::Deserialize;
 use std::path::Path;
@@ -107,7 +107,15 @@ struct RawReason {
 /// # Errors
 /// If a line is no such record, or its counts contradict each other.
 pub fn read(path: &Path) -> Result<Vec<RequestRecord>, Unread> {
-    json::values(path, HINT)?.into_iter().map(|(line, raw)| read_record(path, line, raw)).collect()
+    parse(path, &file::bytes(path)?)
+}
+
+/// [`read`] of a file's bytes; errors call the file `path`.
+///
+/// # Errors
+/// As [`read`], apart from files that cannot be opened.
+pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<RequestRecord>, Unread> {
+    json::values(path, bytes, HINT)?.into_iter().map(|(line, raw)| read_record(path, line, raw)).collect()
 }
 
 fn read_record(path: &Path, line: usize, mut raw: Raw) -> Result<RequestRecord, Unread> {

@@ -6,8 +6,8 @@
 //! The benchmark replays one CUDA graph per case, without sampling or host time. Unless `--kv-len-jitter 0` is given,
 //! it draws the lengths around the requested ones; the results have the lengths that ran.
 
-use super::json;
 use super::number::Amount;
+use super::{file, json};
 use crate::unread::Unread;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -119,7 +119,15 @@ struct RawLatency {
 /// # Errors
 /// If the file is no list of cases, a batch has impossible lengths, or a case has no ranks or no time.
 pub fn read(path: &Path) -> Result<Vec<ForwardCase>, Unread> {
-    let raw: Vec<RawCase> = json::value(path, HINT)?;
+    parse(path, &file::bytes(path)?)
+}
+
+/// [`read`] of a file's bytes; errors call the file `path`.
+///
+/// # Errors
+/// As [`read`], apart from files that cannot be opened.
+pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<ForwardCase>, Unread> {
+    let raw: Vec<RawCase> = json::value(path, bytes, HINT)?;
     if raw.is_empty() {
         return Err(Unread::file(path, "has no cases", "did vllm bench forward end well?"));
     }

@@ -4,12 +4,14 @@
 use super::facts::{Event, Head, Recording};
 use crate::Unread;
 use foretoken_intact::frames::{At, FrameError, Kind, Next, Reader, Writer};
+use foretoken_sim::Time;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-const KIND: Kind = Kind { name: b"FTKOBSV", version: b'1' };
+/// The kind of file that a recording is.
+pub const KIND: Kind = Kind { name: b"FTKOBSV", version: b'1' };
 
 /// Appends events to a recording. Events that cannot be written, for example because the disk is full, are kept in
 /// memory and written with the next call.
@@ -78,10 +80,14 @@ const AGAIN: &str = "fetch the file again, or observe again";
 /// If the file cannot be read, is no recording, has another version, or is damaged.
 pub fn read_recording(path: &Path) -> Result<Recording, Unread> {
     let file = File::open(path).map_err(|e| Unread::file(path, format!("cannot be read: {e}"), HINT))?;
-    parse(path, BufReader::with_capacity(1 << 18, file))
+    parse_recording(path, BufReader::with_capacity(1 << 18, file))
 }
 
-fn parse(path: &Path, input: impl Read) -> Result<Recording, Unread> {
+/// [`read_recording`] of a file's bytes; errors call the file `path`.
+///
+/// # Errors
+/// As [`read_recording`].
+pub fn parse_recording(path: &Path, input: impl Read) -> Result<Recording, Unread> {
     let bad = |what: String, hint: &str| Unread::file(path, what, hint);
     let frame_error = |e: FrameError| match e {
         FrameError::Io(e) => bad(format!("cannot be read: {e}"), HINT),
@@ -100,6 +106,8 @@ fn parse(path: &Path, input: impl Read) -> Result<Recording, Unread> {
         Next::End | Next::Cut(_) => return Err(no_head()),
     };
     let mut events: Vec<Event> = Vec::new();
+    // When each request was last spoken of.
+    let mut seen = vec![Time::ZERO; head.asked.len()];
     loop {
         let frame = frames.at().frames;
         match frames.next(&mut body).map_err(frame_error)? {
@@ -108,9 +116,15 @@ fn parse(path: &Path, input: impl Read) -> Result<Recording, Unread> {
             }
             Next::Frame => {
                 let more: Vec<Event> = understood(&body).map_err(|what| bad(format!("frame {frame} {what}"), HINT))?;
-                if let Some(request) = more.iter().filter_map(request_of).find(|&r| r as usize >= head.asked.len()) {
-                    let what = format!("frame {frame} speaks of request {request} of {}", head.asked.len());
-                    return Err(bad(what, AGAIN));
+                for (request, at) in more.iter().filter_map(seen_of) {
+                    let Some(before) = seen.get_mut(request as usize) else {
+                        let what = format!("frame {frame} speaks of request {request} of {}", head.asked.len());
+                        return Err(bad(what, AGAIN));
+                    };
+                    // A request's events are recorded by one task, one after the other.
+                    if std::mem::replace(before, at) > at {
+                        return Err(bad(format!("frame {frame} goes back in time at request {request}"), AGAIN));
+                    }
                 }
                 events.extend(more);
             }
@@ -124,9 +138,12 @@ fn parse(path: &Path, input: impl Read) -> Result<Recording, Unread> {
     Ok(Recording { head, events, ending })
 }
 
-fn request_of(event: &Event) -> Option<u32> {
+/// The request that an event is about, and when it was seen.
+fn seen_of(event: &Event) -> Option<(u32, Time)> {
     match event {
-        Event::Sent { request, .. } | Event::Chunk { request, .. } | Event::Ended { request, .. } => Some(*request),
+        Event::Sent { request, at, .. } | Event::Chunk { request, at, .. } | Event::Ended { request, at, .. } => {
+            Some((*request, *at))
+        }
         Event::Metrics { .. } | Event::Log { .. } | Event::Note { .. } | Event::End { .. } => None,
     }
 }
@@ -139,7 +156,6 @@ fn understood<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, String
 mod tests {
     use super::super::facts::{Asked, Ending, Tokens};
     use super::*;
-    use foretoken_sim::Time;
 
     fn head() -> Head {
         Head { policy: "fixed-3".into(), asked: vec![Asked::default(); 2], ..Head::default() }
@@ -193,6 +209,22 @@ mod tests {
             other[at] ^= 4;
             std::fs::write(&path, &other).unwrap();
             assert!(read_recording(&path).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn whole_frames_that_no_run_writes_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.obs");
+        let sent = |request, s| Event::Sent { request, at: Time::from_s(s), attempt: 0 };
+        let chunk = |s| Event::Chunk { request: 0, at: Time::from_s(s), tokens: Tokens::Unknown };
+        for (events, said) in [
+            (vec![vec![sent(2, 0.5)]], "frame 1 speaks of request 2 of 2"),
+            (vec![vec![sent(0, 0.5), sent(1, 0.4)], vec![chunk(0.4)]], "frame 2 goes back in time at request 0"),
+        ] {
+            let mut writer = RecordingWriter::create(&path, &head()).unwrap();
+            events.iter().for_each(|e| writer.append(e).unwrap());
+            assert_eq!(read_recording(&path).unwrap_err().what, said);
         }
     }
 

@@ -5,4 +5,4 @@ mod facts;
 mod file;
 
 pub use facts::{Asked, Ended, Ending, Event, Failure, Head, Recording, Sample, Server, Tokens};
-pub use file::{RecordingWriter, read_recording};
+pub use file::{KIND, RecordingWriter, parse_recording, read_recording};

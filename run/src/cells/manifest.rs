@@ -53,6 +53,8 @@ pub const MANIFEST: &str = "manifest.json";
 /// Version of the format of a results folder; folders of other versions are refused. Version 2 added the manifest's
 /// seal and the recordings in its list.
 const SCHEMA: u32 = 2;
+/// The hint of errors about folders that hold no results.
+const HELP: &str = "give the folder that `foretoken run` wrote its results to: it holds a manifest.json";
 /// The hint that errors about damaged or changed results give.
 pub const AGAIN: &str = "restore the original file, or run the experiment again with --overwrite";
 
@@ -86,20 +88,28 @@ impl Manifest {
     /// seal does not match.
     pub fn read(folder: &Path) -> Result<Manifest> {
         let path = folder.join(MANIFEST);
-        let help = "give the folder that `foretoken run` wrote its results to: it holds a manifest.json";
         if !folder.is_dir() {
             let what = if folder.exists() { "is not a folder" } else { "does not exist" };
-            return Err(Problem::bad_input(format!("{} {what}", folder.display())).help(help));
+            return Err(Problem::bad_input(format!("{} {what}", folder.display())).help(HELP));
         }
         let Ok(bytes) = std::fs::read(&path) else {
-            return Err(Problem::bad_input(format!("{} is no results folder", folder.display())).help(help));
+            return Err(Problem::bad_input(format!("{} is no results folder", folder.display())).help(HELP));
         };
+        Manifest::parse(folder, &bytes)
+    }
+
+    /// [`read`](Manifest::read) of the manifest's bytes; errors call its folder `folder`.
+    ///
+    /// # Errors
+    /// The bytes are not JSON or of another schema, or the seal does not match.
+    pub fn parse(folder: &Path, bytes: &[u8]) -> Result<Manifest> {
+        let path = folder.join(MANIFEST);
         let unreadable = |e: &dyn std::fmt::Display| {
-            Problem::bad_input(format!("{}: is not a manifest: {e}", path.display())).help(help)
+            Problem::bad_input(format!("{}: is not a manifest: {e}", path.display())).help(HELP)
         };
-        let text = String::from_utf8(bytes).map_err(|e| unreadable(&e))?;
+        let text = std::str::from_utf8(bytes).map_err(|e| unreadable(&e))?;
         // The schema is checked before the fields are read, because another schema may have other fields.
-        let value: serde_json::Value = serde_json::from_str(&text).map_err(|e| unreadable(&e))?;
+        let value: serde_json::Value = serde_json::from_str(text).map_err(|e| unreadable(&e))?;
         let schema = value.get("schema").and_then(serde_json::Value::as_u64);
         if schema != Some(u64::from(SCHEMA)) && value.get("digest").is_some() {
             let of = schema.map_or("an older schema".to_owned(), |schema| format!("schema {schema}"));
@@ -112,7 +122,7 @@ impl Manifest {
             return Err(Problem::bad_input(message).help(help));
         }
         let manifest = serde_json::from_value(value).map_err(|e| unreadable(&e))?;
-        seal::check(Syntax::Json, &text).map_err(|e| {
+        seal::check(Syntax::Json, text).map_err(|e| {
             Problem::bad_input(format!("{} is damaged or was changed: {e}", path.display())).help(AGAIN)
         })?;
         Ok(manifest)

@@ -92,8 +92,8 @@ fn crossing(mut points: Vec<(f64, f64)>, turns: Turns) -> Measured {
     }
 }
 
-/// The least x of `points` (x, margin to the bound) from which on no margin is below 0. It is one of the swept values. If
-/// the last point breaks the bound, the range is open beyond it.
+/// The least x of `points` (x, margin to the bound) from which on no margin is below 0. It is one of the swept values.
+/// If the last point breaks the bound, the range is open beyond it.
 fn keeps_from(points: &[(f64, f64)]) -> Measured {
     let Some(last) = points.last() else { return Measured::Nothing };
     match points.iter().rposition(|&(_, margin)| margin < 0.0) {

@@ -90,8 +90,8 @@ impl<'a> Truths<'a> {
         self.acceptance.confidence(self.requests[row], start, depth, right, 0)
     }
 
-    /// Lowers the draft limits: without a match to what is drafted without one (0, or a model's drafts), with a match to
-    /// what the match proposes.
+    /// Lowers the draft limits: without a match to what is drafted without one (0, or a model's drafts), with a match
+    /// to what the match proposes.
     pub fn cap_draft_limits(&self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
         if self.max_draft_len == 0 || !self.acceptance.may_lack_proposals() {
             return;

@@ -150,7 +150,8 @@ impl Document {
     /// Adds a place to a problem. Without a span, or with one over the whole file, it names the file alone.
     pub fn point(&self, problem: Box<Problem>, span: Option<Range<usize>>) -> Box<Problem> {
         let span = span.filter(|s| *s != self.root.span()).unwrap_or(0..0);
-        let at = self.sources.iter().rev().find(|s| s.base <= span.start).expect("the first source starts at 0");
+        // A value that was taken out of its document has no text.
+        let Some(at) = self.sources.iter().rev().find(|s| s.base <= span.start) else { return problem };
         problem.at(&at.name, at.text, span.start - at.base..span.end - at.base)
     }
 
@@ -317,6 +318,13 @@ mod tests {
             assert!(!p.message().contains("i128"), "{}", p.message());
             assert!(p.help_text().contains("a whole number from 0 to 4294967295"), "{}", p.help_text());
         }
+    }
+
+    #[test]
+    fn a_value_of_its_own_that_cannot_be_read_is_none() {
+        let doc = Document::parse("x.toml", "a = 1\nb = 99999999999999999999999999999999999999999999\n").unwrap();
+        assert_eq!(doc.value_at(&Path::of("a")), Some(toml::Value::Integer(1)));
+        assert_eq!(doc.value_at(&Path::of("b")), None);
     }
 
     #[test]

@@ -9,6 +9,9 @@ use toml::de::{DeTable, DeValue};
 /// The beginning of the name of a source that is a command-line argument.
 pub(super) const SET: &str = "--set ";
 
+/// Most steps of a path. Experiments have ten; each step is a table in a table.
+const DEEPEST: usize = 64;
+
 impl Document {
     /// Applies one `path=value` argument. The value is TOML; a bare word is taken as a string.
     ///
@@ -24,6 +27,12 @@ impl Document {
         let steps = Path::of(path.trim());
         if steps.0.is_empty() {
             return Err(Problem::bad_input(format!("--set {argument}: no path before `=`")).help(wanted));
+        }
+        if steps.0.len() > DEEPEST {
+            let n = steps.0.len();
+            return Err(
+                Problem::bad_input(format!("--set: a path of {n} steps, where {DEEPEST} are the most")).help(wanted)
+            );
         }
         if value.trim().is_empty() {
             return Err(Problem::bad_input(format!("--set {argument}: no value after `=`")).help(wanted));
@@ -213,6 +222,8 @@ mod tests {
         assert_eq!(set("list.9.k=1").unwrap_err().pointed_at(), Some("list.9.k"));
         assert!(set("a.b=1").unwrap_err().message().contains("inside a integer"));
         assert!(set("a=[1").unwrap_err().message().contains("not valid TOML"));
+        let deep = format!("b.{}c=1", "b.".repeat(100_000));
+        assert_eq!(set(&deep).unwrap_err().message(), "--set: a path of 100002 steps, where 64 are the most");
     }
 
     #[test]

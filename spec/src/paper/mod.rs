@@ -8,8 +8,8 @@ mod metric;
 mod stated;
 
 pub use measure::{
-    At, BeliefLength, Best, Change, Crossing, Estimate, Gain, ImpliedLength, Increase, Keep, Keeps, Measure, Turns, Value,
-    Windows,
+    At, BeliefLength, Best, Change, Crossing, Estimate, Gain, ImpliedLength, Increase, Keep, Keeps, Measure, Turns,
+    Value, Windows,
 };
 pub use metric::Metric;
 pub use stated::{Stated, number};

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::path::Path;
 
-const KIND: Kind = Kind { name: b"FTKTRUT", version: SCHEMA_VERSION };
+/// The kind of file that a truth table is.
+pub const KIND: Kind = Kind { name: b"FTKTRUT", version: SCHEMA_VERSION };
 /// The version byte of the first layout, in which no checksum covered the header.
 const UNCOVERED: u8 = b'H';
 /// Bytes of an output in its three columns: family, prompt length, output length.
@@ -65,7 +66,15 @@ impl TruthTable {
     /// The file is of another kind or layout, ends in the middle, is damaged, or has no recording.
     pub fn read(path: &Path) -> Result<TruthTable, TraceError> {
         let file = raw(path).map_err(|e| TraceError::io(path, &e))?;
-        parse(std::io::BufReader::new(file)).map_err(|Bad { what, hint }| TraceError::file(path, what, hint))
+        TruthTable::parse(path, std::io::BufReader::new(file))
+    }
+
+    /// [`read`](TruthTable::read) of a file's bytes; errors call the file `path`.
+    ///
+    /// # Errors
+    /// As [`read`](TruthTable::read).
+    pub fn parse(path: &Path, input: impl Read) -> Result<TruthTable, TraceError> {
+        parse(input).map_err(|Bad { what, hint }| TraceError::file(path, what, hint))
     }
 }
 

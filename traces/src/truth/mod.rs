@@ -10,6 +10,7 @@ mod file;
 mod summary;
 
 pub use by_category::{DEPTHS, Depth};
+pub use file::KIND;
 pub(crate) use file::is_truth_table;
 pub use summary::{CalibrationBin, FamilySummary, RankShare, TruthSummary};
 

@@ -4,6 +4,7 @@
 //! The first frame is the [`Head`], the next are steps, and the last is the [`Tail`]. If there is no tail, the process
 //! was killed or the file was cut. The manifest of the results folder says whether the run had ended.
 
+use super::possible::{wrong_head, wrong_step, wrong_tail};
 use super::{End, Head, Tail, Tape};
 use foretoken_intact::frames::{Cut, Damage, FrameError, Kind, Next, Reader, Writer};
 use foretoken_sim::Time;
@@ -13,7 +14,8 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read};
 use std::path::Path;
 
-const KIND: Kind = Kind { name: b"FTKTAPE", version: b'2' };
+/// The kind of file that a tape is.
+pub const KIND: Kind = Kind { name: b"FTKTAPE", version: b'2' };
 /// Longest time between two flushes on the run's clock (1 s): a killed process loses at most this much.
 const FLUSH_EVERY: Time = Time(1_000_000_000_000);
 
@@ -143,14 +145,23 @@ pub fn read_tape(path: &Path) -> Result<Tape, TapeError> {
 /// The file cannot be read, is not a tape, has another version, or its head is damaged.
 pub fn read_intact(path: &Path) -> Result<Tape, TapeError> {
     let file = File::open(path)?;
-    parse(BufReader::with_capacity(1 << 18, file))
+    parse_tape(BufReader::with_capacity(1 << 18, file))
 }
 
-fn parse(input: impl Read) -> Result<Tape, TapeError> {
+/// [`read_intact`] of a file's bytes.
+///
+/// # Errors
+/// As [`read_intact`].
+pub fn parse_tape(input: impl Read) -> Result<Tape, TapeError> {
     let mut body = Vec::new();
     let mut frames = Reader::begin(input, KIND)?.ok_or(TapeError::NoHead(0))?;
     let head = match frames.next(&mut body)? {
-        Next::Frame => understood(&body, 0, KIND.magic().len() as u64)?,
+        Next::Frame => {
+            let offset = KIND.magic().len() as u64;
+            let head = understood(&body, 0, offset)?;
+            possible(wrong_head(&head), 0, offset)?;
+            head
+        }
         Next::End => return Err(TapeError::NoHead(frames.at().bytes)),
         Next::Cut(cut) => return Err(TapeError::NoHead(cut.offset + cut.there)),
     };
@@ -164,8 +175,14 @@ fn parse(input: impl Read) -> Result<Tape, TapeError> {
                 return Err(TapeError::Wrong { frame, offset, what: "follows the end".into() });
             }
             Ok(Next::Frame) => match understood(&body, frame, offset)? {
-                Event::Step(step) => steps.push(step),
-                Event::End(end) => tail = Some(end),
+                Event::Step(step) => {
+                    possible(wrong_step(&head, &step), frame, offset)?;
+                    steps.push(step);
+                }
+                Event::End(end) => {
+                    possible(wrong_tail(&head, &end), frame, offset)?;
+                    tail = Some(end);
+                }
             },
             Ok(next) => {
                 let end = match (next, tail) {
@@ -182,6 +199,11 @@ fn parse(input: impl Read) -> Result<Tape, TapeError> {
             Err(e) => return Err(e.into()),
         }
     }
+}
+
+/// An error if a frame says what no run writes.
+fn possible(wrong: Option<String>, frame: u64, offset: u64) -> Result<(), TapeError> {
+    wrong.map_or(Ok(()), |what| Err(TapeError::Wrong { frame, offset, what }))
 }
 
 fn understood<'a, T: Deserialize<'a>>(body: &'a [u8], frame: u64, offset: u64) -> Result<T, TapeError> {
@@ -213,7 +235,7 @@ mod tests {
     }
 
     fn tail() -> Tail {
-        Tail { ending: TapeEnding::Failed("out of memory".into()), rejected: vec![3] }
+        Tail { ending: TapeEnding::Failed("out of memory".into()), rejected: vec![0] }
     }
 
     /// The bytes of a tape file with `steps` steps.
@@ -231,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_tape_comes_back_as_it_was() {
-        let back = parse(&tape(20, Some(&tail()))[..]).unwrap();
+        let back = parse_tape(&tape(20, Some(&tail()))[..]).unwrap();
         assert_eq!(back, Tape { head: head(), steps: (0..20).map(step).collect(), end: End::Tail(tail()) });
         assert!(!back.complete());
     }
@@ -252,7 +274,7 @@ mod tests {
         let bytes = tape(5, Some(&tail()));
         let mut seen = Vec::new();
         for at in 0..bytes.len() {
-            match parse(&bytes[..at]) {
+            match parse_tape(&bytes[..at]) {
                 Err(TapeError::NoHead(_)) => assert!(seen.is_empty(), "{at}"),
                 Err(e) => panic!("{at}: {e}"),
                 Ok(Tape { steps, end: End::Cut(cut), .. }) => {
@@ -276,7 +298,7 @@ mod tests {
                 for bit in 0..8 {
                     let mut other = bytes.clone();
                     other[at] ^= 1 << bit;
-                    match parse(&other[..]) {
+                    match parse_tape(&other[..]) {
                         Err(TapeError::Foreign) => assert!(at < 7, "byte {at}, bit {bit}"),
                         Err(TapeError::Version { .. }) => assert_eq!(at, 7),
                         Err(TapeError::Damaged(damage)) => assert_eq!(damage.frame, 0, "the head"),
@@ -302,12 +324,12 @@ mod tests {
         let said = read_intact(&path).unwrap_err().to_string();
         assert!(said.contains("frame 2, which begins at byte ") && said.ends_with("follows the end"), "{said}");
         let bytes = [tape(1, Some(&tail())), vec![0; 3]].concat();
-        assert!(parse(&bytes[..]).unwrap_err().to_string().ends_with("follows the end"));
+        assert!(parse_tape(&bytes[..]).unwrap_err().to_string().ends_with("follows the end"));
     }
 
     #[test]
     fn other_files_are_refused_in_words() {
-        let refused = |bytes: &[u8]| parse(bytes).unwrap_err().to_string();
+        let refused = |bytes: &[u8]| parse_tape(bytes).unwrap_err().to_string();
         assert!(refused(b"name = \"quickstart\" and more").contains("not the recording"));
         let newer = [b"FTKTAPE9", &tape(1, None)[8..]].concat();
         assert_eq!(refused(&newer), "the recording is of version `9`, and this Foretoken reads 2");

@@ -2,10 +2,11 @@
 
 mod facts;
 mod file;
+mod possible;
 mod rebuild;
 
 pub use facts::{Pass, passes, span};
-pub use file::{TapeError, TapeWriter, read_intact, read_tape};
+pub use file::{KIND, TapeError, TapeWriter, parse_tape, read_intact, read_tape};
 pub use rebuild::rebuild_records;
 
 use foretoken_compare::live_runs::Records;

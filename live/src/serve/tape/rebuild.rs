@@ -34,7 +34,8 @@ impl<'a> Rebuilt<'a> {
         }
         let mut rebuilt = Rebuilt { head, rejected, requests, sent: 0 };
         if let Arrivals::Closed { clients } = head.arrivals() {
-            (0..clients).for_each(|_| rebuilt.send(Time::ZERO));
+            // Every client sends a request, as long as there is one.
+            (0..clients.min(head.arrival.len() as u32)).for_each(|_| rebuilt.send(Time::ZERO));
         }
         rebuilt
     }

@@ -66,8 +66,8 @@ fn without_prefix_caching_a_turn_computes_all() {
 }
 
 proptest! {
-    /// For each order of steps and release, with preemptions: every turn ends once. It is sent exactly its gap after the
-    /// turn before it ended, or at its session's start.
+    /// For each order of steps and release, with preemptions: every turn ends once. It is sent exactly its gap after
+    /// the turn before it ended, or at its session's start.
     #[test]
     fn every_turn_is_sent_a_gap_after_the_last_one_ended(
         turns in prop::collection::vec(1u32..5, 1..8),

@@ -1,0 +1,74 @@
+//! Experiments, their overrides, and states to decide in.
+
+use crate::said;
+use foretoken_run::decide::decisions;
+use foretoken_run::plan::Plan;
+use foretoken_spec::document::{Document, Path};
+use foretoken_spec::experiment::Experiment;
+use foretoken_spec::problem::Result;
+use std::path::Path as FilePath;
+
+const FILE: &str = "experiment.toml";
+/// Where relative paths start: no file is found.
+const NOWHERE: &str = "/no/such/folder";
+
+/// An experiment. What is written beside its results gives the same plan. `config.json` has a target of its own, and
+/// one of the name `-` would be read from the terminal.
+pub fn experiment(data: &[u8]) {
+    let Some(text) = said::text(data).filter(|text| !text.contains("config")) else { return };
+    let plan = |text: &str| Plan::of_text(FILE, text, &[], FilePath::new(NOWHERE));
+    let plan_of = match plan(text) {
+        Err(problem) => return said::problem(&problem, FILE),
+        Ok(plan) => plan,
+    };
+    let written = |plan: &Plan| plan.resolved_for(FilePath::new(NOWHERE)).expect("a plan can be written");
+    let first = written(&plan_of);
+    let again = plan(&first).unwrap_or_else(|e| panic!("what was written does not read: {}\n{first}", e.in_words()));
+    assert_eq!(first, written(&again), "what was written reads otherwise");
+}
+
+/// The experiment that overrides are of.
+const BASE: &str = include_str!("../../experiments/quickstart.toml");
+
+/// `--set` arguments, one a line. What is set is there.
+pub fn overrides(data: &[u8]) {
+    let Some(text) = said::text(data) else { return };
+    let mut document = Document::parse(FILE, BASE).unwrap_or_else(|e| panic!("{e}"));
+    for argument in text.lines() {
+        match document.set(argument) {
+            Err(problem) => return said::problem(&problem, "--set"),
+            Ok(()) => {
+                let path = argument.split('=').next().unwrap_or_default().trim();
+                assert!(document.get(&Path::of(path)).is_some(), "{argument}: the value is not there");
+            }
+        }
+    }
+    let read = |document: Document| -> Result<()> {
+        document.sweeps(&["policies"])?;
+        for variant in document.variants("policies", &[])?.into_iter().take(4) {
+            Experiment::read(&variant.picked.document())?;
+        }
+        Ok(())
+    };
+    if let Err(problem) = read(document) {
+        said::raw(problem.message());
+        said::raw(&problem.in_words());
+    }
+}
+
+/// A state, and the decisions of its policies. Every decision has a time and a rate.
+pub fn decide_state(data: &[u8]) {
+    const STATE: &str = "state.json";
+    let Some(text) = said::text(data) else { return };
+    match decisions(STATE, text, true) {
+        Err(problem) => said::problem(&problem, STATE),
+        Ok(json) => {
+            let decisions: serde_json::Value = serde_json::from_str(&json).expect("decisions are JSON");
+            for decision in decisions.as_array().expect("decisions are a list") {
+                for key in ["estimated_step_s", "estimated_token_goodput_tok_s"] {
+                    assert!(decision[key].is_f64(), "{key} is not finite: {decision}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Files that show damage.
+
+use crate::said;
+use foretoken_intact::frames::{Kind, Next, Reader, Writer};
+use foretoken_intact::seal::{Syntax, check, seal as sealed};
+
+const KIND: Kind = Kind { name: b"FTKTEST", version: b'1' };
+
+/// A file of frames. The frames that are whole give its bytes again.
+pub fn frames(data: &[u8]) {
+    let mut reader = match Reader::begin(data, KIND) {
+        Ok(Some(reader)) => reader,
+        Ok(None) => return,
+        Err(error) => return said::message(&error.to_string()),
+    };
+    let mut again = Writer::begin(Vec::new(), KIND).expect("memory can be written");
+    let mut body = Vec::new();
+    loop {
+        match reader.next(&mut body) {
+            Ok(Next::Frame) => again.frame(&body).expect("memory can be written"),
+            Ok(Next::End) => break,
+            Ok(Next::Cut(cut)) => {
+                said::message(&cut.to_string());
+                break;
+            }
+            Err(error) => {
+                said::message(&error.to_string());
+                break;
+            }
+        }
+    }
+    assert_eq!(again.at(), reader.at());
+    assert!(data.starts_with(&again.into_inner()), "the frames differ from the frames of the file");
+}
+
+/// Sealed texts. A text that is sealed is whole.
+pub fn seal(data: &[u8]) {
+    let Some(text) = said::text(data) else { return };
+    for syntax in [Syntax::Json, Syntax::Toml] {
+        if let Err(error) = check(syntax, text) {
+            said::message(&error.to_string());
+        }
+    }
+    assert_eq!(check(Syntax::Toml, &sealed(Syntax::Toml, text)), Ok(()));
+    assert_eq!(check(Syntax::Json, &sealed(Syntax::Json, &format!("{text}\n}}"))), Ok(()));
+}

@@ -1,0 +1,72 @@
+//! A fuzz target for every reader of Foretoken: what a file, a command line, a client or a server says is read, and
+//! never panics, hangs or takes memory without bound.
+//!
+//! A target takes any bytes. Beyond not failing it holds what must be true: numbers that come out are finite, what was
+//! read and is written again reads the same, and an error says where it is in fewer than 10,000 bytes ([`said`]).
+//! `fuzz/libfuzzer` runs the targets, and `tests/replay.rs` runs the inputs that were found (docs/fuzzing.md).
+
+mod calibration;
+mod experiment;
+mod foreign;
+mod framed;
+mod hardware;
+mod intact;
+#[cfg(feature = "live")]
+mod live;
+#[cfg(feature = "observe")]
+mod network;
+mod policies;
+mod recordings;
+mod results;
+pub mod said;
+mod traces;
+mod truth;
+
+/// A target: reads any bytes.
+pub type Target = fn(&[u8]);
+
+/// Every target with its name. A target's inputs are in `corpus/NAME` and `seeds/NAME`.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("experiment", experiment::experiment),
+    ("overrides", experiment::overrides),
+    ("decide-state", experiment::decide_state),
+    ("sglang-json", policies::sglang_json),
+    ("config-json", hardware::config_json),
+    ("profile", hardware::profile),
+    ("calibrated-profile", hardware::calibrated_profile),
+    ("calibration-table", calibration::table),
+    ("truth-table", truth::truth_table),
+    ("trace-any", traces::any),
+    ("trace-burstgpt", traces::burstgpt),
+    ("trace-azure", traces::azure),
+    ("trace-mooncake", traces::mooncake),
+    ("trace-spec-bench", traces::spec_bench),
+    ("trace-columns", traces::columns),
+    ("published-results", traces::published),
+    ("frames", intact::frames),
+    ("seal", intact::seal),
+    ("recording", recordings::recording),
+    ("step-log", recordings::step_log),
+    ("manifest", results::manifest),
+    ("cell", results::cell),
+    ("vllm-bench", foreign::vllm_bench),
+    ("vllm-forward", foreign::vllm_forward),
+    ("sglang-bench", foreign::sglang_bench),
+    ("sglang-requests", foreign::sglang_requests),
+    ("sglang-forward", foreign::sglang_forward),
+    ("sglang-dspark", foreign::sglang_dspark),
+    #[cfg(feature = "live")]
+    ("tape", live::tape),
+    #[cfg(feature = "live")]
+    ("live-prompts", live::prompts),
+    #[cfg(feature = "live")]
+    ("device-config", live::device_config),
+    #[cfg(feature = "observe")]
+    ("observe-prompts", network::prompts),
+    #[cfg(feature = "observe")]
+    ("answer-stream", network::answer_stream),
+    #[cfg(feature = "observe")]
+    ("metrics", network::metrics),
+    #[cfg(feature = "observe")]
+    ("request-body", network::request_body),
+];

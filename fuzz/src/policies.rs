@@ -1,0 +1,17 @@
+//! Settings of other engines' policies.
+
+use crate::said;
+use foretoken_policies::{from_sglang_json, to_sglang_json};
+
+/// SGLang's `adaptive_spec.json`. What is written from it reads the same.
+pub fn sglang_json(data: &[u8]) {
+    let Some(text) = said::text(data) else { return };
+    match from_sglang_json(text) {
+        Err(error) => said::names(&error.to_string(), &error.key),
+        Ok(policy) => {
+            said::finite(&policy);
+            let written = to_sglang_json(&policy).unwrap_or_else(|e| panic!("it cannot be written: {e}"));
+            assert_eq!(from_sglang_json(&written).as_ref(), Ok(&policy), "{written}");
+        }
+    }
+}

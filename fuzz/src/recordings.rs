@@ -1,0 +1,38 @@
+//! What servers reported: recordings and step logs.
+
+use crate::framed::repaired;
+use crate::said;
+use foretoken_recordings::findings::findings;
+use foretoken_recordings::recording::{KIND, parse_recording};
+use foretoken_recordings::run::ObservedRun;
+use foretoken_recordings::step_log::LoggedStep;
+use std::path::Path;
+
+/// A recording, as it is and with right checksums, and the run that is derived from it.
+pub fn recording(data: &[u8]) {
+    read(data);
+    read(&repaired(KIND, data));
+}
+
+fn read(bytes: &[u8]) {
+    const FILE: &str = "run.obs";
+    match parse_recording(Path::new(FILE), bytes) {
+        Err(error) => said::unread(&error, FILE),
+        Ok(recording) => {
+            let run = ObservedRun::of(&recording);
+            said::finite(&(&run.answers, &run.steps, &run.metrics));
+            drop(findings(&recording, &run));
+        }
+    }
+}
+
+/// Lines of vLLM's step log.
+pub fn step_log(data: &[u8]) {
+    let Some(text) = said::text(data) else { return };
+    for line in text.lines() {
+        match LoggedStep::read(line) {
+            Err(error) => said::message(&error),
+            Ok(step) => said::finite(&step),
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Folders of results.
+
+use crate::said;
+use foretoken_intact::seal::{Syntax, seal};
+use foretoken_run::cells::{Manifest, Stored};
+use std::path::Path;
+
+/// The manifest of a results folder, as it is and with a right seal. What is written reads the same.
+pub fn manifest(data: &[u8]) {
+    read(data);
+    let Some(text) = said::text(data) else { return };
+    let members = text.split(",\n  \"seal\"").next().unwrap_or_default();
+    let members = members.trim_end().trim_end_matches("\n}");
+    read(seal(Syntax::Json, &format!("{members}\n}}")).as_bytes());
+}
+
+fn read(bytes: &[u8]) {
+    const FOLDER: &str = "results";
+    match Manifest::parse(Path::new(FOLDER), bytes) {
+        Err(problem) => said::problem(&problem, FOLDER),
+        Ok(manifest) => {
+            said::finite(&manifest);
+            let written = manifest.to_json();
+            let again = Manifest::parse(Path::new(FOLDER), written.as_bytes());
+            assert_eq!(again.map(|m| m.to_json()).unwrap_or_else(|e| panic!("{e}")), written);
+        }
+    }
+}
+
+/// A finished cell behind its checksum. What is written reads the same.
+pub fn cell(data: &[u8]) {
+    match postcard::from_bytes::<Stored>(data) {
+        Err(error) => said::message(&error.to_string()),
+        Ok(stored) => {
+            let written = postcard::to_stdvec(&stored).expect("a cell can be written");
+            let again: Stored = postcard::from_bytes(&written).expect("what was written reads");
+            assert_eq!(again.numbers(), stored.numbers());
+        }
+    }
+}

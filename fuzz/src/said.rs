@@ -1,0 +1,116 @@
+//! What every target holds of results and errors.
+
+use foretoken_recordings::Unread;
+use foretoken_spec::problem::Problem;
+use foretoken_traces::TraceError;
+use std::fmt::Debug;
+
+/// Most bytes of an error message.
+const MOST: usize = 10_000;
+
+/// A message that goes out as it is says something, in fewer than 10,000 bytes.
+///
+/// # Panics
+/// It does not.
+pub fn raw(text: &str) {
+    assert!(!text.trim().is_empty(), "an error without a message");
+    assert!(text.len() < MOST, "an error of {} bytes: {}", text.len(), text.chars().take(500).collect::<String>());
+}
+
+/// A library's message says something. What a user sees of it, a [`Problem`], has fewer than 10,000 bytes.
+///
+/// # Panics
+/// It does not.
+pub fn message(text: &str) {
+    raw(Problem::bad_input(text).message());
+}
+
+/// An error about a file names the file.
+///
+/// # Panics
+/// It does not, or the message is no good.
+pub fn names(text: &str, file: &str) {
+    message(text);
+    let start: String = text.chars().take(500).collect();
+    assert!(text.contains(file), "it does not name {file}: {start}");
+}
+
+/// An error points into `file`, or its message names the file.
+///
+/// # Panics
+/// It does neither, or the message is no good.
+pub fn problem(problem: &Problem, file: &str) {
+    raw(problem.message());
+    raw(&problem.in_words());
+    let place = problem.place().unwrap_or_else(|| problem.message().to_owned());
+    assert!(place.contains(file), "it names no place in {file}: {}", problem.in_words());
+}
+
+/// An error of a trace names `file`.
+///
+/// # Panics
+/// It does not, or the message is no good.
+pub fn trace(error: &TraceError, file: &str) {
+    names(&error.to_string(), file);
+    raw(&Problem::bad_input(error.to_string()).help(error.hint()).in_words());
+}
+
+/// An error of a foreign file names `file` and says what to do.
+///
+/// # Panics
+/// It does not, or the message is no good.
+pub fn unread(error: &Unread, file: &str) {
+    names(&error.to_string(), file);
+    message(&error.hint);
+}
+
+/// No number of `value` is infinite or not a number.
+///
+/// # Panics
+/// One is.
+pub fn finite(value: &impl Debug) {
+    let text = format!("{value:?}");
+    let mut quoted = false;
+    let mut bytes = text.bytes();
+    let mut bare = String::with_capacity(text.len());
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' if quoted => drop(bytes.next()),
+            b'"' => quoted = !quoted,
+            _ if !quoted => bare.push(char::from(byte)),
+            _ => {}
+        }
+    }
+    let word = |c: char| !(c.is_alphanumeric() || c == '_');
+    let wrong = bare.split(word).any(|w| w == "NaN" || w == "inf");
+    assert!(!wrong, "a number is not finite: {}", text.chars().take(2000).collect::<String>());
+}
+
+/// `data` as text.
+pub(crate) fn text(data: &[u8]) -> Option<&str> {
+    std::str::from_utf8(data).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_are_not_finite_are_found() {
+        finite(&("NaN \" inf", [1.0, -2.5], Some("inf")));
+        for wrong in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            assert!(std::panic::catch_unwind(|| finite(&("x", [Some(wrong)]))).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn messages_are_short_and_name_their_file() {
+        names("a.csv:3: wrong", "a.csv");
+        for (text, file) in [("", ""), (" \n", ""), ("wrong", "a.csv")] {
+            assert!(std::panic::catch_unwind(|| names(text, file)).is_err(), "{text}");
+        }
+        let long = "x".repeat(MOST);
+        assert!(std::panic::catch_unwind(|| raw(&long)).is_err());
+        message(&long);
+    }
+}

@@ -1,0 +1,60 @@
+//! Every input that is kept, through its target: what fuzzing has found stays fixed.
+
+use foretoken_fuzz::{TARGETS, Target};
+use std::fs;
+use std::panic::catch_unwind;
+use std::path::{Path, PathBuf};
+
+/// The files of `folder/target`, in order.
+fn inputs(folder: &str, target: &str) -> Vec<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(target);
+    let entries = fs::read_dir(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let mut files: Vec<PathBuf> = entries.map(|e| e.expect("an entry of the folder").path()).collect();
+    files.sort();
+    assert!(!files.is_empty(), "{} has no input", path.display());
+    files
+}
+
+/// Runs a target and says on which input it fails.
+fn holds(name: &str, target: Target, data: &[u8], input: &str) {
+    assert!(catch_unwind(|| target(data)).is_ok(), "{name} fails on {input}");
+}
+
+#[test]
+fn every_input_runs_through_its_target() {
+    for (name, target) in TARGETS {
+        for path in inputs("seeds", name).into_iter().chain(inputs("corpus", name)) {
+            holds(name, *target, &fs::read(&path).unwrap(), &path.display().to_string());
+        }
+    }
+}
+
+/// libFuzzer's inputs are short. A name of a megabyte must not come back in a message, and no depth of brackets or
+/// dots may exhaust the stack.
+#[test]
+fn long_and_deep_inputs_have_short_errors() {
+    const PLACES: usize = 16;
+    let long = ["x", "7", "[", "{\"a\":", "a.", "\\u00e9", ",", "\n"].map(|piece| piece.repeat(100_000 / piece.len()));
+    for (name, target) in TARGETS {
+        for path in inputs("seeds", name) {
+            let seed = fs::read(&path).unwrap();
+            for place in 0..=PLACES {
+                let (before, behind) = seed.split_at(seed.len() * place / PLACES);
+                for more in &long {
+                    let data = [before, more.as_bytes(), behind].concat();
+                    holds(name, *target, &data, &format!("{} with {:.8}.. at {place}", path.display(), more));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_folder_is_of_a_target() {
+    for folder in ["seeds", "corpus"] {
+        for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            assert!(TARGETS.iter().any(|(target, _)| *target == name), "{folder}/{name} is of no target");
+        }
+    }
+}
