@@ -166,7 +166,7 @@ fn attainment_needs_a_bound() {
     assert!(error.contains("there is no bound to attain") && error.contains("adaspec-scale"), "{error}");
 }
 
-/// The README's table has every claim of every shipped experiment, with the results of the last run.
+/// Every claim of every shipped paper's experiment has a row in the README.
 #[test]
 fn the_readme_has_every_claim() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("papers");

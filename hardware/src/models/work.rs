@@ -262,8 +262,8 @@ impl ModelShape {
             }
             Attention::Recurrent { state_bytes, .. } => {
                 work.state_bytes += count * state_bytes;
-                // For each token 6 FLOP for each number of the state (4 bytes): multiplied by key and by query, and
-                // updated.
+                // The state has `state_bytes / 4` numbers of 4 bytes. A token multiplies each number by its key and by
+                // its query, and updates it: 6 FLOP.
                 work.token_flops.add(16.0, 6.0 * count * state_bytes / 4.0);
             }
             Attention::None => {}

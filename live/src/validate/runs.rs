@@ -10,7 +10,7 @@ use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// The version of the list's format.
+/// Version of the format of the file `runs.json`, the list of a validation's runs.
 const VERSION: u32 = 2;
 
 /// Number of live runs in a piece: the run and its repeat.

@@ -63,7 +63,7 @@ impl Worth {
     }
 }
 
-/// The tokens a second of one request, as observed so far.
+/// The mean rate of a decode request over all steps so far, tokens a second.
 #[derive(Debug, Default)]
 pub(crate) struct RequestRate {
     tokens: f64,

@@ -134,7 +134,7 @@ struct Running {
     heads: Heads,
     depth: usize,
     most: u32,
-    /// By n: the requests that may verify at least n tokens.
+    /// For each n, the number of requests that may verify at least n tokens.
     room: Depths,
     /// s_j(k) of the last decision, for each head and k from 1 to `max_topk`.
     passes: Vec<f64>,

@@ -182,8 +182,8 @@ pub(super) mod tests {
     use crate::foreign::testing::{damage, of, with};
 
     /// Written by SGLang 0.5.23's own `FileRequestMetricsExporter` from made-up values. Its own
-    /// `_calculate_spec_decoding_metrics` made the fields that begin with `spec_`, with a width of 5. The second line
-    /// has the fields that DSpark's mode `cap-accept` writes.
+    /// `_calculate_spec_decoding_metrics` made the fields that begin with `spec_`, for steps that verify 5 tokens (4
+    /// drafts and the bonus token). The second line has the fields that DSpark's mode `cap-accept` writes.
     pub(in crate::foreign) const GOOD: &str = include_str!("../../fixtures/sglang-0.5.23-requests.jsonl");
 
     #[test]

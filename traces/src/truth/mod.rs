@@ -53,7 +53,8 @@ pub struct TruthHeader {
     /// Names of the families of prompts.
     pub families: Vec<String>,
     /// Set if the table comes from an observed server, not from a profiled pair. Then it is unknown at some positions
-    /// whether a draft would have been right, and there are no ranks and no confidences.
+    /// whether a draft would have been right. A rank says only right, wrong or not drafted, and there are no
+    /// confidences.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<ObservedTruth>,
 }
