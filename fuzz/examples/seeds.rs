@@ -128,6 +128,6 @@ fn calibrated() -> Done {
         target: model(),
         draft: model(),
     };
-    std::fs::write(seed("calibrated-profile", "linear.toml"), profile.to_toml())?;
+    std::fs::write(seed("calibrated-profile", "linear"), profile.to_toml())?;
     Ok(())
 }

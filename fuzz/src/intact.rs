@@ -30,7 +30,7 @@ pub fn frames(data: &[u8]) {
         }
     }
     assert_eq!(again.at(), reader.at());
-    assert!(data.starts_with(&again.into_inner()), "the frames differ from the frames of the file");
+    assert!(data.starts_with(&again.into_inner()), "the file has other frames");
 }
 
 /// Sealed texts. A text that is sealed is whole.

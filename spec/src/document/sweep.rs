@@ -87,7 +87,9 @@ impl Document {
         let (order, mut found) = (self.sweep_order()?, Vec::new());
         while let Some((path, _)) = rest.next_sweep(&order)? {
             let node = rest.get_mut(&path);
-            let value = Document { sources: Vec::new(), root: node.clone() }.read()?;
+            let value = Document { sources: Vec::new(), root: node.clone() }
+                .read()
+                .map_err(|e| self.problem_at(&path, format!("{path}: {}", e.message())))?;
             *node.get_mut() = DeValue::Boolean(false);
             found.push((path, value));
         }
@@ -307,6 +309,10 @@ mod tests {
         assert!(variants("a = { sweep = [{ sweep = [1] }] }\n").unwrap_err().message().contains("inside a sweep"));
         assert!(variants("a = { sweep = [1], b = 2 }\n").unwrap_err().message().contains("alone"));
         assert!(variants("seeds = { sweep = [1] }\n").unwrap_err().message().contains("cannot be swept"));
+        let huge = "b = 1\na = { sweep = [1, 99999999999999999999999999999999999999999999] }\n";
+        let problem = Document::parse("x.toml", huge).unwrap().sweeps(&[]).unwrap_err();
+        let place = problem.place().unwrap_or_default();
+        assert!(place.starts_with("x.toml:2:") && problem.message().starts_with("a: "), "{place}: {problem}");
     }
 
     #[test]
