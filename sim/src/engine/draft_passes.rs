@@ -65,7 +65,7 @@ pub struct Ran {
 }
 
 impl DraftPasses {
-    /// The passes for these settings.
+    /// The passes that follow from the settings.
     pub(super) fn of(derived: &Derived) -> DraftPasses {
         let &Derived { config: c, spec, k, runner, .. } = derived;
         let v2 = runner == Runner::V2;
