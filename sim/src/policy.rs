@@ -179,7 +179,7 @@ pub enum Continue {
 pub struct Candidate {
     /// What the policy would do.
     pub what: String,
-    /// The policy's own estimate for it.
+    /// The policy's own estimate for this alternative.
     pub estimate: f64,
 }
 

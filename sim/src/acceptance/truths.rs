@@ -90,8 +90,8 @@ impl<'a> Truths<'a> {
         self.acceptance.confidence(self.requests[row], start, depth, right, 0)
     }
 
-    /// Lowers the draft limit of each request. With a match the limit is what the match proposes; without one it is
-    /// what a draft model drafts, or 0.
+    /// Lowers the draft limit of each request: with a match to what the match proposes, without one to what a draft
+    /// model drafts (0 if there is none).
     pub fn cap_draft_limits(&self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
         if self.max_draft_len == 0 || !self.acceptance.may_lack_proposals() {
             return;

@@ -14,7 +14,7 @@ enum Kind {
     /// request.
     #[default]
     Sequential,
-    /// Every pass runs over the step's tokens: several MTP modules.
+    /// Several MTP modules: every pass, not only the first, runs over the step's tokens.
     Modules,
     /// One pass gives all drafts.
     Parallel,

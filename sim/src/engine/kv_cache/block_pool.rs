@@ -98,7 +98,7 @@ impl BlockPool {
         }
     }
 
-    /// Takes one block of a pool that only counts, if it has one. Returns whether it did.
+    /// Takes one block of a pool that only counts, if one is free. Returns whether it did.
     #[inline]
     pub fn count_one(&mut self, table: &mut BlockTable) -> bool {
         debug_assert!(self.counts);

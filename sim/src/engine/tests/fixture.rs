@@ -72,7 +72,7 @@ impl AcceptanceSource for Coin {
     }
 }
 
-/// Most tokens of a wild tree.
+/// Most tokens of a tree of a wild [`Erratic`].
 pub const WILD_TREE: u32 = 30;
 
 /// Drafts, stops and trims at random (keyed by step), within its limit. A wild one also drafts trees, leaves requests

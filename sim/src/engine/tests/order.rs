@@ -21,7 +21,7 @@ fn target(context: u64, batched: u64) -> Time {
 }
 
 /// Time of three draft passes: the first over `batched` tokens at `context` tokens of KV, the second and third over one
-/// token each at `from` + 1 and `from` + 2.
+/// token each at `from` + 1 and `from` + 2 tokens of KV.
 fn drafts(f: &Fixture, context: u64, batched: u64, from: u64) -> Time {
     let draft = Linear::new(f.draft);
     let pass = |context, batched| draft.pass(PassShape { requests: 1, context, batched, pairs: 0 });
