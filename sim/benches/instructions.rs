@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 mod yardstick;
 use yardstick::*;
 
-/// The committed count of a yardstick.
+/// The committed size and instruction count of a benchmark's run.
 struct Count {
     /// Number of request-steps in the run: the sum of its decode batch sizes.
     request_steps: u64,
@@ -33,7 +33,7 @@ const SKIPPING: Count = Count { request_steps: 2_550_000, instructions: 65_900_0
 const FIXED_4: Count = Count { request_steps: 762_786, instructions: 153_600_000 };
 /// Without drafts under all rules of vLLM 0.33 with async scheduling: 225 instructions a request-step.
 const FULL_STEPPING: Count = Count { request_steps: 2_550_000, instructions: 574_400_000 };
-/// Four drafts a round under these rules: 790 instructions a request-step.
+/// Four drafts a round under all rules of vLLM 0.33 with async scheduling: 790 instructions a request-step.
 const FULL_FIXED_4: Count = Count { request_steps: 769_798, instructions: 608_000_000 };
 
 impl Count {

@@ -170,7 +170,7 @@ impl EngineConfig {
         let pads = self.pad_admissions.is_some_and(|set| set != (self.version != Version::V0));
         let step_start = self.draft_at.is_some_and(|set| (set == DraftAt::StepStart) != (self.version == Version::V0));
         let keys = [
-            // The defaults of these follow from the release, or from the drafter.
+            // The defaults of the next settings follow from the release, or from the drafter.
             ("draft_at", step_start),
             ("async_scheduling", self.async_scheduling == Some(false) && !step_start),
             ("deliver_at", self.deliver_at.is_some()),
@@ -179,7 +179,7 @@ impl EngineConfig {
             ("scheduler_reserve_full_isl", reserve),
             ("watermark", watermark),
             ("pad_admissions", pads),
-            // The defaults of these follow from the drafter.
+            // The defaults of the next settings follow from the drafter.
             ("num_lookahead_tokens", self.num_lookahead_tokens.is_some()),
             ("max_num_new_slots_for_drafting", self.max_num_new_slots_for_drafting.is_some()),
         ];

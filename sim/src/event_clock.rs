@@ -106,7 +106,7 @@ impl<'a> EventClock<'a> {
         self.noted = true;
     }
 
-    /// Adds `longer` to every target pass. Call it before the run.
+    /// Adds `longer` to every target pass, because full CUDA graphs cannot be used. Call it before the run.
     pub fn leave_full_graphs(&mut self, longer: Time) {
         self.piecewise = longer;
         self.noted |= longer > Time::ZERO;
@@ -382,8 +382,7 @@ impl DraftBeside {
     }
 }
 
-/// Log-normal residual noise with mean 1, keyed by (seed, step, pass): policies that agree on a step get the same
-/// noise.
+/// Log-normal residual noise with mean 1, keyed by (seed, step, pass): a pass has the same noise under every policy.
 struct Noise {
     sigma: f64,
     luck: Luck,

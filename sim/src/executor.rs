@@ -40,19 +40,19 @@ impl RequestTruth {
     }
 }
 
-/// A piece of a prompt that runs in the target pass.
+/// A prefill chunk: tokens of a prompt that run in one target pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {
-    /// The request whose prompt it is.
+    /// The request to whose prompt the chunk belongs.
     pub request: RequestId,
     /// Tokens of the request that are in KV already.
     pub computed: u32,
     /// Number of new tokens, including the padding of an admitted request with one token left.
     pub tokens: u32,
-    /// Whether it ends the prompt, so that the pass samples the next output token.
+    /// Whether the chunk ends the prompt, so that the pass samples the next output token.
     pub last: bool,
     /// How many tokens up to the chunk's end the draft runs over in its first pass: those that it has not run over yet.
-    /// 0 if it does not run over this prompt.
+    /// 0 if the draft does not run over this prompt.
     pub draft_tokens: u32,
 }
 

@@ -53,14 +53,15 @@ impl HostLaw {
         self.times().iter().all(|(_, s)| *s == 0.0)
     }
 
-    /// Host time of a step of decodes alone, where nothing overlaps, seconds.
+    /// Host time, seconds, of a step of `requests` decode requests with `tokens` tokens, if no part of it overlaps with
+    /// the device.
     pub fn decode_step_s(&self, requests: u32, tokens: u32) -> f64 {
         let (decodes, tokens) = (u64::from(requests), u64::from(tokens));
         let drafts = tokens.saturating_sub(decodes);
         Host::of(self).time(HostStep { decodes, requests: decodes, tokens, drafts }).whole().as_s()
     }
 
-    /// The keys below `engine.host`, with their times.
+    /// The keys of all times, below `engine`, each with its time, seconds.
     fn times(&self) -> [(&'static str, f64); 7] {
         let (more, without) = (&self.speculating, &self.without_graph);
         [

@@ -50,16 +50,16 @@ pub enum Stream {
     Rejection = 19,
     /// Prompts of a live run with random weights.
     Prompt = 20,
-    /// A shared block of these prompts, keyed by the block's id.
+    /// A shared prefix block of a live run's random prompts, keyed by the block's id.
     PromptBlock = 22,
-    /// Whether a draft on a device of its own guesses a round's outcome, keyed by the position where the next one
+    /// Whether a draft on a device of its own guesses a round's outcome, keyed by the position where the next round
     /// starts.
     Guess = 26,
     /// The order in which a profile measures its shapes, and their cross-validation folds.
     Profile = 21,
     /// Choices of a fleet's router.
     Router = 23,
-    /// Seeds of the residual noise of a fleet's replicas but the first.
+    /// Seeds of the residual noise of all replicas of a fleet but the first.
     Replica = 24,
 }
 
@@ -80,7 +80,7 @@ pub struct Luck {
 }
 
 impl Luck {
-    /// The sequence of this key.
+    /// The sequence of the key (`seed`, `stream`, `request`).
     #[inline]
     pub fn new(seed: u64, stream: Stream, request: u64) -> Luck {
         let a = mix(seed.wrapping_add(GOLDEN).wrapping_add((stream as u64) << 56));

@@ -31,11 +31,11 @@ pub struct StepLine {
     pub written: Time,
     /// Number of requests without output that have prompt tokens in the step.
     pub context_requests: u32,
-    /// Number of these requests' tokens.
+    /// Number of tokens of the `context_requests` in the step.
     pub context_tokens: u64,
     /// Number of requests in the step that already have output.
     pub generation_requests: u32,
-    /// Number of these requests' tokens, drafts to verify included.
+    /// Number of tokens of the `generation_requests` in the step, drafts to verify included.
     pub generation_tokens: u64,
     /// How long the host waited for the output.
     pub elapsed: Time,

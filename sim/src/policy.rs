@@ -15,7 +15,7 @@ pub struct ChunkTotals {
     pub chunks: u32,
     /// New prompt tokens (docs/model.md 12, sum of n_p).
     pub tokens: u64,
-    /// Tokens of these requests already in KV (sum of m_p).
+    /// Tokens of the chunks' requests that are already in KV (sum of m_p).
     pub context: u64,
     /// Query-key pairs: sum of n_p·m_p + n_p(n_p+1)/2.
     pub pairs: u64,
@@ -179,7 +179,7 @@ pub enum Continue {
 pub struct Candidate {
     /// What the policy would do.
     pub what: String,
-    /// The policy's own estimate for it.
+    /// The policy's own estimate for this alternative.
     pub estimate: f64,
 }
 
@@ -230,8 +230,8 @@ pub trait SpecPolicy: Send {
         true
     }
 
-    /// How many decode requests, from the first, take part in this step, at least one. The others keep their KV and
-    /// wait. `None` means all.
+    /// How many decode requests, from the first, take part in this step, at least one. Decode requests left out keep
+    /// their KV and wait. `None` means all.
     fn max_batch(&mut self, _batch: &BatchView) -> Option<usize> {
         None
     }

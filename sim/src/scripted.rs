@@ -15,10 +15,10 @@ use std::convert::Infallible;
 /// The script of one step.
 #[derive(Clone, Debug, Default)]
 pub struct Scripted {
-    /// The draft's confidence in the (j+1)-th draft token of request i, at `[i][j]`; the last one repeats. In a tree it
-    /// is the confidence of the first guess below every node of a depth.
+    /// The draft's confidence in the (j+1)-th draft token of request i, at `[i][j]`; deeper drafts have the last one.
+    /// In a tree it is the confidence of the first guess below every node of a depth.
     pub confidence: Vec<Vec<f64>>,
-    /// For each request, how many drafts in a row would be accepted; all are first guesses.
+    /// For each request, how many drafts in a row would be accepted. All accepted drafts are first guesses.
     pub run: Vec<u32>,
     /// The probabilities of the ranks of the draft's second and later guesses.
     pub ranks: RankLaw,

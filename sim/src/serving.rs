@@ -112,7 +112,7 @@ impl Serving<'_> {
 }
 
 impl Run {
-    /// The results of an engine whose run ended with `ending`, with the verdict and the executor apart.
+    /// The results of an engine whose run ended with `ending`; then the verdict and the executor.
     pub(crate) fn of<E>(finished: Finished<E, ()>, ending: Ending) -> (Run, Option<Patience>, E) {
         let Finished { mut out, warnings, usable_blocks, executor, watch: () } = finished;
         let patience = out.patience();

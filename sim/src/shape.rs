@@ -85,8 +85,8 @@ pub fn verify_tree_pass(batch: &BatchView, trees: &[DraftTree], reads: ContextRe
     target_pass(batch, nodes, positions, reads)
 }
 
-/// The shape of draft pass `pass` over `n` requests with `context` tokens together; pass 1 adds prefill chunks and
-/// catch-up.
+/// The shape of draft pass `pass` over `n` requests that have `context` tokens in KV together; pass 1 adds prefill
+/// chunks and catch-up.
 #[inline]
 fn with_prefill_and_catch_up(
     batch: &BatchView,

@@ -51,7 +51,8 @@ pub struct Recording {
     /// For each unknown position, how many drafts were accepted just before it in the same recorded step (0 for known
     /// positions). This selects the hazard with which the bit is drawn.
     pub accepted_before: Vec<u8>,
-    /// Rank of the target's token among the draft's guesses, from 1; 255 means that or later. Empty if not recorded.
+    /// Rank of the target's token among the draft's guesses, from 1; 255 stands for all ranks from 255 on. Empty if not
+    /// recorded.
     pub ranks: Vec<u8>,
     /// The draft's probability of its first guess, (0, 1]. Empty if not recorded.
     pub confidences: Vec<f32>,
@@ -76,7 +77,8 @@ pub struct Workload {
     pub recording: Vec<u32>,
     /// Prefix block ids of all requests, one after another. Empty if no request shares a prefix.
     pub prefix_ids: Vec<u64>,
-    /// Start of each request's ids in `prefix_ids`, with one closing entry. Empty if no request shares a prefix.
+    /// Start of each request's ids in `prefix_ids`, and as last entry the end of the last request's ids. Empty if no
+    /// request shares a prefix.
     pub prefix_start: Vec<u32>,
     /// Tokens in a prefix block (512 for Mooncake).
     pub prefix_block: u32,
@@ -165,7 +167,7 @@ impl Workload {
         Some((next, self.gap[id as usize]))
     }
 
-    /// The requests that begin a session, in order of arrival; all of them without sessions.
+    /// The requests that begin a session, in order of arrival; all requests if there are no sessions.
     pub fn first_turns(&self) -> Vec<RequestId> {
         let mut first = vec![true; self.len()];
         self.next_turn.iter().filter(|&&next| next != RequestId::MAX).for_each(|&next| first[next as usize] = false);
@@ -197,7 +199,7 @@ pub enum Arrivals {
     /// A fixed number of clients, each of which sends its next request when its last one ends; arrival times are
     /// ignored.
     Closed {
-        /// Number of clients, so of requests in the system at any time.
+        /// Number of clients: the most requests in the system at any time.
         clients: u32,
     },
     /// Sessions: the first turn of each arrives at its time in the workload, and each further turn a gap after the end

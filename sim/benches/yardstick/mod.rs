@@ -93,7 +93,7 @@ impl Yardstick {
         Yardstick::of(requests.collect())
     }
 
-    /// `batch` requests at time 0 with `output` tokens each.
+    /// `batch` requests at time 0, each with 16 prompt tokens and `output` output tokens.
     #[allow(dead_code, reason = "some of the benches that share this file use it")]
     pub fn burst(batch: usize, output: u32) -> Yardstick {
         let mut y = Yardstick::of((0..batch).map(|_| Request::new(Time::ZERO, 16, output)).collect());

@@ -69,7 +69,7 @@ impl CategoryRates {
 }
 
 impl ByCategory {
-    /// The largest number of draft depths that have their own rate in a law.
+    /// The number of draft depths with different rates: the most in any category's law.
     pub fn depths(&self) -> usize {
         let depths = |law: &CategoryRates| if let CategoryRates::ByDepth { rates } = law { rates.len() } else { 1 };
         self.categories.values().chain(&self.otherwise).map(depths).max().unwrap_or(1)
@@ -114,7 +114,7 @@ impl ByCategory {
     }
 }
 
-/// The laws, and which of them each category of a workload has.
+/// The laws of all categories, and the index of the law that each category of a workload has.
 pub(super) struct Laws {
     laws: Vec<Box<dyn Bits>>,
     /// Index in `laws` of each category's law.
@@ -142,7 +142,7 @@ impl Bits for Laws {
         self.laws.iter().any(|law| law.may_lack_proposals())
     }
 
-    /// False if a category uses lookups: a match would change the odds in some categories only.
+    /// False if a category uses lookups: a match then changes the odds in that category and in no other.
     fn has_law(&self) -> bool {
         self.laws.iter().all(|law| law.has_law() && !law.may_lack_proposals())
     }

@@ -7,7 +7,8 @@ use super::source::{Bits, fill_constant};
 use crate::executor::RequestTruth;
 use crate::luck::{Luck, Stream};
 
-/// Conditional acceptance rate of each depth; the last rate repeats.
+/// For each depth the probability that a draft is right if all before it in the round are. Deeper drafts have the last
+/// rate.
 pub(super) struct ByDepth {
     pub rates: Vec<f64>,
     pub seed: u64,

@@ -87,12 +87,12 @@ impl Confidence {
 
 /// Number of tabulated rates, spaced evenly in their logit over ±RATE_REACH; the rate at the ends is 1e-4.
 const RATES: usize = 64;
-/// Logit of the outermost rates.
+/// The tabulated rates have logits between −9.2 and 9.2.
 const RATE_REACH: f64 = 9.2;
 /// Number of tabulated quantiles, spaced evenly in logit u over ±REACH: the tails decide how well high confidences are
 /// calibrated.
 const QUANTILES: usize = 192;
-/// Logit of the outermost quantiles.
+/// The tabulated quantiles u have logits between −12 and 12.
 const REACH: f64 = 12.0;
 /// Number of points of the numeric integrals over z.
 const POINTS: usize = 512;
@@ -101,10 +101,10 @@ const POINTS: usize = 512;
 pub(super) struct ConfidenceModel {
     spec: Confidence,
     seed: u64,
-    /// Quantiles of z by [wrong, right][rate][quantile]. Tabulated when the first confidence is drawn, because most
-    /// policies read none.
+    /// Quantiles of z, the log-odds that a token is right, by [wrong, right][rate][quantile]. Tabulated when the first
+    /// confidence is drawn, because most policies read none.
     table: OnceLock<[Vec<f32>; 2]>,
-    /// Mean of the prior of z by rate. Tabulated when a bound asks for it.
+    /// Mean of the prior of the log-odds z, by rate. Tabulated when a bound asks for it.
     means: OnceLock<Vec<f64>>,
 }
 
@@ -114,14 +114,15 @@ impl ConfidenceModel {
         ConfidenceModel { spec: spec.clone(), seed, table: OnceLock::new(), means: OnceLock::new() }
     }
 
-    /// The z that belongs to a confidence which policies see; `None` if a misfit with scale 0 hides z from them.
+    /// The log-odds z that belong to a confidence which policies see; `None` if a misfit with scale 0 hides z from
+    /// them.
     pub fn evidence(&self, seen: f64, depth: u32) -> Option<f64> {
         let Misfit { scale, shift } = self.spec.misfit;
         let x = (logit(seen.min(1.0 - 1e-7)) - shift) / scale;
         (scale != 0.0).then(|| self.spec.curve.slope * x + self.intercept(depth))
     }
 
-    /// Mean and standard deviation of z before the bit is known, for a position with this rate.
+    /// Mean and standard deviation of the log-odds z before the bit is known, for a position with this rate.
     pub fn spread(&self, rate: f64) -> (f64, f64) {
         let sd = self.spec.curve.slope * self.spec.prior_sd;
         let means = self.means.get_or_init(|| (0..RATES).map(|i| Grid::mean(tabulated_rate(i), sd)).collect());
@@ -134,7 +135,7 @@ impl ConfidenceModel {
         intercepts[(depth as usize).min(intercepts.len() - 1)]
     }
 
-    /// Tabulates the distributions of z given the bit (takes some forty milliseconds).
+    /// Tabulates the distributions of the log-odds z given the bit (takes some forty milliseconds).
     #[cold]
     fn tabulate(&self) -> [Vec<f32>; 2] {
         let sd = self.spec.curve.slope * self.spec.prior_sd;
@@ -164,7 +165,7 @@ impl ConfidenceModel {
         (sigmoid(seen) as f32).clamp(1e-6, 1.0)
     }
 
-    /// The quantile `u` of z, bilinear between the tabulated rates and quantiles.
+    /// The quantile `u` of the log-odds z given the bit, bilinear between the tabulated rates and quantiles.
     fn quantile(&self, right: bool, rate: f64, u: f64) -> f64 {
         let table = &self.table.get_or_init(|| self.tabulate())[usize::from(right)];
         let (i, along_rate) = cell(logit(rate) / (2.0 * RATE_REACH) + 0.5, RATES);
@@ -199,7 +200,7 @@ pub(super) fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// The prior of z for one rate, as points with weights.
+/// The prior distribution of the log-odds z for one rate, as points with weights.
 struct Grid {
     z: Vec<f64>,
     weight: Vec<f64>,
@@ -230,7 +231,7 @@ impl Grid {
         self.z.iter().zip(&self.weight).map(|(&z, &w)| w * sigmoid(z)).sum()
     }
 
-    /// The tabulated quantiles of z given the bit.
+    /// The tabulated quantiles of the log-odds z given the bit.
     fn quantiles(&self, right: bool) -> Vec<f32> {
         let given = |z: f64| sigmoid(if right { z } else { -z });
         let mass: Vec<f64> = self.z.iter().zip(&self.weight).map(|(&z, &w)| w * given(z)).collect();

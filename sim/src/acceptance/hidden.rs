@@ -24,7 +24,7 @@ impl<'a> Hidden<'a> {
         self.acceptance.law()
     }
 
-    /// A request that has started.
+    /// The lengths, category and recording of a request that has started.
     pub fn request(&self, id: RequestId) -> RequestTruth {
         self.truths.request(id)
     }

@@ -113,7 +113,7 @@ impl TruthRow {
         self.proposed = lengths;
     }
 
-    /// The most tokens that a round proposes which starts at output position `n`: 0 without a match.
+    /// The most tokens that a round proposes if it starts at output position `n`: 0 without a match.
     #[inline]
     pub fn proposed(&self, n: u32) -> u32 {
         let limit = self.proposed.get(n as usize).map_or(u32::MAX, |&tokens| tokens.into());
@@ -166,8 +166,8 @@ impl TruthRow {
         next.trailing_ones().min(len)
     }
 
-    /// [`run`](TruthRow::run) if the truth depends on the depth. Apart, so that the usual case is small enough to
-    /// inline.
+    /// [`run`](TruthRow::run) if the truth depends on the depth. A separate function, so that the usual case is small
+    /// enough to inline.
     fn run_by_depth(&self, n: u32, len: u32) -> u32 {
         (0..len).take_while(|&j| self.right(n + j, j)).count() as u32
     }

@@ -72,7 +72,7 @@ impl PlainRows {
         }
     }
 
-    /// How many bits from position `emitted` on are set, up to the bit of `end`.
+    /// How many bits in a row are set from position `emitted` on, before the bit that `end` has set.
     #[inline(always)]
     fn right_in_a_row(&self, id: RequestId, emitted: u32, end: NonZeroU64) -> u32 {
         debug_assert!((emitted as usize / 64) + 1 < self.stride, "a round starts behind the request's positions");
@@ -84,7 +84,7 @@ impl PlainRows {
     }
 }
 
-/// A word with only the bit behind the last of `len` (under 64) drafts set.
+/// A word in which only bit `len` (under 64) is set: it ends the count after `len` drafts.
 fn end_of(len: u32) -> NonZeroU64 {
     NonZeroU64::new(1 << len).expect("a chain has fewer than 64 drafts")
 }

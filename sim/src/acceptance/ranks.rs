@@ -32,7 +32,7 @@ impl Default for RankLaw {
 }
 
 impl RankLaw {
-    /// Makes the law from these conditional probabilities.
+    /// Makes the law from the probabilities `hazards`, which [`RankLaw`] describes.
     ///
     /// # Errors
     /// `hazards` is empty, or a value is not in [0, 1]. The text says which.

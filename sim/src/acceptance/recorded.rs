@@ -12,9 +12,9 @@ use crate::workload::{Recording, Workload};
 /// drafting for Vicuna-7B. The last value repeats.
 pub(super) const POOLED_HAZARDS: [f64; 8] = [0.572, 0.641, 0.705, 0.753, 0.802, 0.833, 0.851, 0.878];
 
-/// The recordings of a workload.
+/// Draws the bits of requests from a workload's recordings.
 pub(super) struct Recorded {
-    /// Whether a recording starts over for a request that is longer.
+    /// Whether a recording starts over for a request with a longer output.
     wraps: bool,
     recordings: Vec<Recording>,
     hazards: Vec<f64>,

@@ -154,8 +154,8 @@ impl<B: Bits> Law for Source<B> {
             (Shown::Confidence, _) => confidence,
             (Shown::Calibrated, Some(z)) => sigmoid(z),
             (Shown::Calibrated, None) => self.bits.mean_rate(request, position, depth),
-            // The curve holds for the rate that confidences are drawn with, so the log-odds move by the difference to
-            // the request's own rate on the path of a round.
+            // Confidences are drawn for `bits.rate`. The request's own rate on the path of a round may differ, and the
+            // log-odds then move by the difference of the rates' logits.
             (Shown::OwnRate, Some(z)) => sigmoid(z + logit(own()) - logit(self.bits.rate(request, position, depth))),
             (Shown::OwnRate, None) => own(),
         }
@@ -166,7 +166,7 @@ impl<B: Bits> Law for Source<B> {
 ///
 /// The uniform draw of position n consists of bit n % 64 of each of 32 hashes, its highest bit first. All 64 positions
 /// are compared with the rate at once. The first bit that differs decides a comparison, so a word needs eight hashes on
-/// average, where two positions a hash would need 32. The draws do not depend on the rate: all rates share them.
+/// average, while hashes of two draws each would take 32. The draws do not depend on the rate: all rates share them.
 pub(super) fn below(luck: Luck, rate: f64, word: usize) -> u64 {
     let rate = threshold(rate);
     if rate > u64::from(u32::MAX) {

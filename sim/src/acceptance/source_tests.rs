@@ -39,8 +39,9 @@ fn one_law(a: f64, b: f64, autocorrelation: f64) -> Rates {
     Rates::Mixture(Mixture { all: Beta { a, b }, categories: BTreeMap::new(), autocorrelation })
 }
 
-/// The chance that a policy sees in a confidence's place is the share of right tokens: in every tenth of [0, 1], at the
-/// depths that a round reaches, for confidences that are right, over-confident and without information.
+/// If policies see chances in place of confidences, a share p of the tokens with chance p is right. This holds in every
+/// tenth of [0, 1] and at the depths that a round reaches, for confidences that are true, over-confident or without
+/// information.
 #[test]
 fn chances_are_the_shares_of_right_tokens() {
     for misfit in [Misfit::default(), Misfit { scale: 2.0, shift: 1.0 }, Misfit { scale: 0.0, shift: 0.3 }] {
@@ -151,8 +152,8 @@ fn autocorrelation_decays_geometrically() {
     }
 }
 
-/// With different requests the conditional rate rises with depth although each request's rate is constant: for Beta(a,
-/// b) h_i = (a + i − 1) / (a + b + i − 1).
+/// If requests have different rates, the conditional rate over all requests rises with depth although each request's
+/// rate is constant: for Beta(a, b) it is (a + i − 1) / (a + b + i − 1) at draft i.
 #[test]
 fn hazards_rise_with_depth() {
     let (a, b) = (8.0, 5.7);
@@ -193,7 +194,7 @@ fn bits_do_not_depend_on_confidences_and_confidences_are_pure() {
         assert_eq!(c, plain.confidence(request(7), 20, depth, right, 0));
         assert_ne!(c, other.confidence(request(7), 20, depth, right, 0));
     }
-    // On the path the key is the position, off the path the round start and the depth.
+    // A confidence on the target's path is drawn by its position, one off the path by the round's start and its depth.
     let on = |start, depth| plain.confidence(request(7), start, depth, Some(true), 0);
     assert_eq!(on(20, 3), on(22, 1));
     let off = |start, depth| plain.confidence(request(7), start, depth, None, 0);

@@ -199,7 +199,7 @@ impl AcceptanceSpec {
                     );
                     return bad("source.recorded", why);
                 }
-                // A workload's own hazards, unless the user sets others.
+                // The hazards that the workload has with its recordings, unless the user sets others.
                 let own = !workload.hazards.is_empty() && *hazards == pooled();
                 let hazards = if own { workload.hazards.clone() } else { hazards.clone() };
                 common.with(Recorded::new(workload, hazards, false, seed))

@@ -89,7 +89,7 @@ impl Suffix {
 /// The acceptance source of a suffix tree.
 pub(super) struct SuffixTree {
     lookups: Lookups,
-    /// Probability that a match where a stretch begins is no longer than it is so far.
+    /// Probability, at each token of a match whose length is drawn, that the match ends there: 1 / mean length.
     ends: f64,
     /// The most tokens that are proposed, by the length of the match.
     proposals: Vec<u8>,
@@ -153,8 +153,8 @@ mod tests {
         row
     }
 
-    /// Arctic Inference 0.3.0's tree of depth 24, asked after a repeated text of 1, 2, … tokens with a factor of 1, 0.5
-    /// and 3 (`tests/arctic/record.py`).
+    /// Arctic Inference 0.3.0's tree of depth 24, asked after a repeated text of 1, 2, … tokens with `max_spec_factor`
+    /// 1, 0.5 and 3 (`tests/arctic/record.py`).
     #[test]
     fn proposals_are_as_long_as_arctic_inference_makes_them() {
         let recorded: serde_json::Value = serde_json::from_str(include_str!("suffix_proposals.json")).unwrap();

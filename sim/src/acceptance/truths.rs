@@ -19,7 +19,7 @@ pub struct Truths<'a> {
     requests: Vec<RequestTruth>,
     free_rows: Vec<u32>,
     row_of: Vec<u32>,
-    /// The bitmaps side by side, while every row so far is [plain](TruthRow::is_plain); `None` from then on.
+    /// The bitmaps side by side; `None` once a row was not [plain](TruthRow::is_plain).
     plain: Option<PlainRows>,
 }
 
@@ -77,7 +77,7 @@ impl<'a> Truths<'a> {
         &self.rows[self.row_of[id as usize] as usize]
     }
 
-    /// A request that has started.
+    /// The lengths, category and recording of a request that has started.
     pub(super) fn request(&self, id: RequestId) -> RequestTruth {
         self.requests[self.row_of[id as usize] as usize]
     }
@@ -90,8 +90,8 @@ impl<'a> Truths<'a> {
         self.acceptance.confidence(self.requests[row], start, depth, right, 0)
     }
 
-    /// Lowers the draft limits: without a match to what is drafted without one (0, or a model's drafts), with a match
-    /// to what the match proposes.
+    /// Lowers the draft limit of each request: with a match to what the match proposes, without one to what a draft
+    /// model drafts (0 if there is none).
     pub fn cap_draft_limits(&self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
         if self.max_draft_len == 0 || !self.acceptance.may_lack_proposals() {
             return;
@@ -148,7 +148,8 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// [`accept`](Truths::accept) for chains whose truth may differ by depth or be unknown. Unknown bits are reported.
+    /// [`accept`](Truths::accept) for chains whose truth may differ by depth or be unknown. Reports the unknown bits to
+    /// the source.
     fn accept_and_look(&self, batch: &BatchView, verify_len: &[u32], accepted: &mut [u32]) {
         let asked = batch.ids.iter().zip(batch.emitted).zip(verify_len);
         for (((&id, &emitted), &v), a) in asked.zip(accepted.iter_mut()) {
@@ -161,7 +162,7 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// Reports unknown bits at the first `depths` depths of a round.
+    /// Reports to the source that a decision used the unknown bits at the first `depths` depths of a round.
     #[cold]
     fn look_at_all(&self, row: usize, start: u32, depths: u32) {
         (0..depths).for_each(|depth| self.look_at(row, start, depth));

@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("engine.{key}: {why}")]
 pub struct BadConfig {
-    /// Name of the setting.
+    /// Name of the setting, below `engine`.
     pub key: &'static str,
     /// What is wrong and what would be right.
     pub why: String,

@@ -9,49 +9,49 @@ fn refuse_if(wrong: bool, key: &'static str, why: impl FnOnce() -> String) -> Ch
     if wrong { Err(BadConfig { key, why: why() }) } else { Ok(()) }
 }
 
-/// At least 1.
+/// Checks that a number is at least 1.
 pub(super) fn positive(key: &'static str, value: &u32) -> Checked {
     refuse_if(*value == 0, key, || "must be at least 1".into())
 }
 
-/// At most `most` tokens.
+/// Checks that a number of tokens is at most `most`.
 pub(super) fn tokens_up_to(most: u32) -> impl Fn(&'static str, &u32) -> Checked {
     move |key, value| refuse_if(*value > most, key, || format!("{value} is over the limit of {most} tokens"))
 }
 
-/// From 1 to `most` tokens.
+/// Checks that a number of tokens is from 1 to `most`.
 pub(super) fn tokens_from_1_to(most: u32) -> impl Fn(&'static str, &u32) -> Checked {
     move |key, value| positive(key, value).and_then(|()| tokens_up_to(most)(key, value))
 }
 
-/// A share in [0, 1).
+/// Checks that a share is in [0, 1): less than the whole.
 pub(super) fn share(key: &'static str, value: &f64) -> Checked {
     refuse_if(!(0.0..1.0).contains(value), key, || format!("{value} is not a share in [0, 1)"))
 }
 
-/// A share from 0 to 1.
+/// Checks that a share is in [0, 1].
 pub(super) fn whole_share(key: &'static str, value: &f64) -> Checked {
     refuse_if(!(0.0..=1.0).contains(value), key, || format!("{value} is not a share in [0, 1]"))
 }
 
-/// A time of at least 0 seconds.
+/// Checks that a time, in seconds, is finite and at least 0.
 pub(super) fn time(key: &'static str, value: &f64) -> Checked {
     refuse_if(!(*value >= 0.0 && value.is_finite()), key, || format!("{value} is not a time ≥ 0 s"))
 }
 
-/// A setting that may be left out: `check` if it is there.
+/// Applies `check` to a setting that may be left out, if it is set.
 pub(super) fn optional<T>(check: impl Fn(&'static str, &T) -> Checked) -> impl Fn(&'static str, &Option<T>) -> Checked {
     move |key, value| value.as_ref().map_or(Ok(()), |value| check(key, value))
 }
 
-/// Three times of at least 0 seconds.
+/// Checks that the three times, in seconds, are finite and at least 0.
 pub(super) fn decision_times(_: &'static str, value: &DecisionSeconds) -> Checked {
     time("decision_s.propose", &value.propose)?;
     time("decision_s.keep_drafting", &value.keep_drafting)?;
     time("decision_s.select", &value.select)
 }
 
-/// A ratio of at least 0, or at least one block.
+/// Checks the draft's KV memory: the ratio is at least 0, or there is at least one block.
 pub(super) fn draft_kv(_: &'static str, value: &DraftKv) -> Checked {
     match value {
         DraftKv::None => Ok(()),

@@ -18,7 +18,7 @@ pub struct Ahead {
     pub(super) fresh: Box<HeldDrafts>,
     /// The requests to draft for.
     pub(super) next: NextBatch,
-    /// The state on the device of the requests that run or are drafted for.
+    /// The token counts on the device of the requests that run or are drafted for.
     pub(super) device: DeviceBatch,
     /// Number of output tokens of each request that the device has sampled.
     pub(super) sampled: Vec<u32>,
@@ -31,7 +31,7 @@ pub struct Verifies {
     pub drafting: Time,
     /// Whether the drafter selected which drafts are verified.
     pub trimmed: bool,
-    /// Whether the pass runs over all scheduled tokens of each request, drafts or padding.
+    /// Whether the target pass runs over all scheduled tokens of each request, drafts or padding.
     pub padded: bool,
 }
 

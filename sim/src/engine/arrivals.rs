@@ -1,5 +1,6 @@
-//! Arrivals: requests are sent at the workload's times, or when a client's last request has ended, or a gap after the
-//! session's last turn has ended, or when a router gives them. The scheduler sees a request after the frontend's delay.
+//! Arrivals. A request is sent at its time in the workload, when its client's last request has ended, a gap after the
+//! session's turn before it has ended, or when a router gives it. The scheduler sees a request after the frontend's
+//! delay.
 
 use crate::time::Time;
 use crate::workload::{Arrivals, RequestId, Workload};
@@ -43,7 +44,7 @@ pub struct ArrivalStream<'a> {
 
 impl<'a> ArrivalStream<'a> {
     /// Begins with the first request of `workload`; `None` for requests that a router or clients give. A closed loop
-    /// reads only their number.
+    /// reads only the number of requests.
     pub fn new(workload: Option<&'a Workload>, mode: Arrivals, way: Time) -> ArrivalStream<'a> {
         let times: &[Time] = workload.map_or(&[], |workload| &workload.arrival);
         let (mut ready, mut turns) = (VecDeque::new(), BinaryHeap::new());
@@ -74,7 +75,7 @@ impl<'a> ArrivalStream<'a> {
         self.given.push_back((id, sent));
     }
 
-    /// Removes a request that the scheduler has not seen yet. Returns whether there was one.
+    /// Removes the request `id` if the scheduler has not seen it yet. Returns whether it did.
     pub fn withdraw(&mut self, id: RequestId) -> bool {
         let at = self.given.iter().position(|given| given.0 == id);
         at.is_some_and(|at| self.given.remove(at).is_some())
@@ -202,7 +203,7 @@ mod tests {
         assert!(!fed.has_ended());
     }
 
-    /// Two sessions: requests 0, 2 and 3 are the turns of one, request 1 of the other.
+    /// Two sessions: requests 0, 2 and 3 are the turns of the first, request 1 is the only turn of the second.
     #[test]
     fn a_session_sends_its_next_turn_a_gap_after_the_last_one_ended() {
         let none = RequestId::MAX;

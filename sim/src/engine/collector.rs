@@ -9,16 +9,16 @@ use crate::patience::Patience;
 use crate::time::Time;
 use crate::workload::RequestId;
 
-/// All results of a run.
+/// Collects all results of a run.
 #[derive(Clone, Debug)]
 pub struct Collector {
     /// The records of all requests.
     pub records: RequestRecords,
     /// Sums over all steps.
     pub totals: Totals,
-    /// The load over time.
+    /// Load and draft length over time.
     pub series: Series,
-    /// Every step, if wanted.
+    /// One record for each step, if the run keeps them; else empty.
     pub steps: Vec<StepRecord>,
     /// Requests that could never run to their end, with the reason, in order.
     pub rejected: Vec<(RequestId, RejectReason)>,
@@ -208,7 +208,8 @@ impl Collector {
         self.emissions.sum_up(first_end, &mut self.totals.gaps);
     }
 
-    /// Records how many blocks requests hold at the end of a stretch, before ended requests give their blocks back.
+    /// Raises the peak of held KV blocks to the number at the end of a stretch, before ended requests give their blocks
+    /// back.
     pub(super) fn note_blocks(&mut self, scheduler: &Scheduler) {
         self.totals.peak_blocks = self.totals.peak_blocks.max(scheduler.kv_cache_manager().used());
     }

@@ -14,7 +14,7 @@ enum Kind {
     /// request.
     #[default]
     Sequential,
-    /// Every pass runs over the step's tokens: several MTP modules.
+    /// Several MTP modules: every pass, not only the first, runs over the step's tokens.
     Modules,
     /// One pass gives all drafts.
     Parallel,
@@ -65,7 +65,7 @@ pub struct Ran {
 }
 
 impl DraftPasses {
-    /// The passes for these settings.
+    /// The passes that follow from the settings.
     pub(super) fn of(derived: &Derived) -> DraftPasses {
         let &Derived { config: c, spec, k, runner, .. } = derived;
         let v2 = runner == Runner::V2;

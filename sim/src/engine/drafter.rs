@@ -66,7 +66,7 @@ pub trait Drafter<E: Executor>: Hooks<E> {
         ahead.take(batch, workload, drafts)
     }
 
-    /// The batch with its requests' state on the device, after [`take_held`](Drafter::take_held).
+    /// The batch with its requests' token counts on the device, after [`take_held`](Drafter::take_held).
     fn on_device<'a>(&self, ahead: &'a Ahead, batch: &BatchView<'a>) -> BatchView<'a> {
         ahead.device.view(batch)
     }

@@ -73,7 +73,7 @@ impl HeldDrafts {
         drafts.begin_verification(batch.limit);
     }
 
-    /// Takes over the drafts in `before` of requests that were absent from the step.
+    /// Moves the drafts in `before` of requests that the step left out to these drafts.
     pub fn keep(&mut self, before: &mut HeldDrafts) {
         for row in 0..before.ids.len() {
             let id = before.ids[row];

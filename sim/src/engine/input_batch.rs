@@ -31,7 +31,7 @@ pub struct InputBatch {
     in_place: usize,
     /// Whether the decode requests are the first of the running list.
     leads: bool,
-    /// Sum of `context`.
+    /// Sum of the column `context`, tokens.
     context_sum: u64,
     /// Number of decode requests in the step: the first `n` entries of each column are valid.
     n: usize,
@@ -100,7 +100,7 @@ impl InputBatch {
         }
     }
 
-    /// Leaves all but the first `n` requests out of the step; the others keep their KV and wait.
+    /// Leaves all but the first `n` requests out of the step. The requests left out keep their KV and wait.
     pub fn keep_first(&mut self, n: usize, running: &mut [RunningRequest]) {
         for i in n..self.n {
             let r = &mut running[self.at[i] as usize];
@@ -156,7 +156,7 @@ impl InputBatch {
         &self.slo_tpot_s[..self.n]
     }
 
-    /// Sum of the contexts.
+    /// Sum over the decode requests of their tokens in the target's KV.
     pub fn context_sum(&self) -> u64 {
         self.context_sum
     }

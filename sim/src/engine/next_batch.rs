@@ -70,7 +70,7 @@ fn refill<T>(column: &mut Vec<T>, values: impl Iterator<Item = T>) {
     column.extend(values);
 }
 
-/// The state on the device of the requests of a batch.
+/// The token counts on the device of a batch's requests.
 #[derive(Debug, Default)]
 pub struct DeviceBatch {
     context: Vec<u32>,

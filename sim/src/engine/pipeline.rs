@@ -31,7 +31,7 @@ pub(super) struct Pipeline {
     /// Steps whose output was taken, reused as buffers.
     #[allow(clippy::vec_box, reason = "boxes go to the queue and come back")]
     pub(super) spare: Vec<Box<InFlight>>,
-    /// How many steps may be queued.
+    /// How many steps may be queued at once.
     pub(super) room: usize,
     /// The drafts between two steps.
     pub(super) ahead: Ahead,

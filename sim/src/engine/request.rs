@@ -10,7 +10,7 @@ pub struct WaitingRequest {
     pub id: RequestId,
     /// Output tokens when the request was preempted; 0 for a new request.
     pub num_output_tokens: u32,
-    /// Tokens that the draft had run over.
+    /// Tokens that the draft had run over when the request was preempted; 0 for a new request.
     pub num_draft_computed_tokens: u32,
     /// Whether the request may still draft.
     pub may_draft: bool,

@@ -8,7 +8,7 @@ use crate::policy::ChunkTotals;
 use crate::time::Time;
 use crate::workload::RequestId;
 
-/// The work of a step.
+/// The scheduler's decisions for a step.
 #[derive(Debug, Default)]
 pub struct SchedulerOutput {
     /// When the step was decided.

@@ -7,7 +7,7 @@ use crate::time::Time;
 /// The speculation of a step; empty without a drafter. Buffers are reused from step to step.
 #[derive(Debug, Default)]
 pub struct SpecDecode {
-    /// The proposed draft lengths.
+    /// The shape and the lengths of the drafts as planned.
     pub plan: DraftPlan,
     /// The drafts.
     pub drafts: Drafts,

@@ -55,7 +55,7 @@ impl<'a> ReplayClock<'a> {
         }
     }
 
-    /// Moves the clock to the end of the next mark, which must have this kind.
+    /// Moves the clock to the end of the next recorded mark, which must have the kind `asked`.
     fn pass(&mut self, asked: MarkKind) {
         if self.diverged.is_some() {
             return;

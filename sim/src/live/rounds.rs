@@ -10,7 +10,7 @@ use crate::executor::RequestTruth;
 use crate::tree::{ROOT, path_below};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts of values that a replay needed and that were not recorded in this form.
+/// Counts of values that a replay needed and that were not recorded for the same round start and depth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Misses {
     /// Bits that decided an acceptance and were revealed at their output position, but by another round or depth.
@@ -289,7 +289,7 @@ mod tests {
     fn a_chain_reveals_what_it_accepted_and_the_first_it_did_not() {
         let fallback = always_right();
         let mut recorded = RecordedRounds::new(1, &*fallback);
-        // Three drafted, two verified, one accepted; then both of two accepted.
+        // The first round drafts 3, verifies 2 and accepts 1; the second drafts, verifies and accepts 2.
         let rounds = vec![chain(1, 3, 2, 1), chain(3, 2, 2, 2)];
         let confidence = vec![0.9, 0.5, 0.4, 0.8, 0.7];
         recorded.add(&StepTrace { rounds, confidence, ..StepTrace::default() });

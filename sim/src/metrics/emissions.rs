@@ -14,7 +14,7 @@ pub struct Emissions {
     members: Vec<RequestId>,
     /// When these requests emitted.
     end: Time,
-    /// When each other request last emitted; `Time::MAX` for never.
+    /// When each request that is not in `members` last emitted; `Time::MAX` for never.
     at: Vec<Time>,
     /// Buffer for the members before the last change.
     before: Vec<RequestId>,
@@ -31,7 +31,7 @@ impl Emissions {
         self.at.resize(requests, Time::MAX);
     }
 
-    /// Records that the decode requests `ids` of a step emitted at `end`, and no request of `dropped`.
+    /// Records that the decode requests `ids` of a step, except the requests in `dropped`, emitted at `end`.
     #[inline]
     pub fn step(&mut self, ids: &[RequestId], dropped: &[RequestId], end: Time, gaps: &mut Gaps) {
         if dropped.is_empty() && self.members == ids {

@@ -1,16 +1,17 @@
 //! The chosen draft lengths by batch size, with their results: sums over steps in constant memory.
 //!
-//! A step is counted by its decode batch size (exact up to 32, then in eight buckets for each doubling), its mean draft
-//! length rounded to a whole token, and whether it prefilled prompts, which takes time that no draft length explains.
+//! A step is counted by its decode batch size (exact below 32, from there in eight buckets for each doubling), its mean
+//! draft length rounded to a whole token, and whether it prefilled prompts, which takes time that no draft length
+//! explains.
 
 use crate::config::MAX_SPEC_LEN;
 use crate::metrics::StepRecord;
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
 
-/// Batch sizes up to this have a bucket of their own.
+/// Each batch size below this has its own bucket.
 const EXACT: u32 = 32;
-/// Number of buckets for each doubling of the batch size above [`EXACT`].
+/// Number of buckets for each doubling of the batch size from [`EXACT`] on.
 const AN_OCTAVE: u32 = 8;
 /// Number of different lengths; trees with more tokens count as the longest.
 const LENGTHS: usize = MAX_SPEC_LEN as usize + 1;
@@ -110,7 +111,8 @@ impl Lengths {
         }
     }
 
-    /// The buckets with steps, sorted by batch size, then length, then without and with prompts.
+    /// The buckets with steps, sorted by batch size, then length; buckets of steps without prompts come before buckets
+    /// of steps with prompts.
     pub fn rows(&self) -> Vec<LengthRow> {
         let mut rows = Vec::new();
         for (bucket, lengths) in (0u32..).zip(&self.sums) {

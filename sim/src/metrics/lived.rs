@@ -31,7 +31,7 @@ impl Spent {
         [self.decoding, self.prompts, self.recomputing, self.drafting, self.verifying, self.rejected]
     }
 
-    /// Applies `f` to each pair of parts.
+    /// Applies `f` to each part and the same part of `other`.
     fn zip(&self, other: &Spent, f: impl Fn(u64, u64) -> u64) -> Spent {
         Spent {
             decoding: f(self.decoding, other.decoding),

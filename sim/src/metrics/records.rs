@@ -27,7 +27,7 @@ pub struct RequestRecords {
     pub first_token: Vec<Time>,
     /// When the last output token was emitted, or when the request was rejected.
     pub finish: Vec<Time>,
-    /// Output tokens emitted (after the trim at the end).
+    /// Output tokens emitted. Tokens behind the output's end do not count.
     pub emitted: Vec<u32>,
     /// Number of decode steps with at least one verified draft.
     pub rounds: Vec<u32>,
@@ -35,7 +35,7 @@ pub struct RequestRecords {
     pub drafted: Vec<u32>,
     /// Draft tokens verified.
     pub verified: Vec<u32>,
-    /// Draft tokens accepted (before the trim).
+    /// Draft tokens accepted, including accepted drafts behind the output's end.
     pub accepted: Vec<u32>,
     /// Number of preemptions.
     pub preemptions: Vec<u32>,
@@ -74,7 +74,7 @@ pub struct StepRecord {
     pub drafted: u32,
     /// Draft tokens verified.
     pub verified: u32,
-    /// Draft tokens accepted, before any trim.
+    /// Draft tokens accepted, including accepted drafts behind an output's end.
     pub accepted: u32,
     /// Output tokens emitted, including the first tokens of requests.
     pub emitted: u32,

@@ -1,4 +1,5 @@
-//! The numbers of a run, defined in docs/model.md 4.8 and 14. Each goodput says of what: tokens or requests.
+//! The numbers of a run, defined in docs/model.md 4.8 and 14. The name of each goodput says whether it counts tokens or
+//! requests.
 
 use super::{Lived, Outcome, Overload, RequestRecords, Totals, overload};
 use serde::{Deserialize, Serialize};
@@ -118,7 +119,7 @@ pub struct Summary {
     pub drafted: u64,
     /// Draft tokens verified.
     pub verified: u64,
-    /// Draft tokens accepted, before the trim at the output's end.
+    /// Draft tokens accepted, including accepted drafts behind an output's end.
     pub accepted: u64,
     /// Request-steps with at least one verified draft.
     pub rounds: u64,

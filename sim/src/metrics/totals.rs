@@ -145,7 +145,7 @@ impl Totals {
         self.verified_accepted[1..].iter().flatten().sum()
     }
 
-    /// Number of accepted draft tokens, before any trim.
+    /// Number of accepted draft tokens, including accepted drafts behind an output's end.
     pub fn accepted(&self) -> u64 {
         self.verified_accepted.iter().flat_map(|row| row.iter().enumerate().map(|(a, n)| a as u64 * n)).sum()
     }

@@ -98,7 +98,7 @@ impl BlockPool {
         }
     }
 
-    /// Takes one block of a pool that only counts, if it has one. Returns whether it did.
+    /// Takes one block of a pool that only counts, if one is free. Returns whether it did.
     #[inline]
     pub fn count_one(&mut self, table: &mut BlockTable) -> bool {
         debug_assert!(self.counts);
@@ -222,7 +222,7 @@ impl BlockPool {
         self.free -= 1;
     }
 
-    /// Puts a block behind block `prev` in the free queue, or to its front (`NONE`).
+    /// Puts a block behind block `prev` in the free queue, or at the queue's front if `prev` is `NONE`.
     fn insert_after(&mut self, prev: u32, block: BlockId) {
         let next = if prev == NONE { self.head } else { self.next[prev as usize] };
         self.prev[block as usize] = prev;
@@ -290,7 +290,7 @@ impl Equal {
         }
     }
 
-    /// Removes a block. Returns whether none is left.
+    /// Removes a block. Returns whether no block with this content is left.
     fn remove(&mut self, block: BlockId) -> bool {
         match self {
             Equal::One(only) => *only == block,
@@ -350,7 +350,7 @@ mod tests {
         let mut a = BlockTable::default();
         pool.grow(&mut a, 5);
         pool.register(&mut a, &content(&ids, 0), 5);
-        // Another request shares the first prefix block alone: two KV blocks.
+        // Another request shares only the first prefix block, which is two KV blocks long.
         assert_eq!(pool.lookup(&content(&[10, 99], 1), 8, false), (2, 0));
         assert_eq!(pool.lookup(&content(&[11], 1), 8, false), (0, 0));
         pool.release(&mut a, 0);

@@ -5,11 +5,11 @@ use crate::workload::RequestId;
 
 const NO_SLOT: u32 = u32::MAX;
 
-/// Block tables of both models.
+/// Block tables of the target and of the draft.
 #[derive(Debug, Default)]
 pub struct BlockTables {
     target: Vec<BlockTable>,
-    /// The draft's tables, if it has a pool of its own. Otherwise both models use the same ids.
+    /// The draft's tables, if it has a pool of its own. Otherwise the target's tables serve both models.
     draft: Vec<BlockTable>,
     /// The slot of each request of the workload.
     slot_of: Vec<u32>,
@@ -61,7 +61,7 @@ impl BlockTables {
 pub struct TablesOf<'a>(Option<(&'a BlockTables, bool)>);
 
 impl<'a> TablesOf<'a> {
-    /// `separate` says whether the draft has a pool of its own.
+    /// Wraps the tables of all requests. `separate` says whether the draft has a pool of its own.
     pub(super) fn new(tables: &'a BlockTables, separate: bool) -> TablesOf<'a> {
         TablesOf(Some((tables, separate)))
     }

@@ -8,7 +8,7 @@ use crate::engine::request::RunningRequest;
 use crate::engine::scheduler::Rules;
 use crate::workload::{RequestId, Workload};
 
-/// The KV memory of both models.
+/// The KV memory of the target and of the draft.
 pub struct KvCacheManager {
     pool: BlockPool,
     /// The draft's pool, if it has its own.
@@ -125,7 +125,8 @@ impl KvCacheManager {
         self.blocks_for(tokens).saturating_add(self.watermark) <= self.num_free_blocks()
     }
 
-    /// v0's `can_append_slots`: assumes that each block with tokens beyond the first `seen` is a new one.
+    /// v0's `can_append_slots`: whether the free blocks are enough for `tokens` tokens, if each block with tokens
+    /// beyond the first `seen` is a new one.
     pub fn can_append(&self, seen: u32, tokens: u32) -> bool {
         let begun = seen / self.block_size;
         self.blocks_for(tokens) - begun <= self.num_free_blocks()
@@ -265,7 +266,7 @@ impl KvCacheManager {
         r.num_slots = 0;
     }
 
-    /// The blocks of each request.
+    /// The block tables of all requests that hold KV.
     pub fn tables(&self) -> TablesOf<'_> {
         TablesOf::new(&self.tables, self.draft_pool.is_some())
     }

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 /// What the clients asked for in each request, and the longest request that the engine serves.
 pub(super) struct Asked<'a> {
-    /// Owned if requests come that were not known before.
+    /// All requests of the run. Owned if further requests come while the engine runs, as in a server.
     workload: Cow<'a, Workload>,
     /// The run's TPOT limit, seconds; infinity for none.
     slo_tpot_s: f64,
@@ -26,7 +26,7 @@ impl<'a> Asked<'a> {
         Asked { workload, slo_tpot_s, longest, drafter: rules.drafter }
     }
 
-    /// Whether requests have TPOT limits of their own, and the limit of all others, seconds.
+    /// Whether any request has its own TPOT limit, and the run's limit, in seconds, for requests without one.
     #[inline]
     pub(super) fn slos(&self) -> (bool, f64) {
         (!self.workload.slo_tpot_s.is_empty(), self.slo_tpot_s)

@@ -69,8 +69,9 @@ impl<'a> Derived<'a> {
         }
     }
 
-    /// Draft length by number of scheduled requests, from 0; `None` without a table, or where the release ignores it.
-    /// Batch sizes between the ranges and beyond the last one take the length of the range before.
+    /// The draft length for each number of scheduled requests, which is the index; `None` without a table, or where the
+    /// release ignores it. A number between two ranges of the table, or beyond its last range, takes the length of the
+    /// range before.
     pub fn per_batch_size(&self) -> Option<Vec<u32>> {
         // Runner V1 of 0.33 uses the fixed length if the drafter cannot change its length.
         let dspark = matches!(self.config.method, DraftMethod::Dspark | DraftMethod::DsparkFillIn);

@@ -23,7 +23,7 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    /// Why a prompt can never be scheduled; `None` if it can.
+    /// Why a prompt of `prompt` tokens can never be scheduled; `None` if it can.
     fn never(&self, prompt: u32) -> Option<RejectReason> {
         if self.rules.version == Version::V0 {
             // v0 checks a request when it is at the head of the waiting list.
@@ -113,7 +113,7 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Removes the `count` requests that have emitted their whole output; the others keep their order.
+    /// Removes the `count` requests that have emitted their whole output. The remaining requests keep their order.
     pub fn remove_finished(&mut self, count: u32) {
         let mut at = 0;
         let ended = |r: &RunningRequest| r.num_output_tokens == r.max_tokens;

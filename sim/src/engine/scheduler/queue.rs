@@ -26,7 +26,7 @@ enum Ordered {
     Priority(BinaryHeap<Reverse<Ranked>>),
 }
 
-/// A waiting request, ordered by its rank.
+/// A waiting request, ordered by priority number, then arrival, then id.
 #[derive(Clone, Copy, Debug)]
 struct Ranked(WaitingRequest);
 
@@ -82,7 +82,8 @@ impl RequestQueue {
         }
     }
 
-    /// Puts a request to the front of the list that was preempted, or was put aside for this step.
+    /// Puts back a request that was preempted, or was put aside for this step: at the front, or by priority if the list
+    /// is sorted by priority.
     pub fn prepend(&mut self, r: WaitingRequest) {
         self.count(&r);
         match &mut self.requests {
@@ -99,7 +100,7 @@ impl RequestQueue {
         }
     }
 
-    /// Takes the next request.
+    /// Takes the next request out of the list.
     pub fn pop(&mut self) -> Option<WaitingRequest> {
         let r = match &mut self.requests {
             Ordered::Fcfs(queue) => queue.pop_front(),
@@ -108,7 +109,7 @@ impl RequestQueue {
         r.inspect(|r| self.discount(r))
     }
 
-    /// Calls `change` on the request if it waits. The request is taken out if `change` returns false.
+    /// Calls `change` on the request `id` if it waits. The request is taken out if `change` returns false.
     pub fn change(&mut self, id: RequestId, mut change: impl FnMut(&mut WaitingRequest) -> bool) {
         let Some(mut r) = self.iter().find(|r| r.id == id).copied() else { return };
         self.discount(&r);

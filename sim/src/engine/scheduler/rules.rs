@@ -25,7 +25,7 @@ pub enum Order {
 /// The rules that follow from the settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rules {
-    /// The release.
+    /// The vLLM release whose rules these are.
     pub version: Version,
     /// The order of the phases of steps.
     pub order: Order,
@@ -94,7 +94,7 @@ pub struct Rules {
     pub goes_on_after_self_preemption: bool,
     /// Whether drafting is skipped in a step in which no request can use drafts.
     pub can_skip_drafts: bool,
-    /// Draft length of each request, by the number of scheduled requests.
+    /// Draft length of each request, by the number of scheduled requests; `None` if one length holds for all numbers.
     pub per_batch_size: Option<Vec<u32>>,
     /// Number of drafts with which an admitted request with one token left is padded; 0 for no padding.
     pub pad_admissions: u32,

@@ -6,7 +6,7 @@ use super::state::Scheduler;
 use crate::config::SchedulingPolicy;
 use crate::engine::request::RunningRequest;
 
-/// The result of looking for KV slots.
+/// The result of looking for KV slots for a running request.
 enum Room {
     /// There are slots; the request is now at this index of the running list.
     Found(usize),
@@ -253,7 +253,8 @@ impl Scheduler<'_> {
         None
     }
 
-    /// The index of the request to preempt: the last one, or among those with the lowest priority the last to arrive.
+    /// The index of the running request to preempt: the last one or, under priority scheduling, the one with the lowest
+    /// priority (among equal ones the last to arrive).
     fn victim(&self) -> usize {
         if self.rules.policy == SchedulingPolicy::Fcfs {
             return self.running.len() - 1;
@@ -269,7 +270,7 @@ impl Scheduler<'_> {
     }
 }
 
-/// Drafts that do not fit into a step are lost.
+/// Drops the drafts that a request holds, because they do not fit into the step.
 fn lose_drafts(r: &mut RunningRequest) {
     r.num_spec_tokens = 0;
 }

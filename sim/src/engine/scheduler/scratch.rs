@@ -3,7 +3,7 @@
 use super::rules::Rules;
 use crate::engine::request::WaitingRequest;
 
-/// The scratch of a step.
+/// What the scheduler remembers of the current step, and its buffers.
 #[derive(Debug, Default)]
 pub(super) struct StepScratch {
     /// Tokens that may still be scheduled in this step. vLLM has two budgets, one for tokens and one for inputs. Both

@@ -1,4 +1,4 @@
-//! The state of the scheduler: the requests and their KV memory, and apart from them the step that is being decided.
+//! The state of the scheduler: the requests, their KV memory, and the step that is being decided.
 
 use super::asked::Asked;
 use super::pace::Pace;
@@ -99,8 +99,8 @@ impl<'a> Scheduler<'a> {
         next.fill(&self.running, k, RunningRequest::can_use_drafts);
     }
 
-    /// Sets how many drafts each request that samples in the step holds from now on: a request of `next` the number
-    /// that `drafts` has to verify for it, any other request `others`. Without `drafts` all hold `others`.
+    /// Sets how many drafts each request that samples in the step holds from now on. A request of `next` holds the
+    /// number that `drafts` has to verify for it. Other requests (all requests, without `drafts`) hold `others`.
     pub fn hold_drafts(&mut self, next: &NextBatch, drafts: Option<&Drafts>, others: u32) {
         for r in self.running.iter_mut().filter(|r| r.num_scheduled_tokens > 0) {
             let samples = r.num_computed_tokens + r.num_scheduled_tokens >= r.num_tokens;
@@ -187,7 +187,7 @@ impl<'a> Scheduler<'a> {
         &self.rules
     }
 
-    /// The KV memory of both models.
+    /// The KV memory of the target and of the draft.
     pub fn kv_cache_manager(&self) -> &KvCacheManager {
         &self.kv_cache_manager
     }

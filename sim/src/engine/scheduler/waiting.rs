@@ -18,7 +18,7 @@ enum Admit {
 }
 
 impl Scheduler<'_> {
-    /// Admits waiting requests into a step that has scheduled `running` others.
+    /// Admits waiting requests into a step in which `running` running requests are scheduled.
     pub(super) fn schedule_waiting(&mut self, running: usize) {
         while self.scratch.token_budget > self.rules.draft_slots
             && self.running.len() < self.rules.max_num_active_seqs as usize

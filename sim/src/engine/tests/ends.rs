@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-/// The requests that calls to a policy named, and the requests whose end it learnt.
+/// The requests that calls to a policy named, and the requests whose end the policy learnt.
 #[derive(Default)]
 struct Calls {
     seen: BTreeSet<RequestId>,

@@ -27,7 +27,7 @@ impl<'a> AroundExecutor for Addressed<'a> {
     }
 }
 
-/// A fixed draft length.
+/// A policy with a fixed draft length.
 pub struct Steady(pub u32);
 
 impl SpecPolicy for Steady {
@@ -72,7 +72,7 @@ impl AcceptanceSource for Coin {
     }
 }
 
-/// Most tokens of a wild tree.
+/// Most tokens of a tree of a wild [`Erratic`].
 pub const WILD_TREE: u32 = 30;
 
 /// Drafts, stops and trims at random (keyed by step), within its limit. A wild one also drafts trees, leaves requests
@@ -239,7 +239,7 @@ impl Fixture {
         self.with(|s| s.run(Speculation::Policy(Box::new(Erratic::new(limit, false)))))
     }
 
-    /// Runs with trees, lookups where there are any, and requests left out.
+    /// Runs the wild form of [`Erratic`] with this limit.
     pub fn wild(&self, limit: u32) -> Run {
         self.with(|s| s.run(Speculation::Policy(Box::new(Erratic::new(limit, true)))))
     }
@@ -322,7 +322,7 @@ impl Fixture {
     }
 }
 
-/// A law of host time in which every part is `s` seconds for a step, and less for requests and tokens.
+/// A law of host time in which every part takes time: about `s` seconds a step, and less for each request and token.
 pub fn host_law(s: f64) -> HostLaw {
     HostLaw {
         request_s: s / 8.0,

@@ -1,5 +1,5 @@
 //! The law of host time, computed by hand to the picosecond. One request: 10 tokens in, 8 out, 3 drafts a round that
-//! are always accepted, so that a prompt and two steps of 4 tokens give the answer.
+//! are always accepted. The prompt's step emits one token, and two steps of 4 tokens emit the other 7.
 
 use super::fixture::{Fixture, Steady};
 use crate::host::{SpeculatingSeconds, WithoutGraph};

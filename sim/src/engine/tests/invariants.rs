@@ -327,7 +327,7 @@ proptest! {
     fn invariant_9(w in workloads(), config in configs(), limit in 0u32..6, shift in 1u32..4) {
         let by = 1u64 << shift;
         let mut f = Fixture::new(w);
-        // Step start, because the sleep of vLLM's loop does not scale.
+        // Drafts at the start of a step, because the sleep of vLLM's loop in the other orders does not scale.
         f.config = drafting_first(config);
         let mut g = Fixture::new(f.workload.clone());
         g.config = f.config.clone();

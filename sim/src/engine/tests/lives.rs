@@ -25,7 +25,8 @@ fn check(run: &Run, drafts: bool) -> Result<(), TestCaseError> {
     let whole: u128 = done.iter().map(|&i| u128::from((r.finish[i] - r.arrival[i]).0)).sum();
     let waiting: u128 = done.iter().map(|&i| u128::from((r.first_scheduled[i] - r.arrival[i]).0)).sum();
     prop_assert_eq!((lives.requests, lives.whole, lives.waiting), (done.len() as u64, whole, waiting));
-    // The host's part is what the others leave. Six parts of two passes are rounded for each request and preemption.
+    // The host's part is what the other parts leave of the latency. Six parts of two passes are rounded for each
+    // request and preemption.
     let readings = 2 * (done.len() as i128 + r.preemptions.iter().map(|&n| i128::from(n)).sum::<i128>());
     prop_assert!(lives.host() >= -6 * readings, "{} ps", lives.host());
     if r.preemptions.iter().all(|&n| n == 0) {
@@ -94,7 +95,7 @@ fn one_request_by_hand() {
     let drafting = |context| u128::from(draft.pass(PassShape { requests: 1, batched: 1, context, pairs: 0 }).0);
     assert_eq!(right.drafting, drafting(100) + drafting(101));
 
-    // None is right: every step verifies two drafts for nothing.
+    // No draft is right: every step verifies two drafts for nothing.
     f.rate = 0.0;
     let wrong = run(&f);
     let extra: u128 = (100..103).map(|c| pass(c, 3) - pass(c, 1)).sum();

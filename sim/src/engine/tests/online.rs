@@ -13,7 +13,7 @@ fn speculation(limit: Option<u32>, wild: bool) -> Speculation {
     limit.map_or(Speculation::Off, |limit| Speculation::Policy(Box::new(Erratic::new(limit, wild))))
 }
 
-/// Gives each request when it is due, and runs to the end.
+/// Gives the engine each request at its arrival time, and runs to the end.
 fn serve(engine: &mut dyn Online, workload: &Workload) -> GivenOut {
     let mut out = GivenOut::default();
     for id in 0..workload.len() as RequestId {

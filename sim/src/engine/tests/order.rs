@@ -1,5 +1,5 @@
-//! The orders of a step, computed by hand to the picosecond. One request: 10 tokens in, 8 out, 3 drafts a round that
-//! are always accepted.
+//! The orders of the phases of a step, computed by hand to the picosecond. One request: 10 tokens in, 8 out, 3 drafts a
+//! round that are always accepted.
 
 use super::fixture::{Fixture, Steady, YARDSTICK};
 use crate::acceptance::{AcceptanceSpec, LookupBesideModel, PromptLookup, Rates};
@@ -20,8 +20,8 @@ fn target(context: u64, batched: u64) -> Time {
     Linear::new(YARDSTICK).pass(PassShape { requests: 1, context, batched, pairs: 0 })
 }
 
-/// Time of three draft passes: the first over `batched` tokens at `context`, the others over one token each, from
-/// `from` tokens on.
+/// Time of three draft passes: the first over `batched` tokens at `context` tokens of KV, the second and third over one
+/// token each at `from` + 1 and `from` + 2 tokens of KV.
 fn drafts(f: &Fixture, context: u64, batched: u64, from: u64) -> Time {
     let draft = Linear::new(f.draft);
     let pass = |context, batched| draft.pass(PassShape { requests: 1, context, batched, pairs: 0 });
@@ -145,7 +145,7 @@ fn a_draft_on_a_device_of_its_own_is_hidden_behind_the_target() {
     }
 }
 
-/// A fixed length, stated as vLLM's table by batch size.
+/// A policy with a fixed length, which it states as vLLM's table by batch size.
 struct Tabled;
 
 impl SpecPolicy for Tabled {
@@ -189,7 +189,8 @@ fn a_lookup_beside_a_model_spares_its_passes() {
     assert!(drawn.iter().all(|s| s.drafted <= 2) && copied.iter().filter(|s| s.drafted > 2).count() > 20);
 }
 
-/// After a wrong guess nothing is accepted. The share of right guesses is the setting `outcomes_guessed`.
+/// After a wrong guess of a round's outcome no draft of the next round is accepted. The share of right guesses is the
+/// setting `outcomes_guessed`.
 #[test]
 fn a_wrong_guess_of_the_outcome_loses_the_drafts() {
     let accepted = |outcomes_guessed: f64| {

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 const BLOCK: u32 = 16;
 
-/// Sessions with `turns[s]` turns each, which start a second apart. A turn has a new text and an answer of these
-/// lengths.
+/// Sessions with `turns[s]` turns each, which start a second apart. Each turn has `new` tokens of new text and `answer`
+/// tokens of answer.
 fn sessions(turns: &[u32], new: u32, answer: u32, gap: Time) -> Workload {
     let mut order: Vec<(u32, u32)> = (0u32..).zip(turns).flat_map(|(s, &n)| (0..n).map(move |t| (t, s))).collect();
     order.sort_unstable();
@@ -34,8 +34,8 @@ fn fixture(w: Workload) -> Fixture {
     f
 }
 
-/// vLLM computes the last token of an answer only when it is part of the next prompt. A turn therefore finds the full
-/// blocks of all tokens before it but one.
+/// vLLM computes the last token of an answer only when it is part of the next prompt. A turn therefore finds in the
+/// cache the full blocks of all earlier tokens but the last.
 #[test]
 fn a_turn_computes_only_what_is_new() {
     for (new, answer) in [(100, 40), (64, 32), (33, 1), (48, 17)] {

@@ -69,7 +69,8 @@ fn trimming_frees_what_was_reserved_for_requests_left_out() {
     f.config.max_num_new_slots_for_drafting = Some(0);
     f.config.budget_charge = BudgetCharge::Trimmed;
     let steps = run(&f, Same { first: Some(1), ..Same::chain(3) }).steps;
-    // Two decodes reserve 4 tokens each; one of them runs and verifies 3 drafts: 16 tokens are left for the prompt.
+    // Two decodes reserve 4 tokens each. One runs and verifies 3 drafts, so 16 of the 20 tokens of the budget are left
+    // for the prompt.
     assert_eq!((steps[1].batch_size, steps[1].verified, steps[1].chunk_tokens), (1, 3, 16));
 }
 
