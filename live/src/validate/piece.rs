@@ -53,7 +53,7 @@ pub fn first_slice(spec: &ValidateSpec) -> f64 {
 
 /// The pieces of a validation while they are made.
 pub struct Pieces<'a> {
-    /// The list of runs, with the pieces made so far.
+    /// The content of `runs.json`: the cells, with the pieces made so far.
     pub runs: Runs,
     measuring: Measuring<'a>,
     /// The whole workload.

@@ -26,7 +26,7 @@ pub struct Tapes<'a> {
 pub enum Recording {
     /// The tape, complete or partial.
     Of(Box<Tape>),
-    /// The file has nothing of the run, for this reason.
+    /// The file has nothing of the run itself (only its warm-up, for example); the text says why.
     Nothing(&'static str),
 }
 
