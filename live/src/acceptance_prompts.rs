@@ -26,7 +26,7 @@ pub struct PromptsRequest<'a> {
 
 /// The prompts that the target continues.
 pub(crate) struct Prompts {
-    /// Names of the families of prompts, in the order in which `all` counts them.
+    /// Names of the families of prompts, to which `all` has indices.
     pub(crate) families: Vec<String>,
     /// Each prompt: (its family, an index into `families`; its tokens).
     pub(crate) all: Vec<(u16, Vec<u32>)>,

@@ -67,7 +67,7 @@ impl Served {
         self.alike.values().map(Vec::len).sum()
     }
 
-    /// Whether there is no pass.
+    /// True if no pass was added.
     pub fn is_empty(&self) -> bool {
         self.alike.is_empty()
     }

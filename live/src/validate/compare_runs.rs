@@ -47,7 +47,7 @@ pub struct Compared<'a> {
     pub runs: &'a Runs,
     /// Costs with which the runs are predicted; `None`: the experiment's costs.
     pub profile: Option<&'a PassCosts>,
-    /// Where these costs come from, as text.
+    /// Where the costs that predict the runs come from, as text.
     pub costs: String,
     /// Sentences that limit the verdict, for example about changed files. Sentences about partial runs are added.
     pub caveats: Vec<String>,
@@ -160,7 +160,8 @@ impl Compared<'_> {
         })
     }
 
-    /// The report of a cell without a piece that counts; `None` if no piece was begun or nothing was probed.
+    /// The report of a cell in which no piece counts: each was unfinished, or the machine changed its speed in it.
+    /// `None` if no piece was begun or nothing was probed.
     fn undecided(&self, entry: &RunEntry, pieces: Vec<PieceReport>) -> Option<Undecided> {
         let probed = !self.runs.probed.is_empty() && !pieces.is_empty();
         let policy = self.plan.policies.get(entry.policy).filter(|_| probed)?.spec.label();

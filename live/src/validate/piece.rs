@@ -33,7 +33,7 @@ pub struct Measuring<'a> {
     pub spec: &'a ValidateSpec,
     /// The policies, the baseline first.
     pub policies: &'a [PolicySpec],
-    /// Engine settings, belief and the whole workload, of which each piece serves a part.
+    /// Engine settings, the costs that policies believe, and the whole workload, of which each piece serves a part.
     pub setting: Setting,
     /// The prompt tokens of all requests of the workload.
     pub prompts: Vec<Vec<u32>>,
