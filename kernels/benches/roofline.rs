@@ -106,7 +106,7 @@ fn shapes() -> Vec<(&'static str, LlamaShape)> {
 struct Bench {
     level: Level,
     shape: LlamaShape,
-    /// Each measurement is repeated for at least this time.
+    /// Time for which each measurement is repeated, 3 to 5000 times; the shortest run counts.
     least: Duration,
 }
 
@@ -185,7 +185,7 @@ impl Bench {
         each.collect()
     }
 
-    /// Times attention over all layers, one layer after the other, with `rows` new tokens at [`CONTEXT`] tokens.
+    /// Times attention over all layers, one layer after the other. The last `rows` of [`CONTEXT`] tokens are new.
     fn attention(&self, cpu: &mut Cpu, rows: usize) -> (String, f64, Roof) {
         let s = &self.shape;
         let width = s.q_width() + 2 * s.kv_width();

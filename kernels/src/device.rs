@@ -105,8 +105,8 @@ pub trait Device: Sized {
         eps: f32,
     ) -> Result<(), Self::Error>;
 
-    /// Rotates the queries and keys of each row (queries, then keys, then values) to the row's position, and writes
-    /// keys and values to the row's slot.
+    /// Rotates the queries and keys of each row by the rotary angles of the row's position, and writes its keys and
+    /// values to its KV slot. A row of `qkv` has queries, then keys, then values.
     fn rope_and_store(
         &mut self,
         qkv: &mut Self::Buffer,

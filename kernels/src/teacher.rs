@@ -27,7 +27,7 @@ fn blocks(context: usize) -> usize {
     context.div_ceil(BLOCK_SIZE)
 }
 
-/// The block table of request `i`, for contexts of `context` tokens.
+/// The block table of request `i`; no two requests share a block if contexts have up to `context` tokens.
 fn table(i: usize, context: usize) -> Vec<u32> {
     (i * blocks(context)..(i + 1) * blocks(context)).map(|block| block as u32).collect()
 }

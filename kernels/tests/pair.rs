@@ -120,7 +120,7 @@ fn speculation_emits_the_answers_of_plain_decoding() {
             assert_eq!(pair.speculative(&mut cpu, &prompt, k, &mut rounds).0, expected, "{family}, {k} drafts");
         }
     }
-    // Some first drafts are accepted and some are rejected.
+    // Of the drafts at the first depth, some are accepted and some are rejected.
     assert!(rounds.accepted[0] > 0 && rounds.accepted[0] < rounds.reached[0], "{rounds:?}");
 }
 

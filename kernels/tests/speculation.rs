@@ -78,7 +78,7 @@ fn chains_emit_the_autoregressive_tokens() {
     }
 }
 
-/// Trees with two guesses below the root and two below each of these, the draft's most likely tokens.
+/// In these trees the root has two children, and each child has two children: the draft's two most likely tokens.
 #[test]
 fn trees_emit_the_autoregressive_tokens() {
     let mut cpu = Cpu::new(1).unwrap();

@@ -26,7 +26,7 @@ pub struct PromptsRequest<'a> {
 
 /// The prompts that the target continues.
 pub(crate) struct Prompts {
-    /// Names of the families.
+    /// Names of the families of prompts, to which `all` has indices.
     pub(crate) families: Vec<String>,
     /// Each prompt: (its family, an index into `families`; its tokens).
     pub(crate) all: Vec<(u16, Vec<u32>)>,
@@ -70,7 +70,7 @@ impl Prompts {
     }
 }
 
-/// Generates the prompts. The families alternate, so that every prefix of the prompts has about equal numbers of each.
+/// Generates the prompts. The families alternate, so that the first n prompts have about equally many of each family.
 fn families(asked: &PromptsRequest, tokens: &Tokens) -> Result<Prompts> {
     let (n, seed) = (asked.n.unwrap_or(EACH), asked.seed);
     let mut all = Vec::new();
@@ -88,7 +88,7 @@ fn families(asked: &PromptsRequest, tokens: &Tokens) -> Result<Prompts> {
     Ok(Prompts { families: Family::ALL.map(|f| f.name().to_owned()).to_vec(), all, source })
 }
 
-/// A line of the prompt file, a JSON object. Its other fields are ignored.
+/// A line of the prompt file: a JSON object with these fields. Other fields are ignored.
 #[derive(Deserialize)]
 struct Line {
     prompt: String,

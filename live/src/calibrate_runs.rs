@@ -57,8 +57,8 @@ pub fn calibrate(folders: &[PathBuf]) -> Result<LiveCalibration> {
     Ok(LiveCalibration { profile, found })
 }
 
-/// Reads the live runs of folder `nth`. Pass times are scaled to the machine speed that `probes` show: the probes of
-/// the first folder, which are stored in `probes` if it is empty.
+/// Reads the live runs of the folder with index `nth`. If `probes` is empty, this folder's probes are stored in it.
+/// Pass times are scaled to the machine speed that `probes` show.
 fn read((nth, folder): (usize, &PathBuf), probes: &mut Vec<ProbedPass>) -> Result<Vec<Run>> {
     let (runs, manifest) = (Runs::of(folder)?, Manifest::read(folder)?);
     runs.check(folder, &manifest)?;

@@ -23,9 +23,9 @@ pub struct Learned {
     pub draft: Served,
     /// Host time between the passes of a step, summed over steps, in seconds.
     host_s: f64,
-    /// Number of steps.
+    /// Number of steps over which `host_s` is summed.
     steps: u64,
-    /// The different values of a step's longest draft, in tokens.
+    /// The longest draft of each step in tokens, as a set of different values.
     lengths: BTreeSet<u32>,
 }
 
@@ -76,8 +76,8 @@ impl Learned {
         Some(Pair { target: spec(&self.target)?, draft: spec(&self.draft).unwrap_or(FREE) })
     }
 
-    /// Makes a calibrated profile from the passes. `device` is the device's name, `probes` are fixed passes that show
-    /// the machine's speed during the runs, `fitted_to` are the digests of the recordings.
+    /// Makes a calibrated profile from the passes. `device` is the name of the device that ran them, `probes` are fixed
+    /// passes that show its speed during the runs, `fitted_to` are the digests of the runs' tapes.
     ///
     /// # Errors
     /// Too few passes to fit α, γ, δ, the costs that policies believe.

@@ -8,8 +8,8 @@
 //! draft's pass it takes a tenth longer if the caches hold just one model.
 //!
 //! A target's prefill pass takes so long that weights and KV are evicted from a cache that is shared with other cores,
-//! and the next passes of both models are slower. This delay is counted as part of the prefill's time: for each model
-//! the delay of its own passes, once per chunk, as measured with one batch.
+//! and the next passes of both models are slower. This delay is counted as part of a prefill pass's time. A model's
+//! prefill pass has the delay of that model's next passes, which are decode passes of one batch.
 
 use foretoken_kernels::accept::{Accepted, Tree};
 use foretoken_kernels::device::{Choice, Device};
@@ -60,7 +60,7 @@ pub struct PairPasses<'a, D: Device> {
     timer: &'a mut Timer,
 }
 
-/// The capacity that a pair needs for all passes within the limits `target` and `draft`.
+/// The capacity that a pair needs to run all passes within the limits `target` and `draft` of its two models.
 pub fn capacity(target: &Room, draft: &Room) -> Capacity {
     let blocks = |room: &Room| {
         let blocks = room.kv_tokens.div_ceil(BLOCK_SIZE as u64) + u64::from(room.max_requests) + 1;
@@ -216,7 +216,7 @@ impl<D: Device> PairPasses<'_, D> {
         Ok(begin.elapsed())
     }
 
-    /// The pass of the other model that a step runs before a pass of this shape.
+    /// The shape of the other model's pass that a step runs before a pass of `shape`; 0 requests if none fits.
     fn before(&self, role: Role, shape: &Shape) -> Shape {
         let other = role.other();
         if self.models[other as usize].weight_bytes() >= NO_CACHE_HOLDS {

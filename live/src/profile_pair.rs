@@ -111,7 +111,7 @@ fn model(key: &str, name: &str, from: Option<WeightsFrom>) -> Result<Model> {
     }
 }
 
-/// One measurement of a pair.
+/// The measurement of one pair's profile.
 struct Measuring<'a> {
     request: &'a ProfileRequest<'a>,
     models: &'a Pair<Model>,
@@ -140,7 +140,7 @@ impl Measuring<'_> {
             .map_err(|e| Problem::failed(format!("nothing fits what was measured: {e}")))
     }
 
-    /// The settings of the measurement: models, machine, shapes and time budget.
+    /// Returns the settings of the measurement: models, machine, shapes and time budget.
     fn setup<D: Device>(&self, device: &D, place: Place) -> Setup {
         let ProfileRequest { limits, quick, time_budget_s, seed, .. } = *self.request;
         let (density, budget_s) = if quick { (Density::Quick, BUDGET_S.0) } else { (Density::Full, BUDGET_S.1) };

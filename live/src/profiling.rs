@@ -16,7 +16,7 @@ use foretoken_run::machine;
 pub struct Asked {
     /// The largest passes of the engine. Larger passes need not be measured.
     pub limits: Limits,
-    /// How many shapes are measured.
+    /// Whether all shapes of the grid are measured, or about a quarter.
     pub density: Density,
     /// Time budget of the profile, in seconds.
     pub budget_s: f64,
@@ -37,7 +37,7 @@ pub struct Limits {
 
 /// The device that is profiled, as the profile describes it.
 pub struct Place {
-    /// The device's description in the profile.
+    /// The device's name, features, number of cores, measured speed and driver.
     info: DeviceInfo,
     scale: &'static Scale,
     /// Numbers of tokens for which the device has captured graphs.

@@ -55,7 +55,7 @@ pub struct AcceptanceRequest<'a> {
 pub struct Recorded {
     /// The table.
     pub table: TruthTable,
-    /// The table's rates and calibration.
+    /// Acceptance rates by depth and the draft's calibration, computed from the table.
     pub summary: TruthSummary,
     /// Size of the table's file in bytes.
     pub bytes: usize,
@@ -118,7 +118,7 @@ fn recorded(model: &Model) -> RecordedModel {
     RecordedModel { name: info.name, dtype: info.dtype, digest: info.weights }
 }
 
-/// Writes the table and the figures.
+/// Writes the truth table and the figures that show it.
 fn write_files(request: &AcceptanceRequest, table: TruthTable) -> Result<Recorded> {
     const HELP: &str = "free some space or make the folder writable";
     let failed = |e: String| Problem::failed(e).help(HELP);
@@ -151,7 +151,7 @@ fn figure_data(table: &TruthTable, summary: &TruthSummary) -> Accepted {
     }
 }
 
-/// The inputs of a recording.
+/// The inputs of recording a truth table.
 struct Recording<'a> {
     request: &'a AcceptanceRequest<'a>,
     models: &'a Pair<Model>,

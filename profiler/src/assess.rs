@@ -76,9 +76,9 @@ pub fn median(mut x: Vec<f64>) -> f64 {
 /// out once, except shapes of fold 0 (see [`folds`]).
 pub const FOLDS: u8 = 5;
 
-/// Assigns each shape its cross-validation fold, from 1 to [`FOLDS`]; each has a fifth of each region's shapes, chosen
-/// by `seed`. Shapes of fold 0 are in every fit, so that no fit has to extrapolate: the ends of the measured range, and
-/// shapes whose number of tokens no shape of another fold has.
+/// Assigns each shape its cross-validation fold. Shapes of fold 0 are in every fit, so that no fit has to extrapolate:
+/// the ends of the measured range, and shapes whose number of tokens no shape of another fold has. `seed` distributes
+/// the remaining shapes of each region evenly over the folds 1 to [`FOLDS`].
 pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
     let luck = Luck::new(seed, Stream::Profile, 1 + role as u64);
     let mut folds = vec![0; shapes.len()];
@@ -107,8 +107,8 @@ pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
 }
 
 /// Fits the costs of one model's passes, and measures the fits' errors. The returned fits use all shapes; the error on
-/// a shape comes from a fit without that shape's fold. `reads` says how α counts context; the table counts context once
-/// and has query-key pairs as another input. `borders`: see [`fit_table`].
+/// a shape comes from a fit without that shape's fold. `reads` says how α counts context. The table counts context
+/// once per request, and has query-key pairs as another input. `borders` are captured graph sizes: see [`fit_table`].
 ///
 /// # Errors
 /// There are too few shapes, or the shapes cannot separate the effects of α, γ and δ.

@@ -54,7 +54,7 @@ fn the_count_of_context_is_found_from_the_times() {
 
 #[test]
 fn the_table_fits_a_machine_that_reads_context_once_and_computes_pairs() {
-    // No line fits: reading the context costs once, computing costs each pair of tokens.
+    // α, γ, δ cannot fit these costs: one term counts context once per request, another counts query-key pairs.
     let both = |s: &Shape| {
         let p = s.pass(ContextReads::Once);
         1e-4 + 4e-5 * p.batched as f64 + 1e-7 * p.context as f64 + 5e-8 * p.pairs as f64

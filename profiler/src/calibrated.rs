@@ -90,7 +90,7 @@ pub struct CalibratedModel {
     pub cost: LatencySpec,
     /// The line that policies believe: α, γ, δ.
     pub belief: Coefficients,
-    /// The largest passes that were observed.
+    /// The largest values (requests, tokens, context, query-key pairs) over all observed passes.
     pub range: Range,
 }
 

@@ -60,8 +60,8 @@ pub struct Effort {
 }
 
 /// The usual number of visits of each shape. Samples are spread over visits, so that a machine that is slow for some
-/// seconds affects few of them. Shapes get fewer visits if passes are long, and more if there is time: then the visits
-/// see all speeds of a machine whose speed changes over a minute.
+/// seconds affects few of them. Shapes get fewer visits if passes are long. They get more if time is left, so that the
+/// visits see all speeds of a machine whose speed changes over a minute.
 const USUAL_ROUNDS: usize = 6;
 /// (fewest, most) rounds of a measurement; a round visits each shape once.
 pub const ROUNDS: (usize, usize) = (2, 60);

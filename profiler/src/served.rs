@@ -1,5 +1,5 @@
-//! Costs fitted to the passes of a running server. These are many thousands, each with a shape of its own and requests
-//! of different lengths; no pass runs only to be measured.
+//! Costs fitted to the passes of a running server. A server runs many thousands of passes of different shapes, whose
+//! requests have different lengths. No pass runs only to be measured.
 
 use crate::assess::{INTERRUPTED, median};
 use crate::fit::{FitError, Sample};
@@ -10,8 +10,8 @@ use foretoken_hardware::MeasuredSpec;
 use foretoken_sim::{Coefficients, LatencyModel, PassShape};
 use std::collections::BTreeMap;
 
-/// Passes with up to this number of tokens are in one group only if they have equal numbers of tokens. Larger passes
-/// share a group if their numbers of tokens are within about a factor of [`ALIKE`].
+/// Two passes of up to this number of tokens share a group only if their numbers of tokens are equal. Two larger passes
+/// share a group if these numbers differ by less than about a factor of [`ALIKE`].
 const APART: u64 = 64;
 /// Passes whose context and query-key pairs differ by less than about this factor share a group.
 const ALIKE: f64 = 1.15;
@@ -67,7 +67,7 @@ impl Served {
         self.alike.values().map(Vec::len).sum()
     }
 
-    /// Whether there is no pass.
+    /// True if no pass was added.
     pub fn is_empty(&self) -> bool {
         self.alike.is_empty()
     }

@@ -27,7 +27,7 @@ pub struct Setup {
     pub target_room: Room,
     /// Limits on the draft's shapes.
     pub draft_room: Room,
-    /// How many shapes are measured.
+    /// Whether all shapes of the grid are measured, or about a quarter.
     pub density: Density,
     /// Time budget for all visits, seconds. Shapes with long passes may exceed it.
     pub budget_s: f64,
@@ -56,7 +56,7 @@ impl Setup {
         Pair { target: &self.target_room, draft: &self.draft_room }
     }
 
-    /// The time for each visit and for all visits.
+    /// How much time a visit and all visits take, from the time budget.
     pub fn effort(&self) -> Effort {
         Effort::within(Duration::from_secs_f64(self.budget_s.max(0.0)), self.stops().len())
     }
@@ -74,8 +74,8 @@ impl Setup {
         out
     }
 
-    /// Makes the profile from finished visits. `busy` is the CPU time that other processes used, `measured_at` the end
-    /// of the measurement (RFC 3339, UTC).
+    /// Makes the profile from finished visits, which took `wall` altogether. `busy` are the shares of CPU time that
+    /// other processes and virtual machines used, `measured_at` is the end of the measurement (RFC 3339, UTC).
     ///
     /// # Errors
     /// There are too few shapes, or they cannot separate the effects of α, γ and δ.

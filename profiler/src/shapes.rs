@@ -159,8 +159,9 @@ pub enum Density {
     Full,
 }
 
-/// The shapes to measure of one model, within the limits of `room`: requests × new tokens × context, each rising by
-/// factors; decodes at and just above each captured graph size; and prefill chunks. Sorted, each shape once.
+/// The shapes to measure of one model, within the limits of `room`, sorted: decode and verify passes, as combinations
+/// of numbers of requests, new tokens and context tokens; decodes at and just above each captured graph size; prefill
+/// chunks.
 pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
     let full = density == Density::Full;
     let requests: &[u32] = if full { &[1, 2, 4, 8, 16, 32, 64, 128, 256] } else { &[1, 4, 16, 64, 256] };
@@ -193,7 +194,7 @@ pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
     for r in requests {
         for &n in new {
             for (i, &c) in contexts.iter().enumerate() {
-                // With more than two requests, verify passes use only every other context length, to save time.
+                // To save time, verify passes of more than two requests have every other context length only.
                 if n == 1 || r <= 2 || !full || (i + r.ilog2() as usize + n as usize).is_multiple_of(2) {
                     add(kind(n), r, n, c);
                 }
@@ -217,8 +218,8 @@ pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
     shapes.into_iter().collect()
 }
 
-/// Context lengths from 16 tokens (fewer if `room` has less), each 4 times the one before. The last is the longest that
-/// leaves 16 positions for new tokens.
+/// Context lengths in tokens: 16 (fewer if `room` has no space for 16), each next one 4 times as long, and the longest
+/// one that leaves 16 positions for new tokens.
 fn contexts(room: &Room) -> Vec<u32> {
     let longest = room.max_positions.min(u32::try_from(room.kv_tokens).unwrap_or(u32::MAX)).saturating_sub(16).max(1);
     let first = 16.min(longest / 2).max(1);

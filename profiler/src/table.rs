@@ -112,8 +112,8 @@ fn line(points: &[u64], start: f64, rises: &[f64]) -> Vec<(u64, f64)> {
         .collect()
 }
 
-/// Ramp `at`: the share of the way from point `at` to the next one that `value` has gone, 0 before and 1 after the
-/// interval. The first ramp continues below 0, the last above 1.
+/// The height of ramp `at` at `value`: 0 before point `at`, 1 after the next point, and linear between these points.
+/// The first ramp continues below 0, and the last above 1.
 fn ramp(points: &[u64], at: usize, value: u64) -> f64 {
     let (from, to) = (points[at] as f64, points[at + 1] as f64);
     let share = (value as f64 - from) / (to - from);
@@ -126,7 +126,7 @@ fn batched_points(passes: &[(PassShape, f64)], borders: &[u32]) -> Vec<u64> {
     let mut sizes: Vec<u64> = passes.iter().map(|p| p.0.batched).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    // Whether the time jumps between size `i` and the next size.
+    // Whether the time jumps between `sizes[i]` and `sizes[i + 1]`, because of a captured graph size there.
     let jumps = |i: usize| borders.iter().any(|&b| (sizes[i]..sizes[i + 1]).contains(&u64::from(b)));
     let last = sizes.len() - 1;
     let mut points: Vec<u64> = Vec::new();

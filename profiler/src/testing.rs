@@ -25,7 +25,7 @@ pub fn steps(shape: &Shape) -> f64 {
 }
 
 /// The times of every shape of a model's grid, in two visits of five passes each. Times have relative noise of up to
-/// `noise` in both directions. If there is noise, one sample in fifty is ten times too long.
+/// ±`noise`. Unless `noise` is 0, one time in fifty is ten times too long.
 pub fn timed(role: Role, cost: fn(&Shape) -> f64, noise: f64) -> Vec<Timed> {
     let luck = Luck::new(9, Stream::Noise, role as u64);
     let shapes = grid(role, &room(), Density::Full);

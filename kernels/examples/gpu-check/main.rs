@@ -72,7 +72,7 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
         let began = Instant::now();
         // Each measurement has its own device, so that memory is not shared.
         let result = Cuda::tuned(0, tuning).and_then(|mut cuda| measure(&mut cuda));
-        // A failed measurement is written too and does not end the run: the others may still be right.
+        // A failed measurement is written too and does not end the run: later measurements may succeed.
         let result = result.unwrap_or_else(|why| json!({ "error": why.to_string() }));
         println!("{name} ({:.1} s): {result}", began.elapsed().as_secs_f64());
         done.insert(name.into(), result);

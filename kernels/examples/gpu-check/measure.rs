@@ -87,7 +87,7 @@ fn tokens(count: usize) -> Vec<u32> {
     (0..count as u32).map(|i| (i * 7919 + 13) % 32_000).collect()
 }
 
-/// Times passes of `new` tokens after `context` tokens of one request. Returns (median seconds, spread).
+/// Times passes of `new` tokens after `context` tokens of one request. Returns (median seconds, P90 / P10 − 1).
 fn one_request(cuda: &mut Cuda, context: usize, new: usize) -> Result<(f64, f64), CudaError> {
     let blocks = (context + new).div_ceil(16) as u32;
     let limits = Limits { kv_blocks: blocks, max_rows: context.max(new), max_logit_rows: new };
@@ -144,7 +144,7 @@ pub fn attention(cuda: &mut Cuda) -> Result<Value, CudaError> {
     for (model, requests) in [("vicuna-7b", 1), ("vicuna-7b", 8), ("llama-3.1-8b", 1), ("llama-3.1-8b", 8)] {
         all.push(attention_of(cuda, model, requests)?);
     }
-    // The target in `verdicts` is for the first of these: one request of vicuna-7b, the model of the other targets.
+    // `verdicts` compares only the first shape with a target: one request of vicuna-7b, as in the other measurements.
     Ok(json!({ "bytes_per_s": all[0]["bytes_per_s"], "shapes": all }))
 }
 

@@ -54,7 +54,7 @@ impl Team {
     }
 }
 
-/// A session that has not begun.
+/// A session that [`Team::session`] made and that has not begun. While it runs, helpers wait for tasks.
 pub(super) struct Session {
     pool: Arc<ThreadPool>,
     board: Arc<Board>,

@@ -29,7 +29,7 @@ fn all_bits(buffer: &Buffer) -> Vec<u32> {
     (0..buffer.rows()).flat_map(|r| buffer.row(r)).map(|x| x.to_bits()).collect()
 }
 
-/// Runs an operation at every level, asserts that the results agree to the bit, and returns the first.
+/// Runs an operation at every level, asserts that the results agree to the bit, and returns the result.
 fn at_every_level(mut run: impl FnMut(&mut Cpu) -> Buffer) -> Buffer {
     let mut cpu = Cpu::new(2).unwrap();
     let mut results = Level::all().into_iter().map(|level| {
@@ -62,8 +62,8 @@ const EPSILON: f64 = f32::EPSILON as f64 / 2.0;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// A sum of n products in chains of 256 may be off by this number of roundings, each relative to the sum of the
-    /// products' absolute values: one per product of a chain, and one for each chain.
+    /// A sum of products is made in chains of up to 256 products. It may be off by one rounding per product of a chain
+    /// and one per chain (at most 3), each relative to the sum of the products' absolute values.
     #[test]
     fn matmul_is_the_product(seed: u64, rows in 1usize..20, inputs in 1usize..600, outputs in 1usize..200, half: bool) {
         let dtype = if half { Dtype::Bf16 } else { Dtype::F32 };

@@ -20,15 +20,15 @@ pub struct Driver {
 pub struct Device {
     /// The driver's index of the GPU.
     pub ordinal: u32,
-    /// The GPU's name.
+    /// The GPU's name, as the driver reports it.
     pub name: String,
     /// Compute capability, (major, minor).
     pub compute_capability: (u32, u32),
     /// Number of streaming multiprocessors.
     pub multiprocessors: u32,
-    /// Memory in bytes.
+    /// Total memory in bytes, used or free.
     pub memory_bytes: u64,
-    /// Free memory in bytes.
+    /// Memory in bytes that no process uses.
     pub free_bytes: u64,
 }
 

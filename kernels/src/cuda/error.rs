@@ -11,7 +11,7 @@ pub enum CudaError {
     NoDevice {
         /// The GPU number that was given.
         ordinal: usize,
-        /// The number of GPUs.
+        /// The number of GPUs that the driver has.
         count: usize,
     },
     /// The GPU's compute capability is below 8.0.
@@ -21,7 +21,7 @@ pub enum CudaError {
         ordinal: usize,
         /// The GPU's name.
         name: String,
-        /// The GPU's compute capability.
+        /// The GPU's compute capability, (major, minor).
         capability: (u32, u32),
     },
     /// An allocation failed.

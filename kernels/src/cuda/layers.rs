@@ -52,7 +52,7 @@ impl Cuda {
         self.now(|program| program.launch(kernel, grid, [256, 1], 0, &arguments))
     }
 
-    /// Rotates queries and keys to their positions, and writes keys and values to their slots.
+    /// Rotates queries and keys by the rotary angles of their positions, and writes keys and values to their KV slots.
     pub(super) fn rotate(
         &mut self,
         qkv: &mut Buffer,

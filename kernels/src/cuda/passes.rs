@@ -10,7 +10,8 @@ const MOST: usize = 512;
 
 struct Pass {
     program: Program,
-    /// Made when the pass comes for the second time, because the first run also loads kernels and chooses algorithms.
+    /// The pass as a CUDA graph. It is made when an equal pass runs for the second time, because the first run also
+    /// loads kernels and chooses algorithms.
     graph: Option<Box<dyn Graph>>,
 }
 

@@ -22,9 +22,9 @@ pub struct Matmul {
 pub struct MatmulShape {
     /// Number of rows of `x` and of `out`.
     pub rows: u32,
-    /// Number of numbers in a row of `x`.
+    /// Number of inputs: the width of a row of `x`.
     pub inputs: u32,
-    /// Number of results in a row of `out`.
+    /// Number of outputs: the width of a row of `out`.
     pub outputs: u32,
     /// Distance between the beginnings of rows of `x`.
     pub x_stride: u32,

@@ -103,7 +103,7 @@ impl Capacity {
         }
     }
 
-    /// The larger of each size, so that both runs fit.
+    /// The larger of each size of `self` and `other`, so that models with the result can serve the runs of both.
     pub fn or(&self, other: &Capacity) -> Capacity {
         let draft_scratch = self.draft_scratch.max(other.draft_scratch);
         Capacity {

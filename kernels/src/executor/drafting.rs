@@ -109,7 +109,7 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Adds the token that request `i` drafted in the pass before `pass`, for a chain.
+    /// Adds the token that request `i`, which drafts a chain, drafted in the pass before `pass`.
     fn feed_drafted(
         &mut self,
         step: &StepPlan,

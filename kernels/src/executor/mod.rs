@@ -114,7 +114,7 @@ impl<D: Device> Executor for DeviceExecutor<'_, D> {
     }
 }
 
-/// Hands the marks after the last step to the recorder too.
+/// When the run is over, hands the marks that came after the last step to the recorder.
 impl<D: Device> Drop for DeviceExecutor<'_, D> {
     fn drop(&mut self) {
         if !self.trace.marks.is_empty() {

@@ -107,8 +107,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Decides from the target's logits which drafts are accepted, one result per asker. Also computes divergences if
-    /// the policy wants them.
+    /// Decides which drafts are accepted, one result for each request for which the pass samples a token. Also computes
+    /// divergences if the policy wants them.
     fn judge(&mut self, drafts: &Drafts, drafting: bool) -> Result<(), LiveError<D::Error>> {
         let v = &mut self.verifying;
         v.out.clear();

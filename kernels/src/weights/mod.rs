@@ -47,7 +47,7 @@ pub enum TensorData<'a> {
     Random {
         /// The random draws, one per position.
         luck: Luck,
-        /// Half the width of the distribution.
+        /// Largest absolute value of the numbers.
         scale: f32,
         /// The type to which the numbers are rounded.
         dtype: Dtype,

@@ -64,7 +64,7 @@ pub fn bits(llama: &Llama<Cpu>) -> Vec<Vec<u32>> {
     (0..llama.logits().rows()).map(|r| llama.logits().row(r).iter().map(|x| x.to_bits()).collect()).collect()
 }
 
-/// Runs new tokens of one request as one chain. Returns the bits of the logits of each of them.
+/// Runs new tokens of one request as one chain. Returns the bits of the logits of each new token.
 pub fn run(llama: &mut Llama<Cpu>, cpu: &mut Cpu, tokens: &[u32], computed: usize, table: &[u32]) -> Vec<Vec<u32>> {
     let mut batch = Batch::default();
     batch.push_chain(tokens, computed, table, Logits::All);

@@ -10,7 +10,7 @@ use foretoken_kernels::weights::{Dtype, RandomWeights, TensorData, Weights};
 use foretoken_sim::tree::ROOT;
 use half::{bf16, f16};
 
-/// Tolerance for a sum that was made in another order and rounded to bf16 once.
+/// Tolerance of [`close`] for sums that the devices make in different orders and the GPU rounds to bf16 once.
 const ONE_ROUNDING: f32 = 0.006;
 
 fn cpu() -> Cpu {

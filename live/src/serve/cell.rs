@@ -14,7 +14,7 @@ use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// What a live run needs besides its policy.
+/// The inputs of a live run, without its policy.
 pub struct Bench<'a> {
     /// The device with both models, which serves.
     pub machine: &'a mut dyn Machine,

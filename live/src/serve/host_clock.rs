@@ -1,4 +1,4 @@
-//! Statistics of the host time of steps, in total and of scheduler and policy, in constant memory.
+//! Statistics of the host time of steps: of the whole step, of the scheduler and of the policy. Uses constant memory.
 
 use super::tape::passes;
 use foretoken_compare::live_runs::{HostTime, HostTimes, LARGE_BATCH};

@@ -39,7 +39,7 @@ impl Monitor {
         Monitor { bar, label: format!("{which} {label}"), since: Time::ZERO, window: Window::default() }
     }
 
-    /// Adds a step, and updates the line if it is due.
+    /// Adds a step, and updates the line if the last update is at least 0.2 s ago.
     pub fn step(&mut self, step: &StepTrace) {
         if self.bar.is_hidden() {
             return;

@@ -81,7 +81,7 @@ fn in_turn(each: Vec<Vec<u32>>, workload: &mut Workload) -> Vec<Vec<u32>> {
     all
 }
 
-/// A line of the prompt file, a JSON object; its other fields are ignored.
+/// A line of the prompt file: a JSON object with this field. Other fields are ignored.
 #[derive(Deserialize)]
 struct Line {
     prompt: String,
@@ -94,7 +94,7 @@ fn read_jsonl(path: &Path) -> Result<Vec<String>> {
     parse_jsonl(path, &text)
 }
 
-/// The prompts of a JSON-lines text; errors call the file `path`.
+/// Returns the prompts of a JSON-lines text. Error messages name the file `path`.
 ///
 /// # Errors
 /// A line is no JSON object or has no prompt, or there is no line.

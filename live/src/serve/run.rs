@@ -51,7 +51,7 @@ const ORDER: &str = "seed by seed; the baseline first, then the policies in the 
 pub struct Ran {
     /// The content of `live.json`.
     pub report: LiveReport,
-    /// Numbers of cells and request steps, and the wall time, for the last line on the terminal.
+    /// Number of cells, sum over steps of the requests that decode, and wall time, for the last line on the terminal.
     pub speed: Speed,
     /// Number of cells whose results were stored; they are the first cells of the plan.
     pub cells: usize,

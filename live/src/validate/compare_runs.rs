@@ -43,11 +43,11 @@ pub struct Compared<'a> {
     pub plan: &'a Plan,
     /// The tapes of the runs.
     pub tapes: Tapes<'a>,
-    /// The list of the runs.
+    /// The cells of the folder, with their pieces and probes.
     pub runs: &'a Runs,
     /// Costs with which the runs are predicted; `None`: the experiment's costs.
     pub profile: Option<&'a PassCosts>,
-    /// Where these costs come from, as text.
+    /// Where the costs that predict the runs come from, as text.
     pub costs: String,
     /// Sentences that limit the verdict, for example about changed files. Sentences about partial runs are added.
     pub caveats: Vec<String>,
@@ -146,7 +146,8 @@ impl Compared<'_> {
         Ok(found)
     }
 
-    /// The rule that decides which pieces count, as text with the probed passes; `None` if nothing was probed.
+    /// The rule that decides which pieces count, and the list of the probed passes, as text; `None` if nothing was
+    /// probed.
     fn rule(&self, steady: f64) -> Option<String> {
         let probed: Vec<String> = self.runs.probed.iter().map(ToString::to_string).collect();
         (!probed.is_empty()).then(|| {
@@ -159,7 +160,8 @@ impl Compared<'_> {
         })
     }
 
-    /// The report of a cell without a piece that counts; `None` if no piece was begun or nothing was probed.
+    /// The report of a cell in which no piece counts: each was unfinished, or the machine changed its speed in it.
+    /// `None` if no piece was begun or nothing was probed.
     fn undecided(&self, entry: &RunEntry, pieces: Vec<PieceReport>) -> Option<Undecided> {
         let probed = !self.runs.probed.is_empty() && !pieces.is_empty();
         let policy = self.plan.policies.get(entry.policy).filter(|_| probed)?.spec.label();
@@ -244,8 +246,8 @@ impl Compared<'_> {
         })
     }
 
-    /// The speedups of policies over the baseline at the common load, for each group of cells with the same seed and
-    /// swept values: (group as text, speedups).
+    /// The speedups of policies over the baseline at the common load. Cells with equal seed and swept values are one
+    /// group; the result has for each group (its seed and swept values as text, the speedups).
     fn speedups(&self, found: &[ComparedCell], spec: &ValidateSpec) -> Vec<(String, Vec<PolicyValue>)> {
         let mut groups: Vec<(&RunEntry, Vec<&ComparedCell>)> = Vec::new();
         for cell in found {
@@ -298,7 +300,7 @@ impl Compared<'_> {
     }
 }
 
-/// What is needed to predict a cell, besides the costs that predict all cells.
+/// The inputs of a cell's prediction that other cells do not share.
 struct Predict<'a> {
     /// The machine's pace (how much slower than usual it was) during each piece.
     paces: &'a [Pace],
@@ -325,7 +327,7 @@ struct ComparedCell<'a> {
     rate: Option<PolicyValue>,
 }
 
-/// The statistics of the host time of a run's steps.
+/// Statistics of the host time of a run's steps, from its tape.
 fn host_times(tape: &Tape) -> HostTimes {
     let mut clock = HostClock::default();
     tape.steps.iter().for_each(|step| clock.add(step));

@@ -12,7 +12,8 @@ use foretoken_spec::problem::Result;
 pub struct CostsOfOtherCells(Vec<Learned>);
 
 impl CostsOfOtherCells {
-    /// Collects the passes of all cells. `paces` are the paces of each cell's pieces, by which times are divided.
+    /// Collects the passes of all cells. `paces` has for each piece of each cell how much slower than usual the machine
+    /// was; pass times are divided by it.
     ///
     /// # Errors
     /// A tape is damaged.

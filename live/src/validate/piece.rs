@@ -33,7 +33,7 @@ pub struct Measuring<'a> {
     pub spec: &'a ValidateSpec,
     /// The policies, the baseline first.
     pub policies: &'a [PolicySpec],
-    /// Engine settings, belief and the whole workload, of which each piece serves a part.
+    /// Engine settings, the costs that policies believe, and the whole workload, of which each piece serves a part.
     pub setting: Setting,
     /// The prompt tokens of all requests of the workload.
     pub prompts: Vec<Vec<u32>>,
@@ -53,7 +53,7 @@ pub fn first_slice(spec: &ValidateSpec) -> f64 {
 
 /// The pieces of a validation while they are made.
 pub struct Pieces<'a> {
-    /// The list of runs, with the pieces made so far.
+    /// The content of `runs.json`: the cells, with the pieces made so far.
     pub runs: Runs,
     measuring: Measuring<'a>,
     /// The whole workload.

@@ -49,8 +49,8 @@ run_s = 0.05
 profile_s = 0.5
 "#;
 
-/// A machine that serves on the CPU, and on which timed passes take 1 ms times a prescribed factor. Each call of
-/// `Timed::time`, which is a probe here, has its factor.
+/// A machine that serves on the CPU, and on which timed passes take 1 ms times a prescribed factor. The factor is
+/// equal for all passes of one call of `Timed::time`; each call is one probe, because no profile is measured.
 struct Prescribed {
     inner: Box<dyn Timed>,
     /// The factor of each call in order; 1 for later calls.

@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// A profile that is measured in slices: the visits made so far.
+/// A profile that is measured in slices: the visits made so far (a visit times a few passes of one shape).
 pub struct Slices {
     setup: Setup,
     stops: Vec<Stop>,

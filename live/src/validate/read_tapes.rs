@@ -26,7 +26,7 @@ pub struct Tapes<'a> {
 pub enum Recording {
     /// The tape, complete or partial.
     Of(Box<Tape>),
-    /// The file has nothing of the run, for this reason.
+    /// The file has nothing of the run itself (only its warm-up, for example); the text says why.
     Nothing(&'static str),
 }
 
@@ -107,7 +107,7 @@ fn partial(name: &str, tape: &Tape) -> Option<PartialRun> {
     Some(PartialRun { tape: name.to_owned(), ended, requests, seconds, why })
 }
 
-/// The tapes of a piece that counts.
+/// The tapes of a piece that counts: a finished one whose probes, if any, show a steady machine.
 pub struct PieceTapes {
     /// Index of the piece in its cell.
     pub index: usize,

@@ -187,7 +187,7 @@ struct Profiling<'a> {
 
 /// The costs that predict the runs.
 struct Predicting {
-    /// The costs; `None` if a profile was given: the experiment then has its costs.
+    /// The costs; `None` if a profile was given, whose costs then stand in the experiment.
     costs: Option<PassCosts>,
     /// Where the costs come from, as text.
     words: String,
@@ -284,13 +284,13 @@ fn changed_profile(why: String) -> String {
 pub struct GivenProfile {
     costs: PassCosts,
     text: String,
-    /// How its costs were made: `profiled` or `calibrated`.
+    /// How the profile's costs were found: `profiled` (timed passes) or `calibrated` (fitted to runs).
     word: &'static str,
-    /// When it was measured or to which device's runs it was fitted, as text.
+    /// When the profile was measured, or to which device's runs it was fitted, as text.
     made: String,
-    /// Digests of the tapes to which it was fitted. It must not predict these runs.
+    /// Digests of the tapes to which the profile was fitted. It must not predict the runs of these tapes.
     fitted_to: Vec<String>,
-    /// A warning if its seal is broken.
+    /// A warning if the seal of the profile's file is broken, so that the file was edited.
     changed: Option<String>,
 }
 
@@ -356,7 +356,7 @@ fn profile_settings(setting: &Setting, spec: &ValidateSpec) -> Asked {
     Asked { limits, density: Density::Full, budget_s: spec.profile_s, seed: PROFILE_SEED }
 }
 
-/// Makes the comparison, and writes its JSON, text and page to the folder `to`.
+/// Makes the comparison, and writes it as JSON, text and HTML page to the folder `to`.
 fn write_outcome(compared: &Compared, to: &Folder) -> Result<Validation> {
     let (validation, runs) = compared.validation()?;
     to.write(OUTCOME[0], validation.to_json().as_bytes())?;

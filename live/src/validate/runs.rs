@@ -67,10 +67,10 @@ impl std::fmt::Display for Load {
     }
 }
 
-/// The list of a folder's runs.
+/// The live runs of a folder: the content of `runs.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Runs {
-    /// The version of the list's format.
+    /// The version of the format of `runs.json`; another version is refused.
     version: u32,
     /// The passes that probes time; empty if nothing is probed.
     pub probed: Vec<Probed>,
@@ -94,7 +94,7 @@ impl RunEntry {
 }
 
 impl Runs {
-    /// Makes an empty list with these passes to probe.
+    /// Makes a list without runs; `probed` are the passes that probes will time.
     pub fn new(probed: Vec<Probed>) -> Runs {
         Runs { version: VERSION, probed, rates: Vec::new(), entries: Vec::new() }
     }

@@ -53,7 +53,7 @@ pub fn simulate_piece(replay: &Replay, learned: Option<&Setting>, tapes: &[Tape]
 /// The live run to simulate, and the costs that predict it.
 #[derive(Clone, Copy)]
 pub struct Replay<'a> {
-    /// The engine settings and the belief of the live run, with its requests.
+    /// The live run's engine settings and requests, and the costs that its policy believed.
     pub setting: &'a Setting,
     /// A setting of which only the pass costs are used: they are the simulation's truth.
     pub costs: &'a Setting,

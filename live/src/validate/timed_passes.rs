@@ -63,8 +63,8 @@ fn kind(step: &StepTrace) -> Kind {
     }
 }
 
-/// Converts the recorded shape of a target pass, which counts context once per request, to the count of context
-/// `reads`.
+/// Converts the recorded shape of a target pass, which counts context once per request, to a shape that counts context
+/// as `reads` says.
 fn as_read(shape: PassShape, step: &StepTrace, reads: ContextReads) -> PassShape {
     if reads == ContextReads::Once || step.rounds.iter().any(|r| r.nodes > 0) {
         return shape;

@@ -172,8 +172,8 @@ pub struct Range {
 pub struct Measurement {
     /// The shape of the pass.
     pub shape: Shape,
-    /// Mean time without interrupted passes, seconds. The time of a target's prefill pass includes the time by which it
-    /// makes the passes after it slower.
+    /// Mean time without interrupted passes, seconds. The time of a prefill pass includes the delay that a prompt
+    /// causes to the model's next passes.
     pub seconds: f64,
     /// Robust coefficient of variation of the samples: 1.4826 · median absolute deviation / median.
     pub spread: f64,

@@ -19,7 +19,7 @@ pub const KIND: Kind = Kind { name: b"FTKTAPE", version: b'2' };
 /// Longest time between two flushes on the run's clock (1 s): a killed process loses at most this much.
 const FLUSH_EVERY: Time = Time(1_000_000_000_000);
 
-/// The content of a frame after the first.
+/// The content of a frame after the head: a step, or the tail.
 #[derive(Deserialize)]
 enum Event {
     Step(StepTrace),
@@ -201,7 +201,7 @@ pub fn parse_tape(input: impl Read) -> Result<Tape, TapeError> {
     }
 }
 
-/// An error if a frame says what no run writes.
+/// Returns an error if `wrong` says what is impossible in this frame, which begins at byte `offset`.
 fn possible(wrong: Option<String>, frame: u64, offset: u64) -> Result<(), TapeError> {
     wrong.map_or(Ok(()), |what| Err(TapeError::Wrong { frame, offset, what }))
 }

@@ -1,10 +1,11 @@
-//! What a tape can say. Checksums show damage; a frame that is whole may still be one that no run writes.
+//! Checks that the content of a tape is possible. Checksums find damaged frames; an undamaged frame may still have
+//! content that no run writes.
 
 use super::{Head, Tail};
 use foretoken_sim::MAX_SPEC_LEN;
 use foretoken_sim::live::{Round, StepTrace};
 
-/// What is wrong with a tape's head, worded so that it follows "frame 0".
+/// Says what is impossible in a tape's head, worded so that it follows "frame 0"; `None` if nothing is.
 pub fn wrong_head(head: &Head) -> Option<String> {
     let requests = head.arrival.len();
     let columns =
@@ -13,7 +14,7 @@ pub fn wrong_head(head: &Head) -> Option<String> {
     Some(format!("has {n} {what} for {requests} requests"))
 }
 
-/// What is wrong with a step.
+/// Says what is impossible in a step; `None` if nothing is.
 pub fn wrong_step(head: &Head, step: &StepTrace) -> Option<String> {
     let requests = step.rounds.iter().map(|r| r.request).chain(step.chunks.iter().map(|c| c.request));
     unknown_request(head, requests)
@@ -22,7 +23,7 @@ pub fn wrong_step(head: &Head, step: &StepTrace) -> Option<String> {
         .or_else(|| backwards(step).then(|| "has activities that end before they begin, or out of order".to_owned()))
 }
 
-/// What is wrong with the end.
+/// Says which rejected request of the tail the head does not have; `None` if it has all.
 pub fn wrong_tail(head: &Head, tail: &Tail) -> Option<String> {
     unknown_request(head, tail.rejected.iter().copied())
 }

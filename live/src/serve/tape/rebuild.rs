@@ -34,7 +34,7 @@ impl<'a> Rebuilt<'a> {
         }
         let mut rebuilt = Rebuilt { head, rejected, requests, sent: 0 };
         if let Arrivals::Closed { clients } = head.arrivals() {
-            // Every client sends a request, as long as there is one.
+            // Every client sends its first request, while the workload has requests.
             (0..clients.min(head.arrival.len() as u32)).for_each(|_| rebuilt.send(Time::ZERO));
         }
         rebuilt
