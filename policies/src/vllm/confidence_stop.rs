@@ -136,7 +136,10 @@ mod tests {
         assert_eq!(decide(HALF, &[8, 8], &[&[0.9], &[0.1, 0.9]]), (vec![4, 4], vec![4, 4]));
         // A confident token after an unconfident one does not make a chain confident again: the round ends as if the
         // second chain had only its first token.
-        assert_eq!(decide(HALF, &[8, 8], &[&[0.9, 0.4], &[0.1, 0.9]]), decide(HALF, &[8, 8], &[&[0.9, 0.4], &[0.1, 0.1]]));
+        assert_eq!(
+            decide(HALF, &[8, 8], &[&[0.9, 0.4], &[0.1, 0.9]]),
+            decide(HALF, &[8, 8], &[&[0.9, 0.4], &[0.1, 0.1]])
+        );
     }
 
     #[test]
