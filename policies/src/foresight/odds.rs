@@ -13,7 +13,7 @@ const START: f64 = 0.6;
 const START_WEIGHT: f64 = 10.0;
 /// Factor on the weights of earlier steps when a step is added.
 const KEEP: f64 = 0.999;
-/// [`KEEP`] for gains, which change with the price of time.
+/// As [`KEEP`], for the gains of tokens, which change with the price of time.
 const KEEP_GAINS: f64 = 0.98;
 
 /// Estimates the chance that draft tokens are accepted.

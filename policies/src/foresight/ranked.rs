@@ -58,7 +58,7 @@ impl Ranked {
         }
     }
 
-    /// Whether a token of this survival is among those down to `least`, the lowest survival of a bucket.
+    /// Whether a token of this survival is verified if all buckets down to the one of the survival `least` are.
     pub fn is_kept(&self, survival: f64, least: f64) -> bool {
         bucket(survival) >= bucket(least)
     }
