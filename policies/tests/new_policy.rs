@@ -99,7 +99,7 @@ fn lay_out(root: &Path, tree: &Tree) {
 
 /// Runs the tests of the copy that `filters` select. Returns whether they pass, and their output.
 fn test(copy: &Path, update: &str, filters: &[&str]) -> (bool, String) {
-    // target/<profile>/deps/<this test>
+    // The path of this test is target/<profile>/deps/<name>.
     let exe = env::current_exe().unwrap();
     let profile = exe.ancestors().nth(2).unwrap();
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));

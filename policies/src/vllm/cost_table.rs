@@ -84,9 +84,9 @@ fn interpolated(curve: &[(u32, f64)], size: u32) -> f64 {
 /// The draft's table by number of requests, and the target's by number of tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct CostTables {
-    /// Seconds of drafting, by requests.
+    /// Seconds of drafting, by number of requests.
     pub draft: CostTable,
-    /// Seconds of the target pass, by tokens.
+    /// Seconds of the target pass, by number of tokens.
     pub verify: CostTable,
 }
 
