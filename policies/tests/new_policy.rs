@@ -57,8 +57,8 @@ fn sources() -> Tree {
         let members = ["policies", "sim", "tests"];
         manifest["workspace"]["members"] = members.to_vec().into();
         manifest["workspace"].as_table_mut().unwrap().remove("default-members");
-        // Fast to build, and never mixed up with the ordinary build of the same crates: Cargo keys builds by their
-        // profiles.
+        // Without optimisation the copy builds fast. Its profile also keeps it apart from the ordinary build of the
+        // same crates, because Cargo keys builds by their profiles.
         let quick: toml::Table = "opt-level = 0\ndebug = false\ncodegen-units = 8".parse().unwrap();
         for profile in ["dev", "release"] {
             let profile = manifest["profile"][profile].as_table_mut().unwrap();

@@ -36,7 +36,7 @@ pub(crate) fn check_arms(check: &Check, arms: &[u32]) -> Result<(), BadParameter
     })
 }
 
-/// A running mean.
+/// The mean of the values added so far, and their number.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Mean {
     pub count: u64,

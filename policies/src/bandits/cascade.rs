@@ -104,9 +104,9 @@ struct Running {
     trial: Trial,
     /// Number of trials begun so far. Outcomes of earlier trials' steps are ignored.
     trials: u64,
-    /// Seconds of a step without drafts, measured in this round of trials.
+    /// Seconds of a step without drafts, measured since the last set phase.
     plain_s: f64,
-    /// Utility of each length tested in this round.
+    /// Utility of each length tested since the last set phase.
     utility: Vec<f64>,
     /// Number of successive set phases that ran without speculation.
     disabled: u32,

@@ -30,7 +30,7 @@ pub(crate) struct Frontier {
 /// Successive draft tokens of one request. It pays to draft all of them or none.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
-    /// Cost in picoseconds.
+    /// Time that drafting and verifying these tokens takes, in picoseconds.
     cost: f64,
     value: f64,
     request: u32,
@@ -52,7 +52,7 @@ pub(crate) struct Best {
     pub tokens: f64,
     /// Time of the step, in picoseconds.
     pub time: u64,
-    /// Number of draft tokens.
+    /// Number of draft tokens of all requests.
     size: usize,
 }
 

@@ -124,7 +124,7 @@ struct Running {
 }
 
 impl Running {
-    /// Fills in `survival` and `most` for a batch.
+    /// Computes `survival` and `most` for every request of a batch.
     fn look(&mut self, batch: &BatchView, truth: &Truth) {
         let hidden = truth.hidden.expect("the event clock knows its requests");
         let law = hidden.law().expect("the experiment was checked for a law");

@@ -12,7 +12,7 @@ use foretoken_sim::acceptance::{Hidden, Law, RequestTruth};
 use foretoken_sim::{MAX_SPEC_LEN, RequestId, StepOutcome};
 use std::collections::VecDeque;
 
-/// Longest draft of a round.
+/// Longest draft of a round, in tokens.
 const DEPTHS: usize = MAX_SPEC_LEN as usize;
 
 /// What a bound knows of the requests that have not ended.
@@ -20,7 +20,7 @@ const DEPTHS: usize = MAX_SPEC_LEN as usize;
 pub(crate) struct Posteriors {
     slots: Slots,
     requests: Vec<Posterior>,
-    /// Buffers for the request at hand.
+    /// Buffers for the request whose survival is computed.
     scratch: Scratch,
 }
 
@@ -39,7 +39,7 @@ struct Posterior {
     observed: VecDeque<Round>,
 }
 
-/// The outcome of a round.
+/// The outcome of one request's round: the output position of its first draft, and numbers of tokens.
 #[derive(Clone, Copy)]
 struct Round {
     start: u32,

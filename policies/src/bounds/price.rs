@@ -46,9 +46,9 @@ impl Price {
 /// How a bound compares choices by their tokens and time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Worth {
-    /// Tokens a second.
+    /// By their tokens a second.
     Ratio,
-    /// Tokens − this price × seconds.
+    /// By their tokens − this price × seconds.
     Priced(f64),
 }
 

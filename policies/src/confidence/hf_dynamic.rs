@@ -108,7 +108,7 @@ impl Definition for HfDynamic {
     }
 }
 
-/// One request's candidate generator.
+/// One request's candidate generator: its draft length, threshold and samples.
 #[derive(Clone, Debug, Default)]
 struct Generator {
     len: u32,

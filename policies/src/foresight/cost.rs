@@ -10,11 +10,11 @@ const CONTEXT: u64 = 200_000;
 /// The correction stays within this factor of the start-up times.
 const MOST: f64 = 8.0;
 
-/// The cost of a model's passes.
+/// The time of the passes of one model, the draft or the target.
 struct Model {
-    /// Seconds by batched tokens, at no context.
+    /// Seconds of a pass by its number of batched tokens, without context.
     by_tokens: Vec<f64>,
-    /// Seconds more for each token of context.
+    /// Seconds that each token of context adds.
     per_context: f64,
     /// Factor by which real passes are slower than measured at start-up.
     slower: f64,
@@ -151,7 +151,7 @@ pub(crate) struct Costs {
     /// True if the engine runs the first draft pass also if nothing is drafted.
     first_pass_is_free: bool,
     correction: f64,
-    /// Seconds of a decision after a draft pass, as observed.
+    /// Observed seconds that a decision after a draft pass takes.
     decision_s: f64,
     /// The last draft pass after which the policy can decide.
     last_asked: u32,
@@ -220,7 +220,7 @@ impl Costs {
         }
     }
 
-    /// Seconds of a decision after a draft pass.
+    /// Seconds that a decision after a draft pass takes.
     pub fn decision_s(&self) -> f64 {
         self.decision_s
     }

@@ -4,7 +4,7 @@
 use crate::vllm::acceptance_estimator::AcceptanceEstimator;
 use foretoken_sim::{Drafts, StepOutcome};
 
-/// Steps between refits of the curve.
+/// Number of steps between refits of the curve from confidence to chance.
 const REFIT_INTERVAL: u32 = 8;
 /// The chance expected of a first token before anything was observed.
 const START: f64 = 0.6;
@@ -74,7 +74,7 @@ impl Odds {
         *expected = (*gain + START_WEIGHT * before) / (*weight + START_WEIGHT);
     }
 
-    /// Learns from a step's outcome.
+    /// Learns the chances of the drafted tokens from a step's outcome.
     pub fn observe(&mut self, outcome: &StepOutcome) {
         if outcome.drafted.iter().all(|&d| d == 0) {
             return;

@@ -298,7 +298,7 @@ impl Running {
 struct Planned {
     length: u32,
     worth: f64,
-    /// Seconds of the step.
+    /// Seconds of a step with this length.
     seconds: f64,
 }
 

@@ -23,7 +23,7 @@ pub enum SpsTable {
     Flat,
 }
 
-/// The cost of a step.
+/// The time of a step by its numbers of requests and tokens.
 #[derive(Clone, Debug)]
 pub(crate) enum CostTable {
     /// Steps per second by number of tokens. Each value holds from its number of tokens up to the next.

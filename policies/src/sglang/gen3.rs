@@ -175,7 +175,7 @@ impl Definition for SglangGen3 {
     }
 }
 
-/// The settings by which a slot decides.
+/// The settings by which a slot decides: the slot's own, and the policy's values for what the slot leaves out.
 #[derive(Clone, Copy)]
 struct Rule {
     ema_alpha: f64,
@@ -187,7 +187,7 @@ struct Rule {
 }
 
 impl Rule {
-    /// The slot's settings, with the policy's where the slot has none.
+    /// The settings of `slot`; what the slot leaves out has the policy's value.
     fn of(policy: &SglangGen3, slot: &Slot) -> Rule {
         Rule {
             ema_alpha: slot.ema_alpha.unwrap_or(policy.ema_alpha),

@@ -212,7 +212,7 @@ impl Tracker {
 
 /// Measured seconds of a decode round, by batch size and draft length.
 struct CostTable {
-    /// Profiled batch sizes, ascending.
+    /// Batch sizes that were profiled, ascending; the index of a size is its index in `seconds`.
     batch_sizes: Vec<u32>,
     /// Seconds at `[batch size index][length]`; NaN for lengths that were not profiled.
     seconds: Vec<Vec<f64>>,

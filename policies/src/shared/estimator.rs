@@ -9,7 +9,7 @@ use foretoken_sim::{BatchView, ContextReads, Drafting, PassShape, shape};
 /// Sums over the decode requests that would draft a token at one depth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
-    /// Number of requests.
+    /// Number of requests that would draft a token at the depth.
     pub requests: u64,
     /// Sum of the requests' contexts c_i, in tokens.
     pub context: u64,

@@ -182,7 +182,7 @@ proptest! {
         step_s += roots + (whole - roots) * verified as f64 / pool.max(1) as f64;
         prop_assert!(close(step_s, ours.step_s(&view, &drafts.draft_len, drafts.passes, verified)));
 
-        // The needs, by the text's formula.
+        // The need A_i of each request, by the paper's formula.
         let need = |i: usize| (elapsed_s + step_s) / view.slo_tpot_s[i] - f64::from(emitted[i]);
         let mut by_need: Vec<usize> = (0..n).collect();
         by_need.sort_by(|&a, &b| need(b).total_cmp(&need(a)).then(a.cmp(&b)));
