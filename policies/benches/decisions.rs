@@ -2,10 +2,10 @@
 //!
 //! A decision is one step of a batch of 32 requests: `propose`, `keep_drafting` after every draft pass, `select` and
 //! `observe`. Confidences, entropies and divergences are prepared in advance. They change from step to step, as do
-//! contexts, gaps and accepted runs, so that policies keep learning. The cost of the loop itself is subtracted; it is
-//! measured with a policy that decides nothing (`the loop`), for each number of draft passes. Policies that draft trees
-//! run on a scripted executor, and a stopwatch times their calls, because growing the trees would take longer than
-//! deciding. Oracles are timed on `propose` alone.
+//! contexts, draft gaps and accepted runs, so that policies keep learning. The cost of the loop that calls the policy
+//! is subtracted; it is measured with a policy that always drafts the same length (`the loop`), for each number of
+//! draft passes. Policies that draft trees run on a scripted executor, and a stopwatch times their calls, because
+//! growing the trees would take longer than deciding. Oracles are timed on `propose` alone.
 
 #![allow(missing_docs)]
 
@@ -202,7 +202,7 @@ struct Timed {
     watch: Arc<Watch>,
 }
 
-/// Total time and number of timed calls.
+/// Stopwatch of a policy: nanoseconds of all timed calls, and number of these calls.
 #[derive(Default)]
 struct Watch {
     nanos: AtomicU64,
@@ -245,14 +245,14 @@ impl SpecPolicy for Timed {
     }
 }
 
-/// A tree policy with its scripted steps.
+/// A policy that drafts trees, with the prepared steps and the scripted executor of each step.
 struct Trees {
     policy: Box<dyn SpecPolicy>,
     watch: Arc<Watch>,
     steps: Vec<Step>,
     scripts: Vec<Scripted>,
     at: usize,
-    /// Nanoseconds the stopwatch itself adds to a call.
+    /// Nanoseconds that the stopwatch adds to each call that it times.
     clock_ns: f64,
 }
 
@@ -305,7 +305,7 @@ impl Trees {
     }
 }
 
-/// The cost of the loop in nanoseconds, by number of draft passes: the minimum of 30 runs.
+/// Nanoseconds of a step of the loop without a policy's work, by number of draft passes: the least of 30 measurements.
 fn loop_ns() -> Vec<f64> {
     let cost = |passes: u32| {
         let (mut bench, mut nothing) = (Loop::new(), Nothing(passes));

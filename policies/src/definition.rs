@@ -81,9 +81,9 @@ pub struct Told<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{policy}.{key}: {why}")]
 pub struct BadParameter {
-    /// The policy's name.
+    /// Name of the policy that refuses the value.
     pub policy: &'static str,
-    /// The parameter's key.
+    /// Key of the refused parameter.
     pub key: &'static str,
     /// What is wrong, and which values are right.
     pub why: String,
@@ -105,7 +105,7 @@ pub trait Definition {
         self.summary()
     }
 
-    /// Paper and section, or engine and file.
+    /// Where the policy is from: paper and section, or engine and file.
     fn source(&self) -> &'static str;
 
     /// What the policy sees when it decides (docs/model.md 8).

@@ -67,7 +67,7 @@ fn run(policy: &str, workload: &Workload, draft_gap: DraftGap) -> Run {
 
 const TABLE: &str = r#"{"vllm-dynamic": {"num_speculative_tokens_per_batch_size": [[1, 4, 2], [5, 512, 0]]}}"#;
 
-/// Output tokens per second of work.
+/// Output tokens per second in which the engine is busy.
 fn busy_goodput(run: &Run) -> f64 {
     run.totals.emitted as f64 / run.totals.busy.as_s()
 }

@@ -57,8 +57,8 @@ fn sources() -> Tree {
         let members = ["policies", "sim", "tests"];
         manifest["workspace"]["members"] = members.to_vec().into();
         manifest["workspace"].as_table_mut().unwrap().remove("default-members");
-        // Fast to build, and never mixed up with the ordinary build of the same crates: Cargo keys builds by their
-        // profiles.
+        // Without optimisation the copy builds fast. Its profile also keeps it apart from the ordinary build of the
+        // same crates, because Cargo keys builds by their profiles.
         let quick: toml::Table = "opt-level = 0\ndebug = false\ncodegen-units = 8".parse().unwrap();
         for profile in ["dev", "release"] {
             let profile = manifest["profile"][profile].as_table_mut().unwrap();
@@ -99,7 +99,7 @@ fn lay_out(root: &Path, tree: &Tree) {
 
 /// Runs the tests of the copy that `filters` select. Returns whether they pass, and their output.
 fn test(copy: &Path, update: &str, filters: &[&str]) -> (bool, String) {
-    // target/<profile>/deps/<this test>
+    // The path of this test is target/<profile>/deps/<name>.
     let exe = env::current_exe().unwrap();
     let profile = exe.ancestors().nth(2).unwrap();
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));

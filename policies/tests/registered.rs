@@ -1,5 +1,5 @@
-//! Policies from other crates: a registered policy is like the others, and a bad one is refused. This is one test,
-//! because a registration lasts as long as the process.
+//! Policies from other crates: a registered policy works like the table's policies, and a bad one is refused. This is
+//! one test, because a registration lasts as long as the process.
 
 use foretoken_policies::{
     BadName, BadParameter, Belief, CannotRegister, Check, Definition, Fixed, Look, PolicyContext, PolicySpec, register,

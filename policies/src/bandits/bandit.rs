@@ -3,14 +3,15 @@
 use crate::definition::{BadParameter, Check};
 use foretoken_sim::{BatchView, MAX_SPEC_LEN, StepOutcome};
 
-/// Tokens emitted per second of the step, bonus tokens included. `None` without decode requests or without time.
+/// Tokens that the step emitted per second, bonus tokens included. `None` if it had no decode requests or took no time.
 pub(crate) fn tokens_per_s(outcome: &StepOutcome) -> Option<f64> {
     let seconds = (outcome.draft_time + outcome.verify_time).as_s();
     let tokens: u64 = outcome.accepted.iter().map(|&a| u64::from(a) + 1).sum();
     (tokens > 0 && seconds > 0.0).then(|| tokens as f64 / seconds)
 }
 
-/// The draft length that the step ran: its longest draft. It is shorter than the chosen arm if limits cut all drafts.
+/// The draft length that the step ran: its longest draft. It is shorter than the chosen arm if the limits of all
+/// requests are.
 pub(crate) fn played(outcome: &StepOutcome) -> u32 {
     outcome.drafted.iter().copied().max().unwrap_or(0)
 }
@@ -35,7 +36,7 @@ pub(crate) fn check_arms(check: &Check, arms: &[u32]) -> Result<(), BadParameter
     })
 }
 
-/// A running mean.
+/// The mean of the values added so far, and their number.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Mean {
     pub count: u64,

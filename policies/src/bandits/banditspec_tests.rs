@@ -22,8 +22,8 @@ fn play(policy: &mut Running, rounds: u32, reward: impl Fn(u32, u32) -> f64) -> 
         .collect()
 }
 
-/// In rounds 1 to 7 the arms take turns. Then the shipped bonus keeps the best mean for good, even if it was best by
-/// accident.
+/// In rounds 1 to 7 the arms take turns. From then on the shipped bonus, which is equal for all arms, keeps the arm
+/// with the best mean, even if its mean was best by accident.
 #[test]
 fn the_literal_bandit_is_greedy() {
     let mut p = Running::new(&Banditspec::literal(), 8);
@@ -53,7 +53,8 @@ fn own_pulls_and_the_papers_radius_find_the_best_arm() {
     }
 }
 
-/// Scores by hand after 8 rounds: means 1, 0.75, 0.5 and 0.25 of the greatest, pulls 2, 2, 2, 1.
+/// Scores by hand in round 8. By arm, the means are 1, 0.75, 0.5 and 0.25 of the greatest reward, and the pulls so far
+/// 2, 2, 2 and 1.
 #[test]
 fn scores_by_hand() {
     let reward = |k: u32, _: u32| [400.0, 300.0, 200.0, 100.0][k as usize - 1];
@@ -107,7 +108,8 @@ fn bad_settings_are_named() {
 }
 
 proptest! {
-    /// The policy chooses as a second implementation of the shipped loop, which keeps sums instead of running means.
+    /// The policy chooses the same lengths as a second implementation of the shipped loop, which has sums of rewards in
+    /// place of running means.
     #[test]
     fn the_literal_bandit_equals_a_second_reading(
         rewards in prop::collection::vec(prop::collection::vec(1.0f64..1000.0, 4), 40),

@@ -78,7 +78,7 @@ impl Definition for CascadeLike {
     }
 }
 
-/// Sums over the steps of one trial.
+/// Sums over the steps in which one length is tested (a trial).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Trial {
     steps: u32,
@@ -89,9 +89,9 @@ struct Trial {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// Testing `lengths[i]`.
+    /// `Test(i)`: the steps test `lengths[i]`.
     Test(usize),
-    /// Running a length for a number of further steps: `Set(length, steps)`.
+    /// `Set(length, steps)`: `length` runs for `steps` more steps.
     Set(u32, u32),
 }
 
@@ -102,13 +102,13 @@ struct Running {
     lengths: Vec<u32>,
     phase: Phase,
     trial: Trial,
-    /// Trials begun so far. An outcome of a step of an earlier trial is ignored.
+    /// Number of trials begun so far. Outcomes of earlier trials' steps are ignored.
     trials: u64,
-    /// Seconds of a step without drafts, measured in this round of trials.
+    /// Seconds of a step without drafts, measured since the last set phase.
     plain_s: f64,
-    /// Utility of each length tested in this round.
+    /// Utility of each length tested since the last set phase.
     utility: Vec<f64>,
-    /// Number of set phases without speculation in a row.
+    /// Number of successive set phases that ran without speculation.
     disabled: u32,
     /// The trial of each step whose outcome has not arrived, oldest first; `None` for steps outside of a test.
     awaited: VecDeque<Option<u64>>,
@@ -234,8 +234,8 @@ mod tests {
     use crate::testing::{Batch, CONTEXT, outcome};
     use foretoken_sim::{Drafts, Time};
 
-    /// Plays `steps` steps with a batch of two. `gain(k)` is the accepted drafts of each request, `ms(k)` the time.
-    /// Returns the lengths chosen.
+    /// Plays `steps` steps with a batch of two. At length k, `gain(k)` are the accepted drafts of each request and
+    /// `ms(k)` the milliseconds of the step. Returns the lengths chosen.
     fn play(p: &mut Running, steps: u32, gain: impl Fn(u32) -> [u32; 2], ms: impl Fn(u32) -> f64) -> Vec<u32> {
         let batch = Batch::new(&[100, 100], &[8, 8]);
         let drafts = Drafts::default();
@@ -259,8 +259,8 @@ mod tests {
         runs.iter().flat_map(|&(k, times)| vec![k; times]).collect()
     }
 
-    /// Utilities 1, 1.5/1.2 = 1.25, 2/1.3 = 1.538, 2/1.4 = 1.429: the tests end at 3, length 2 is set, then the tests
-    /// start again.
+    /// Lengths 0 to 3 have the utilities 1, 1.5/1.2 = 1.25, 2/1.3 = 1.538 and 2/1.4 = 1.429. The tests end at length 3,
+    /// length 2 is set, then the tests start again.
     #[test]
     fn it_climbs_while_utility_rises_and_sets_the_best() {
         let mut p = running(&[1, 2, 3, 4]);
@@ -274,8 +274,8 @@ mod tests {
         assert!(utility.iter().zip(expected).all(|(u, e)| (u - e).abs() < 1e-9) && utility.len() == 4, "{utility:?}");
     }
 
-    /// If no length pays, the pause without speculation doubles each time up to the bound. A bad first length alone
-    /// does not end the tests.
+    /// If no length pays, each pause without speculation is twice as long as the one before, up to `most_back_off`. A
+    /// bad length 1 alone does not end the tests.
     #[test]
     fn it_backs_off_where_nothing_pays() {
         let mut p = running(&[1, 2]);
@@ -284,7 +284,7 @@ mod tests {
             [3, 6, 12, 12].iter().flat_map(|&rest| with(&[&tests[..], &[(0, rest)]].concat())).collect();
         let lens = play(&mut p, expected.len() as u32, |_| [0, 0], |k| 10.0 + f64::from(k));
         assert_eq!(lens, expected);
-        // Once drafting pays, the back-off is reset.
+        // Once drafting pays, the next pause has the shortest length again.
         let lens = play(&mut p, 18, |k| [k, k], |_| 10.0);
         assert_eq!(lens, with(&[(0, 2), (1, 2), (2, 2), (2, 3), (0, 2), (1, 2), (2, 2), (2, 3)])[..18]);
         let mut late = running(&[1, 4]);

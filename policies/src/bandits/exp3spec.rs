@@ -71,7 +71,7 @@ struct Running {
     rate: f64,
     arms: Vec<u32>,
     luck: Luck,
-    /// Sum of Ẑ of each arm.
+    /// By arm: the sum of its losses Ẑ, each divided by the probability of the draw.
     losses: Vec<f64>,
     /// Probability of each arm at the last draw.
     chances: Vec<f64>,
@@ -175,7 +175,8 @@ mod tests {
         Running::new(&Exp3spec::default(), &CONTEXT)
     }
 
-    /// Three rounds by hand: equal weights at first, then the drawn arm's loss over its probability.
+    /// Three rounds by hand: the arms start with equal weights, then each draw adds the drawn arm's loss divided by the
+    /// probability of the draw.
     #[test]
     fn weights_by_hand() {
         let mut p = running();

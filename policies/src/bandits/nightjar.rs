@@ -1,14 +1,15 @@
-//! `nightjar-like`: one bandit per batch size over the lengths from 0, with a charge for starting to draft again.
+//! `nightjar-like`: one bandit per batch size over the draft lengths from 0 up. Drafting in a step after a step without
+//! drafts has an extra charge.
 //!
 //! Source: Nightjar (arXiv 2512.22420) and the planner of its vLLM extension; docs/model.md 7.8. The steps of each
 //! batch size are counted by themselves. They are cut into blocks of doubling length, and each block into bins as long
 //! as the square root of the block. Bin b of a block explores with probability 1/√b: it draws one length evenly and
 //! keeps it for the whole bin. Other bins run the length with the least time per token,
 //!
-//! `1 / (tokens per second and request) + (0 before, drafting now) · C_switch / k`
+//! `1 / (tokens per second and request) + [the last step had no drafts, this one has] · C_switch / k`
 //!
-//! where C_switch is the time the draft needs for the tokens it has not seen. Parts that could not be confirmed are our
-//! own, hence "-like".
+//! where the bracket is 1 if true, else 0, and C_switch is the time the draft needs for the tokens it has not seen.
+//! Parts that could not be confirmed are our own, hence "-like".
 
 use crate::bandits::bandit::{Mean, has_room, played, tokens_per_s};
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
@@ -102,7 +103,7 @@ impl Running {
     fn new(rule: NightjarLike, context: &PolicyContext) -> Running {
         let k_max = rule.k_max.min(context.max_draft_len);
         let buckets = context.max_num_seqs.div_ceil(rule.bucket).max(1) as usize;
-        // Placed at the end of a bin, so that the first step begins block 1.
+        // The clock starts at the end of a bin, so that the first step begins a block.
         let clock = Clock { block: 1, bin: 0, step: 1, exploring: None };
         Running {
             k_max,
@@ -264,7 +265,7 @@ mod tests {
         assert_eq!(counts[1], [0, 4000]);
         for (bin, count) in counts.iter().enumerate().skip(2) {
             let (p, share) = (1.0 / (bin as f64).sqrt(), f64::from(count[1]) / 4000.0);
-            // Four standard errors of a proportion.
+            // The tolerance is four standard errors of a share of 4,000 draws.
             assert!((share - p).abs() < 4.0 * (p * (1.0 - p) / 4000.0).sqrt(), "bin {bin}: {share}");
         }
         let (all, each) = (drawn.iter().sum::<u32>(), drawn.iter().map(|&d| f64::from(d)));
@@ -280,13 +281,14 @@ mod tests {
             seen(&mut p, 2, k, ms * 1e-3);
         }
         assert_eq!(p.best(0, 0.0), Some(4));
-        // 20 against 19 + 3/2 and 18 + 3/4 ms; then 19 + 12/2 and 18 + 12/4.
+        // Lengths 0, 2 and 4 take 20, 19 + 3/2 and 18 + 3/4 ms a token if C_switch is 3 ms, and 20, 19 + 12/2 and
+        // 18 + 12/4 ms if it is 12 ms.
         assert_eq!(p.best(0, 3e-3), Some(4));
         assert_eq!(p.best(0, 12e-3), Some(0));
         let expected = [0.020, f64::INFINITY, 0.019 + 0.006, f64::INFINITY, 0.018 + 0.003, f64::INFINITY];
         assert!(p.losses.iter().zip_eq(expected).all(|(&l, e)| l == e || (l - e).abs() < 1e-12), "{:?}", p.losses);
         assert_eq!(p.explain().candidates.len(), 3);
-        // The whole decision: 6,000 tokens unseen at 2 µs each are 12 ms.
+        // `choose` computes C_switch: 6,000 tokens that the draft has not seen, at 2 µs each, are 12 ms.
         p.clocks[0] = Clock { block: 1 << 20, bin: 9, step: 1, exploring: None };
         let mut batch = Batch::new(&[4000, 4000], &[8, 8]);
         batch.gap = vec![3000, 3000];

@@ -104,9 +104,9 @@ struct Running {
     params: TapoutLike,
     arms: Vec<Arm>,
     chosen: usize,
-    /// Steps that the chosen rule has decided since it was chosen.
+    /// Number of steps that the chosen rule has decided since it was chosen.
     held: u32,
-    /// Outcomes with drafts since the rule was chosen.
+    /// Number of outcomes with drafts since the rule was chosen.
     seen: u32,
     longest: u32,
 }

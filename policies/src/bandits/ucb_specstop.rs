@@ -83,7 +83,8 @@ struct Running {
 }
 
 impl Running {
-    /// The optimistic ratio of an arm; infinite before its first pull.
+    /// The score of an arm: the upper bound of its mean tokens over the lower bound of its mean time; infinite before
+    /// its first pull.
     fn index(&self, arm: &Arm, pulls: u64) -> f64 {
         if arm.tokens.count == 0 {
             return f64::INFINITY;
@@ -187,7 +188,7 @@ mod tests {
 
     #[test]
     fn the_best_length_is_found_and_the_others_are_tried() {
-        // 1 + min(len, 3) tokens in 1 + 0.2 len: 4 tokens in 1.6 at length 3 is best.
+        // A step has 1 + min(len, 3) tokens and takes 1 + 0.2 len seconds: 4 tokens in 1.6 s at length 3 is best.
         let law = |len: u32, _| (len.min(3), 1.0 + 0.2 * f64::from(len));
         let lens = served(&UcbSpecstopLike::default(), 400, law);
         assert!((0..=6).all(|len| lens.contains(&len)));

@@ -3,12 +3,12 @@
 //! Request i drafts and verifies d_i tokens. Its token at depth j is worth `value(i, j)` expected tokens: 1 or 0 for an
 //! oracle, the probability that it and all before it are accepted for others. Values never rise with depth. Take a
 //! fixed number of passes D and a truth that is linear in [`PassShape`](foretoken_sim::PassShape). The step time is
-//! then a constant plus a cost for each token. The lengths that maximise value − λ·time for some λ ≥ 0 therefore
-//! include the best ratio, and each request chooses by itself given λ. On the upper hull of a request's (cost, value)
-//! its tokens are merged into segments of falling value per cost; the catch-up that comes with a first token is the
-//! only reason for a merge if values are 0 or 1. Sorting all segments by value per cost and evaluating every prefix at
-//! its true cost meets every candidate: **the enumeration is exact for linear truths**, gaps and chunks included, up to
-//! lengths within a segment, which are evaluated as well.
+//! then a constant plus a cost for each token. The lengths with the best ratio of value to time therefore maximise
+//! value − λ·time for some λ ≥ 0, and each request chooses by itself given λ. On the upper hull of a request's (cost,
+//! value) its tokens are merged into segments of falling value per cost; the catch-up that comes with a first token is
+//! the only reason for a merge if values are 0 or 1. All segments are sorted by value per cost, and every prefix of
+//! this order is evaluated at its true cost. This meets every candidate: **the enumeration is exact for linear
+//! truths**, draft gaps and prompt chunks included. Prefixes that end within a segment are evaluated as well.
 //!
 //! For other truths (staircase, roofline) the order comes from the models' local slopes, and every prefix is evaluated
 //! at its true cost. The result is the best of these candidates, which need not be the best of all vectors.
@@ -30,7 +30,7 @@ pub(crate) struct Frontier {
 /// Successive draft tokens of one request. It pays to draft all of them or none.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
-    /// Cost in picoseconds.
+    /// Time that drafting and verifying these tokens takes, in picoseconds.
     cost: f64,
     value: f64,
     request: u32,
@@ -46,13 +46,13 @@ impl Segment {
     }
 }
 
-/// The best choice: its expected tokens (one a request included) and its time.
+/// The best choice: its expected tokens (the bonus token of each request included) and its time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Best {
     pub tokens: f64,
-    /// Picoseconds.
+    /// Time of the step, in picoseconds.
     pub time: u64,
-    /// Number of draft tokens.
+    /// Number of draft tokens of all requests.
     size: usize,
 }
 

@@ -27,7 +27,8 @@ fn all_vectors(most: &[u32]) -> Vec<Vec<u32>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
-    /// For linear truths no vector of lengths is worth more than the choice, at the step's own ratio and at a price.
+    /// For linear truths no vector of lengths is worth more than the choice, whether worth is the step's ratio of
+    /// tokens to time or tokens − price × time.
     #[test]
     fn it_equals_exhaustive_search(
         batch in any_batch(4, 4),
@@ -54,7 +55,7 @@ proptest! {
         };
         let chosen = tokens_and_time(&lens);
         prop_assert!((chosen.0 - best.tokens).abs() < 1e-9 && chosen.1 == best.time, "{chosen:?} {best:?}");
-        // Sums in another order differ in the last bits.
+        // The same sum in another order may differ in its last bits.
         let slack = 1e-9 * match worth { Worth::Ratio => chosen.0 * chosen.1 as f64, Worth::Priced(p) => chosen.0 + p * 1e-12 * chosen.1 as f64 };
         for other in all_vectors(view.limit) {
             prop_assert!(worth.compare(tokens_and_time(&other), chosen) <= slack, "{other:?} {:?} beats {lens:?} {chosen:?}", tokens_and_time(&other));

@@ -119,12 +119,12 @@ struct Running {
     request_rate: RequestRate,
     /// Survival of each request's tokens, `longest` entries a request.
     survival: Vec<f64>,
-    /// The most tokens that may be worth drafting, by request.
+    /// By request: the most tokens that may be worth drafting.
     most: Vec<u32>,
 }
 
 impl Running {
-    /// Fills in `survival` and `most` for a batch.
+    /// Computes `survival` and `most` for every request of a batch.
     fn look(&mut self, batch: &BatchView, truth: &Truth) {
         let hidden = truth.hidden.expect("the event clock knows its requests");
         let law = hidden.law().expect("the experiment was checked for a law");
@@ -135,7 +135,7 @@ impl Running {
         for (i, &id) in batch.ids.iter().enumerate() {
             let mut most = batch.limit[i].min(self.longest);
             if self.settings.knowledge >= Knowledge::Lengths {
-                // The target makes the last token itself.
+                // A request's last output token is the target's own, so a draft for it would be of no use.
                 most = most.min(hidden.request(id).output_len.saturating_sub(batch.emitted[i] + 1));
             }
             // Confidences beyond a request's limit cannot be drafted, so they are no evidence.

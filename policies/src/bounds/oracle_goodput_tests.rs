@@ -105,7 +105,7 @@ proptest! {
             for other in all_vectors(&run) {
                 let brute = realised(&view, truth, &other);
                 prop_assert!(!better(&brute, &chosen), "{other:?} {brute:?} beats {lens:?} {chosen:?}");
-                // Ties go to fewer tokens.
+                // Of choices with equal tokens per second, the oracle takes the one with the fewest drafts.
                 let tie = !better(&chosen, &brute);
                 prop_assert!(!tie || other.iter().sum::<u32>() >= lens.iter().sum::<u32>(), "{other:?} ties {lens:?}");
             }
@@ -113,7 +113,7 @@ proptest! {
         })?;
     }
 
-    /// The batch form equals brute force over k and is never better than the vector form.
+    /// The batch form equals brute force over the common length k, and is never better than the vector form.
     #[test]
     fn batch_form_equals_brute_force(
         batch in any_batch(12, 8),

@@ -4,15 +4,15 @@
 //! A request's own acceptance rate is one of several hypotheses. Given the hypothesis, its bits (true where the draft
 //! at that position would be right) are a Markov chain ([`Law`]). A round shows its accepted bits and, if a token was
 //! rejected, one wrong bit. The filter updates the weight of each hypothesis, and the probability that the newest bit
-//! is right given the hypothesis. This is exact for a chain with a hidden constant. Confidences of drafted tokens are
-//! evidence as well, before and after the first rejected token.
+//! is right given the hypothesis. This is exact for a chain with a hidden constant rate. Confidences of drafted tokens
+//! are evidence as well, before and after the first rejected token.
 
 use crate::shared::slots::Slots;
 use foretoken_sim::acceptance::{Hidden, Law, RequestTruth};
 use foretoken_sim::{MAX_SPEC_LEN, RequestId, StepOutcome};
 use std::collections::VecDeque;
 
-/// Longest draft of a round.
+/// Longest draft of a round, in tokens.
 const DEPTHS: usize = MAX_SPEC_LEN as usize;
 
 /// What a bound knows of the requests that have not ended.
@@ -20,7 +20,7 @@ const DEPTHS: usize = MAX_SPEC_LEN as usize;
 pub(crate) struct Posteriors {
     slots: Slots,
     requests: Vec<Posterior>,
-    /// Buffers for the request at hand.
+    /// Buffers for the request whose survival is computed.
     scratch: Scratch,
 }
 
@@ -39,7 +39,7 @@ struct Posterior {
     observed: VecDeque<Round>,
 }
 
-/// The outcome of a round.
+/// The outcome of one request's round: the output position of its first draft, and numbers of tokens.
 #[derive(Clone, Copy)]
 struct Round {
     start: u32,
@@ -127,7 +127,8 @@ impl Posteriors {
 impl Posterior {
     fn begin(&mut self, law: &dyn Law, request: RequestTruth) {
         law.prior(request, &mut self.weights);
-        // Position 0 comes from the prefill. It follows no bit, so its law is the chain's in the long run.
+        // Position 0 comes from the prefill, and no bit precedes it. Its bit is right with the chain's long-run
+        // probability.
         let stationary = |h: usize| {
             let [wrong, right] = [false, true].map(|before| law.right_after(request, h, 0, 0, before));
             wrong / (1.0 - right + wrong).max(1e-12)
@@ -160,7 +161,7 @@ impl Posterior {
             // rejected there.
             let mut right = chain.next();
             if round.accepted == 0 {
-                // If prompt lookup proposes nothing, its token counts as wrong.
+                // If prompt lookup proposes nothing, the token at this position counts as wrong.
                 right = given_proposal(law, right, hidden.proposes(request.id, round.start));
             }
             if rejected {
@@ -186,7 +187,7 @@ impl Posterior {
     }
 }
 
-/// The probability that the first token of a round is right, given whether a lookup proposes one.
+/// The probability that the first token of a round is right, given whether prompt lookup proposes a token there.
 fn given_proposal(law: &dyn Law, right: f64, proposes: bool) -> f64 {
     match proposes {
         true => right / (right + (1.0 - right) * law.proposes_if_wrong()).max(1e-300),
@@ -201,14 +202,14 @@ fn pass_unknown(law: &dyn Law, request: RequestTruth, position: u32, last_right:
     }
 }
 
-/// The bits of a round under one hypothesis.
+/// A walk over the bits of a round, position by position, under one hypothesis.
 struct Chain<'a> {
     law: &'a dyn Law,
     request: RequestTruth,
     hypothesis: usize,
     start: u32,
     depth: u32,
-    /// Probability that the bit before is right.
+    /// Probability that the bit of the position before is right.
     before: f64,
 }
 
@@ -235,7 +236,8 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// The density of a token's evidence `z`, up to a factor that all hypotheses share.
+/// The probability density of `z`, the evidence of a token's confidence, given the hypothesis `h` and whether the token
+/// is right; up to a factor that all hypotheses share.
 fn density(law: &dyn Law, request: RequestTruth, h: usize, start: u32, depth: u32, z: f64, right: bool) -> f64 {
     let (mean, sd) = law.evidence_spread(request, h, start + depth, depth);
     let rate = law.confidence_rate(request, h, start + depth, depth).clamp(1e-9, 1.0 - 1e-9);
@@ -278,7 +280,7 @@ fn survival_given(
                 }
             }
         }
-        // By number of accepted tokens r: the density of the evidence after them, where all tokens count as wrong.
+        // By number r of accepted tokens: the density of the evidence of all later tokens, which count as wrong.
         let mut behind = [1.0; DEPTHS + 1];
         for depth in (0..len).rev() {
             behind[depth] = behind[depth + 1] * wrong[depth];

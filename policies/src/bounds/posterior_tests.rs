@@ -56,7 +56,8 @@ fn predictions(source: &dyn AcceptanceSource, requests: u32, confidences: bool) 
     all
 }
 
-/// Asserts that in each tenth of the predictions as many tokens survive as predicted, within five standard errors.
+/// Asserts for each of ten bins of predicted survival that as many tokens survive as predicted, within five standard
+/// errors.
 fn assert_calibrated(name: &str, predictions: &[(f64, bool)]) {
     for bin in 0..10 {
         let of_bin = |p: f64| (p * 10.0) as usize == bin || bin == 9 && p >= 1.0;
@@ -67,8 +68,8 @@ fn assert_calibrated(name: &str, predictions: &[(f64, bool)]) {
             variance += p * (1.0 - p);
             survived += f64::from(u8::from(right));
         }
-        // Tokens of a round depend on each other: the variance of a sum of up to LONGEST tokens is at most that factor.
-        // The laws of confidences are tabulated, which may be off by 0.003.
+        // Tokens of a round depend on each other. The variance of their sum is at most LONGEST times the sum of their
+        // variances. The laws of confidences are tabulated, which may be off by 0.003.
         let tolerance = 5.0 * (variance * f64::from(LONGEST)).sqrt() + 0.003 * n;
         assert!((survived - expected).abs() <= tolerance, "{name}, bin {bin}: {survived} of {n}, {expected} expected");
     }

@@ -27,7 +27,7 @@ pub enum Price {
 }
 
 impl Price {
-    /// Checks the factor.
+    /// Checks the factor of the price.
     ///
     /// # Errors
     /// The factor is not from 0.01 to 100.
@@ -46,9 +46,9 @@ impl Price {
 /// How a bound compares choices by their tokens and time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Worth {
-    /// Tokens a second.
+    /// By their tokens a second.
     Ratio,
-    /// Tokens − this price × seconds.
+    /// By their tokens − this price × seconds.
     Priced(f64),
 }
 
@@ -80,7 +80,8 @@ impl RequestRate {
     }
 
     /// How to compare choices in a step, by `price`. `decode_rate` gives the most tokens a second without the step's
-    /// prompts. Before the first outcome u is unknown, and a price that needs it is replaced by the step's own ratio.
+    /// prompts. Before the first outcome the rate of a request is unknown, and a price that needs it is replaced by the
+    /// step's own ratio.
     pub fn worth(&self, price: Price, batch: &BatchView, decode_rate: impl FnOnce() -> f64) -> Worth {
         let requests = |n: f64, factor: f64| match self.request_s > 0.0 {
             true => Worth::Priced(factor * n * self.tokens / self.request_s),

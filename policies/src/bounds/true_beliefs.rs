@@ -197,7 +197,7 @@ impl Around for Informed {
         &mut *self.policy
     }
 
-    /// If wrappers are nested, the policy is shown the most that one of them shows.
+    /// If wrappers are nested, the policy sees the confidences of the wrapper that reveals the most.
     fn around_wants(&self) -> Wants {
         let wants = self.policy.wants();
         Wants { shown: wants.shown.max(self.shown), ..wants }

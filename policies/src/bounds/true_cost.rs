@@ -90,8 +90,8 @@ pub(crate) fn draft_token(batch: &BatchView, i: usize, depth: u32, drafting: Dra
     let before = c + u64::from(depth) - 1;
     // A parallel draft is one pass, which reads the context once, with the first token.
     let context = if drafting == Drafting::Parallel && depth > 1 { 0 } else { before };
-    // A pass counts a request once: a parallel draft with its first token, and no token if the idle pass has the
-    // request's catch-up already.
+    // A pass counts each request once. A parallel draft counts it with its first token. A request whose catch-up is in
+    // the idle pass is counted there already.
     let first = drafting != Drafting::Parallel || depth == 1;
     let idle_has_it = depth == 1 && batch.always_extend && batch.draft_gap[i] > 0;
     let requests = u64::from(first && !idle_has_it);
@@ -114,8 +114,9 @@ pub(crate) fn verify_token(batch: &BatchView, i: usize, depth: u32, reads: Conte
     PassShape { requests: 0, batched: 1, context, pairs: position + 1 }
 }
 
-/// A latency model's cost of one more batched token, context token and pair, in picoseconds. Exact for a linear model.
-/// For others it is the slope from the given work to twice that work. Never negative.
+/// A latency model's cost of one more batched token, of one more context token and of one more query-key pair, in
+/// picoseconds. Exact for a linear model. For other models it is the slope from the given work to twice that work.
+/// Never negative.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slopes {
     batched: f64,
@@ -153,7 +154,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The grown shapes equal the executor's shapes, and so do the times.
+        /// Shapes that are grown token by token equal the executor's shapes, and so do the times.
         #[test]
         fn grown_shapes_are_the_executors(batch in any_batch(8, 6), belief in any_belief()) {
             let (draft, target) = (Linear::new(belief.draft), Linear::new(belief.target));

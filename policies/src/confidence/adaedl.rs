@@ -143,7 +143,8 @@ impl SpecPolicy for Running {
         }
     }
 
-    /// Stops the batch if one bound is too low. The token with the low bound is kept.
+    /// Stops the drafting of the whole batch if the bound of one request is below its λ. The token with the low bound
+    /// is kept.
     fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
         if drafts.passes < self.rule.k_min {
             return Continue::Yes;

@@ -316,8 +316,8 @@ fn variance_ratio(values: &[f64], weights: &[f64], short_window: u32) -> f64 {
     if long < 1e-6 { 20.0 } else { short.variance() / long }
 }
 
-/// Σ w, Σ w x and Σ w x², so that each value is read once. At some ten nats, a variance computed from these sums is off
-/// by 1e-13, far below the 1e-6 it is compared with.
+/// Σ w, Σ w x and Σ w x², so that each value x with its weight w is read once. For values of about ten nats, a variance
+/// computed from these sums is off by 1e-13, far below the 1e-6 it is compared with.
 struct Moments([f64; 3]);
 
 impl Moments {

@@ -53,13 +53,14 @@ fn a_new_request_doubles_on_full_acceptance() {
     feed(&mut p, &[(3, 4, 4, vec![0.1; 4]), (5, 0, 0, vec![])]);
     feed(&mut p, &[(3, 8, 8, vec![0.1; 8])]);
     assert_eq!(lengths(&mut p, &[3, 5]), [8, 2]);
-    // A limit cut the draft, so accepting all of the draft is less than the request's length: the length stays.
+    // The request's limit cuts the draft to 3 tokens. All are accepted, but that is less than the length of 8, which
+    // stays.
     feed(&mut p, &[(3, 3, 3, vec![0.1; 3])]);
     assert_eq!(lengths(&mut p, &[3, 5]), [8, 2]);
 }
 
-/// Bounds and length by hand. The warm-up has at most 4 accepted and divergences 0.1, 0.1, 0.4, 0.2 (mean 0.2, half the
-/// maximum): k_max = round(4 · 1.25) = 5, k_min = ⌈0.5⌉ = 1.
+/// Bounds and length by hand. In the warm-up at most 4 drafts of a step are accepted, and the divergences are 0.1, 0.1,
+/// 0.4, 0.2 (mean 0.2, half the maximum): k_max = round(4 · 1.25) = 5, k_min = ⌈0.5⌉ = 1.
 #[test]
 fn bounds_and_lengths_by_hand() {
     let warm = |p: &mut Running, id| {
@@ -83,7 +84,7 @@ fn bounds_and_lengths_by_hand() {
     let product = wvir * ((2.0 * mean).exp() - 1.0);
     assert!((0.01..0.05).contains(&product), "{product}");
     assert_eq!(lengths(&mut p, &[0]), [5]);
-    // The temperature divides the mean.
+    // The temperature divides the mean divergence.
     let mut cold = Running::new(Dsde { temperature: 0.05, ..SMALL }, &CONTEXT);
     warm(&mut cold, 0);
     let product = wvir * ((2.0 * mean / (0.05 + 1e-8)).exp() - 1.0);
@@ -100,7 +101,7 @@ fn a_steady_history_counts_as_unsteady_and_the_cap_is_the_mean() {
     // k_max = round(5 · 1.5) = 8 (7.5 rounds to even), k_min = 1, so the length is ⌈7 · 0.596 + 1⌉ = 6.
     assert_eq!(p.states[0].bounds, Some((1, 8)));
     assert_eq!(lengths(&mut p, &[0, 1]), [6, 6]);
-    // Request 1 now diverges: it falls to 1, and request 0 to the mean ⌈(6 + 1) / 2⌉.
+    // Request 1 now diverges: its length falls to 1, and that of request 0 to the mean ⌈(6 + 1) / 2⌉.
     let far = vec![0.5, 3.0, 0.1, 2.0, 4.0];
     feed(&mut p, &[(0, 5, 5, vec![0.01; 5]), (1, 5, 5, far.clone())]);
     assert_eq!(lengths(&mut p, &[0, 1]), [4, 1]);

@@ -108,7 +108,7 @@ impl Definition for HfDynamic {
     }
 }
 
-/// One request's candidate generator.
+/// One request's candidate generator: its draft length, threshold and samples.
 #[derive(Clone, Debug, Default)]
 struct Generator {
     len: u32,
@@ -271,7 +271,7 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(run.step(&batch, confidence, &[1, 8]).draft_len, [8, 8]);
         }
-        // Three samples of each confidence: 0.9 separates them.
+        // Three samples of each confidence: the threshold 0.9 separates the matches of request 0 from its mismatches.
         let step = run.step(&batch, confidence, &[1, 8]);
         assert_eq!((step.draft_len, step.verify_len), (vec![2, 8], vec![2, 8]));
         // The tuned threshold of request 0 is where a new request starts. The new request collects its own samples.

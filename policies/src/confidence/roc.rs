@@ -82,7 +82,8 @@ impl Samples {
         if self.matched + self.missed < MIN_SAMPLES || self.matched == 0 || self.missed == 0 {
             return None;
         }
-        // FPR + 3·FNR, times both counts, is least if 3·N·hits − P·false alarms is greatest.
+        // Of the samples, P matched and N did not. FPR + 3·FNR, times P·N, is least if 3·N·hits − P·false alarms is
+        // greatest.
         let (hit, false_alarm) = (3 * self.missed as i64, self.matched as i64);
         // The last point of each block is a point of the curve, so the best score is at least the greatest score at a
         // block's end.

@@ -85,7 +85,7 @@ struct Row {
 }
 
 impl Running {
-    /// Reads the draft passes that ran since the last call.
+    /// Reads the confidences of the draft passes that ran since the last call.
     fn take_in(&mut self, drafts: &Drafts) {
         while self.passes < drafts.passes {
             self.passes += 1;

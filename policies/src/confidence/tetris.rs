@@ -81,7 +81,7 @@ impl Definition for Tetris {
 struct Running {
     params: Tetris,
     longest: u32,
-    /// True if this step drafts extra tokens and so must select.
+    /// True if this step drafts extra tokens, so that the tokens to verify must be selected.
     active: bool,
     ranked: RankedTokens,
 }
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn capacity_goes_to_the_likeliest_prefixes() {
-        // Log-probabilities of a hand-made example; the capacity is 2 · 3.
+        // Log-probabilities of a hand-made example; the capacity k·B is 2 · 3 tokens.
         let log = [[-0.10f64, -0.20, -0.50, -0.70], [-0.50, -0.70, -0.80, -1.00], [-0.05, -0.15, -0.10, -0.30]];
         let params = Tetris { k: 2, extra: 2, ..Tetris::default() };
         let step = Run::of(&params, &CONTEXT).step(&Batch::new(&[9; 3], &[4; 3]), |i, j| log[i][j].exp(), &[0; 3]);

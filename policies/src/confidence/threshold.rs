@@ -120,7 +120,7 @@ struct Running {
 }
 
 impl Running {
-    /// Reads the draft passes that ran since the last call.
+    /// Reads the confidences of the draft passes that ran since the last call.
     fn take_in(&mut self, drafts: &Drafts) {
         while self.passes < drafts.passes {
             let depth = self.passes as usize;
@@ -202,7 +202,7 @@ mod tests {
         let hf = Threshold::hf();
         assert_eq!((hf.tau, hf.scope, hf.keep_last, hf.cap), (0.4, Scope::PerRequest, true, 20));
         assert_eq!(decide(hf), (vec![3, 4, 0], vec![3, 4, 0]));
-        // The means are 0.85, 0.7, 0.605, 0.55.
+        // The batch's mean confidences by depth are 0.85, 0.7, 0.605, 0.55.
         let repo = Threshold::adaspec_repo();
         assert_eq!((repo.tau, repo.scope, repo.cap), (0.6, Scope::BatchMean, 8));
         assert_eq!(decide(repo), (vec![4, 4, 0], vec![4, 4, 0]));

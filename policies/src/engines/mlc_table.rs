@@ -21,7 +21,7 @@ fn ranges(max_num_sequence: u32) -> Vec<(u32, u32)> {
     let ends = TABLE[1..].iter().map(|&(from, _)| from).chain([u32::MAX]);
     let mut ranges = Vec::new();
     for ((from, k), end) in TABLE.into_iter().zip(ends) {
-        // The first n with n · (k + 1) > max_num_sequence.
+        // The smallest number n of running requests with n · (k + 1) > max_num_sequence.
         let beyond = (max_num_sequence / (k + 1) + 1).clamp(from, end);
         ranges.extend((beyond > from).then_some((from, k)));
         ranges.extend((beyond < end).then_some((beyond, 0)));
@@ -85,8 +85,8 @@ mod tests {
 
     #[test]
     fn the_running_list_counts() {
-        // With max_num_sequence = 64, 9 · 5, 10 · 4 to 16 · 4, 20 · 3 and 21 · 3 tokens fit; 17 · 4 to 19 · 4 and 22 ·
-        // 3 do not.
+        // At most max_num_sequence = 64 tokens n · (k + 1) fit. 9 · 5, 10 · 4 to 16 · 4, 20 · 3 and 21 · 3 fit; 17 · 4
+        // to 19 · 4 and 22 · 3 do not.
         let sizes = [(1, 0), (9, 0), (7, 3), (16, 0), (17, 0), (20, 0), (22, 0), (30, 0)];
         assert_eq!(lengths(&MlcTable {}, &sizes), [4, 4, 3, 3, 0, 2, 0, 0]);
     }

@@ -110,8 +110,8 @@ struct Gate {
     /// Chooses the draft lengths while the gate is open, that is, while speculation has not ended.
     open: ByBatchSize,
     threshold: f64,
-    /// Shares of accepted drafts in the last batches. Once the list is full, it is a ring and `next` is the index of
-    /// the oldest.
+    /// Shares of accepted drafts in the last batches. Once there are `window` shares, the vector is a ring and `next`
+    /// is the index of the oldest share.
     samples: Vec<f64>,
     window: usize,
     next: usize,

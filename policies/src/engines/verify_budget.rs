@@ -115,8 +115,8 @@ mod tests {
 
     #[test]
     fn the_best_prefixes_get_the_budget() {
-        // Survival products .9 .72 .36 .18, .6 .3 .12 .06, .8 .56 .28 .2. 9 tokens minus 3 newest ones leave .9 .8 .72
-        // .6 .56 .36.
+        // The survivals of the three requests' drafts are .9 .72 .36 .18, .6 .3 .12 .06 and .8 .56 .28 .2. Of the 9
+        // tokens to verify, 3 are newest tokens; the 6 drafts are those with .9 .8 .72 .6 .56 .36.
         let confidence = [[0.9, 0.8, 0.5, 0.5], [0.6, 0.5, 0.4, 0.5], [0.8, 0.7, 0.5, 0.7]];
         assert_eq!(verified(VerifyBudget::default(), &confidence, 8), [3, 1, 2]);
     }
@@ -127,7 +127,7 @@ mod tests {
             let params = VerifyBudget { verify_tokens, ..VerifyBudget::default() };
             verified(params, &vec![[0.9, 0.8, 0.5, 0.5]; n], 8).iter().sum::<u32>()
         };
-        // 2.5 rounds to 2, 7.5 to 8, 3.75 to 4, the newest tokens included. M = 1 verifies no drafts.
+        // B·M of 2.5 rounds to 2 tokens, 7.5 to 8 and 3.75 to 4, the newest tokens included. M = 1 verifies no drafts.
         assert_eq!([with(2.5, 1), with(2.5, 3), with(1.25, 3), with(1.0, 3)], [1, 5, 1, 0]);
         assert_eq!(with(5.0, 3), 12, "all of it");
     }

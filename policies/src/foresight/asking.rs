@@ -18,12 +18,12 @@ const CHOICES: [Asks; 3] = [Asks::Always, Asks::AtPlannedEnd, Asks::Never];
 const TRIALS: u32 = 16;
 /// Every `RETRY` steps one choice is tried whatever it earned; all choices take turns.
 const RETRY: u32 = 48;
-/// Weight of the newest step in the mean of its choice.
+/// Weight of the newest step in the mean worth of the choice that it ran.
 const WEIGHT: f64 = 0.03;
-/// If decisions after all passes take at most this share of a step, all of them are made.
+/// If decisions after all passes take at most this share of a step's time, the policy decides after every pass.
 const NEGLIGIBLE: f64 = 0.02;
 
-/// What each choice of [`Asks`] earned.
+/// Measures what each choice of [`Asks`] earned, and chooses one for each step.
 #[derive(Debug, Default)]
 pub(crate) struct Asking {
     /// By choice: the mean worth of a step beyond the planned worth, in tokens per request, and the number of steps.

@@ -5,16 +5,16 @@ use crate::definition::PolicyContext;
 use foretoken_sim::{BatchView, Coefficients, DraftAt, PassShape, StepOutcome};
 use std::collections::VecDeque;
 
-/// Context at which the slope over context is measured, in tokens.
+/// Context, in tokens, of the pass from which the cost of a token of context is measured.
 const CONTEXT: u64 = 200_000;
 /// The correction stays within this factor of the start-up times.
 const MOST: f64 = 8.0;
 
-/// The cost of a model's passes.
+/// The time of the passes of one model, the draft or the target.
 struct Model {
-    /// Seconds by batched tokens, at no context.
+    /// Seconds of a pass by its number of batched tokens, without context.
     by_tokens: Vec<f64>,
-    /// Seconds more for each token of context.
+    /// Seconds that each token of context adds.
     per_context: f64,
     /// Factor by which real passes are slower than measured at start-up.
     slower: f64,
@@ -42,8 +42,8 @@ impl Model {
         }
     }
 
-    /// Moves the correction towards the ratio of a step's time to the predicted time. `weight` is the share of the
-    /// step.
+    /// Moves the correction towards the ratio of a step's time to the predicted time. `weight`, from 0 to 1, says how
+    /// far.
     fn correct(&mut self, took_s: f64, predicted_s: f64, weight: f64) {
         if took_s > 0.0 && predicted_s > 0.0 {
             let ratio = (took_s / predicted_s).clamp(0.1, 10.0);
@@ -55,8 +55,8 @@ impl Model {
 /// Factor on the weights of earlier steps when a step is added.
 const KEEP: f64 = 0.99;
 
-/// The prompt tokens that the next step is expected to have, from the averages of past steps. Steps before which a
-/// prompt was unfinished or waiting are averaged apart from the others.
+/// The prompt tokens that the next step is expected to have, from the averages of past steps. There is one average for
+/// steps before which a prompt was unfinished or waiting, and one for all other steps.
 #[derive(Default)]
 struct NextPrompts {
     /// True if a prompt was unfinished or waiting at the end of the last step.
@@ -151,7 +151,7 @@ pub(crate) struct Costs {
     /// True if the engine runs the first draft pass also if nothing is drafted.
     first_pass_is_free: bool,
     correction: f64,
-    /// Seconds of a decision after a draft pass, as observed.
+    /// Observed seconds that a decision after a draft pass takes.
     decision_s: f64,
     /// The last draft pass after which the policy can decide.
     last_asked: u32,
@@ -220,7 +220,7 @@ impl Costs {
         }
     }
 
-    /// Seconds of a decision after a draft pass.
+    /// Seconds that a decision after a draft pass takes.
     pub fn decision_s(&self) -> f64 {
         self.decision_s
     }

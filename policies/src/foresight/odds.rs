@@ -4,7 +4,7 @@
 use crate::vllm::acceptance_estimator::AcceptanceEstimator;
 use foretoken_sim::{Drafts, StepOutcome};
 
-/// Steps between refits of the curve.
+/// Number of steps between refits of the curve from confidence to chance.
 const REFIT_INTERVAL: u32 = 8;
 /// The chance expected of a first token before anything was observed.
 const START: f64 = 0.6;
@@ -13,7 +13,7 @@ const START: f64 = 0.6;
 const START_WEIGHT: f64 = 10.0;
 /// Factor on the weights of earlier steps when a step is added.
 const KEEP: f64 = 0.999;
-/// [`KEEP`] for gains, which change with the price of time.
+/// As [`KEEP`], for the gains of tokens, which change with the price of time.
 const KEEP_GAINS: f64 = 0.98;
 
 /// Estimates the chance that draft tokens are accepted.
@@ -74,7 +74,7 @@ impl Odds {
         *expected = (*gain + START_WEIGHT * before) / (*weight + START_WEIGHT);
     }
 
-    /// Learns from a step's outcome.
+    /// Learns the chances of the drafted tokens from a step's outcome.
     pub fn observe(&mut self, outcome: &StepOutcome) {
         if outcome.drafted.iter().all(|&d| d == 0) {
             return;

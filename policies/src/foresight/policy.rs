@@ -94,7 +94,7 @@ struct Running {
     ranked: Ranked,
     /// Survival of each token, `longest` entries a request.
     survival: Vec<f64>,
-    /// Requests that may go on, with the expected survival of their next token.
+    /// Requests that may draft on, each with the expected survival of its next token.
     going_on: Vec<(u32, f64)>,
     /// By depth from 1: number of requests that may draft that far.
     drafters: Vec<u32>,
@@ -298,7 +298,7 @@ impl Running {
 struct Planned {
     length: u32,
     worth: f64,
-    /// Seconds of the step.
+    /// Seconds of a step with this length.
     seconds: f64,
 }
 

@@ -23,7 +23,7 @@ fn bucket(survival: f64) -> usize {
 }
 
 impl Ranked {
-    /// Removes all tokens.
+    /// Removes all tokens, for a new step.
     pub fn clear(&mut self) {
         if self.len > 0 {
             self.count[..=self.top].fill(0);
@@ -41,7 +41,7 @@ impl Ranked {
         self.top = self.top.max(at);
     }
 
-    /// Number of tokens.
+    /// Number of tokens in all buckets.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -58,7 +58,7 @@ impl Ranked {
         }
     }
 
-    /// Whether a token of this survival is among those down to `least`, the lowest survival of a bucket.
+    /// Whether a token of this survival is verified if the lowest verified bucket is that of the survival `least`.
     pub fn is_kept(&self, survival: f64, least: f64) -> bool {
         bucket(survival) >= bucket(least)
     }

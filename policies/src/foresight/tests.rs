@@ -17,8 +17,8 @@ fn sure_tokens_are_drafted_and_doubtful_ones_are_not() {
     assert!(step.verify_len[0] == step.draft_len[0] && step.verify_len[1] == 0, "{:?}", step.verify_len);
 }
 
-/// Where the next step verifies, the prompt of this step is not expected there, so that verifying after a prompt hardly
-/// costs more.
+/// If the next step verifies the drafts, it is not expected to have this step's prompt. So verification after a step
+/// with a prompt is expected to cost hardly more.
 #[test]
 fn the_next_step_is_expected_to_have_the_usual_prompts() {
     let behind = PolicyContext { draft_at: foretoken_sim::DraftAt::StepEnd, ..CONTEXT };
@@ -185,7 +185,8 @@ fn depths_that_were_never_tried_follow_the_depth_before() {
 fn a_block_is_planned_for_what_is_left_after_trimming() {
     let mut context = CONTEXT;
     context.belief.drafting = Drafting::Parallel;
-    // Every second request is sure, the others are hopeless: on average a token seems worth less than half.
+    // All drafts of every second request are right, all other drafts are wrong: before drafting, a token is expected
+    // to survive with a probability of about one half.
     let passes = |expect_trim| {
         let mut run = Run::of(&Foresight { expect_trim, ..Foresight::default() }, &context);
         let batch = Batch::new(&[100; 8], &[8; 8]);

@@ -135,7 +135,7 @@ impl Row {
 }
 
 impl Running {
-    /// Reads the draft passes that ran since the last call.
+    /// Reads the confidences of the draft passes that ran since the last call.
     fn take_in(&mut self, drafts: &Drafts) {
         while self.passes < drafts.passes {
             self.passes += 1;
@@ -179,7 +179,8 @@ impl Running {
         self.belief.drafting == Drafting::Autoregressive
     }
 
-    /// The draft length with the greatest goodput if the whole batch has it. Passes that have run take no time here.
+    /// The draft length with the greatest goodput if the whole batch has it. Draft passes that have run already take no
+    /// time in this estimate.
     fn width(&self, batch: &BatchView) -> u32 {
         let n = batch.len() as f64;
         let (mut best, mut drafting, mut accepted) = ((0, f64::NEG_INFINITY), 0.0, 0.0);

@@ -55,8 +55,8 @@ fn bad_settings_are_named() {
 }
 
 proptest! {
-    /// No prefixes of what was drafted have more goodput than the ones that the budget gate verifies, if draft time
-    /// does not count.
+    /// No choice of a prefix of each request's drafts has more goodput than the prefixes that the budget gate verifies,
+    /// if draft time does not count.
     #[test]
     fn the_verified_prefixes_have_the_most_goodput(
         batch in any_batch(3, 3),

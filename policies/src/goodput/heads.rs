@@ -41,7 +41,8 @@ impl Heads {
         self.alpha[depth - 1]
     }
 
-    /// Probability that one of the `width` tokens of the head at `depth` is accepted, given that all before were.
+    /// Probability that one of the `width` tokens of the head at `depth` is accepted, given that one of every head
+    /// before it was.
     pub(crate) fn passes(&self, depth: usize, width: u32) -> f64 {
         1.0 - (1.0 - self.alpha(depth)).powi(width as i32)
     }
@@ -97,7 +98,7 @@ mod tests {
         let mut heads = Heads::new(0.7, 0.85);
         let drafts = trees(&[1, 1, 1], 4);
         heads.observe(&outcome(&drafts, &[3, 3, 3, 0], &[0, 1, 3, 0]));
-        // Head 1 passed 2 of 3 requests, head 2 1 of 2, head 3 1 of 1.
+        // Head 1 had a token accepted for 2 of 3 requests, head 2 for 1 of 2, head 3 for 1 of 1.
         let expected = [2.0 / 3.0, 0.5, 1.0].map(|r| 0.85 * 0.7 + 0.15 * r);
         for (depth, expected) in (1..).zip(expected) {
             assert!((heads.alpha(depth) - expected).abs() < 1e-15);
@@ -113,8 +114,8 @@ mod tests {
     fn wide_heads_come_to_rest_at_the_rate_of_one_token() {
         let mut heads = Heads::new(0.9, 0.98);
         let drafts = trees(&[3, 2], 1);
-        // At α = .4 and .2: s_1 = 1 − .6³ = .784 of the steps pass the first head, s_2 = 1 − .8² = .36 of these the
-        // second.
+        // At α = .4 and .2, s_1 = 1 − .6³ = .784 of the steps have a token of the first head accepted, and s_2 =
+        // 1 − .8² = .36 of these steps also one of the second head.
         let (mut first, mut second, mut sums, n) = (0.0, 0.0, [0.0; 2], 20_000);
         for step in 0..n {
             first += 0.784;

@@ -4,13 +4,13 @@ use crate::shared::acceptance::Rate;
 use crate::shared::slots::Slots;
 use foretoken_sim::{RequestId, StepOutcome};
 
-/// The last steps of one request.
+/// The state of the ring with one request's last steps, and the sums over it.
 #[derive(Clone, Copy, Default)]
 struct Last {
     /// Number of steps in the request's ring, and the index at which the next one is written.
     len: u32,
     next: u32,
-    /// Sums over the ring: accepted drafts and tries.
+    /// Sums over the ring: accepted drafts, and tries, which are the drafts in the denominator of the rate.
     accepted: u32,
     tries: u32,
 }

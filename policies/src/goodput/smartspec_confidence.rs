@@ -219,7 +219,8 @@ mod tests {
     #[test]
     fn the_verify_length_is_weighed_after_drafting() {
         let params = SmartspecConfidence { cap: 4, ..SmartspecConfidence::default() };
-        // Verifying is nearly free, so everything predicted is verified. At depth 2, one of two tokens is predicted.
+        // Verifying is nearly free, so all drafts are verified, although at depth 2 only one of two tokens is predicted
+        // to be accepted.
         assert_eq!(decide(params, BELIEF, [8, 8, 8]).1, [4, 2, 1]);
         // At 4 ms a token and about 10 ms besides, v = 0 to 4 give 3/22, 5/34, 6/42, 7/46 and 8/50 tokens per ms. The
         // dip at 2 does not end the search.

@@ -153,7 +153,7 @@ impl Running {
             goodput: None,
             depths: Depths::default(),
             times: Vec::new(),
-            // The branch does not skip draft prefills.
+            // A share of 1 never skips a draft prefill, as in the branch.
             zeroes: ZeroLengths::new(params.absorbing_steps, 1.0, context.belief.drafting),
             weighed: Weighed::default(),
             params,

@@ -57,8 +57,8 @@ fn the_search_stops_at_the_first_length_that_is_no_better() {
         target: Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 3e-3 },
         ..BELIEF
     };
-    // A draft pass takes 2 ms at any length. Tokens per ms are 1.1/3 at 0 (with the factor), only 1.8/5 at 1, but
-    // 2.44/5 at 2.
+    // Drafting takes 2 ms at any length. Tokens per ms are 1.1/3 at length 0 (with the factor 1.1), only 1.8/5 at
+    // length 1, but 2.44/5 at length 2.
     let params = SmartspecDsd { initial_acceptance: 0.8, ..SmartspecDsd::default() };
     let batch = Batch::new(&[100], &[8]);
     assert_eq!(decided(params, belief, &batch).0, 0);
@@ -114,7 +114,7 @@ fn bad_settings_are_named() {
     }
 }
 
-/// Goes up while the goodput rises, with every goodput computed directly. `None` if two goodputs tie within rounding.
+/// The length at which a search from 0 up ends because the goodput falls. `None` if two goodputs tie within rounding.
 fn climb(goodput: impl Fn(u32) -> f64, longest: u32) -> Option<u32> {
     let mut best = 0;
     for k in 1..=longest {

@@ -136,7 +136,8 @@ struct Running {
     most: u32,
     /// For each n, the number of requests that may verify at least n tokens.
     room: Depths,
-    /// s_j(k) of the last decision, for each head and k from 1 to `max_topk`.
+    /// For each head j and each k from 1 to `max_topk`: s_j(k), the probability that one of the head's k tokens is
+    /// accepted, as of the last decision.
     passes: Vec<f64>,
     /// The last tree's widths, shared with the draft plans.
     widths: Arc<[u32]>,
@@ -180,8 +181,8 @@ impl Running {
         }
     }
 
-    /// Returns `tree` with `width` tokens below each token of its last level. `None` if no request may verify that
-    /// number.
+    /// Returns `tree` with `width` tokens below each token of its last level. `None` if no request may verify a tree of
+    /// that size.
     fn deepen(&self, batch: &BatchView, tree: &Tree, width: u32) -> Option<Tree> {
         let level = tree.last.checked_mul(width)?;
         let tokens = tree.tokens.checked_add(level).filter(|&t| t <= self.most)?;

@@ -54,7 +54,7 @@ fn expected_by_length(alpha: &[f64], widths: &[u32]) -> f64 {
     (0..=h).map(|i| (i + 1) as f64 * (1.0 - s(i)) * (0..i).map(s).product::<f64>()).sum()
 }
 
-/// Eq. 10 as printed: no i = 0, and 1 − α where 1 − s is meant.
+/// Eq. 10 as printed: the sum has no term i = 0, and has 1 − α where 1 − s is meant.
 fn expected_as_printed(alpha: &[f64], widths: &[u32]) -> f64 {
     let h = widths.len();
     let s = |j: usize| 1.0 - (1.0 - alpha[j]).powi(widths[j] as i32);

@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn lengths_are_dealt_out_by_rate() {
-        // A mean of 3 over rates .9, .5, .1: 9·(.6, .3333, .0667) = 5.4, 3, 0.6.
+        // 9 drafts (a mean of 3) are divided by the rates .9, .5, .1: 9·(.6, .3333, .0667) = 5.4, 3, 0.6.
         assert_eq!([0.9, 0.5, 0.1].map(|r| share(9.0, r, 1.5)), [5, 3, 1]);
         // A half goes up.
         assert_eq!(share(3.0, 0.5, 1.0), 2);

@@ -13,7 +13,8 @@ fn policy(belief: Belief, acceptance: f64, longest: u32) -> BestLength {
 }
 
 /// Draft costs: `once_s` seconds in a step that drafts, `pass_s` for each pass over the requests, and `alpha_s` per
-/// context token. Section 12 has no one-off cost, so catch-up tokens carry it: one per context token.
+/// context token. docs/model.md 12 has no one-off cost, so it is charged here as the cost of catch-up tokens, one per
+/// context token.
 fn draft_with_one_off(alpha_s: f64, once_s: f64, pass_s: f64, batch: &mut Batch) -> Coefficients {
     batch.gap = batch.context.clone();
     let gamma_s = once_s / batch.gap.iter().map(|&g| f64::from(g)).sum::<f64>();
@@ -90,7 +91,8 @@ fn a_long_run_of_length_zero_warns() {
 }
 
 proptest! {
-    /// The argmax equals brute force over a direct reading of section 12, limits, chunks and gaps included.
+    /// The chosen length equals brute force over a direct implementation of docs/model.md 12, with limits, prompt
+    /// chunks and draft gaps.
     #[test]
     fn argmax_equals_brute_force(batch in any_batch(12, 8), belief in any_belief(), acceptance in 0.0f64..=1.0) {
         let view = batch.view();
@@ -140,15 +142,15 @@ fn the_joint_choice_leaves_a_dear_tail_out() {
     assert_eq!(p.max_batch(&near.view()), Some(4));
     let far = Batch::new(&[500, 500, 500, 200_000], &[8; 4]);
     assert_eq!(p.max_batch(&far.view()), Some(3));
-    // The same request at the head of the list cannot be left out, because batches are prefixes.
+    // The same request at the head of the batch cannot be left out, because only prefixes of the batch are tried.
     let head = Batch::new(&[200_000, 500, 500, 500], &[8; 4]);
     assert_eq!(p.max_batch(&head.view()), Some(4));
     let mut run = Run::of(&Smartspec::joint(), &CONTEXT);
     assert_eq!(run.step(&far, |_, _| 1.0, &[0; 4]).draft_len.len(), 3);
 }
 
-/// Alg. 1 line 4 as printed multiplies by n twice. If only k is chosen, this changes nothing; with prefixes it favours
-/// large ones.
+/// Alg. 1 line 4 as printed multiplies by n twice. If only k is chosen, this changes nothing; if a prefix of the batch
+/// is chosen too, it favours large prefixes.
 #[test]
 fn the_printed_erratum_would_change_the_joint_choice() {
     let far = Batch::new(&[500, 500, 500, 60_000], &[8; 4]);
@@ -166,7 +168,7 @@ fn the_printed_erratum_would_change_the_joint_choice() {
 }
 
 proptest! {
-    /// Prefix and length equal brute force over all pairs.
+    /// The chosen prefix and length equal brute force over all pairs of a prefix and a length.
     #[test]
     fn the_joint_choice_equals_brute_force(batch in any_batch(9, 6), belief in any_belief(), acceptance in 0.0f64..=1.0) {
         let params = Smartspec { initial_acceptance: acceptance, ..Smartspec::joint() };

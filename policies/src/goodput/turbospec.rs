@@ -157,8 +157,8 @@ impl Running {
         let verified = load.drafting * (f64::from(k) + 1.0) + others;
         let tokens = match self.params.double_count {
             true => verified + load.scheduled,
-            // Each decode's base token is in both terms. Only `scheduled` has the tokens of chunks beyond one token
-            // each.
+            // Both `verified` and `scheduled` have one token for every request. Only `scheduled` has the further tokens
+            // of prompt chunks.
             false => verified + load.scheduled - load.requests,
         };
         let target_s = self.target.seconds(load, tokens);

@@ -36,7 +36,7 @@ pub(crate) struct TargetCost {
 }
 
 impl TargetCost {
-    /// The formula with `coefficients`. The published ones are in milliseconds.
+    /// The formula with the coefficients from the source `coefficients`. Published coefficients are in milliseconds.
     pub(crate) fn of(coefficients: Coefficients, belief: &Belief) -> TargetCost {
         let ms = |kv, compute, batch, speculates, fixed| TargetCost {
             kv: kv * 1e-3,
@@ -68,14 +68,14 @@ impl TargetCost {
     }
 }
 
-/// The cost of the proposer.
+/// The time that drafting takes, by proposer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum DraftCost {
     /// n-gram matches: a share of the target's time.
     Share(f64),
     /// The published EAGLE draft of the 8B model.
     Eagle,
-    /// The belief's draft.
+    /// The draft model, at the linear costs of the policy's belief.
     Belief(Belief),
 }
 

@@ -56,7 +56,8 @@ fn double_counting_hides_that_speculation_does_not_pay() {
     assert_eq!((at(false, 0.9), at(true, 0.9)), (0, 4));
 }
 
-/// The literal formula at one point, by hand: 3 decodes, 2 with a match, and one chunk of 100 after 50.
+/// The literal formula at one point, by hand: 3 decodes, 2 of them with a match, and a prompt chunk of 100 tokens after
+/// 50 computed ones.
 #[test]
 fn the_literal_formula() {
     let mut batch = Batch::new(&[99, 199, 299], &[5, 0, 5]);
@@ -71,7 +72,7 @@ fn the_literal_formula() {
         2.89700974e-6 * 750.0 + 4.3869407e-5 * 103.0 + 0.45217587 * 2.0 + 5.52805909e-3 * 4.0 + 0.4471109584339972;
     let expected = (2.0 * 2.19 + 2.0) / (1.05 * target + draft) * 1e3;
     assert!(close(p.goodput(&load, 2, expected_tokens(0.7, 2)), expected));
-    // n-gram: 4 % of the target's time instead of the draft's.
+    // With n-gram proposals, drafting takes 4 % of the target's time.
     let ngram = Running::new(Turbospec { proposer: Proposer::Ngram, ..params }, &CONTEXT);
     let expected = (2.0 * 2.19 + 2.0) / (1.09 * target) * 1e3;
     assert!(close(ngram.goodput(&load, 2, expected_tokens(0.7, 2)), expected));

@@ -138,13 +138,13 @@ mod tests {
 
     #[test]
     fn a_request_stops_when_its_drafts_do_not_pay() {
-        // The guard waits for eight verifications; after the eighth, 0 < 0.4 · 8.
+        // The guard waits for eight verifications; then 0 accepted drafts are fewer than 0.4 · 8 drafted ones.
         assert_eq!(lengths(Aimd::default(), &[0; 10]), [1, 1, 1, 1, 1, 1, 1, 1, 0, 0]);
-        // Lengths 1 2 1 2 … with 1 0 1 0 … accepted: after eight, 4 of 12 is less than 4.8.
+        // Lengths 1 2 1 2 … with 1 0 1 0 … accepted: after eight rounds 4 of 12 drafts, fewer than 0.4 · 12 = 4.8.
         assert_eq!(lengths(Aimd::default(), &[1, 0, 1, 0, 1, 0, 1, 0, 9]), [1, 2, 1, 2, 1, 2, 1, 2, 0]);
-        // 1 1 1 1 … accepted: 8 of 12 after eight is enough, and so is 9 of 13.
+        // With one draft accepted in each round, 8 of 12 after eight rounds are enough, and so are 9 of 13.
         assert_eq!(lengths(Aimd::default(), &[1, 1, 1, 1, 1, 1, 1, 1, 1, 1]), [1, 2, 1, 2, 1, 2, 1, 2, 1, 2]);
-        // At the threshold itself the request goes on: 2 of 5 with four verifications and 0.4.
+        // At the threshold itself the request drafts on: after four verifications 2 = 0.4 · 5 of 5 drafts are accepted.
         let params = Aimd { guard_verifies: 4, ..Aimd::default() };
         assert_eq!(lengths(params, &[1, 1, 0, 0, 0]), [1, 2, 1, 1, 1]);
     }

@@ -114,9 +114,10 @@ mod tests {
     #[test]
     fn lengths_go_by_the_share_of_the_request() {
         let mut run = Run::of(&Downshift::default(), &CONTEXT);
-        // Request 0: 3/3, 4/6, 4/9 gives 1; 5/10 gives 2 (half is not below half); 7/12, 9/14 gives 3.
+        // Accepted/verified drafts of request 0 so far: 3/3, 4/6, then 4/9, which gives length 1; 5/10 gives 2 (half is
+        // not below half); 7/12, then 9/14, which gives 3.
         let accepted = [(3, 0), (1, 0), (0, 1), (1, 1), (2, 1), (2, 1), (0, 1)];
-        // Request 1: 0/3 gives 1; 0/4, 1/5, 2/6, 3/7; 4/8 gives 2.
+        // Request 1: 0/3 gives length 1; 0/4, 1/5, 2/6, 3/7, then 4/8, which gives 2.
         let expected = [[3, 3], [3, 1], [3, 1], [1, 1], [2, 1], [2, 1], [3, 2]];
         for ((a, b), lengths) in accepted.into_iter().zip(expected) {
             assert_eq!(run.step(&Batch::new(&[9; 2], &[8; 2]), |_, _| 0.5, &[a, b]).draft_len, lengths);

@@ -128,8 +128,8 @@ impl DepthController {
         }
     }
 
-    /// Milliseconds of a round with drafts of length `depth`: measured, or on the line through the fastest and the
-    /// slowest length.
+    /// Milliseconds of a round with drafts of length `depth`: measured, or on the line through the measured lengths
+    /// with the shortest and the longest rounds.
     fn ms(&self, depth: usize) -> f64 {
         if let Some(ms) = self.measured[depth - 1].ms {
             return ms;
@@ -191,7 +191,7 @@ impl DepthController {
         }
     }
 
-    /// Adopts the best rival if it is clearly better. Else starts a probe if one is due.
+    /// Adopts the best rival if its score is better by more than [`MARGIN`]. Else starts a probe if one is due.
     fn decide(&mut self) {
         let Some(rival) = self.best_rival(self.current) else { return };
         if self.score(rival) > self.score(self.current) * (1.0 + MARGIN) {
@@ -225,7 +225,7 @@ impl SpecPolicy for DepthController {
 
     fn observe(&mut self, outcome: &StepOutcome) {
         for (&accepted, &verified) in outcome.accepted.iter().zip(outcome.verified) {
-            // Positions up to and including the first rejection.
+            // The outcome is known at the positions up to and including the first rejected draft.
             for (position, rate) in self.rate.iter_mut().enumerate().take(verified.min(accepted + 1) as usize) {
                 let hit = if position < accepted as usize { 1.0 } else { 0.0 };
                 *rate += RATE_WEIGHT * (hit - *rate);

@@ -107,7 +107,7 @@ fn close_rivals_are_probed_every_second_and_the_stalest_every_five() {
 #[test]
 fn a_slow_round_makes_probes_rare() {
     let mut depths = DepthController::new(2);
-    // 4 · 80 / 0.15 = 2133 ms: 27 rounds of 80 ms.
+    // A probe of 4 rounds of 80 ms may take 15 % of the time: one comes every 4 · 80 / 0.15 = 2133 ms, after 27 rounds.
     let ms = |d: usize| [80.0, 99.0][d - 1];
     rounds(&mut depths, 2, ms);
     depths.current = 1;

@@ -8,8 +8,8 @@ use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// Windows for which a newly adopted length is held before the other one challenges it. Each challenge lost in a row
-/// multiplies this number by four, up to `LONGEST_WAIT`.
+/// Number of windows for which a newly adopted length is held before the other length challenges it. Each challenge
+/// lost in a row multiplies this number by four, up to `LONGEST_WAIT`.
 const WAIT: u32 = 4;
 const LONGEST_WAIT: u32 = 64;
 
@@ -90,7 +90,7 @@ impl Definition for MeasuredTwoArm {
     }
 }
 
-/// Sums over the rounds of a window.
+/// Tokens and seconds, summed over the rounds of a window.
 #[derive(Clone, Copy, Default)]
 struct Window {
     rounds: u32,
@@ -108,18 +108,18 @@ impl Window {
 struct Arms {
     params: MeasuredTwoArm,
     lengths: [u32; 2],
-    /// Index of the held length.
+    /// Index in `lengths` of the held length.
     held: usize,
-    /// True while the other length is tried.
+    /// True while the length that is not held is tried.
     challenge: bool,
     warmup: u32,
     window: Window,
     /// Tokens per second of the held length's last window.
     held_rate: f64,
-    /// Held windows since the last challenge, and the number after which the next one starts.
+    /// Number of held windows since the last challenge, and the number after which the next challenge starts.
     windows: u32,
     wait: u32,
-    /// Challenges lost in a row.
+    /// Number of challenges lost in a row.
     losses: u32,
 }
 

@@ -133,13 +133,13 @@ mod tests {
 
     #[test]
     fn eight_rounds_and_a_share_of_the_last_thirty_two() {
-        // 8 of 8 rounds.
+        // The request expands once 8 of 8 rounds accepted the whole shorter length.
         assert_eq!(lengths([2; 10], 8), [2, 2, 2, 2, 2, 2, 2, 2, 4, 4]);
-        // 5 of 8 is 0.625, 6 of 9 is 0.667. Accepting one token more than the shorter length changes nothing; one less
-        // does.
+        // 5 of 8 such rounds, 0.625, are too few; 6 of 9, 0.667, are enough. A round that accepts 3 drafts counts as
+        // one that accepts the shorter length of 2; a round that accepts 1 or none counts as a failure.
         assert_eq!(lengths([2, 0, 3, 1, 2, 1, 2, 2, 2, 2], 8)[7..], [2, 2, 4]);
-        // 21 of 32 is 0.656, 20 of 32 is 0.625. After 32 whole rounds, the request expands up to the eleventh failure,
-        // not the twelfth.
+        // 21 of 32 is 0.656, 20 of 32 is 0.625. After 32 whole rounds, the request stays expanded up to the eleventh
+        // failure, not the twelfth.
         let mut rounds = vec![2; 32];
         rounds.extend([1; 13]);
         assert_eq!(lengths(rounds, 8)[40..], [4, 4, 4, 4, 2]);

@@ -209,7 +209,7 @@ impl SpecPolicy for Scheduler {
     }
 
     fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
-        // A flat table counts as none: everything is verified, also tokens with a survival below `SURVIVAL_EPS`.
+        // A flat table counts as no table: everything is verified, also tokens with a survival below `SURVIVAL_EPS`.
         if let Some(budget) = self.budget(batch, drafts).filter(|_| !self.table.is_flat()) {
             self.push_live(drafts);
             self.ranked.allocate(budget, &mut drafts.verify_len);

@@ -34,7 +34,7 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// A relay for rounds of up to `width` tokens that come `lag` rounds late.
+    /// A relay for rounds of up to `width` tokens per request, whose confidences arrive `lag` rounds late.
     pub(crate) fn new(lag: u32, overlap: bool, width: u32) -> Relay {
         let ring = if overlap { RING as u32 } else { 0 };
         Relay {
@@ -132,8 +132,8 @@ impl Relay {
 mod tests {
     use super::*;
 
-    /// The confidences by which the budget sees request 5, one for each round in which the request takes part. The
-    /// confidence of its n-th round (from 0) is n / 8.
+    /// The late confidences of request 5, one for each round with a budget in which the request takes part. The
+    /// request's confidence in its n-th round (from 0) is n / 8.
     fn arrivals(lag: u32, overlap: bool, takes_part: &[bool]) -> Vec<f64> {
         let mut relay = Relay::new(lag, overlap, 1);
         let mut seen = Vec::new();
@@ -170,10 +170,9 @@ mod tests {
     #[test]
     fn a_request_that_sat_rounds_out_has_its_last_confidences() {
         let rounds = [true, true, true, false, false, true, true];
-        // Round 5: the copy of round 3 still has the drafts of round 2. The same holds for round 6 and the copy of
-        // round 4.
+        // The copies of rounds 3 and 4, which rounds 5 and 6 use, still have the request's confidence of round 2.
         assert_eq!(arrivals(2, true, &rounds), [0.0, 0.25, 0.25]);
-        // The carry has two rows: one for rounds 2, 4 and 6, one for rounds 3 and 5. In round 5 its row is empty.
+        // The carry has two rows: one for rounds 2, 4 and 6, one for rounds 3 and 5. The latter is empty in round 5.
         assert_eq!(arrivals(4, true, &rounds), [1.0, 1.0, 0.0]);
     }
 

@@ -23,7 +23,7 @@ pub enum SpsTable {
     Flat,
 }
 
-/// The cost of a step.
+/// The time of a step by its numbers of requests and tokens.
 #[derive(Clone, Debug)]
 pub(crate) enum CostTable {
     /// Steps per second by number of tokens. Each value holds from its number of tokens up to the next.
@@ -65,7 +65,8 @@ impl CostTable {
         matches!(self, CostTable::Steps { tokens, .. } if tokens.len() == 1)
     }
 
-    /// `expected` tokens per step as tokens per second, for a step of `requests` requests that verifies `tokens`.
+    /// Tokens per second of a step of `requests` requests whose target pass has `tokens` tokens, if it emits `expected`
+    /// tokens.
     #[inline]
     pub(crate) fn rate(&self, expected: f64, requests: usize, tokens: usize) -> f64 {
         match self {
@@ -89,7 +90,7 @@ fn interpolated(curve: &[(u32, f64)], at: usize) -> f64 {
     y0 + (at as f64 - f64::from(x0)) / f64::from(x1 - x0) * (y1 - y0)
 }
 
-/// SGLang's sizes to time: dense for small passes, sparse for large ones.
+/// The pass sizes, in tokens, that SGLang times: dense for small passes, sparse for large ones.
 fn sweep(most: u32) -> Vec<u32> {
     let ranges =
         [(12, 128, 4), (128, 256, 16), (256, 1024, 32), (1024, 2048, 128), (2048, most.saturating_add(1), 256)];
@@ -113,8 +114,8 @@ fn sizes(context: &PolicyContext) -> Vec<u32> {
     tokens
 }
 
-/// The number of requests and the batch whose passes are timed: the batch of `foretoken decide`, or `requests` made-up
-/// requests, at most `max_num_seqs`. With fewer requests, each has more tokens.
+/// The batch whose passes are timed, and its number of requests: the batch of `foretoken decide`, or `requests` made-up
+/// requests, at most `max_num_seqs`.
 fn timed_batch<'a>(context: &PolicyContext<'a>, requests: u32, kv: u32) -> (u32, TimedBatch<'a>) {
     match TimedBatch::of(context, kv) {
         TimedBatch::MadeUp { context, most } => {

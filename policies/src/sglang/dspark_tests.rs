@@ -65,7 +65,7 @@ fn a_flat_table_is_refused_with_the_reason() {
     assert_eq!(Dspark { gamma: Some(0), ..Dspark::default() }.check().map_err(|e| e.key), Err("gamma"));
 }
 
-/// A policy whose steps are cheap up to 5 tokens: two requests and three draft tokens.
+/// A policy whose steps are cheap up to 5 tokens, that is, two requests and three draft tokens to verify.
 fn steep(align: bool) -> Scheduler {
     let params = Dspark { align_to_graph: align, ..Dspark::default() };
     let mut policy = Scheduler::new(params, &PolicyContext { max_draft_len: 3, ..CONTEXT });
@@ -121,6 +121,6 @@ fn alignment_fills_the_captured_size() {
     let mut policy = steep(true);
     round(&mut policy, [0.9, 0.9]);
     round(&mut policy, [0.9, 0.9]);
-    // 2 + 3 tokens are padded to 8, so all six drafts are free.
+    // A pass of 2 + 3 tokens is padded to 8 tokens, so all six drafts fit at no cost.
     assert_eq!(round(&mut policy, [0.5, 0.99]), [3, 3]);
 }

@@ -172,8 +172,8 @@ impl Tiers {
         }
     }
 
-    /// Going down is judged against the next lower candidate, going up against the present one. Both may move several
-    /// candidates at once.
+    /// Whether to go down is judged against the next lower candidate, whether to go up against the present one. One
+    /// decision may move by several candidates.
     fn decide(&mut self) {
         let tier = |i: usize| f64::from(self.tiers[i]);
         let (down, up) = (self.params.down_hysteresis, self.params.up_hysteresis);
@@ -276,7 +276,8 @@ mod tests {
             let policy = gen2(asked, &[7, 1, 3]).unwrap();
             assert_eq!((policy.limits().depth, policy.ema, policy.tiers), (asked, f64::from(asked) - 1.0, tiers));
         }
-        // The start adds a candidate to a list of one. Two candidates are needed in any case.
+        // The initial length 3 is added to the only candidate 5. If the only candidate is 3 too, there are fewer than
+        // the two candidates that are needed.
         assert_eq!(gen2(3, &[5]).unwrap().tiers, [3, 5]);
         assert_eq!(gen2(3, &[3]).err(), Some("candidates"));
         assert_eq!(EmaTier { initial_steps: 12, ..EmaTier::gen2() }.asks_for(), Some(("candidates", 12)));

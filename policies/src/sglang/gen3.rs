@@ -175,7 +175,7 @@ impl Definition for SglangGen3 {
     }
 }
 
-/// The settings by which a slot decides.
+/// The settings by which a slot decides: the slot's own, and the policy's values for what the slot leaves out.
 #[derive(Clone, Copy)]
 struct Rule {
     ema_alpha: f64,
@@ -187,7 +187,7 @@ struct Rule {
 }
 
 impl Rule {
-    /// The slot's settings, with the policy's where the slot has none.
+    /// The settings of `slot`; what the slot leaves out has the policy's value.
     fn of(policy: &SglangGen3, slot: &Slot) -> Rule {
         Rule {
             ema_alpha: slot.ema_alpha.unwrap_or(policy.ema_alpha),
@@ -252,7 +252,7 @@ impl SlotState {
         let tier = |i: usize| f64::from(self.candidates[i]);
         let before = self.now;
         let mut now = before;
-        // The average cannot fall to 0 − 0.5, so length 0 has its own threshold.
+        // No average falls to 0 − 0.5, the usual threshold of length 0, so length 0 has the threshold 0.5.
         let drop = |to: f64| if to == 0.0 { 0.5 } else { to - 0.5 } + self.rule.down_hysteresis;
         while now > 0 && self.ema <= drop(tier(now - 1)) {
             now -= 1;
@@ -304,7 +304,7 @@ impl Slots {
 }
 
 impl SpecPolicy for Slots {
-    /// The limit is the last batch's slot's length, because the next batch's slot is not yet known.
+    /// The limit is the length of the last batch's slot, because the next batch's slot is not yet known.
     fn limits(&self) -> DraftLimits<'_> {
         let steps = match self.last {
             Some(slot) => self.slots[slot].steps(),

@@ -39,7 +39,8 @@ fn the_default_table_starts_at_three_or_in_the_middle() {
     assert_eq!(averages, [2.0, 2.0, 0.0, -1.0]);
 }
 
-/// docs/model.md 1.3, rules (i) and (ii): at length 0 the average stays, batches count, and each decision probes.
+/// docs/model.md 1.3, rules (i) and (ii): at length 0 the average stays, batches still count towards the interval, and
+/// each decision tries the next candidate.
 #[test]
 fn a_slot_at_zero_probes_every_interval() {
     let mut policy = built(&SglangGen3::default(), 256);
@@ -127,8 +128,8 @@ fn the_ceiling_caps_but_never_keeps_from_rising() {
     assert_eq!(policy.slots[0].steps(), 1);
 }
 
-/// A slot keeps its average while other batch sizes run. If the drafts get worse meanwhile, it restarts with a length
-/// that was right before.
+/// A slot keeps its average while other batch sizes run. If the drafts get worse meanwhile, the slot restarts with a
+/// length that was right earlier.
 #[test]
 fn a_slot_without_batches_keeps_a_stale_average() {
     let mut policy = built(&SglangGen3::default(), 256);
@@ -136,7 +137,7 @@ fn a_slot_without_batches_keeps_a_stale_average() {
     (0..40).for_each(|_| assert!(step(&mut policy, 1, 7) > 3));
     let learned = (policy.slots[0].steps(), policy.slots[0].ema);
     assert_eq!(learned.0, 7);
-    // The load changes for a long time, and nothing is accepted.
+    // For a long time the batches have 16 requests, and nothing is accepted.
     (0..500).for_each(|_| assert!(step(&mut policy, 16, 0) <= 3));
     assert_eq!((policy.slots[0].steps(), policy.slots[0].ema), learned);
     // Back at one request, the slot drafts 7 for five more batches, until its next decision. Its old average then lets

@@ -186,8 +186,9 @@ impl Tracker {
         self.positions.iter().take(steps as usize).all(|p| p.rates.len() == self.window)
     }
 
-    /// Expected tokens of a round with `steps` drafts: 1 + the rates of the positions. The rates of positions that were
-    /// never verified are extrapolated as a geometric series. `None` before the first rate is known. docs/model.md 1.4.
+    /// Expected tokens of a round with `steps` drafts: 1 + the sum of the positions' rates. The rates of positions that
+    /// were never verified are extrapolated as a geometric series. `None` before the first rate is known. docs/model.md
+    /// 1.4.
     fn expected_tokens(&self, steps: u32) -> Option<f64> {
         let (mut sum, mut first, mut last) = (1.0, 0.0, 0.0);
         for j in 0..steps as usize {
@@ -211,7 +212,7 @@ impl Tracker {
 
 /// Measured seconds of a decode round, by batch size and draft length.
 struct CostTable {
-    /// Profiled batch sizes, ascending.
+    /// Batch sizes that were profiled, ascending; the index of a size is its index in `seconds`.
     batch_sizes: Vec<u32>,
     /// Seconds at `[batch size index][length]`; NaN for lengths that were not profiled.
     seconds: Vec<Vec<f64>>,

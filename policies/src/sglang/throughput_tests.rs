@@ -36,8 +36,8 @@ fn rates_are_unconditional_and_deeper_ones_are_extrapolated() {
     assert!(!tracker.warm(3) && tracker.warm(1));
     tracker.take_in(&outcome(&drafts, &[1], &[0]), 1);
     assert_eq!(tracker.expected_tokens(1), Some(1.5));
-    // If only the first position has a rate, the next one is assumed to have it too. If that rate is 0, so are all
-    // others.
+    // If only the first position has a rate, the next position is assumed to have the same. If that rate is 0, the
+    // rates of all positions are.
     tracker.clear_from(1);
     assert_eq!(tracker.expected_tokens(2), Some(2.0));
     (0..2).for_each(|_| tracker.take_in(&outcome(&drafts, &[1], &[0]), 1));

@@ -47,7 +47,8 @@ impl Rate {
     }
 }
 
-/// The true acceptance rate of each request, for a policy that the wrapper `true-rates` gives them to; else nothing.
+/// The true acceptance rate of each request, by request id, if the wrapper `true-rates` gives it to the policy; else
+/// `None`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OwnRates(Option<Arc<[f64]>>);
 
@@ -69,7 +70,7 @@ impl OwnRates {
     }
 }
 
-/// A mean over all past steps or the last few, with a value to start from.
+/// The mean of a quantity over all past steps or over the last few steps; a given value before the first step.
 #[derive(Clone, Debug)]
 pub(crate) struct RunningMean {
     value: f64,

@@ -9,7 +9,7 @@ use foretoken_sim::{BatchView, ContextReads, Drafting, PassShape, shape};
 /// Sums over the decode requests that would draft a token at one depth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
-    /// Number of requests.
+    /// Number of requests that would draft a token at the depth.
     pub requests: u64,
     /// Sum of the requests' contexts c_i, in tokens.
     pub context: u64,
@@ -173,7 +173,7 @@ mod tests {
         let batch = Batch::new(&[100, 900, 350], &[8; 3]);
         let time = |k: u32| belief.step_s(&batch.view(), &[k; 3], &[k; 3]);
         for k in 0..7 {
-            // The step from k = 0 to 1 is regular, because the model has no one-off cost of drafting.
+            // The second difference at k = 0 is the same, because the model has no one-off cost of drafting.
             let second = time(k + 2) - 2.0 * time(k + 1) + time(k);
             assert!((second - 3.0 * (2e-9 + 5e-8)).abs() < 1e-14, "k {k}: {second}");
         }
@@ -183,8 +183,8 @@ mod tests {
     }
 
     proptest! {
-        /// An estimate that was grown depth by depth equals [`Belief::step_s`] at every length, for all limits, chunks
-        /// and gaps. So does an estimate from which tokens were dropped.
+        /// An estimate that was grown depth by depth equals [`Belief::step_s`] at every length, for all limits, prompt
+        /// chunks and draft gaps. So does an estimate from which tokens were dropped.
         #[test]
         fn growing_equals_the_plain_reading(batch in any_batch(12, 8), belief in any_belief(), cut in 0u32..4) {
             let view = batch.view();

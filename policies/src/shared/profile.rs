@@ -5,7 +5,7 @@
 use crate::shared::belief::{Belief, pass_s};
 use foretoken_sim::{ContextReads, PassShape};
 
-/// Times passes before serving starts.
+/// Measures how long passes take, before serving starts.
 pub trait PassTimes: Sync {
     /// Seconds of a draft pass of this shape.
     fn draft_s(&self, shape: PassShape) -> f64;

@@ -5,7 +5,7 @@ use foretoken_sim::RequestId;
 
 const NOWHERE: u32 = u32::MAX;
 
-/// Maps requests to slots.
+/// The slots of requests. A slot is an index into a policy's vectors of state.
 #[derive(Default)]
 pub(crate) struct Slots {
     /// The slot of each request, by request id.

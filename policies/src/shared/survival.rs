@@ -66,7 +66,7 @@ pub(crate) fn survivals(confidences: impl Iterator<Item = f64>) -> impl Iterator
     })
 }
 
-/// The result of [`best_budget`].
+/// The number of draft tokens to verify that [`best_budget`] found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Budget {
     /// Number of draft tokens to verify.

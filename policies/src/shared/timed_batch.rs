@@ -10,7 +10,7 @@ use foretoken_sim::{ContextReads, Drafting, PassShape};
 pub(crate) enum TimedBatch<'a> {
     /// As many requests as a pass has tokens, at most `most`, each with `context` KV tokens.
     MadeUp {
-        /// The engine's `max_num_seqs`.
+        /// Most requests of a pass: the engine's `max_num_seqs`, or fewer if the policy times smaller batches.
         most: u32,
         /// KV tokens of each request.
         context: u64,

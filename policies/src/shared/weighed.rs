@@ -3,7 +3,7 @@
 
 use foretoken_sim::{Candidate, Explanation};
 
-/// The list of candidates; empty until it is turned on.
+/// The candidates of the last decision; none until recording is turned on.
 #[derive(Default)]
 pub(crate) struct Weighed {
     on: bool,
@@ -19,7 +19,7 @@ impl Weighed {
         }
     }
 
-    /// Notes a candidate. Calls `what` only if the list is turned on.
+    /// Notes a candidate. Calls `what` only if recording is turned on.
     #[inline]
     pub(crate) fn note(&mut self, estimate: f64, what: impl FnOnce() -> String) {
         if self.on {
@@ -27,7 +27,7 @@ impl Weighed {
         }
     }
 
-    /// Returns the candidates of the last decision and the policy's own `estimate`. Turns the list on.
+    /// Returns the candidates of the last decision and the policy's own `estimate`. Turns recording on.
     pub(crate) fn explain(&mut self, estimate: impl Into<Option<f64>>) -> Explanation {
         self.on = true;
         Explanation { estimate: estimate.into(), candidates: self.candidates.clone() }

@@ -5,8 +5,8 @@
 //! Source: "AdaSpec: Adaptive Speculative Decoding for Fast, SLO-Aware LLM Serving" (arXiv 2503.05096), Alg. 1 to 3 and
 //! Eq. 4 to 7, read as docs/model.md 2, 12 and 14 say: the prediction multiplies the last cumulative confidence (Eq. 7;
 //! Alg. 1 as printed does not), every request counts one bonus token (Eq. 6), and there is a cap on the length, which
-//! the algorithm lacks. The published code differs in all three parts; this is the paper. `verifier = false`
-//! is the paper's AdaSpec⁻.
+//! the algorithm lacks. The published code, `adaspec-code`, differs in all three parts. `verifier = false` is the
+//! paper's AdaSpec⁻.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::acceptance::RunningMean;
@@ -227,7 +227,8 @@ impl Running {
         self.throughput(self.step.tokens, self.estimate(), self.longest_step_s(batch, |_| 0.0))
     }
 
-    /// Alg. 1 line 5: true if one more pass would raise the throughput above `best`, with every confidence as expected.
+    /// Alg. 1 line 5: true if one more pass would raise the throughput above `best`, if each of its tokens has the
+    /// expected confidence.
     fn worth_a_pass(&mut self, batch: &BatchView, best: f64) -> bool {
         let depth = self.step.passes + 1;
         let at = self.depths.at(depth);

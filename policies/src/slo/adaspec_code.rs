@@ -1,10 +1,10 @@
 //! `adaspec-code`: AdaSpec as its published code runs, not as its paper says.
 //!
 //! Source: cerebellumking/AdaSpec @f3f2f481, `vllm/spec_decode/{draft_model_runner, top1_proposer,
-//! spec_decode_worker}.py` (docs/model.md 2.2 to 2.5). It differs from the paper (`adaspec`) in all three parts. Costs
-//! are looked up in tables. Not drafting is compared with drafting, and a step with less throughput than predicted ends
-//! drafting. Tokens are dropped by a whole graph bucket or not at all. No SLO is enforced: that code is commented out.
-//! The code's mistakes are kept, because the published measurements have them:
+//! spec_decode_worker}.py` (docs/model.md 2.2 to 2.5). It differs from the paper (`adaspec`) in four points. Costs are
+//! looked up in tables. Not drafting is compared with drafting, and a step with less throughput than predicted ends
+//! drafting. Tokens are dropped down to the next smaller captured graph size or not at all. No SLO is enforced: that
+//! code is commented out. The code's mistakes are kept, because the published measurements have them:
 //! - the request with the least promising last token loses all its tokens before the next request loses one, because
 //!   the list of confidences is never shortened;
 //! - a size that is a capture size already is still lowered by a full bucket;

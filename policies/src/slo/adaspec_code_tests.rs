@@ -102,7 +102,7 @@ impl Plain<'_> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// Three steps in a row decide as the direct implementation, which learns confidences too.
+    /// In three steps in a row the policy decides as the direct implementation does, which learns confidences too.
     #[test]
     fn equals_the_plain_reading(
         batch in any_batch(12, 8),
@@ -209,7 +209,7 @@ fn the_least_promising_request_is_drained_first() {
     let kept = 8.0 + 6.0 * (1..=4).map(|n| 0.9f64.powi(n)).sum::<f64>();
     let context = 6 * (5 * 100 + 10) + 2 * 100;
     assert!(close(policy.goodput, kept / (policy.costs.draft_s(4, 8, 8 * 104) + policy.costs.verify_s(32, context))));
-    // All or nothing: the result would be worse, so nothing is dropped.
+    // With the goodput before set to the predicted one, dropping the eight tokens would lower it, so none is dropped.
     policy.goodput = promising;
     drafts.verify_len = vec![4; 8];
     policy.eliminate(&batch.view(), &mut drafts);

@@ -184,7 +184,8 @@ fn its_own_estimate_is_that_of_what_it_decided() {
         assert_eq!(weighed.iter().any(|c| c.what.starts_with("without")), verifier && made.passes > 0);
         assert_eq!(slo_s == 1e-3, made.passes == 0);
     }
-    // The estimate of a step without drafts over the limit is not −1. That of a step with drafts is.
+    // With `Drafter::Off` the policy drafts although the step exceeds the TPOT limit. Without a verifier it reads no
+    // confidences and has no estimate. With a verifier the estimate is −1.
     batch.slo_tpot_s = vec![1e-3; 3];
     let mut policy = Running::new(adaspec(Drafter::Off, false, SloMode::Step), &context);
     by_hand(&mut policy, &batch, confidence);

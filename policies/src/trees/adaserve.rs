@@ -126,7 +126,7 @@ impl Definition for Adaserve {
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     score: f64,
-    /// Batch index.
+    /// Batch index of the node's request.
     request: u32,
     /// Index in the request's tree.
     node: u32,

@@ -72,8 +72,8 @@ fn need_is_time_over_tpot_less_what_was_gained() {
     assert!((policy.needy[0].0 - 4.5).abs() < 1e-9 && policy.needy[0].1 == 0);
 }
 
-/// Two equal requests, one behind its target, and a budget too small for both. The needy request gets nodes first,
-/// although the other's nodes are more probable.
+/// Two equal requests, one behind its TPOT target, and a budget too small for both. The request behind its target gets
+/// nodes first, although the other request's nodes are more probable.
 #[test]
 fn need_comes_before_probability() {
     let params = Adaserve { verify_budget: 2 + 6, min_depth: 4, max_depth: 4, ..Adaserve::default() };
@@ -85,7 +85,7 @@ fn need_comes_before_probability() {
     batch.slo_tpot_s = vec![f64::INFINITY; 2];
     let drafts = step(&mut policy(params, BELIEF), &batch.view(), unsure_first);
     assert_eq!(kept(&drafts), [2, 4]);
-    // With a cap on the first phase, the rest of the budget goes to the most probable nodes.
+    // If a request gets at most one node for its target, the rest of the budget goes to the most probable nodes.
     let capped = Adaserve { max_slo_nodes: 1, min_depth: 5, max_depth: 5, ..params };
     batch.slo_tpot_s = vec![1e-3, f64::INFINITY];
     let drafts = step(&mut policy(capped, BELIEF), &batch.view(), |i, _| if i == 0 { 0.2 } else { 0.9 });
@@ -130,7 +130,7 @@ proptest! {
 
     /// The selection equals both phases done one node at a time, as the paper's text says: requests by descending need,
     /// then repeatedly the most probable node left. Also checks what the phases guarantee: no request gets a throughput
-    /// node while the budget could meet another's need.
+    /// node while the budget could meet the need of another request.
     #[test]
     fn the_selection_is_the_rule(
         batch in any_batch(12, 24), belief in any_belief(), budget in 2u32..150, cap in 1u32..30,
@@ -182,7 +182,7 @@ proptest! {
         step_s += roots + (whole - roots) * verified as f64 / pool.max(1) as f64;
         prop_assert!(close(step_s, ours.step_s(&view, &drafts.draft_len, drafts.passes, verified)));
 
-        // The needs, by the text's formula.
+        // The need A_i of each request, by the paper's formula.
         let need = |i: usize| (elapsed_s + step_s) / view.slo_tpot_s[i] - f64::from(emitted[i]);
         let mut by_need: Vec<usize> = (0..n).collect();
         by_need.sort_by(|&a, &b| need(b).total_cmp(&need(a)).then(a.cmp(&b)));

@@ -103,7 +103,7 @@ struct DynamicTree {
     depth: u32,
     /// Number of nodes verified, without the root.
     verified: u32,
-    /// Buffer for `keep_best`.
+    /// Buffer in which `keep_best` ranks the nodes of a tree.
     order: Vec<u32>,
 }
 

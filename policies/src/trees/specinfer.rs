@@ -105,7 +105,7 @@ struct StaticTree {
     depth: u32,
     /// Number of nodes of a whole tree.
     nodes: u32,
-    /// Buffer for `keep_best`.
+    /// Buffer in which `keep_best` ranks the nodes of a tree.
     order: Vec<u32>,
 }
 
@@ -158,8 +158,8 @@ mod tests {
         assert_eq!((star.trees[0].nodes().len(), star.verify_len[0]), (8, 8));
     }
 
-    /// First guesses have probability .8 and the others less, so a tree that is cut loses its branches before its main
-    /// path.
+    /// First guesses have probability .8 and further guesses less, so a tree that is cut loses its branches before its
+    /// main path.
     #[test]
     fn a_tree_is_cut_to_the_best_nodes_that_fit() {
         let drafts = step(&Specinfer::default(), &[20, 8, 3, 0]);

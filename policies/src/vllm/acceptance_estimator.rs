@@ -10,7 +10,7 @@
 
 use foretoken_sim::StepOutcome;
 
-/// The feature is clamped to ± `MAX_FEATURE`.
+/// The feature logit(q) is clamped to ± `MAX_FEATURE`.
 const MAX_FEATURE: f32 = 40.0;
 /// Slope and intercepts at the start: the medians that vLLM's authors fitted on five models.
 const START_SLOPE: f32 = 0.5;
@@ -56,7 +56,7 @@ fn total(lanes: &Lanes) -> f32 {
 }
 
 impl Sums<f32> {
-    /// Adds the sums of a step.
+    /// Adds the sums of a step. The eight lanes of each sum are added up first.
     fn add(&mut self, step: &Sums<Lanes>) {
         self.square += total(&step.square);
         self.coupling += total(&step.coupling);
@@ -67,7 +67,7 @@ impl Sums<f32> {
     }
 }
 
-/// The estimator's coefficients and sums.
+/// The estimator: its slope and intercepts, and the sums since the last refit.
 #[derive(Clone, Debug)]
 pub(crate) struct AcceptanceEstimator {
     slope: f32,

@@ -8,7 +8,7 @@ use crate::vllm::cost_table::CostTable;
 
 #[derive(Deserialize)]
 struct Palette {
-    /// Σ exp(logit − greatest) by temperature and level.
+    /// Σ exp(logit − greatest logit) by temperature and level.
     sums: Vec<Vec<f64>>,
 }
 

@@ -20,14 +20,14 @@ pub(crate) struct History {
     width: usize,
     slots: Slots,
     step: u64,
-    /// By slot: the step of the last round.
+    /// By slot: the step in which the request's last round ran.
     last: Vec<u64>,
-    /// By slot: `width` confidences.
+    /// By slot: the `width` confidences of the request's last round.
     rows: Vec<f64>,
 }
 
 impl History {
-    /// A history of rounds of up to `width` tokens.
+    /// An empty history, for rounds of up to `width` tokens per request.
     pub(crate) fn new(width: u32) -> History {
         History { width: width as usize, slots: Slots::default(), step: 0, last: Vec::new(), rows: Vec::new() }
     }

@@ -84,9 +84,9 @@ fn interpolated(curve: &[(u32, f64)], size: u32) -> f64 {
 /// The draft's table by number of requests, and the target's by number of tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct CostTables {
-    /// Seconds of drafting, by requests.
+    /// Seconds of drafting, by number of requests.
     pub draft: CostTable,
-    /// Seconds of the target pass, by tokens.
+    /// Seconds of the target pass, by number of tokens.
     pub verify: CostTable,
 }
 
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(sizes.map(|n| table.s(n)), seconds);
         let linear = CostTable::new(&curve, 40, 8, CostLookup::Linear);
         assert_eq!([0, 1, 3, 6, 10, 14, 36].map(|n| linear.s(n)), [10.0, 10.0, 12.0, 14.0, 28.0, 42.0, 54.0]);
-        // A curve of one point is constant.
+        // A table of one measured point gives its time for every size.
         assert_eq!(CostTable::new(&[(2, 5.0)], 4, 2, CostLookup::Staircase).s(9), 5.0);
     }
 

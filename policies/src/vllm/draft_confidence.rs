@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(verified(0.5, &[4, 4], &confidence), [3, 3]);
         assert_eq!(verified(0.4, &[4, 4], &confidence), [4, 4]);
         assert_eq!(verified(0.8, &[4, 4], &confidence), [2, 2]);
-        // If one request drafts a single token, the mean is the other's confidence.
+        // If one request drafts a single token, the mean at later depths is the other request's confidence.
         assert_eq!(verified(0.7, &[1, 4], &confidence), [1, 2]);
         assert_eq!(verified(0.7, &[4, 1], &confidence), [3, 1]);
     }
