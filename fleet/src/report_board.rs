@@ -1,8 +1,7 @@
 //! The replicas' load reports, as a router gets them: at an interval, and with a delay.
 //!
 //! A replica answers a query between two steps, as engines do: a query in the middle of a step is answered at the
-//! step's end. So a report has nothing that has not happened yet, and does not depend on whether the simulator skipped
-//! steps.
+//! step's end. So a report says nothing about later times, and does not depend on whether the simulator skipped steps.
 
 use foretoken_sim::{Load, Replica, Time};
 use std::collections::VecDeque;
@@ -24,11 +23,12 @@ impl Default for Signals {
     }
 }
 
-/// The shortest interval, seconds. No step is as short, so a shorter interval would give no more reports.
+/// The shortest allowed time between two queries, seconds. No step is as short, so a shorter time would give no more
+/// reports.
 const SHORTEST_S: f64 = 1e-4;
 
 impl Signals {
-    /// Checks the times.
+    /// Checks that the interval and the delay are within their ranges.
     ///
     /// # Errors
     /// A time is outside its range: its key, and what is wrong.
@@ -50,7 +50,7 @@ pub struct Report {
     pub at: Time,
     /// The load at that time.
     pub load: Load,
-    /// Output tokens a second since the replica's last report.
+    /// Output tokens per second that the replica emitted since its previous report.
     pub tok_s: f64,
 }
 
@@ -101,7 +101,8 @@ impl Board {
         self.next += self.interval * whole;
     }
 
-    /// The newest report of a replica that has reached the router by `now`, and the number of reports that have.
+    /// The newest report of a replica that has reached the router by `now`, and how many of its reports have reached
+    /// it.
     pub fn newest(&mut self, replica: usize, now: Time) -> (Option<Report>, u64) {
         let reports = &mut self.reports[replica];
         while reports.on_the_way.front().is_some_and(|(arrives, _)| *arrives <= now) {

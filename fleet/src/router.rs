@@ -61,11 +61,11 @@ pub struct Seen {
 /// The information that a router uses. The simulation saves the time to compute the rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Does it use the requests in flight, or the ends of requests?
+    /// Does the router use the number of requests in flight, or when requests end?
     pub ends: bool,
-    /// Does it use the times of first tokens?
+    /// Does the router use the times of first tokens?
     pub first_tokens: bool,
-    /// Does it use the replicas' load reports?
+    /// Does the router use the replicas' load reports?
     pub reports: bool,
 }
 
@@ -78,10 +78,10 @@ pub struct RouterContext<'a> {
     pub seed: u64,
     /// Tokens in a KV block of each replica.
     pub block_size: &'a [u32],
-    /// The run's bounds on time to first token and time per output token, seconds; infinity for none.
+    /// The run's bounds [on time to first token, on time per output token], seconds; infinity for none.
     pub slo_s: [f64; 2],
-    /// The true number of steps of each request's answer if all drafts of the longest length are made; only for a
-    /// router that [sees hidden truth](crate::RouterSpec::sees_hidden_truth), empty for all others.
+    /// For each request, the number of steps that its answer truly takes if every step drafts `max_draft_len` tokens;
+    /// only for a router that [sees hidden truth](crate::RouterSpec::sees_hidden_truth), empty for all others.
     pub true_steps: &'a [u32],
 }
 
@@ -90,7 +90,7 @@ pub trait RouterDefinition {
     /// One sentence on how the router chooses.
     fn summary(&self) -> &'static str;
 
-    /// The program or publication that the rule is from.
+    /// The program or publication from which the routing rule is taken.
     fn source(&self) -> &'static str;
 
     /// The information that the router uses.
