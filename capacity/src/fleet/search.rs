@@ -31,7 +31,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// The next step of the search after the numbers `tried`, whose order does not matter.
+    /// The search's next step after the tries `tried`, whose order does not matter.
     pub fn next(&self, tried: &[Tried]) -> Next {
         let failed = tried.iter().filter(|t| !t.carried).map(|t| t.replicas).max().unwrap_or(0);
         let above = tried.iter().filter(|t| t.carried && t.replicas > failed).map(|t| t.replicas);
