@@ -238,7 +238,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// A grid as text. The columns `left` (words) are aligned to the left, all others (numbers) to the right.
+/// A grid as text. The columns whose indices are in `left` (words) are aligned to the left, all others to the right.
 fn plain(grid: Grid, left: &[usize]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
