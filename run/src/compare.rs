@@ -278,13 +278,13 @@ fn fell_behind(cells: &[&Cell]) -> Option<FellBehind> {
     })
 }
 
-/// The mean and interval over seeds; `None` if a seed lacks the value, because means over different seeds cannot be
-/// compared.
+/// The mean over seeds and its 95 % interval. `None` if a seed lacks the value, because means over different seeds
+/// cannot be compared.
 fn over_seeds(values: impl Iterator<Item = Option<f64>>) -> Option<Interval> {
     values.collect::<Option<Vec<f64>>>().and_then(|v| Interval::of(&v))
 }
 
-/// The mean and interval over seeds of a ratio of two runs with one seed; `None` if a seed lacks the ratio.
+/// The mean over seeds, with its 95 % interval, of a ratio of two runs with one seed; `None` if a seed lacks the ratio.
 fn ratio_over_seeds(values: impl Iterator<Item = Option<f64>>) -> Option<RatioInterval> {
     values.collect::<Option<Vec<f64>>>().and_then(|v| RatioInterval::of(&v))
 }

@@ -251,7 +251,7 @@ const NOT_GUESSED: [&str; 25] = [
 enum Fate {
     Changes,
     Named,
-    /// No other valid value was found.
+    /// No valid value other than the leaf's present one was found.
     NoOtherValue,
     Wrong(String),
 }
