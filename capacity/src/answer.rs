@@ -24,18 +24,18 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
-    /// Too many requests miss their bounds.
+    /// Too many requests miss their SLO bounds.
     Bounds,
     /// The server does not keep up: its queue grows as long as requests arrive.
     Queue,
 }
 
-/// The capacity of a policy with one seed.
+/// The capacity of a policy, as the search with one seed found it.
 #[derive(Clone, Debug, Serialize)]
 pub struct SeedResult {
     /// The seed of the runs' random draws.
     pub seed: u64,
-    /// How the search ended.
+    /// How the search ended: with a capacity, with no carried rate, or with every tried rate carried.
     pub verdict: Verdict,
     /// The capacity, requests per second; `None` if no rate is carried, or if every tried rate is carried.
     pub req_s: Option<f64>,
@@ -127,7 +127,7 @@ impl Capacity {
         }
     }
 
-    /// Number of seeds with this verdict.
+    /// Number of seeds whose search ended with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.seeds.iter().filter(|s| s.verdict == verdict).count()
     }

@@ -7,7 +7,7 @@
 //! rate may be carried where a lower one is not. A lower rate that is not carried lowers the answer. A higher rate that
 //! is carried is reported as an exception.
 
-/// A rate that was tried.
+/// A rate that was tried, and the outcome.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tried {
     /// The tried rate, requests per second.
@@ -29,7 +29,7 @@ pub enum Next {
     Everything,
 }
 
-/// The settings of a search.
+/// Where a search begins, and when it ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Search {
     /// The two rates to begin with, requests per second, ascending.

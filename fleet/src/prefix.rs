@@ -106,7 +106,7 @@ struct Cache {
     free: Vec<u32>,
     oldest: u32,
     newest: u32,
-    /// Sum of the entries' sizes.
+    /// Sum of the sizes of all entries.
     held: u64,
     linked: u32,
 }

@@ -48,7 +48,7 @@ impl Signals {
 pub struct Report {
     /// When the replica answered.
     pub at: Time,
-    /// The load at that time.
+    /// The replica's load when it answered.
     pub load: Load,
     /// Output tokens per second that the replica emitted since its previous report.
     pub tok_s: f64,
@@ -62,14 +62,14 @@ pub(crate) struct Board {
     reports: Vec<Reports>,
 }
 
-/// The reports of a replica.
+/// The load reports of one replica.
 #[derive(Default)]
 struct Reports {
     /// The last report that the replica made.
     made: Option<Report>,
     /// The last report that has reached the router.
     arrived: Option<Report>,
-    /// Number of reports that arrived.
+    /// Number of the replica's reports that have reached the router.
     count: u64,
     /// Reports that were made and have not reached the router, with their arrival times.
     on_the_way: VecDeque<(Time, Report)>,
@@ -82,7 +82,7 @@ impl Board {
         Board { interval, delay, next: Time::ZERO, reports }
     }
 
-    /// The time of the next query.
+    /// The time at which the replicas are queried next.
     pub fn next(&self) -> Time {
         self.next
     }

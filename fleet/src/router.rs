@@ -18,9 +18,9 @@ pub trait Router {
 /// What a router has seen of a request when it ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ended {
-    /// When it ended.
+    /// When the request ended.
     pub at: Time,
-    /// Number of output tokens.
+    /// Number of output tokens of the request.
     pub emitted: u32,
     /// Number of chunks in which the tokens came: one for each step that emitted.
     pub pieces: u32,
@@ -31,7 +31,7 @@ pub struct Ended {
 pub struct Asked<'a> {
     /// The request's index in the workload.
     pub id: RequestId,
-    /// When it was sent.
+    /// When the request was sent.
     pub now: Time,
     /// Prompt length, tokens.
     pub prompt_len: u32,
@@ -39,7 +39,7 @@ pub struct Asked<'a> {
     pub category: u16,
     /// Ids of the prompt's full prefix blocks, from its start. Requests with equal leading ids share a prefix.
     pub prefix: &'a [u64],
-    /// Tokens in a prefix block.
+    /// Number of tokens in a prefix block.
     pub prefix_block: u32,
     /// The request's bound on time per output token, seconds; infinity for none.
     pub tpot_s: f64,
@@ -54,7 +54,7 @@ pub struct Seen {
     pub sent: u64,
     /// The newest report of the replica's load that has arrived; `None` before the first.
     pub report: Option<Report>,
-    /// Number of reports that have arrived.
+    /// Number of the replica's load reports that have arrived.
     pub reports: u64,
 }
 
@@ -69,14 +69,14 @@ pub struct Needs {
     pub reports: bool,
 }
 
-/// What a router is built from.
+/// What is known of a fleet's run when its router is built.
 #[derive(Clone, Copy, Debug)]
 pub struct RouterContext<'a> {
     /// Number of replicas.
     pub replicas: usize,
     /// Seed of the router's random draws: the seed of the run.
     pub seed: u64,
-    /// Tokens in a KV block of each replica.
+    /// For each replica, the number of tokens in a KV block.
     pub block_size: &'a [u32],
     /// The run's bounds [on time to first token, on time per output token], seconds; infinity for none.
     pub slo_s: [f64; 2],

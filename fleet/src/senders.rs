@@ -23,14 +23,14 @@ pub(crate) enum Senders<'a> {
 }
 
 impl<'a> Senders<'a> {
-    /// A closed loop of `clients` clients.
+    /// A closed loop of `clients` clients that may all send at once, at most one per request.
     pub fn closed_loop(workload: &Workload, clients: u32) -> Senders<'a> {
         let clients = workload.len().min(clients as usize);
         let ready = (0..clients).map(|_| Reverse(Time::ZERO)).collect();
         Senders::Loop { ready, next: 0 }
     }
 
-    /// The sessions of a workload.
+    /// The sessions of a workload; at first, only their first turns have a sending time.
     pub fn sessions(workload: &'a Workload) -> Senders<'a> {
         let first = workload.first_turns().into_iter();
         let turns = first.map(|id| Reverse((workload.arrival[id as usize], id))).collect();

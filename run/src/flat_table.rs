@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::path::Path;
 
-/// Who reads the table.
+/// The format in which the table is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Programs: all digits, in seconds and shares, with both ends of each 95 % interval.
@@ -74,7 +74,7 @@ struct Swept {
     value: String,
 }
 
-/// A number with the ends of its 95 % interval, where there are several seeds.
+/// A number, with both ends of its 95 % interval if there are several seeds.
 #[derive(Clone, Copy)]
 struct Measured {
     mean: f64,

@@ -38,7 +38,7 @@ pub struct Perfect {
 /// The request rate over time, in windows of equal width.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LoadOverTime {
-    /// Width of a window, seconds.
+    /// Width of each window, seconds.
     pub window_s: f64,
     /// Rate in each window, requests per second.
     pub req_s: Vec<f64>,
@@ -48,7 +48,7 @@ pub struct LoadOverTime {
 
 /// Fewest requests per window on average. With fewer, the peak would mostly be chance.
 const LEAST_IN_A_WINDOW: f64 = 100.0;
-/// Shortest window, seconds.
+/// Least width of a window, seconds.
 const SHORTEST_S: f64 = 60.0;
 
 impl LoadOverTime {
@@ -105,11 +105,11 @@ pub struct PolicyFleet {
     pub over_seeds: Option<Interval>,
     /// Number of GPUs of a fleet with `replicas` replicas.
     pub gpus: Option<u32>,
-    /// Price of these GPUs per hour, in the currency of `fleet.price_gpu_hour`.
+    /// Price of `gpus` GPUs per hour, in the currency of `fleet.price_gpu_hour`.
     pub cost_hour: Option<f64>,
     /// Price of a million output tokens at the experiment's load, in the same currency.
     pub cost_mtok: Option<f64>,
-    /// The result of each seed.
+    /// The result of the search with each seed.
     pub seeds: Vec<SeedResult>,
 }
 
@@ -137,7 +137,7 @@ pub struct Alternative {
     pub what: String,
     /// Number of replicas.
     pub replicas: u32,
-    /// Price of the GPUs per hour.
+    /// Price of the fleet's GPUs per hour, in the currency of `fleet.price_gpu_hour`.
     pub cost_hour: f64,
     /// Share of the counted requests (0 to 1) that kept their bounds: mean over seeds and 95 % interval.
     pub kept: Interval,
@@ -156,7 +156,7 @@ pub struct Crossover {
     pub at: String,
     /// The label of the policy that drafts.
     pub policy: String,
-    /// Number of replicas.
+    /// Number of replicas of the two fleets that are compared.
     pub replicas: u32,
     /// For each tried rate, (requests per second, mean E2E without drafts / mean E2E with drafts).
     pub speedups: Vec<(f64, f64)>,

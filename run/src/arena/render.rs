@@ -22,7 +22,7 @@ pub fn render(s: &Standings) -> String {
     foretoken_spec::shown::escape(&text).into_owned()
 }
 
-/// The standings as a page of Markdown.
+/// The standings as Markdown.
 pub fn render_markdown(s: &Standings) -> String {
     let mut text = format!("# The arena\n\n{}.\n\n", heading(s));
     for grid in [policies(s), scenarios(s)] {

@@ -20,7 +20,7 @@ pub struct Scenario {
     pub seeds: Vec<u64>,
     /// Number of requests that arrived in a run; the smallest number over the seeds.
     pub requests: u64,
-    /// The policies, in the order of the plan.
+    /// The policies with their runs, in the order of the plan.
     pub entrants: Vec<Ran>,
 }
 
@@ -33,11 +33,11 @@ pub struct Ran {
     pub part: Part,
     /// Does the policy draft trees? False for chains.
     pub trees: bool,
-    /// The numbers of the run with each seed.
+    /// The numbers of one run with each seed.
     pub runs: Vec<Numbers>,
 }
 
-/// A policy's part in the comparison.
+/// A policy's part in the arena's comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {

@@ -11,7 +11,7 @@ use foretoken_spec::arena::ArenaSet;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The table over all scenarios.
+/// The arena's table over all scenarios.
 #[derive(Clone, Debug, Serialize)]
 pub struct Standings {
     /// What a quick run left out; absent for a whole run.
@@ -26,7 +26,7 @@ pub struct Standings {
     pub rows: Vec<Standing>,
 }
 
-/// A scenario of the table.
+/// A scenario, as the table shows it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Column {
     /// The experiment's name.
@@ -96,7 +96,7 @@ pub struct Field {
     /// in steps of the best reference / the policy's).
     #[serde(skip)]
     pub(super) ranking: Vec<f64>,
-    /// Means over seeds.
+    /// Mean over seeds of each of the policy's numbers.
     pub mean: Means,
 }
 
@@ -148,7 +148,7 @@ impl Ran {
 }
 
 impl Scenario {
-    /// The policy with the least mean E2E among the policies for which `counts` is true; the first of equals.
+    /// The policy with the least mean E2E among the policies for which `counts` is true; of equal ones, the first.
     fn least(&self, counts: impl Fn(&Ran) -> bool) -> Option<&Ran> {
         self.entrants.iter().filter(|r| counts(r)).min_by(|a, b| a.mean(|n| n.e2e_s).total_cmp(&b.mean(|n| n.e2e_s)))
     }

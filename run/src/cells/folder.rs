@@ -230,7 +230,7 @@ impl Folder {
         self.path.join(FIGURES)
     }
 
-    /// Path of the folder with the page.
+    /// Path of the folder with the HTML page.
     pub fn report(&self) -> PathBuf {
         self.path.join(REPORT)
     }

@@ -26,7 +26,7 @@ pub struct Ladder {
     pub policy: String,
     /// Does the policy draft trees? The bounds and oracles draft chains.
     pub trees: bool,
-    /// The combination of swept values.
+    /// The swept settings with their values in these runs.
     pub sweep: Vec<Choice>,
     /// The loss of the policy without any added knowledge.
     pub as_is: Interval,

@@ -36,7 +36,7 @@ pub struct PolicyRuns {
 pub struct LadderRuns {
     /// The policies that get a ladder.
     pub policies: Vec<PolicyRuns>,
-    /// For each rung with a bound, the labels of this bound with each of [`PRICES`].
+    /// For each rung with a bound, the labels of this bound with each price in `PRICES`.
     pub bounds: [Vec<String>; 3],
     /// The labels of the oracles; the oracle with the least E2E is on the last rung.
     pub oracles: Vec<String>,
