@@ -24,26 +24,26 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
-    /// Too many requests miss their bounds.
+    /// Too many requests miss their SLO bounds.
     Bounds,
     /// The server does not keep up: its queue grows as long as requests arrive.
     Queue,
 }
 
-/// The capacity of a policy with one seed.
+/// The capacity of a policy, as the search with one seed found it.
 #[derive(Clone, Debug, Serialize)]
 pub struct SeedResult {
     /// The seed of the runs' random draws.
     pub seed: u64,
-    /// How the search ended.
+    /// How the search ended: with a capacity, with no carried rate, or with every tried rate carried.
     pub verdict: Verdict,
-    /// The capacity, requests per second; `None` if no rate is carried, or if every rate that was tried is.
+    /// The capacity, requests per second; `None` if no rate is carried, or if every tried rate is carried.
     pub req_s: Option<f64>,
     /// Why the policy does not carry a higher rate; `None` if every rate that was tried is carried.
     pub limit: Option<Limit>,
     /// The SLO bounds that requests had to keep.
     pub slo: Slo,
-    /// Rates, requests per second, that were carried although a lower rate was not.
+    /// Rates, requests per second, that were carried although some lower rate was not carried.
     pub exceptions: Vec<f64>,
     /// The highest rate that was tried, requests per second.
     pub tried_up_to: f64,
@@ -59,8 +59,8 @@ pub struct SeedResult {
 }
 
 impl SeedResult {
-    /// Makes the result of a search that has ended. `end`: the search's answer. `tokens_gpu`: mean output tokens of a
-    /// counted request / number of GPUs.
+    /// Makes the result of a search that has ended. `end`: the search's answer. `tokens_gpu`: mean number of output
+    /// tokens of a counted request, divided by the number of GPUs.
     pub fn of(seed: u64, end: Next, slo: Slo, tokens_gpu: f64, load: &Load, mut probes: Vec<Probe>) -> SeedResult {
         probes.sort_by(|a, b| a.rate.total_cmp(&b.rate));
         let (verdict, req_s) = match end {
@@ -99,12 +99,12 @@ pub struct Capacity {
     /// Does the policy see the hidden truth, such as which drafts will be accepted? Then no server can run it, and its
     /// capacity is a bound for other policies.
     pub bound: bool,
-    /// The combination of swept values.
+    /// The swept settings with the values at which this capacity was found.
     #[serde(serialize_with = "by_path")]
     pub sweep: Vec<Swept>,
-    /// The capacity, requests per second: mean over seeds with its interval. `None` if a seed has no capacity.
+    /// The capacity, requests per second: mean over seeds and 95 % interval. `None` if some seed has no capacity.
     pub req_s: Option<Interval>,
-    /// Output tokens per second and GPU at the capacity: mean over seeds with its interval. `None` if a seed has no
+    /// Output tokens per second and GPU at the capacity: mean over seeds and 95 % interval. `None` if some seed has no
     /// capacity.
     pub tok_s_gpu: Option<Interval>,
     /// The result of the search with each seed.
@@ -127,19 +127,19 @@ impl Capacity {
         }
     }
 
-    /// Number of seeds with this verdict.
+    /// Number of seeds whose search ended with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.seeds.iter().filter(|s| s.verdict == verdict).count()
     }
 
-    /// Among seeds in which every tried rate is carried, the lowest of their highest tried rates, requests per second.
-    /// Infinite without such a seed.
+    /// For each seed in which every tried rate is carried, the search has a highest tried rate. Returns the lowest of
+    /// these, requests per second; infinity if there is no such seed.
     pub fn tried_up_to(&self) -> f64 {
         let unlimited = self.seeds.iter().filter(|s| s.verdict == Verdict::EveryRateTried);
         unlimited.map(|s| s.tried_up_to).fold(f64::INFINITY, f64::min)
     }
 
-    /// Notes on the capacity for the reader, one sentence each.
+    /// Sentences about the capacity for the reader, for example that the queue sets the limit.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let seeds = self.seeds.len();
@@ -186,7 +186,7 @@ pub struct Answer {
     pub source: String,
     /// Share of the counted requests (0 to 1) that must keep their bounds.
     pub share: f64,
-    /// Largest relative distance between a capacity and the lowest rate that is not carried.
+    /// Largest relative distance between a capacity and the lowest rate that is not carried, at which a search may end.
     pub tolerance: f64,
     /// The window (from, to), seconds of the workload, whose requests count; `None` without a window.
     pub window_s: Option<[f64; 2]>,

@@ -16,7 +16,7 @@ pub const CAPACITY_TEXT: &str = "capacity.txt";
 /// Name of the HTML page's file.
 pub const PAGE: &str = "capacity.html";
 
-/// Writes all files of an answer. `figures`: write the figures and the page too?
+/// Writes all files of an answer. With `figures`, also the figures and the HTML page.
 ///
 /// # Errors
 /// A file cannot be written.

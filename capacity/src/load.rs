@@ -1,5 +1,5 @@
-//! The requests of a setting at any rate. The requests and their random draws stay the same; the gaps between arrivals
-//! are stretched or compressed.
+//! The requests of a setting, at any rate. The requests and their random draws stay the same; only the gaps between
+//! arrivals are stretched or compressed.
 
 use foretoken_run::plan::Variant;
 use foretoken_run::setting::Setting;
@@ -17,9 +17,10 @@ use std::ops::Range;
 pub struct Load {
     /// The experiment's arrivals, shifted so that the first one is at 0.
     base: Vec<Time>,
-    /// The rate of `base`, requests per second: the mean, or the rate in the window if there is one.
+    /// The rate of the arrivals `base`, requests per second: the mean, or the rate in the window if there is one.
     rate: f64,
-    /// Ids of the requests that count; the others fill the server before them and keep it full behind them.
+    /// Ids of the requests that count. The requests before them fill the server, and the requests after them keep it
+    /// full.
     pub counted: Range<RequestId>,
     /// Mean output tokens of a counted request.
     pub output_tokens: f64,
@@ -145,8 +146,8 @@ impl Load {
         self.base.iter().map(|t| Time::from_s(t.as_s() * stretch)).collect()
     }
 
-    /// The lowest rate that is tried, requests per second. At this rate the requests take a third of a year, which the
-    /// simulated clock can still count.
+    /// The lowest rate that is tried, requests per second. At this rate the requests take 10⁷ s (a third of a year),
+    /// which the simulated clock can still count.
     pub fn floor(&self) -> f64 {
         const LONGEST_S: f64 = 1e7;
         self.rate * self.base[self.base.len() - 1].as_s() / LONGEST_S
@@ -175,14 +176,14 @@ fn in_window(arrival: &[Time], [from, to]: [f64; 2], variant: &Variant) -> Resul
     if counted.is_empty() {
         return Err(wrong(format!("no request comes from {from} to {to} s")));
     }
-    // A window that goes on after the last request would give a rate that is too low.
+    // A window that ends long after the last request would give a rate that is too low.
     if to - last > PAST_THE_END * (to - from) {
         return Err(wrong(format!("the window ends at {to} s, and the last request comes at {last:.1} s")));
     }
     Ok(counted)
 }
 
-/// A window may end after the last request by this share of its length, because a gap follows each request.
+/// A window may end after the last request by this share of the window's length, because a gap follows each request.
 const PAST_THE_END: f64 = 0.01;
 
 /// The error for a workload with too few requests. It points at `capacity.requests`.
@@ -210,7 +211,7 @@ fn too_short(variant: &Variant, spec: &CapacitySpec, is_log: bool, requests: u32
     problem.help(help)
 }
 
-/// How arrivals are spread over time.
+/// How evenly arrivals are spread over time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
     /// The rate in the busiest twentieth of the time / the mean rate.
@@ -223,7 +224,7 @@ pub struct Spread {
 const PARTS: usize = 20;
 /// A load changes in time only if the rate in its busiest part is above this multiple of the mean rate.
 const VARIES: f64 = 1.6;
-/// A load changes in time only if independent arrivals show such a busy part with a probability below this.
+/// A load changes in time only if independent arrivals would have so busy a part with a probability below this.
 const CHANCE: f64 = 1e-3;
 
 impl Spread {

@@ -1,4 +1,4 @@
-//! Reads the question of a capacity search, and makes the plan of its experiment.
+//! Reads the document of a capacity search, and makes the plan of its experiment.
 
 use foretoken_run::plan::Plan;
 use foretoken_spec::capacity::{CapacitySpec, of_logs};
@@ -6,10 +6,10 @@ use foretoken_spec::document::{Document, Path};
 use foretoken_spec::problem::Result;
 use std::path::Path as FilePath;
 
-/// Reads a document. Returns the plan and the `[capacity]` table. Relative paths in the document start at `folder`.
+/// Reads the document of an experiment. Returns the plan and the `[capacity]` table. Relative paths start at `folder`.
 ///
 /// If arrivals are generated, the plan's workload has exactly the number of requests that a probe (one tried rate)
-/// needs. Of a log, [`Load`](crate::load::Load) takes the first requests.
+/// needs. If arrivals come from a log, [`Load`](crate::load::Load) takes the log's first requests.
 ///
 /// # Errors
 /// The experiment is wrong.

@@ -95,7 +95,8 @@ impl Trial<'_> {
 }
 
 /// Did the server keep up while the counted requests arrived? It did not if the queue grew as long as they arrived. It
-/// also did not if fewer than half as many requests ended as arrived: then the run is too short to show a steady state.
+/// also did not if, in this time, the requests that ended were fewer than half of the counted ones: then the run is too
+/// short to show a steady state.
 pub fn keeps_up(records: &RequestRecords, counted: &Range<RequestId>) -> bool {
     let ids = counted.start as usize..counted.end as usize;
     let (first, last) = (records.arrival[ids.start], records.arrival[ids.end - 1]);

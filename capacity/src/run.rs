@@ -24,15 +24,15 @@ use std::time::Instant;
 
 /// A figure shows tried rates up to this multiple of the capacity.
 pub const SHOWN: f64 = 1.6;
-/// Of two rates whose ratio is below this, a figure needs only one.
+/// If two rates have a ratio below this, a figure shows only one of them.
 const APART: f64 = 1.03;
-/// The search with a later seed begins with the rates (first seed's answer / this) and (first seed's answer × this).
+/// A search with a later seed begins with the rates (first seed's capacity / this) and (first seed's capacity × this).
 const NEAR: f64 = 1.1;
 /// The two rates with which the first search begins, as multiples of the experiment's own rate.
 const GUESS: [f64; 2] = [0.5, 2.0];
 
 /// Searches the capacity of every policy and writes the results into the folder at `path`, on the threads of `pool`.
-/// `figures`: write figures and the page too? Continues an unfinished search if `mode` allows it.
+/// With `figures`, also writes figures and the HTML page. Continues an unfinished search if `mode` allows it.
 ///
 /// # Errors
 /// The experiment is wrong, the search is interrupted, the folder holds other results, or a file cannot be written.
@@ -162,8 +162,8 @@ impl Searcher<'_> {
         Ok(())
     }
 
-    /// The SLO bounds of a setting. A scaled TPOT bound is a multiple of a P90 TPOT without load: of autoregressive
-    /// decoding with one request at a time.
+    /// The SLO bounds of a setting. A TPOT bound that is given as a multiple is scaled from the P90 TPOT of
+    /// autoregressive decoding with one request at a time.
     fn slo(&self, setting: &mut Setting) -> Result<Slo> {
         let given = setting.slo(None);
         let scaled = self.plan.variants[0].experiment.slo.adaspec_scale.is_some();

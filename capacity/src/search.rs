@@ -7,7 +7,7 @@
 //! rate may be carried where a lower one is not. A lower rate that is not carried lowers the answer. A higher rate that
 //! is carried is reported as an exception.
 
-/// A rate that was tried.
+/// A rate that was tried, and the outcome.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tried {
     /// The tried rate, requests per second.
@@ -29,7 +29,7 @@ pub enum Next {
     Everything,
 }
 
-/// The settings of a search.
+/// Where a search begins, and when it ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Search {
     /// The two rates to begin with, requests per second, ascending.
@@ -47,7 +47,7 @@ const DOUBLINGS: i32 = 24;
 const CHECKS: [f64; 5] = [1.5, 1.15, 0.85, 0.7, 0.5];
 
 impl Search {
-    /// The next step of the search after the rates `tried`, whose order does not matter.
+    /// The search's next step after the tries `tried`, whose order does not matter.
     pub fn next(&self, tried: &[Tried]) -> Next {
         let [low, high] = self.bracket;
         let failed = tried.iter().filter(|t| !t.carried).map(|t| t.rate).reduce(f64::min);
@@ -66,7 +66,7 @@ impl Search {
         }
     }
 
-    /// The next rate to try as a check of the answer `found`; the answer, if all checks are done.
+    /// The next rate to try as a check of the answer `found`; if all checks are done, `found` as the final answer.
     fn check(&self, found: f64, tried: &[Tried]) -> Next {
         // A check is skipped if a rate near the check's rate was tried.
         let near = |rate: f64| tried.iter().any(|t| (t.rate / rate - 1.0).abs() < self.tolerance.max(0.02));

@@ -15,7 +15,7 @@ use foretoken_spec::capacity::CapacitySpec;
 use foretoken_spec::problem::Problem;
 use std::sync::atomic::AtomicBool;
 
-/// An experiment whose server serves one request at a time, each in 0.1 s: one step for its one output token.
+/// An experiment whose server handles one request at a time; each has one output token and takes one step of 0.1 s.
 const ONE_SERVER: &str = r#"
 name = "one-server"
 seeds = [1, 2, 3, 4, 5]
@@ -100,8 +100,8 @@ fn the_closed_form_of_m_d_1_is_within_the_interval() {
     assert!((capacity.tok_s_gpu.unwrap().mean - interval.mean).abs() < 1e-9, "a token each");
 }
 
-/// The load is low, then high, then low. With a window on the high part, the capacity is that of a steady load. Without
-/// a window, the capacity is a mean rate and lower.
+/// The load is low, then high, then low. With a window on the high part, the capacity is that of a steady load at the
+/// high rate. Without a window, the capacity is a mean over all three parts, and lower.
 #[test]
 fn a_load_that_changes_is_asked_about_by_its_window() {
     let steady =
@@ -166,7 +166,7 @@ fn poisson_arrivals(requests: u32) -> Vec<f64> {
     Setting::new(&plan(&text, &[]).variants[0], 7).unwrap().workload.arrival.iter().map(|t| t.as_s()).collect()
 }
 
-/// A log of a Poisson load has the same capacity as the generated load, also if the log's rate is lower or scaled.
+/// A log with Poisson arrivals has the same capacity as the generated load, also if the log's rate is lower or scaled.
 #[test]
 fn a_log_has_the_capacity_of_its_load() {
     let arrivals = poisson_arrivals(1700);
@@ -190,7 +190,7 @@ fn a_log_has_the_capacity_of_its_load() {
     }
 }
 
-/// A probe at a multiple of a log's rate has the arrivals that the transform `rate-scale` gives for this factor.
+/// A probe at a multiple of a log's rate has the same arrivals as the transform `rate-scale` gives for that multiple.
 #[test]
 fn a_probe_of_a_log_is_its_rate_scale() {
     let (_dir, text) = logged(poisson_arrivals(1700));
@@ -287,7 +287,7 @@ fn the_largest_stable_rate_is_the_capacity_where_the_bounds_allow_any() {
     let found = answer(&plan(&text, &[])).unwrap();
     for seed in &found.capacities[0].seeds {
         let rate = seed.req_s.unwrap();
-        // A queue counts as overload from 5 % of the requests on, so rates a little above 5 may be carried.
+        // A queue that grows over 5 % of the requests counts as overload, so rates a little above 5 may be carried.
         assert!((4.8..5.0 * 1.06).contains(&rate), "{rate}");
         assert_eq!(seed.limit, Some(Limit::Queue));
         let beyond = seed.probes.iter().filter(|p| p.rate > 5.0 * 1.1);
@@ -324,7 +324,7 @@ fn a_note_says_if_requests_are_too_few_to_fill_the_server() {
     assert!(capacity.notes()[0].contains("raise capacity.requests"), "{:?}", capacity.notes());
 }
 
-/// The shares of requests within their bounds that a figure shows equal the shares in ordinary, whole runs.
+/// The shares of requests within their bounds that a figure shows equal the shares in runs that end by themselves.
 #[test]
 fn shown_rates_are_of_whole_runs() {
     let text = ONE_SERVER.replace("requests = 20000", "requests = 1000").replace("[1, 2, 3, 4, 5]", "[7, 8]");
@@ -379,7 +379,7 @@ fn impossible_questions_are_refused() {
     }
 }
 
-/// An interrupted search continues and gives the same answer.
+/// An interrupted search continues from its stored probes and gives the same answer as one that is not interrupted.
 #[test]
 fn an_interrupted_search_continues() {
     let text =

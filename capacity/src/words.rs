@@ -17,7 +17,7 @@ impl Answer {
         format!("{} % of requests{window} keep {kept}", trimmed(100.0 * self.share))
     }
 
-    /// The SLO bound called `name` as text, which `of` reads; a range if it differs between runs. `None` without it.
+    /// The SLO bound that `of` reads, as text after its `name`; a range if it differs between runs. `None` if not set.
     fn bound(&self, name: &str, of: fn(&Slo) -> Option<f64>) -> Option<String> {
         let bounds = self.capacities.iter().flat_map(|c| &c.seeds).filter_map(|s| of(&s.slo));
         let (least, most) = bounds.fold((f64::INFINITY, 0.0f64), |(least, most), s| (least.min(s), most.max(s)));
@@ -83,8 +83,8 @@ impl Answer {
         groups
     }
 
-    /// One sentence for each combination of swept values: the policy with the highest capacity, and by how much its
-    /// capacity is higher than others.
+    /// One sentence for each combination of swept values: the policy with the highest capacity, and by how much this
+    /// capacity exceeds the baseline's and the second best policy's.
     pub fn headlines(&self) -> Vec<String> {
         let line = |(at, capacities): (String, Vec<&Capacity>)| {
             let sentence = headline(&capacities);
@@ -93,7 +93,7 @@ impl Answer {
         self.at_each_value().into_iter().map(line).collect()
     }
 
-    /// The notes on the numbers. A note stands once, with all policies to which it applies.
+    /// The notes on the numbers. Equal notes are joined into one, which names all policies to which it applies.
     pub fn notes(&self) -> Vec<String> {
         let mut notes: Vec<(String, Vec<String>)> = Vec::new();
         for c in &self.capacities {
@@ -181,8 +181,8 @@ impl Capacity {
     }
 }
 
-/// A sentence that names the policy with the highest capacity, and by how much its capacity is higher than others.
-/// Policies that no server can run are not ranked; the best of them is named at the end.
+/// A sentence that names the policy with the highest capacity, and by how much it exceeds the baseline's and the second
+/// best policy's. Policies that no server can run are not ranked; the best of them is named at the end.
 fn headline(capacities: &[&Capacity]) -> String {
     let mut found: Vec<&Capacity> = capacities.iter().copied().filter(|c| c.req_s.is_some() && !c.bound).collect();
     found.sort_by(|a, b| b.rank().total_cmp(&a.rank()));
@@ -197,7 +197,7 @@ fn headline(capacities: &[&Capacity]) -> String {
     let rate = best.rate_in_words();
     let mut sentence = format!("{} carries most: {rate} requests/s", best.called());
     let baseline = others.iter().find(|c| c.baseline);
-    // The best policy is compared with the baseline, and with the second best policy if that is another one.
+    // The best policy is compared with the baseline, and with the second best policy unless that is the baseline.
     let second = others.first().filter(|c| !c.baseline);
     for other in baseline.into_iter().chain(second) {
         sentence += &format!(", {}", more_than(best, other));
@@ -219,7 +219,7 @@ fn carry(names: &[&str]) -> String {
     }
 }
 
-/// A text that says how much higher the capacity `best` is than `other`, paired by seed.
+/// A text that says by how much the capacity `best` exceeds `other`, paired by seed.
 fn more_than(best: &Capacity, other: &Capacity) -> String {
     let name = other.called();
     let rates = best.seeds.iter().zip(&other.seeds).filter_map(|(a, b)| Some(a.req_s? / b.req_s?));
@@ -254,7 +254,7 @@ fn percent(share: f64) -> String {
     if percent.abs() < 9.95 { format!("{percent:.1}") } else { format!("{percent:.0}") }
 }
 
-/// The number `x` as text, with the decimals with which `of` would have three digits.
+/// The number `x` as text, with the number of decimals that shows `of` with three digits.
 pub fn digits(x: f64, of: f64) -> String {
     let decimals = if of > 0.0 { (2 - of.log10().floor() as i32).clamp(0, 5) as usize } else { 2 };
     format!("{x:.decimals$}")

@@ -21,15 +21,15 @@ pub struct Fleet<'a> {
     needs: Needs,
     board: Board,
     seen: Vec<Seen>,
-    /// The replica of each request.
+    /// For each request, the index of the replica to which it was sent; [`NOWHERE`] until it is sent.
     routed: Vec<u16>,
-    /// Bound on time per output token of requests without their own, seconds.
+    /// Bound on time per output token, seconds, for requests to which the workload gives none.
     slo_tpot_s: f64,
-    /// Times of requests' ends that the router does not know yet, earliest first.
+    /// Ended requests (time of the end, id) that were not yet reported to the router, earliest first.
     ends: BinaryHeap<Reverse<(Time, RequestId)>>,
-    /// Requests whose first token the router does not know yet.
+    /// Requests that were sent and whose first token was not yet reported to the router.
     silent: Vec<RequestId>,
-    /// Buffer for the requests that ended on a replica since the last look; kept to save allocations.
+    /// Buffer that `collect` fills with the requests that ended on a replica; kept to save allocations.
     ended: Vec<(RequestId, Time)>,
     patience: Option<Patience>,
 }
@@ -44,16 +44,16 @@ pub struct FleetRun {
 
 /// Once all requests are sent, replicas run this many seconds at a time, if a verdict may end the run early.
 const STRIDE_S: f64 = 1.0;
-/// As [`STRIDE_S`], if no verdict can end the run.
+/// Once all requests are sent, replicas run this many seconds at a time, if no verdict can end the run.
 const LONG_STRIDE_S: f64 = 60.0;
 
-/// The warning of a run in which no replica's load reached the router.
+/// The warning about a run in which no load report of any replica reached the router.
 const NEVER_HEARD: &str =
     "no replica's load reached the router in the whole run, so it chose without them: lower fleet.signals.delay_s";
 
 impl<'a> Fleet<'a> {
-    /// A fleet without requests in it. `needs` are the router's. `slo_tpot_s` is the run's bound on time per output
-    /// token, seconds; infinity for none.
+    /// A fleet without requests in it. `needs`: what the router wants to know. `slo_tpot_s`: the run's bound on time
+    /// per output token, seconds; infinity for none.
     ///
     /// # Panics
     /// There is no replica.
@@ -81,7 +81,7 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Lets the run end early, once the verdict of `patience` can no longer change.
+    /// Lets the run end early, once `patience`'s verdict on the SLOs can no longer change.
     pub fn be_patient(&mut self, patience: Patience) {
         self.patience = Some(patience);
     }
@@ -123,7 +123,8 @@ impl<'a> Fleet<'a> {
             }
             let to = self.send(id, at);
             if !self.follows() {
-                // The replica runs up to the arrival. The others need not run, because the router asks them nothing.
+                // The replica runs up to the arrival. Other replicas can run later: the router needs no ends and no
+                // first tokens.
                 self.replicas[to].run_until(at, false);
             }
             self.replicas[to].give(id, at);
@@ -134,7 +135,8 @@ impl<'a> Fleet<'a> {
         None
     }
 
-    /// Clients send a request when another one has ended. `Some` if the run ended early.
+    /// Sends requests whose arrival follows another request's end (closed loop, sessions). `Some` if the run ended
+    /// early.
     fn after_ends(&mut self, mut senders: Senders<'a>, interrupt: &AtomicBool) -> Option<Ending> {
         let mut unsent = self.workload.len();
         while unsent > 0 {
@@ -168,7 +170,7 @@ impl<'a> Fleet<'a> {
         None
     }
 
-    /// Runs all replicas to the end of their requests.
+    /// Runs all replicas until their requests have ended. `Some` if the run ended early.
     fn drain(&mut self, interrupt: &AtomicBool) -> Option<Ending> {
         let stride = Time::from_s(if self.patience.is_some() { STRIDE_S } else { LONG_STRIDE_S });
         while let Some((_, least)) = self.first() {
@@ -203,7 +205,7 @@ impl<'a> Fleet<'a> {
         self.clocks().filter(|(_, at)| *at < Time::MAX).min_by_key(|(_, at)| *at)
     }
 
-    /// Runs all replicas until `until`.
+    /// Runs all replicas up to the time `until`, and notes which requests ended.
     fn advance(&mut self, until: Time) {
         self.replicas.iter_mut().for_each(|replica| replica.run_until(until, false));
         self.collect_all();
@@ -228,8 +230,8 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Lets the router choose the replica of a request that is sent at `now`. Replicas whose state the router sees must
-    /// have run up to `now`.
+    /// Lets the router choose a replica for a request that is sent at `now`; returns the replica's index. Replicas
+    /// whose state the router sees must have run up to `now`.
     fn send(&mut self, id: RequestId, now: Time) -> usize {
         if self.follows() {
             self.tell_first_tokens(now);
@@ -260,7 +262,7 @@ impl<'a> Fleet<'a> {
         to
     }
 
-    /// Tells the router of first tokens up to `now`.
+    /// Reports to the router the first tokens that were emitted up to `now`.
     fn tell_first_tokens(&mut self, now: Time) {
         let Fleet { silent, replicas, routed, router, .. } = self;
         silent.retain(|&id| {
@@ -275,7 +277,7 @@ impl<'a> Fleet<'a> {
         });
     }
 
-    /// Tells the router of ends up to `now`, in order of time.
+    /// Reports the requests that ended up to `now` to the router and to the SLO verdict, in order of time.
     fn tell_ends(&mut self, now: Time) {
         while let Some(&Reverse((at, id))) = self.ends.peek().filter(|end| end.0.0 <= now) {
             self.ends.pop();

@@ -1,9 +1,9 @@
 //! Several replicas behind a router, on one event clock.
 //!
 //! A replica is an engine with settings, hardware and a policy of its own ([`foretoken_sim::Replica`]). A router
-//! ([`Router`], one file each in [`routers`]) sends every request to one replica. It sees what a real router sees: its
-//! own counts at once, and the replicas' loads as they were reported some time ago ([`Signals`]). [`Fleet`] runs router
-//! and replicas. Between two events of the router the replicas step independently.
+//! ([`Router`], one file each in [`routers`]) sends every request to one replica. It knows what a real router knows: at
+//! once, its own counts of the requests that it sent; some time later, the loads that the replicas report
+//! ([`Signals`]). [`Fleet`] runs the router and the replicas.
 
 mod fleet;
 mod merged;

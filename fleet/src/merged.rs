@@ -3,11 +3,12 @@
 use foretoken_sim::metrics::{ReplicaSummary, Replicas};
 use foretoken_sim::{RequestRecords, Run, Workload};
 
-/// In place of a replica's index: the request was never sent to a replica.
+/// Stands for "no replica" where a replica's index is stored: the request was never sent.
 pub(crate) const NOWHERE: u16 = u16::MAX;
 
-/// Merges the runs of a fleet's replicas into one run. `routed` is the replica of each request, `NOWHERE` if it was
-/// never sent. The number of KV blocks is that of the largest pool. With one replica, its run is returned as it is.
+/// Merges the runs of a fleet's replicas into one run. `routed`: for each request the index of its replica, `NOWHERE`
+/// if it was never sent. The number of KV blocks is that of the largest pool. The run of a single replica is returned
+/// unchanged.
 pub(crate) fn merged(mut runs: Vec<Run>, routed: Vec<u16>, workload: &Workload) -> Run {
     if runs.len() == 1 {
         return runs.remove(0);

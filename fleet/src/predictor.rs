@@ -2,7 +2,7 @@
 
 use crate::router::{Asked, Seen};
 
-/// Number of features, the constant among them.
+/// Number of features; the first one is the constant 1.
 const N: usize = 7;
 
 /// The inputs of a latency prediction: the features of llm-d's predictor.
@@ -52,7 +52,7 @@ impl Default for Predictor {
 }
 
 impl Predictor {
-    /// Has it learned from enough samples?
+    /// Has the fit learned from at least [`LEAST`] samples, so that its predictions may be used?
     pub fn is_ready(&self) -> bool {
         self.learned >= LEAST
     }
@@ -62,7 +62,7 @@ impl Predictor {
         self.weights.iter().zip(of.0).map(|(w, x)| w * x).sum::<f64>().max(0.0)
     }
 
-    /// Updates the fit with the measured latency of a request, seconds.
+    /// Updates the fit with the measured latency, seconds, of a request with these features.
     pub fn learn(&mut self, of: &Features, latency_s: f64) {
         let x = of.0;
         let px: [f64; N] = std::array::from_fn(|i| (0..N).map(|j| self.inverse[i][j] * x[j]).sum());

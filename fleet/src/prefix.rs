@@ -1,7 +1,7 @@
 //! What a router remembers of the prompts that it has sent to each replica: an approximation of their prefix caches.
 //!
-//! The unit is the workload's prefix block. The end of a prompt, which no other request shares, takes room in a cache
-//! but is never found again, so only its size is stored.
+//! Prompts are compared in units of the workload's prefix block. The end of a prompt, which no other request shares,
+//! takes room in a cache but is never found by a later request, so only its size is stored.
 
 use crate::router::Asked;
 use foretoken_sim::luck::mix;
@@ -36,12 +36,13 @@ pub(crate) struct PrefixIndex {
 }
 
 impl PrefixIndex {
-    /// Empty caches.
+    /// Empty caches of `replicas` replicas.
     pub fn new(replicas: usize) -> PrefixIndex {
         PrefixIndex { caches: (0..replicas).map(|_| Cache::default()).collect(), holders: HashMap::default() }
     }
 
-    /// Writes into `matched` how many of the prefixes each replica holds. Stops at the first prefix that none holds.
+    /// Writes into `matched`, for each replica, how many of the prefixes it holds. Stops at the first prefix that no
+    /// replica holds.
     pub fn matched(&self, prefixes: impl Iterator<Item = u64>, matched: &mut Vec<u32>) {
         matched.clear();
         matched.resize(self.caches.len(), 0);
@@ -51,8 +52,8 @@ impl PrefixIndex {
         }
     }
 
-    /// Number of leading prefixes that some replica holds, and the replica that was sent the longest of them most
-    /// recently.
+    /// Number of leading prefixes that some replica holds. Also the replica to which the last (longest) of these was
+    /// sent most recently.
     pub fn longest(&self, prefixes: impl Iterator<Item = u64>) -> (u32, Option<usize>) {
         let mut found = (0, None);
         for hash in prefixes {
@@ -62,7 +63,8 @@ impl PrefixIndex {
         found
     }
 
-    /// Adds a prompt to a replica's cache: prefixes of size `weight` each, and the unshared end of size `rest`.
+    /// Adds a prompt to a replica's cache: each of its prefixes with size `weight`, and its unshared end with size
+    /// `rest`.
     pub fn add(&mut self, replica: usize, prefixes: impl Iterator<Item = u64>, weight: u64, rest: u64) {
         for hash in prefixes {
             self.caches[replica].add(hash, weight);
@@ -104,7 +106,7 @@ struct Cache {
     free: Vec<u32>,
     oldest: u32,
     newest: u32,
-    /// Sum of the entries' sizes.
+    /// Sum of the sizes of all entries.
     held: u64,
     linked: u32,
 }

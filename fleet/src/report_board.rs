@@ -1,8 +1,7 @@
 //! The replicas' load reports, as a router gets them: at an interval, and with a delay.
 //!
 //! A replica answers a query between two steps, as engines do: a query in the middle of a step is answered at the
-//! step's end. So a report has nothing that has not happened yet, and does not depend on whether the simulator skipped
-//! steps.
+//! step's end. So a report says nothing about later times, and does not depend on whether the simulator skipped steps.
 
 use foretoken_sim::{Load, Replica, Time};
 use std::collections::VecDeque;
@@ -24,11 +23,12 @@ impl Default for Signals {
     }
 }
 
-/// The shortest interval, seconds. No step is as short, so a shorter interval would give no more reports.
+/// The shortest allowed time between two queries, seconds. No step is as short, so a shorter time would give no more
+/// reports.
 const SHORTEST_S: f64 = 1e-4;
 
 impl Signals {
-    /// Checks the times.
+    /// Checks that the interval and the delay are within their ranges.
     ///
     /// # Errors
     /// A time is outside its range: its key, and what is wrong.
@@ -48,9 +48,9 @@ impl Signals {
 pub struct Report {
     /// When the replica answered.
     pub at: Time,
-    /// The load at that time.
+    /// The replica's load when it answered.
     pub load: Load,
-    /// Output tokens a second since the replica's last report.
+    /// Output tokens per second that the replica emitted since its previous report.
     pub tok_s: f64,
 }
 
@@ -62,14 +62,14 @@ pub(crate) struct Board {
     reports: Vec<Reports>,
 }
 
-/// The reports of a replica.
+/// The load reports of one replica.
 #[derive(Default)]
 struct Reports {
     /// The last report that the replica made.
     made: Option<Report>,
     /// The last report that has reached the router.
     arrived: Option<Report>,
-    /// Number of reports that arrived.
+    /// Number of the replica's reports that have reached the router.
     count: u64,
     /// Reports that were made and have not reached the router, with their arrival times.
     on_the_way: VecDeque<(Time, Report)>,
@@ -82,7 +82,7 @@ impl Board {
         Board { interval, delay, next: Time::ZERO, reports }
     }
 
-    /// The time of the next query.
+    /// The time at which the replicas are queried next.
     pub fn next(&self) -> Time {
         self.next
     }
@@ -101,7 +101,8 @@ impl Board {
         self.next += self.interval * whole;
     }
 
-    /// The newest report of a replica that has reached the router by `now`, and the number of reports that have.
+    /// The newest report of a replica that has reached the router by `now`, and how many of its reports have reached
+    /// it.
     pub fn newest(&mut self, replica: usize, now: Time) -> (Option<Report>, u64) {
         let reports = &mut self.reports[replica];
         while reports.on_the_way.front().is_some_and(|(arrives, _)| *arrives <= now) {

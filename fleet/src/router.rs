@@ -18,9 +18,9 @@ pub trait Router {
 /// What a router has seen of a request when it ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ended {
-    /// When it ended.
+    /// When the request ended.
     pub at: Time,
-    /// Number of output tokens.
+    /// Number of output tokens of the request.
     pub emitted: u32,
     /// Number of chunks in which the tokens came: one for each step that emitted.
     pub pieces: u32,
@@ -31,7 +31,7 @@ pub struct Ended {
 pub struct Asked<'a> {
     /// The request's index in the workload.
     pub id: RequestId,
-    /// When it was sent.
+    /// When the request was sent.
     pub now: Time,
     /// Prompt length, tokens.
     pub prompt_len: u32,
@@ -39,7 +39,7 @@ pub struct Asked<'a> {
     pub category: u16,
     /// Ids of the prompt's full prefix blocks, from its start. Requests with equal leading ids share a prefix.
     pub prefix: &'a [u64],
-    /// Tokens in a prefix block.
+    /// Number of tokens in a prefix block.
     pub prefix_block: u32,
     /// The request's bound on time per output token, seconds; infinity for none.
     pub tpot_s: f64,
@@ -54,34 +54,34 @@ pub struct Seen {
     pub sent: u64,
     /// The newest report of the replica's load that has arrived; `None` before the first.
     pub report: Option<Report>,
-    /// Number of reports that have arrived.
+    /// Number of the replica's load reports that have arrived.
     pub reports: u64,
 }
 
 /// The information that a router uses. The simulation saves the time to compute the rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Does it use the requests in flight, or the ends of requests?
+    /// Does the router use the number of requests in flight, or when requests end?
     pub ends: bool,
-    /// Does it use the times of first tokens?
+    /// Does the router use the times of first tokens?
     pub first_tokens: bool,
-    /// Does it use the replicas' load reports?
+    /// Does the router use the replicas' load reports?
     pub reports: bool,
 }
 
-/// What a router is built from.
+/// What is known of a fleet's run when its router is built.
 #[derive(Clone, Copy, Debug)]
 pub struct RouterContext<'a> {
     /// Number of replicas.
     pub replicas: usize,
     /// Seed of the router's random draws: the seed of the run.
     pub seed: u64,
-    /// Tokens in a KV block of each replica.
+    /// For each replica, the number of tokens in a KV block.
     pub block_size: &'a [u32],
-    /// The run's bounds on time to first token and time per output token, seconds; infinity for none.
+    /// The run's bounds [on time to first token, on time per output token], seconds; infinity for none.
     pub slo_s: [f64; 2],
-    /// The true number of steps of each request's answer if all drafts of the longest length are made; only for a
-    /// router that [sees hidden truth](crate::RouterSpec::sees_hidden_truth), empty for all others.
+    /// For each request, the number of steps that its answer truly takes if every step drafts `max_draft_len` tokens;
+    /// only for a router that [sees hidden truth](crate::RouterSpec::sees_hidden_truth), empty for all others.
     pub true_steps: &'a [u32],
 }
 
@@ -90,7 +90,7 @@ pub trait RouterDefinition {
     /// One sentence on how the router chooses.
     fn summary(&self) -> &'static str;
 
-    /// The program or publication that the rule is from.
+    /// The program or publication from which the routing rule is taken.
     fn source(&self) -> &'static str;
 
     /// The information that the router uses.

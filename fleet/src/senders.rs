@@ -4,33 +4,33 @@ use foretoken_sim::{RequestId, Time, Workload};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The requests that wait to be sent, and who sends the next one.
+/// The clients of a closed loop or the sessions of a workload, with the times at which they send their next requests.
 pub(crate) enum Senders<'a> {
     /// Clients that send the workload's next request at once.
     Loop {
-        /// Since when each client may send.
+        /// For each client without a request in flight, the time from which it may send.
         ready: BinaryHeap<Reverse<Time>>,
-        /// The workload's next request.
+        /// The request that the next client sends.
         next: RequestId,
     },
     /// Sessions that send their next turn after a gap.
     Sessions {
-        /// The turns that are known, and when each is sent.
+        /// The turns whose sending time is already certain, with that time.
         turns: BinaryHeap<Reverse<(Time, RequestId)>>,
-        /// The turns and their gaps.
+        /// Holds the turns of each session and the gaps between them.
         workload: &'a Workload,
     },
 }
 
 impl<'a> Senders<'a> {
-    /// A closed loop of `clients` clients.
+    /// A closed loop of `clients` clients that may all send at once, at most one per request.
     pub fn closed_loop(workload: &Workload, clients: u32) -> Senders<'a> {
         let clients = workload.len().min(clients as usize);
         let ready = (0..clients).map(|_| Reverse(Time::ZERO)).collect();
         Senders::Loop { ready, next: 0 }
     }
 
-    /// The sessions of a workload.
+    /// The sessions of a workload; at first, only their first turns have a sending time.
     pub fn sessions(workload: &'a Workload) -> Senders<'a> {
         let first = workload.first_turns().into_iter();
         let turns = first.map(|id| Reverse((workload.arrival[id as usize], id))).collect();
@@ -46,8 +46,8 @@ impl<'a> Senders<'a> {
         next.unwrap_or(Time::MAX)
     }
 
-    /// Takes the next request; `None` if none is sent before a request ends. Clients of a closed loop do not know when
-    /// the workload's requests are used up: the caller counts.
+    /// Takes the next request; `None` if none is sent before a request ends. In a closed loop the caller must count the
+    /// requests: this function goes on after the workload's last request.
     pub fn pop(&mut self) -> Option<RequestId> {
         match self {
             Senders::Loop { ready, next } => {
@@ -59,7 +59,7 @@ impl<'a> Senders<'a> {
         }
     }
 
-    /// Notes that a request ended at `at`.
+    /// Notes that the request `id` ended at `at`, so that its client or session may send the next one.
     pub fn ended(&mut self, id: RequestId, at: Time) {
         match self {
             Senders::Loop { ready, .. } => ready.push(Reverse(at)),

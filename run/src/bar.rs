@@ -5,7 +5,8 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Counts of finished and of all pieces of work, and whether this crate draws the bar. Clones share the counts.
+/// Number of finished pieces of work (such as cells) and of all pieces, and whether this crate draws the bar. Clones
+/// share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct Counts(Arc<Numbers>);
 
@@ -22,7 +23,7 @@ impl Counts {
         self.0.elsewhere.store(true, Ordering::Relaxed);
     }
 
-    /// (finished pieces, all pieces) of the work that began last.
+    /// (Number of finished pieces, number of all pieces) of the work that began last.
     pub fn so_far(&self) -> (u64, u64) {
         (self.0.done.load(Ordering::Relaxed), self.0.of.load(Ordering::Relaxed))
     }

@@ -74,7 +74,7 @@ pub struct Profile<'a> {
     believed: &'a Believed,
     draft: &'a dyn LatencyModel,
     target: &'a dyn LatencyModel,
-    /// How the true target counts context.
+    /// Does the true target count context once per request, or once per verified position?
     reads: ContextReads,
 }
 

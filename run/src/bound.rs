@@ -9,7 +9,7 @@ use foretoken_spec::document::{Choice, Path};
 use foretoken_spec::experiment::Reference;
 use foretoken_spec::problem::{Result, nearest};
 
-/// Checks that every setting in `slo.reference.at` is swept and takes the value that stands there.
+/// Checks that every setting in `slo.reference.at` is swept, and that its sweep takes the value that `at` gives.
 ///
 /// # Errors
 /// A setting is not swept, or its sweep does not take the value; the error points at the place in the file.
@@ -54,11 +54,12 @@ impl Plan {
             _ => self.lowest(c),
         });
         let wanted: Vec<&Choice> = wanted.collect();
-        // Sweeps make all combinations, so a variant has these values.
+        // Sweeps make all combinations of values, so one variant has exactly the wanted values.
         self.variants.iter().position(|v| v.choices.iter().eq(wanted.iter().copied()))
     }
 
-    /// If the swept setting of `own` changes the load, the lowest value of its sweep; otherwise `own`.
+    /// The choice with the lowest value in the sweep of `own`'s setting, if this setting changes the load; otherwise
+    /// `own`.
     fn lowest<'a>(&'a self, own: &'a Choice) -> &'a Choice {
         let numbers = || values(self, &own.path).map(|c| c.number.filter(|n| n.is_finite()));
         if !is_load(&own.path) || numbers().any(|n| n.is_none()) {

@@ -58,13 +58,13 @@ pub struct Comparison {
 /// The results of all policies under one combination of swept values.
 #[derive(Clone, Debug, Serialize)]
 pub struct VariantResult {
-    /// The combination of swept values.
+    /// The swept settings, with their values in this combination.
     pub sweep: Vec<Choice>,
     /// Number of requests that arrived, summed over seeds.
     pub requests: u64,
-    /// Number of requests of each seed.
+    /// Number of requests that arrived with each seed.
     pub requests_by_seed: Vec<u64>,
-    /// The SLO bounds of each seed.
+    /// The SLO bounds with each seed.
     pub slo: Vec<Slo>,
     /// The autoregressive run from which the TPOT bound is scaled; absent if the bound is not scaled.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,7 +96,7 @@ pub struct ScaledFrom {
 pub struct FellBehind {
     /// The seeds in which the policy was overloaded.
     pub seeds: Vec<u64>,
-    /// Arrivals per second.
+    /// Requests that arrived per second.
     pub offered_req_s: f64,
     /// Requests that finished per second, until the last arrival.
     pub completed_req_s: f64,
@@ -104,7 +104,7 @@ pub struct FellBehind {
     pub waiting_at_end: f64,
 }
 
-/// A policy's numbers, each the mean over seeds with its interval. A number that does not exist (no draft was made, no
+/// A policy's numbers, each as mean over seeds and 95 % interval. A number that does not exist (no draft was made, no
 /// bound is set) is absent.
 #[derive(Clone, Debug, Serialize)]
 pub struct PolicyResult {
@@ -278,13 +278,13 @@ fn fell_behind(cells: &[&Cell]) -> Option<FellBehind> {
     })
 }
 
-/// The mean and interval over seeds; `None` if a seed lacks the value, because means over different seeds cannot be
-/// compared.
+/// The mean over seeds and its 95 % interval. `None` if a seed lacks the value, because means over different seeds
+/// cannot be compared.
 fn over_seeds(values: impl Iterator<Item = Option<f64>>) -> Option<Interval> {
     values.collect::<Option<Vec<f64>>>().and_then(|v| Interval::of(&v))
 }
 
-/// The mean and interval over seeds of a ratio of two runs with one seed; `None` if a seed lacks the ratio.
+/// The mean over seeds, with its 95 % interval, of a ratio of two runs with one seed; `None` if a seed lacks the ratio.
 fn ratio_over_seeds(values: impl Iterator<Item = Option<f64>>) -> Option<RatioInterval> {
     values.collect::<Option<Vec<f64>>>().and_then(|v| RatioInterval::of(&v))
 }

@@ -9,8 +9,8 @@ use foretoken_spec::experiment::Experiment;
 use foretoken_spec::problem::{Problem, Result};
 use foretoken_traces::{ArrivalSpec, LengthSpec};
 
-/// A note that the lengths come from a real trace and the acceptance is assumed. `None` if the lengths are drawn, or if
-/// the acceptance was recorded, or `calibrated` together with these requests.
+/// A note that the lengths come from a real trace and the acceptance is assumed. `None` if the lengths are drawn, if
+/// the acceptance was recorded, or if it was `calibrated` together with these requests.
 pub fn note(experiment: &Experiment, calibrated: bool) -> Option<String> {
     let workload = &experiment.workload;
     let file = match (&workload.arrivals, &workload.lengths) {

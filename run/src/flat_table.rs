@@ -1,5 +1,5 @@
-//! An experiment's results as one table with a row for each setting and policy: CSV for programs, Markdown and LaTeX
-//! for papers. It is made of the report that the results folder keeps.
+//! An experiment's results as one table with a row for each combination of swept values and policy: CSV for programs,
+//! Markdown and LaTeX for papers. The table is made from `report.json` in the results folder.
 
 use crate::complete::kept_report;
 use foretoken_spec::problem::{Problem, Result};
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::path::Path;
 
-/// Who reads the table.
+/// The format in which the table is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Programs: all digits, in seconds and shares, with both ends of each 95 % interval.
@@ -18,8 +18,8 @@ pub enum Format {
     Latex,
 }
 
-/// A number of a policy: its key in the report, its heading, the factor to the heading's unit, and digits behind the
-/// point.
+/// A column of the table: the number's key in the report, the column's heading, the factor from the report's unit to
+/// the heading's unit, and the number of decimals.
 struct Number {
     key: &'static str,
     heading: &'static str,
@@ -51,7 +51,7 @@ const NUMBERS: [Number; 17] = [
     number("rejected", "rejected", 1.0, 0),
 ];
 
-/// What the report says.
+/// The fields of `report.json` that the table needs.
 #[derive(Deserialize)]
 struct Report {
     name: String,
@@ -74,14 +74,14 @@ struct Swept {
     value: String,
 }
 
-/// A number with the ends of its 95 % interval, where there are several seeds.
+/// A number, with both ends of its 95 % interval if there are several seeds.
 #[derive(Clone, Copy)]
 struct Measured {
     mean: f64,
     ends: Option<(f64, f64)>,
 }
 
-/// The table of a results folder, with a line break at its end. `show_implied`: show a baseline that the program added?
+/// The table of the results in `folder`, as text. `show_implied`: show the row of a baseline that the program added?
 ///
 /// # Errors
 /// The folder has no report, or the report cannot be read.
@@ -95,7 +95,7 @@ pub fn of_folder(folder: &Path, format: Format, show_implied: bool) -> Result<St
         .collect();
     let swept = report.variants.first().map_or(&[][..], |setting| &setting.sweep);
     let (paths, names): (Vec<_>, Vec<_>) = swept.iter().map(|s| (s.path.as_str(), s.name.as_str())).unzip();
-    // A column without a single number is left out, and so is one that counts nothing but zeros.
+    // A column is left out if no policy has its number, or if it shows counts that are all 0.
     let says = |n: &Number| rows.iter().any(|(_, p)| measured(p, n).is_some_and(|m| m.mean != 0.0 || n.digits > 0));
     let numbers: Vec<&Number> = NUMBERS.iter().filter(|n| says(n)).collect();
     match format {
@@ -105,7 +105,8 @@ pub fn of_folder(folder: &Path, format: Format, show_implied: bool) -> Result<St
     }
 }
 
-/// A policy's number as the report has it: a count, a mean with half a width, or a mean with two ends.
+/// A policy's number. The report gives it as a count, as a mean with half the width of its interval, or as a mean with
+/// both ends of its interval.
 fn measured(policy: &Map<String, Value>, number: &Number) -> Option<Measured> {
     let value = policy.get(number.key)?;
     if let Some(count) = value.as_f64() {
@@ -152,7 +153,7 @@ fn csv(swept: &[&str], numbers: &[&Number], rows: &[(&Setting, &Map<String, Valu
     String::from_utf8(bytes).map_err(|e| Problem::failed(e.to_string()))
 }
 
-/// A number in the heading's unit. `between` stands in front of half the width of its interval.
+/// A number in the heading's unit. If it has an interval, `between` and half the interval's width follow.
 fn shown(m: Measured, n: &Number, between: &str) -> String {
     let digits = n.digits;
     let mean = format!("{:.digits$}", m.mean * n.factor);
@@ -162,7 +163,7 @@ fn shown(m: Measured, n: &Number, between: &str) -> String {
     }
 }
 
-/// Where the numbers come from, and what stands behind a sign of plus and minus.
+/// A sentence below the table: where the numbers come from, and that half the width of an interval follows each mean.
 fn note(report: &Report) -> String {
     let seeds = match report.seeds.len() {
         1 => "one seed".to_owned(),

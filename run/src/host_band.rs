@@ -2,7 +2,8 @@
 //!
 //! A roofline counts the time of the device only. One GPU has been measured completely enough to judge that
 //! (`experiments/validation/gh200/README.md`), and there host time decides whether speculation pays. A roofline alone
-//! advises speculation in all five rows of the measured grid; in three of them it costs 35 to 59 % of the throughput.
+//! advises speculation in all five rows of the measured grid; in three rows speculation costs 35 to 59 % of the
+//! throughput.
 
 use crate::plan::{Plan, Variant};
 use foretoken_hardware::LatencySpec;

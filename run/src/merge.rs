@@ -36,7 +36,7 @@ pub struct State {
 pub struct Damaged {
     /// The cell as text: policy, swept values and seed.
     pub cell: String,
-    /// The file's path and the damage.
+    /// The path of the cell's file, and what is wrong with the file.
     pub what: String,
 }
 
@@ -45,7 +45,7 @@ pub struct Damaged {
 pub struct Part {
     /// The shard's name, as `I/N`.
     pub shard: String,
-    /// Has a command started the shard?
+    /// Did any command start to run the shard?
     pub begun: bool,
     /// Number of the shard's cells.
     pub cells: usize,

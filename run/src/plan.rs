@@ -19,7 +19,7 @@ pub struct Plan {
     pub seeds: Vec<u64>,
     /// One variant for each combination of swept values.
     pub variants: Vec<Variant>,
-    /// The policies, the autoregressive baseline among them.
+    /// The policies to compare, including the autoregressive baseline.
     pub policies: Vec<Entrant>,
     /// Index of the baseline in `policies`.
     pub baseline: usize,

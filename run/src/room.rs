@@ -57,7 +57,7 @@ fn needs(variant: &Variant, workload: &Workload, config: &EngineConfig) -> [Need
     let depths = match &variant.experiment.acceptance.source {
         Rates::ByDepth { rates } => rates.len() as u64,
         Rates::ByCategory(of) => of.depths() as u64,
-        // A byte for each position beside the two bits.
+        // 10 bits (5 times 2) for each position: the two bits, and a byte.
         Rates::Suffix(_) => 5,
         Rates::LookupBesideModel(_) => variant.experiment.engine.max_draft_len.into(),
         _ => 1,

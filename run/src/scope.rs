@@ -7,7 +7,7 @@ use foretoken_sim::Drafting;
 use foretoken_spec::experiment::{Experiment, SloSpec};
 use foretoken_traces::{ArrivalSpec, LengthSpec, TraceSpec, Transform, WorkloadSpec};
 
-/// The scope line of a plan. Of a swept setting the line has the first value in its place, and the range at the end.
+/// The scope line of a plan. A swept setting stands in its place with the first value; the line's end has the range.
 pub fn of(plan: &Plan) -> String {
     let e = &plan.variants[0].experiment;
     let swept = plan.variants[0].choices.iter().any(|choice| choice.path.to_string().ends_with("rate-scale"));

@@ -337,7 +337,7 @@ impl Setting {
             Summary::new(&run.records, &run.totals, slo, own_bounds, run.usable_blocks, self.server.plain.block_size);
         match self.arrivals {
             Arrivals::Open => numbers.with_overload(&run.records),
-            // Who waits for an answer sends less to a slow server.
+            // Clients that wait for answers send less to a slow server, so the queue does not show overload.
             Arrivals::Closed { .. } | Arrivals::Sessions => numbers,
         }
     }

@@ -22,7 +22,7 @@ pub fn stretch(workload: &Workload, ids: Range<usize>) -> Workload {
     cut.recordings.clone_from(&workload.recordings);
     cut.hazards.clone_from(&workload.hazards);
     cut.prefix_block = workload.prefix_block;
-    // A session goes on as long as its turns are in the cut. A turn whose session began before it begins one.
+    // A session goes on as long as its turns are in the cut. A turn whose earlier turns were cut off begins a session.
     let own = |next: &RequestId| ids.contains(&(*next as usize)).then(|| next - ids.start as RequestId);
     let turns = workload.next_turn.get(ids.start.min(end)..end).unwrap_or_default();
     cut.next_turn = turns.iter().map(|next| own(next).unwrap_or(RequestId::MAX)).collect();

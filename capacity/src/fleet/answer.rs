@@ -16,7 +16,8 @@ pub struct SeedResult {
     pub replicas: Option<u32>,
     /// The SLO bounds that requests had to keep.
     pub slo: Slo,
-    /// The capacity of one replica alone, requests per second; `None` if it has none.
+    /// The capacity of one replica alone, requests per second; `None` if the replica carries no rate, or every tried
+    /// rate.
     pub one_req_s: Option<f64>,
     /// The replicas that perfect scaling needs; `None` without `one_req_s`.
     pub perfect: Option<Perfect>,
@@ -24,8 +25,8 @@ pub struct SeedResult {
     pub probes: Vec<Probe>,
 }
 
-/// The replicas of a fleet that changes its size with the load and loses nothing by being split: ⌈λ(t) / μ⌉ replicas,
-/// where λ(t) is the rate in a window and μ the capacity of one replica.
+/// The number of replicas of an ideal fleet, which changes its size with the load and loses nothing by being split. In
+/// a time window with rate λ(t) it has ⌈λ(t) / μ⌉ replicas, where μ is the capacity of one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Perfect {
     /// The largest number of replicas at any time.
@@ -34,10 +35,10 @@ pub struct Perfect {
     pub mean: f64,
 }
 
-/// The load over time.
+/// The request rate over time, in windows of equal width.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LoadOverTime {
-    /// Width of a window, seconds.
+    /// Width of each window, seconds.
     pub window_s: f64,
     /// Rate in each window, requests per second.
     pub req_s: Vec<f64>,
@@ -47,7 +48,7 @@ pub struct LoadOverTime {
 
 /// Fewest requests per window on average. With fewer, the peak would mostly be chance.
 const LEAST_IN_A_WINDOW: f64 = 100.0;
-/// Shortest window, seconds.
+/// Least width of a window, seconds.
 const SHORTEST_S: f64 = 60.0;
 
 impl LoadOverTime {
@@ -93,41 +94,41 @@ pub struct PolicyFleet {
     pub bound: bool,
     /// The name of the router.
     pub router: String,
-    /// The combination of swept values.
+    /// The swept settings with the values for which this fleet was searched.
     #[serde(serialize_with = "crate::answer::by_path")]
     pub sweep: Vec<Swept>,
     /// Number of GPUs of one replica.
     pub gpus_of_one: u32,
-    /// The fewest replicas that carry the load with every seed; `None` if with some seed no tried number does.
+    /// The fewest replicas that carry the load with every seed; `None` if with some seed no tried number carries it.
     pub replicas: Option<u32>,
-    /// The fewest replicas by seed: mean and 95 % interval.
+    /// The fewest replicas, found for each seed: mean over seeds and 95 % interval.
     pub over_seeds: Option<Interval>,
-    /// Number of GPUs of `replicas`.
+    /// Number of GPUs of a fleet with `replicas` replicas.
     pub gpus: Option<u32>,
-    /// Price of these GPUs per hour, in the currency of `fleet.price_gpu_hour`.
+    /// Price of `gpus` GPUs per hour, in the currency of `fleet.price_gpu_hour`.
     pub cost_hour: Option<f64>,
     /// Price of a million output tokens at the experiment's load, in the same currency.
     pub cost_mtok: Option<f64>,
-    /// The result of each seed.
+    /// The result of the search with each seed.
     pub seeds: Vec<SeedResult>,
 }
 
 impl PolicyFleet {
-    /// The replicas that perfect scaling needs, with the first seed.
+    /// The replicas that perfect scaling needs, from the search with the first seed.
     pub fn perfect(&self) -> Option<Perfect> {
         self.seeds.first().and_then(|s| s.perfect)
     }
 
-    /// The capacity of one replica alone, requests per second: mean over seeds with its interval. `None` if it has none
-    /// with some seed.
+    /// The capacity of one replica alone, requests per second: mean over seeds and 95 % interval. `None` if with some
+    /// seed the replica has no capacity.
     pub fn one_req_s(&self) -> Option<Interval> {
         let rates: Option<Vec<f64>> = self.seeds.iter().map(|s| s.one_req_s).collect();
         Interval::of(&rates?)
     }
 }
 
-/// One of three alternatives for the GPUs of a fleet: no drafts, drafts, or no drafts and one replica more. Numbers are
-/// over all seeds.
+/// One of three compared fleets: with no drafts, with drafts, or with no drafts and one replica more. Its numbers are
+/// taken over all seeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Alternative {
     /// The swept values as text; empty if nothing is swept.
@@ -136,28 +137,28 @@ pub struct Alternative {
     pub what: String,
     /// Number of replicas.
     pub replicas: u32,
-    /// Price of the GPUs per hour.
+    /// Price of the fleet's GPUs per hour, in the currency of `fleet.price_gpu_hour`.
     pub cost_hour: f64,
-    /// Share of the counted requests that kept their bounds: mean over seeds with its interval.
+    /// Share of the counted requests (0 to 1) that kept their bounds: mean over seeds and 95 % interval.
     pub kept: Interval,
-    /// P99 of time to first token, seconds, mean over seeds; `None` if with some seed no request finished.
+    /// P99 of time to first token, seconds, mean over seeds; `None` if no request finished with some seed.
     pub ttft_p99_s: Option<f64>,
-    /// P99 of time per output token, seconds, mean over seeds; `None` if it does not exist with some seed.
+    /// P99 of time per output token, seconds, mean over seeds; `None` if some seed finished no output of two tokens.
     pub tpot_p99_s: Option<f64>,
-    /// Mean end-to-end latency, seconds, mean over seeds; `None` if with some seed no request finished.
+    /// Mean end-to-end latency, seconds, mean over seeds; `None` if no request finished with some seed.
     pub e2e_mean_s: Option<f64>,
 }
 
-/// The rate from which on drafts do not pay on a fleet, or from which on they do.
+/// The request rate at which drafts stop paying on a fleet, or start to pay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Crossover {
     /// The swept values as text; empty if nothing is swept.
     pub at: String,
     /// The label of the policy that drafts.
     pub policy: String,
-    /// Number of replicas.
+    /// Number of replicas of the two fleets that are compared.
     pub replicas: u32,
-    /// For each tried rate: (rate in requests per second, mean E2E without drafts / mean E2E with drafts).
+    /// For each tried rate, (requests per second, mean E2E without drafts / mean E2E with drafts).
     pub speedups: Vec<(f64, f64)>,
     /// The rate at which the speedup is 1, interpolated between two tried rates, requests per second; `None` if drafts
     /// are faster, or slower, at all tried rates.
@@ -189,7 +190,7 @@ pub struct FleetAnswer {
     pub price_gpu_hour: f64,
     /// The largest number of replicas that the search may try (`fleet.most_replicas`).
     pub most_replicas: u32,
-    /// The load over time, with the first seed.
+    /// The load over time, from the workload of the first seed.
     pub load: LoadOverTime,
     /// Warnings about profiles that were edited or are not trusted.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -1,4 +1,4 @@
-//! Reads the question of a fleet's search: the plan with the fleet, and the plan with one replica alone.
+//! Reads what a fleet's search is asked: the experiment with its fleet, and the same experiment with one replica alone.
 
 use crate::plan::load as load_capacity;
 use foretoken_run::plan::Plan;
@@ -8,7 +8,7 @@ use foretoken_spec::fleet::Replicas;
 use foretoken_spec::problem::Result;
 use std::path::Path as FilePath;
 
-/// The question of a fleet's search.
+/// What a fleet's search is asked.
 pub struct Question {
     /// The experiment with the fleet.
     pub plan: Plan,

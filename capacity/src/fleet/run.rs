@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// Rates at which drafts are compared with no drafts, as multiples of the experiment's rate.
+/// Rates at which drafts are compared with no drafts, each as a multiple of the experiment's rate.
 const RATES: [f64; 7] = [0.125, 0.25, 0.5, 0.7, 0.85, 1.0, 1.15];
 
 /// Searches the fewest replicas for every policy and writes the results into the folder at `path`, on the threads of
@@ -105,7 +105,8 @@ pub fn run(question: &Question, folder: &Folder, work: &Work) -> Result<FleetAns
     })
 }
 
-/// At one combination of swept values: the three alternatives for the same GPUs, and where drafts stop paying.
+/// What `compare` finds at one combination of swept values: three alternative fleets, and the rate at which drafts stop
+/// paying.
 type Compared = (Vec<Alternative>, Option<Crossover>);
 
 struct Searcher<'a> {
@@ -116,7 +117,7 @@ struct Searcher<'a> {
     bar: Bar,
 }
 
-/// A setting that is ready for probes: with its load and its SLO bounds.
+/// A setting of the experiment that is ready for probes, with its requests and its SLO bounds.
 struct Prepared {
     setting: Setting,
     load: Load,
@@ -222,8 +223,8 @@ impl Searcher<'_> {
         Ok(Prepared { setting, load, slo })
     }
 
-    /// The SLO bounds of a setting. A scaled TPOT bound is a multiple of a P90 TPOT without load: of autoregressive
-    /// decoding with one request at a time on one replica.
+    /// The SLO bounds of a setting. A TPOT bound that is given as a multiple is scaled from the P90 TPOT of
+    /// autoregressive decoding with one request at a time on one replica.
     fn slo(&self, setting: &mut Setting) -> Result<Slo> {
         let plain = &self.plan().policies[self.plan().baseline].spec;
         let scaled = self.plan().variants[0].experiment.slo.adaspec_scale.is_some();
@@ -305,8 +306,9 @@ impl Searcher<'_> {
         })
     }
 
-    /// Makes a probe at `by` times the experiment's rate in which all counted requests end. Returns the rate, requests
-    /// per second, and the probe. A probe that was made before is read from the store.
+    /// Makes a probe at `by` times the experiment's rate that runs until all counted requests have ended. Returns the
+    /// rate, requests per second, and the probe. A stored probe with this rate and these replicas is returned without a
+    /// run.
     fn whole(&self, id: SearchId, replicas: u32, by: f64) -> Result<(f64, Probe)> {
         let mut stored = self.store.load(id);
         let Prepared { mut setting, load, slo } = self.prepare(id.variant, id.seed)?;

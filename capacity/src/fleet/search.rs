@@ -1,7 +1,7 @@
 //! Chooses the next number of replicas to try, and finds the answer (the fewest that carry the load) from the tried
 //! numbers. The search assumes only that from some number on, all numbers of replicas carry the load.
 
-/// A number of replicas that was tried.
+/// A number of replicas that was tried, and the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tried {
     /// The number of replicas.
@@ -21,7 +21,7 @@ pub enum Next {
     Nothing,
 }
 
-/// The settings of a search.
+/// Where a search begins, and the largest number that it tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Search {
     /// The number of replicas that is tried first.
@@ -31,7 +31,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// The next step of the search after the numbers `tried`, whose order does not matter.
+    /// The search's next step after the tries `tried`, whose order does not matter.
     pub fn next(&self, tried: &[Tried]) -> Next {
         let failed = tried.iter().filter(|t| !t.carried).map(|t| t.replicas).max().unwrap_or(0);
         let above = tried.iter().filter(|t| t.carried && t.replicas > failed).map(|t| t.replicas);

@@ -1,4 +1,4 @@
-//! Shared by several routers: checks of settings, and how often their original programs query loads.
+//! What several routers share: checks of settings, and how often the original programs query the replicas' loads.
 
 use crate::report_board::Signals;
 

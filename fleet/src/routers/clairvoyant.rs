@@ -1,4 +1,5 @@
-//! Our own router: least remaining work, by the true work of every request. A reference, since no real router knows it.
+//! Our own router: least remaining work, by the true work of every request. No real router knows this work, so the
+//! router is a reference.
 
 use super::checks;
 use super::least_requests::least;

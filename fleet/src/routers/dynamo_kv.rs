@@ -97,14 +97,15 @@ struct KvRouter {
     settings: DynamoKv,
     seed: u64,
     block_size: u32,
-    /// KV blocks in a prefix block.
+    /// Number of KV blocks in a prefix block.
     each: u64,
     workers: Vec<Worker>,
     /// Prefixes that were sent to each worker within the time to live.
     cached: PrefixIndex,
-    /// (time at which it may be removed, worker, prefix) of entries of `cached`, in order of time.
+    /// Entries of `cached` as (time from which the entry may be removed, worker, the prefix's hash), in order of time.
     expires: VecDeque<(Time, usize, u64)>,
-    /// For each (worker, prefix), the time at which it is removed unless it is sent again.
+    /// By (worker, the prefix's hash), the time at which the entry is removed unless the prefix is sent to the worker
+    /// again.
     expiry: HashMap<(usize, u64), Time>,
     requests: HashMap<RequestId, Sent>,
     matched: Vec<u32>,
@@ -127,11 +128,11 @@ struct Worker {
 struct Sent {
     prefill_tokens: u64,
     prefixes: Vec<u64>,
-    /// KV blocks that the request shares with no other.
+    /// Number of KV blocks that the request shares with no other request.
     alone: u64,
 }
 
-/// A replica's load and cache for a request, in tokens and blocks.
+/// The numbers from which the cost of sending a request to a replica is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Candidate {
     pub prefill_tokens: u64,
@@ -247,8 +248,8 @@ impl KvRouter {
     }
 }
 
-/// At temperature 0 the index of the least cost, of equals one at random. Above 0 an index drawn by the softmax of the
-/// negative costs, which are scaled to their range.
+/// The index of the chosen replica. At temperature 0 that of the least cost (of equal ones, one at random). Above 0 an
+/// index drawn by the softmax of the negative costs, which are first scaled to the range from 0 to 1.
 pub(super) fn pick(costs: &[f64], temperature: f64, seed: u64, request: &Asked) -> usize {
     let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
     if temperature == 0.0 {

@@ -35,7 +35,7 @@ impl Router for Fewest {
     }
 }
 
-/// The index of the least value; of equals the first.
+/// The index of the least value; of several equal values, the first.
 pub(super) fn least<T: PartialOrd>(values: impl Iterator<Item = T>) -> usize {
     let mut best: Option<(usize, T)> = None;
     for (i, value) in values.enumerate() {

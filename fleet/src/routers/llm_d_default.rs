@@ -1,4 +1,4 @@
-//! llm-d's default scorer.
+//! llm-d's default scorers: cached share of the prompt, waiting queue, and free KV blocks.
 
 use super::checks;
 use super::random::below;
@@ -91,7 +91,8 @@ impl Router for Scorers {
         for (replica, share) in replicas.iter().zip(cached) {
             let queue = if most == least { 1.0 } else { f64::from(most - waiting(replica)) / f64::from(most - least) };
             let free = 1.0 - replica.report.map_or(0.0, |report| report.load.kv_use());
-            // Summed in the order in which llm-d's default configuration lists the scorers, for equal rounding.
+            // Summed in the order in which llm-d's default configuration lists the scorers, so that the sum is rounded
+            // equally.
             let score = settings.queue_weight * queue + settings.kv_weight * free + settings.prefix_weight * share;
             self.scores.push(score);
         }
@@ -101,7 +102,7 @@ impl Router for Scorers {
     }
 }
 
-/// The index of the highest score; of equals one at random.
+/// The index of the highest score; of equal ones, one at random.
 pub(super) fn best_of(scores: &[f64], seed: u64, request: &Asked) -> usize {
     let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let equals = scores.iter().filter(|score| **score == most).count();

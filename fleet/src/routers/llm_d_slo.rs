@@ -103,14 +103,14 @@ struct Latencies {
     cached: Cached,
     ttft: Predictor,
     tpot: Predictor,
-    /// The requests in flight, with the features at their sending.
+    /// The requests in flight, each with the features that it had when it was sent.
     asked: HashMap<RequestId, Sent>,
     /// For each replica, the prompt tokens of its requests without a first token.
     silent_tokens: Vec<u64>,
     scores: Vec<f64>,
 }
 
-/// A request that was sent.
+/// What is stored of a request in flight.
 struct Sent {
     at: Time,
     features: Features,
@@ -123,7 +123,7 @@ struct Sent {
 pub(super) struct Headrooms {
     pub ttft: f64,
     pub tpot: f64,
-    /// Requests in flight.
+    /// Number of requests in flight on the replica.
     pub in_flight: u32,
 }
 
@@ -186,13 +186,13 @@ impl Router for Latencies {
     }
 }
 
-/// A missing bound, as a large finite one.
+/// The bound, seconds; 1e9 s if there is none (infinity), so that headrooms are finite.
 fn finite(bound_s: f64) -> f64 {
     bound_s.min(1e9)
 }
 
-/// Scores from 0 to 1 by headroom. If some replicas keep their bounds and others miss them, only the first kind is
-/// scored, or with `explore` only the second.
+/// Scores from 0 to 1 by headroom. If some replicas are within the bounds and some are not, only those within are
+/// scored; with `explore`, only those that are not. Replicas of the other kind get −∞.
 pub(super) fn scores(all: &[Headrooms], settings: &LlmDSlo, explore: bool) -> Vec<f64> {
     let keeps = |kept: bool| (0..all.len()).filter(|&i| all[i].kept() == kept).collect::<Vec<usize>>();
     let (positive, negative) = (keeps(true), keeps(false));
@@ -214,8 +214,8 @@ pub(super) fn scores(all: &[Headrooms], settings: &LlmDSlo, explore: bool) -> Ve
     scores
 }
 
-/// Of the replicas in `tier`, which miss a bound: the idle ones, else those that only miss TPOT, else those that only
-/// miss TTFT, else all.
+/// Of the replicas in `tier`, all of which miss a bound: the idle ones; if none is idle, those that miss only TPOT; if
+/// there is none, those that miss only TTFT; else those that miss both.
 fn least_severe(all: &[Headrooms], tier: &[usize]) -> Vec<usize> {
     let those = |want: &dyn Fn(&Headrooms) -> bool| tier.iter().copied().filter(|&i| want(&all[i])).collect::<Vec<_>>();
     let idle = those(&|h| h.in_flight == 0);
@@ -225,9 +225,9 @@ fn least_severe(all: &[Headrooms], tier: &[usize]) -> Vec<usize> {
     [idle, only_tpot, only_ttft, both].into_iter().find(|bucket| !bucket.is_empty()).unwrap_or_default()
 }
 
-/// Scores are rounded to this fraction (hundredths), so that nearly equal scores are equal.
+/// Scores are rounded to multiples of 1 / this (hundredths), so that nearly equal scores are equal.
 const STEPS: f64 = 100.0;
-/// Headrooms that differ by less are equal, seconds.
+/// Headrooms whose range is at most this number of seconds count as equal.
 const EPS: f64 = 1e-9;
 
 fn score_bucket(all: &[Headrooms], bucket: &[usize], settings: &LlmDSlo, least: bool, scores: &mut [f64]) {

@@ -1,4 +1,4 @@
-//! Two replicas at random, and of these the less loaded one.
+//! Draws two replicas at random and takes the less loaded one.
 
 use super::checks;
 use super::random::below;
@@ -50,7 +50,7 @@ impl Router for Choices {
     }
 }
 
-/// The less loaded of two replicas; of equals `first`.
+/// The less loaded of two replicas; if both are equal, `first`.
 pub(super) fn less_loaded(replicas: &[Seen], first: usize, second: usize) -> usize {
     let (a, b) = (&replicas[first], &replicas[second]);
     let loads = match (a.report, b.report) {

@@ -85,8 +85,8 @@ impl Router for Ring {
     }
 }
 
-/// `home`, unless its load with this request would exceed `factor` times the mean load. Then the least loaded replica
-/// that would not exceed it, if there is one.
+/// `home`, unless it has more requests in flight than `factor` times the mean (this request included). Then the replica
+/// with the fewest requests in flight, if one is within that limit.
 pub(super) fn bounded(replicas: &[Seen], home: usize, factor: f64) -> usize {
     let total: u64 = replicas.iter().map(|r| u64::from(r.in_flight)).sum();
     let most = (total + 1) as f64 / replicas.len() as f64 * factor;

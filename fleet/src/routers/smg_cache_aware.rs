@@ -110,7 +110,7 @@ fn matched_share(blocks: u32, request: &Asked) -> f32 {
     (blocks * request.prefix_block) as f32 / request.prompt_len.max(1) as f32
 }
 
-/// The replica with the fewest requests in flight; of equals the one that was sent the fewest; of equals the first.
+/// The replica with the fewest requests in flight; of equal ones the one to which the fewest were sent; then the first.
 pub(super) fn least_loaded(replicas: &[Seen]) -> usize {
     let key = |r: &usize| (replicas[*r].in_flight, replicas[*r].sent, *r);
     (0..replicas.len()).min_by_key(key).expect("a fleet has a replica")

@@ -63,7 +63,7 @@ struct Drains {
 /// The tokens that were sent to a replica since its last report.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sent {
-    /// Number of reports when this was counted.
+    /// Number of the replica's reports that had arrived when `tokens` was set to 0.
     reports: u64,
     tokens: u64,
 }

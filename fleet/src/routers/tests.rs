@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 const STATES: u64 = 10_000;
 
-/// The random draws of one state of a test.
+/// The random draws for one test case (one request and the states of the replicas).
 #[derive(Clone, Copy)]
 struct Draw(Luck);
 
@@ -41,7 +41,7 @@ fn asked(id: u32, now: Time, (prompt_len, prefix): &(u32, Vec<u64>)) -> Asked<'_
     Asked { id, now, prompt_len: *prompt_len, category: (id % 3) as u16, prefix, prefix_block: 16, tpot_s: 0.05 }
 }
 
-/// Random replicas: loads are small numbers, so that equals are common; a few have not reported.
+/// Random replicas: loads are small numbers, so that equal loads are common; a few replicas have not reported.
 fn replicas(draw: Draw, n: usize) -> Vec<Seen> {
     let one = |r: u64| {
         let drawn = |which: u64, below: u64| draw.below(100 + 10 * r + which, below);
@@ -70,7 +70,7 @@ fn context<'a>(replicas: usize, seed: u64, true_steps: &'a [u32]) -> RouterConte
     RouterContext { replicas, seed, block_size: &[16; 16], slo_s: [0.5, 0.05], true_steps }
 }
 
-/// Routes `STATES` random requests over `n` replicas, and compares each choice with `second`'s.
+/// Routes `STATES` random requests over `n` replicas, and compares each choice with that of the second implementation.
 fn compare(router: &RouterSpec, n: usize, mut second: impl FnMut(&Asked, &[Seen]) -> usize) {
     let test = 1000 + n as u64;
     let mut first = router.build(&context(n, 7, &[]));
@@ -178,8 +178,7 @@ fn smg_least_load() {
     });
 }
 
-/// `core_client.py`: a list of [waiting, running] for each engine. A report replaces it; a sent request adds to
-/// waiting.
+/// `core_client.py`: counts [waiting, running] for each engine. A report replaces them; a sent request adds to waiting.
 #[test]
 fn vllm_dp() {
     let mut counts = [([0u64; 2], 0u64); 4];
@@ -203,7 +202,7 @@ fn vllm_dp() {
     });
 }
 
-/// `prefix_hash.rs` with a ring that is searched from end to end.
+/// `prefix_hash.rs`, with a ring whose points are all looked at for each request.
 #[test]
 fn prefix_hash() {
     compare(&RouterSpec::PrefixHash(Default::default()), 5, |request, seen| {
@@ -284,7 +283,7 @@ fn smg_cache_aware() {
     });
 }
 
-/// Every router has a name and a source, and its settings survive a round trip.
+/// Every router has a summary and a source, and is read back unchanged from its JSON and from its name.
 #[test]
 fn the_table_is_whole() {
     let all = RouterSpec::all();

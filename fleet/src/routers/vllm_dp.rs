@@ -41,7 +41,7 @@ struct Balancer {
 /// The client's counts for an engine: the last report, plus the requests sent since.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
-    /// Number of reports when this was counted.
+    /// Number of the engine's reports that had arrived when the counts were set.
     reports: u64,
     waiting: u64,
     running: u64,

@@ -1,10 +1,12 @@
-//! A fleet of one is an engine, and a fleet whose replicas share nothing is several engines.
+//! A fleet with one replica gives the run of a single engine. A fleet with random routing gives the runs of several
+//! separate engines.
 
 use crate::setup::{Renumbered, Setup, assert_same, conversations, requests, routers};
 use foretoken_fleet::RouterSpec;
 use foretoken_sim::{Arrivals, DraftAt, Run, Time, Version, Workload};
 
-/// With one replica every router gives the run of the engine alone, for each order of steps, open and closed.
+/// With one replica every router gives the run of the engine alone, in open and closed loops, for each engine version
+/// and each time of drafting.
 #[test]
 fn one_replica_is_an_engine() {
     for (version, draft_at) in
@@ -31,7 +33,8 @@ fn one_replica_is_an_engine() {
     }
 }
 
-/// With sessions, too, whose turns find what was said before in the replica's cache.
+/// With one replica and sessions every router gives the run of the engine alone. Turns find earlier turns' tokens in
+/// the prefix cache.
 #[test]
 fn one_replica_is_an_engine_with_sessions() {
     let mut setup = Setup::new(conversations(60, 3, 4.0));
@@ -46,7 +49,8 @@ fn one_replica_is_an_engine_with_sessions() {
     }
 }
 
-/// On several replicas each turn ends, follows the turn before it, and a router that knows prefixes finds more of them.
+/// On three replicas each turn ends and the next one comes after its gap. Cache-aware routing finds over 1.4 times as
+/// many cached tokens as random routing.
 #[test]
 fn sessions_go_on_across_replicas() {
     let mut setup = Setup::new(conversations(60, 3, 4.0));
@@ -72,7 +76,7 @@ fn sessions_go_on_across_replicas() {
     }
 }
 
-/// With noisy pass times too: the first replica draws the noise of a single engine.
+/// With noisy pass times a fleet with one replica gives the run of the engine alone: both draw the same noise.
 #[test]
 fn one_replica_is_an_engine_with_noise() {
     let mut setup = Setup::new(requests(100, 8.0, 80, 2));
@@ -120,7 +124,7 @@ fn thinned(setup: &Setup, ids: &[u32], k: u32) -> Run {
     alone.alone(k)
 }
 
-/// In the merged run of all replicas, the times of each request are in order on one clock.
+/// In the merged run of three replicas, each request's arrival, schedule, first token and end are in this order.
 #[test]
 fn a_router_sees_no_later_than_it_decides() {
     let setup = Setup::new(requests(300, 16.0, 80, 4));

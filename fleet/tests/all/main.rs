@@ -1,4 +1,4 @@
-//! Fleets against single engines, queueing theory, and their invariants.
+//! Tests of fleets: against single engines, against queueing theory, and of invariants.
 
 mod alike;
 mod conservation;

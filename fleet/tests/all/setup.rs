@@ -22,10 +22,10 @@ impl SpecPolicy for Fixed {
     }
 }
 
-/// The acceptance of requests that were taken from another workload, where they have other numbers.
+/// The acceptance of requests that were taken from another workload, in which they have other numbers (ids).
 pub struct Renumbered<'a> {
     pub original: &'a dyn AcceptanceSource,
-    /// The number of each request in the other workload.
+    /// For each request, its number in the other workload.
     pub numbers: Vec<u32>,
 }
 
@@ -108,7 +108,7 @@ impl Setup {
         self.fleet_of(router, lengths, seed, |replica| replica)
     }
 
-    /// [`fleet`](Setup::fleet) with each replica wrapped by a function.
+    /// [`fleet`](Setup::fleet), with each replica wrapped by the function `around`.
     #[allow(clippy::needless_lifetimes, reason = "what is around a replica lives as long as it")]
     pub fn fleet_of<'a>(
         &'a self,
@@ -137,8 +137,8 @@ pub fn speculation(k: u32) -> Speculation {
     if k == 0 { Speculation::Off } else { Speculation::Policy(Box::new(Fixed(k))) }
 }
 
-/// Sessions that start `gap_s` / 4 apart. Each has `turns` turns, `gap_s` between them, with 40 new tokens and 24 of
-/// answer a turn.
+/// Sessions that start `gap_s` / 4 seconds apart. Each has `turns` turns of 40 new prompt tokens and 24 output tokens,
+/// with `gap_s` seconds between turns.
 pub fn conversations(sessions: u32, turns: u32, gap_s: f64) -> Workload {
     let at = |turn: u32, session: u32| f64::from(turn) * (gap_s + 1000.0) + f64::from(session) * gap_s / 4.0;
     let order = (0..turns).flat_map(|turn| (0..sessions).map(move |session| (turn, session)));
@@ -156,8 +156,8 @@ pub fn conversations(sessions: u32, turns: u32, gap_s: f64) -> Workload {
     all
 }
 
-/// Poisson arrivals at `rate` a second, with lengths up to `longest`; half of the prompts begin with one of four shared
-/// texts of 64 tokens.
+/// `n` Poisson arrivals at `rate` requests per second, with up to `longest` output tokens and 64 + `longest` prompt
+/// tokens. Half of the prompts begin with one of four shared texts of 64 tokens.
 pub fn requests(n: u32, rate: f64, longest: u32, seed: u64) -> Workload {
     let mut at = 0.0;
     let mut all: Workload = (0..n)

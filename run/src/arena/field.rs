@@ -48,7 +48,7 @@ pub fn fill(document: &mut Document) -> Result<()> {
 }
 
 /// Every policy that drafts at most `longest` tokens, as TOML. The clairvoyant policy, which takes the best fixed
-/// length in hindsight, is left out, because all fixed lengths are in the list.
+/// length in hindsight, is left out, because every fixed length is returned as a policy of its own.
 fn default_policies(longest: u32) -> Result<Vec<String>> {
     let fixed = (1..=longest).map(|k| format!("{{ fixed = {{ k = {k} }} }}"));
     let others = PolicySpec::all().into_iter().filter(|policy| {

@@ -48,7 +48,7 @@ fn headline(s: &Standings) -> String {
 }
 
 fn map(s: &Standings) -> ArenaMap {
-    // Columns of tuning scenarios stand to the left of columns of held-out scenarios.
+    // Columns of tuning scenarios come before (to the left of) columns of held-out scenarios.
     let mut order: Vec<usize> = (0..s.scenarios.len()).collect();
     order.sort_by_key(|&i| s.scenarios[i].set);
     let column = |i: &usize| {

@@ -6,8 +6,8 @@
 use foretoken_sim::luck::mix;
 use serde::Serialize;
 
-/// The largest loss that counts for a score, in one scenario. Without a cap, one overloaded scenario would decide the
-/// mean over all scenarios.
+/// A loss in one scenario, ln(E2E / E2E of the reference), counts in the score as at most this. Without a cap, one
+/// overloaded scenario would decide the mean over all scenarios.
 pub const CAP: f64 = 0.3;
 /// Number of bootstrap draws of scenarios and seeds.
 pub(super) const DRAWS: u64 = 1000;
@@ -59,7 +59,7 @@ pub(super) fn ranks(losses: &[Vec<&[f64]>]) -> Vec<Rank> {
         .collect()
 }
 
-/// The place of each score, from 1 for the least; equal scores have the same place.
+/// The rank of each score, from 1 for the lowest score; equal scores have the same rank.
 fn places(scores: &[f64]) -> Vec<usize> {
     let mut sorted = scores.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);

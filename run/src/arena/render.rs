@@ -22,7 +22,7 @@ pub fn render(s: &Standings) -> String {
     foretoken_spec::shown::escape(&text).into_owned()
 }
 
-/// The standings as a page of Markdown.
+/// The standings as Markdown.
 pub fn render_markdown(s: &Standings) -> String {
     let mut text = format!("# The arena\n\n{}.\n\n", heading(s));
     for grid in [policies(s), scenarios(s)] {
@@ -238,7 +238,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// A grid as text. The columns `left` (words) are aligned to the left, all others (numbers) to the right.
+/// A grid as text. The columns whose indices are in `left` (words) are aligned to the left, all others to the right.
 fn plain(grid: Grid, left: &[usize]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);

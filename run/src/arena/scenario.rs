@@ -1,4 +1,4 @@
-//! The numbers of a scenario that the arena's table needs: of each policy, with each seed.
+//! The numbers of one scenario from which the arena's table is made: one set of numbers for each policy and seed.
 
 use super::field::REFERENCES;
 use crate::plan::Plan;
@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 pub struct Scenario {
     /// The set that the scenario belongs to, which says whether policies may be tuned on it.
     pub set: ArenaSet,
-    /// How the scenario differs from the others, in a few words.
+    /// How the scenario differs from other scenarios, in a few words.
     pub about: String,
-    /// The seeds, in the order of `Ran::runs`.
+    /// The seeds of the runs; [`Ran::runs`] has one entry per seed, in the same order.
     pub seeds: Vec<u64>,
-    /// Number of requests that arrived, in the seed with the fewest.
+    /// Number of requests that arrived in a run; the smallest number over the seeds.
     pub requests: u64,
-    /// The policies, in the order of the plan.
+    /// The policies with their runs, in the order of the plan.
     pub entrants: Vec<Ran>,
 }
 
@@ -33,11 +33,11 @@ pub struct Ran {
     pub part: Part,
     /// Does the policy draft trees? False for chains.
     pub trees: bool,
-    /// The numbers of the run with each seed.
+    /// The numbers of one run with each seed.
     pub runs: Vec<Numbers>,
 }
 
-/// A policy's part in the comparison.
+/// A policy's part in the arena's comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
@@ -71,7 +71,8 @@ pub struct Numbers {
 }
 
 impl Scenario {
-    /// The numbers of a plan's finished cells. `None` if the plan is no scenario, or if a run finished no request.
+    /// The numbers of a plan's finished cells. `None` if the experiment has no `[arena]` table, or if a run finished no
+    /// request.
     pub fn of(plan: &Plan, cells: &[Cell]) -> Option<Scenario> {
         let arena: &Arena = plan.variants[0].experiment.arena.as_ref()?;
         let n = plan.policies.len();

@@ -1,9 +1,9 @@
 //! The standings over all scenarios: losses against each scenario's reference, scores, ranks and their intervals.
 //!
-//! The loss of a policy in a scenario is the mean over seeds of ln(E2E / E2E of the reference), each pair with one
-//! seed. The score is the mean over scenarios of min(loss, [`CAP`]). Policies are ranked by the score, with one
-//! exception. In a scenario where even the reference is overloaded, latency measures how long the run was. There the
-//! ranks use the loss in output tokens per second of time in steps.
+//! The loss of a policy in a scenario is ln(E2E / E2E of the reference with the same seed), mean over seeds. The score
+//! is the mean over scenarios of min(loss, [`CAP`]). Policies are ranked by the score, with one exception. In a
+//! scenario where even the reference is overloaded, latency measures how long the run was. There the ranks use the loss
+//! in output tokens per second of time in steps.
 use super::rank::{CAP, Rank, ranks};
 use super::scenario::{Numbers, Part, Ran, Scenario};
 use foretoken_sim::metrics::Interval;
@@ -11,7 +11,7 @@ use foretoken_spec::arena::ArenaSet;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The table over all scenarios.
+/// The arena's table over all scenarios.
 #[derive(Clone, Debug, Serialize)]
 pub struct Standings {
     /// What a quick run left out; absent for a whole run.
@@ -26,18 +26,18 @@ pub struct Standings {
     pub rows: Vec<Standing>,
 }
 
-/// A scenario of the table.
+/// A scenario, as the table shows it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Column {
     /// The experiment's name.
     pub name: String,
     /// The set that the scenario belongs to, which says whether policies may be tuned on it.
     pub set: ArenaSet,
-    /// How the scenario differs from the others, in a few words.
+    /// How the scenario differs from other scenarios, in a few words.
     pub about: String,
     /// Number of seeds.
     pub seeds: usize,
-    /// Number of requests that arrived, in the seed with the fewest.
+    /// Number of requests that arrived in a run; the smallest number over the seeds.
     pub requests: u64,
     /// Label of the oracle that is the reference: the one with the least mean E2E.
     pub reference: String,
@@ -66,12 +66,12 @@ pub struct Standing {
     pub score_by_set: BTreeMap<&'static str, f64>,
     /// Mean loss over the scenarios in which the policy ran, without a cap.
     pub mean: f64,
-    /// The policy's greatest loss, and the name of that scenario.
+    /// The policy's greatest loss, and the name of the scenario in which it occurs.
     pub worst: (f64, String),
     /// Scenarios in which the policy loses to the best fixed length for certain: the interval of ln(E2E / E2E of that
     /// length) lies above 0, or with one seed the value is above 1 %.
     pub behind_fixed: Vec<String>,
-    /// The policy's greatest loss against the best fixed length, and the name of that scenario.
+    /// The policy's greatest loss against the best fixed length, and the name of the scenario in which it occurs.
     pub worst_behind_fixed: (f64, String),
     /// Tokens per second of time in steps / the reference's, geometric mean over scenarios.
     pub busy_tok: f64,
@@ -88,15 +88,15 @@ pub struct Standing {
 /// A policy's losses and mean numbers in one scenario.
 #[derive(Clone, Debug, Serialize)]
 pub struct Field {
-    /// ln(E2E / E2E of the reference), mean over seeds with its interval.
+    /// ln(E2E / E2E of the reference): mean over seeds and 95 % interval.
     pub loss: Interval,
-    /// ln(E2E / E2E of the best fixed length), mean over seeds with its interval.
+    /// ln(E2E / E2E of the best fixed length): mean over seeds and 95 % interval.
     pub to_fixed: Interval,
     /// The number by which policies are ranked, for each seed: the loss, or in overload ln(tokens per second of time
     /// in steps of the best reference / the policy's).
     #[serde(skip)]
     pub(super) ranking: Vec<f64>,
-    /// Means over seeds.
+    /// Mean over seeds of each of the policy's numbers.
     pub mean: Means,
 }
 
@@ -132,7 +132,7 @@ impl Means {
     }
 }
 
-/// The mean over seeds of ln(a / b), with its interval; `a` and `b` are paired by seed.
+/// ln(a's number / b's number), where `of` reads the number from a run: mean over seeds, paired, and 95 % interval.
 fn log_ratio(a: &Ran, b: &Ran, of: fn(&Numbers) -> f64) -> Interval {
     Interval::of(&log_ratios(a, b, of)).expect("a scenario has a seed")
 }
@@ -148,7 +148,7 @@ impl Ran {
 }
 
 impl Scenario {
-    /// The policy with the least mean E2E among the policies for which `counts` is true; the first of equals.
+    /// The policy with the least mean E2E among the policies for which `counts` is true; of equal ones, the first.
     fn least(&self, counts: impl Fn(&Ran) -> bool) -> Option<&Ran> {
         self.entrants.iter().filter(|r| counts(r)).min_by(|a, b| a.mean(|n| n.e2e_s).total_cmp(&b.mean(|n| n.e2e_s)))
     }
@@ -206,7 +206,8 @@ impl Scenario {
 }
 
 impl Standings {
-    /// Ranks the policies over scenarios, given as (name, scenario). `skipped` and `quick`: see the fields.
+    /// Ranks the policies over scenarios, given as (name, scenario). `skipped` and `quick` are stored in the fields of
+    /// these names.
     pub fn of(scenarios: &[(String, Scenario)], skipped: Vec<(String, String)>, quick: Option<String>) -> Standings {
         let columns: Vec<Column> = scenarios.iter().map(|(name, s)| s.column(name)).collect();
         let mut rows: Vec<Standing> = Vec::new();
@@ -282,7 +283,8 @@ fn standing(ran: &Ran, scenarios: &[(String, Scenario)], columns: &[Column]) -> 
     }
 }
 
-/// Is the loss's whole interval above 0? One seed gives no interval: is the loss above 1 %?
+/// Is the loss above 0 for certain? True if its whole 95 % interval is above 0. With one seed, which gives no interval,
+/// true if the loss is above 1 %.
 fn certainly_behind(loss: Interval) -> bool {
     loss.half_width.map_or(loss.mean > 0.01, |half| loss.mean - half > 0.0)
 }

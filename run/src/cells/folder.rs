@@ -230,7 +230,7 @@ impl Folder {
         self.path.join(FIGURES)
     }
 
-    /// Path of the folder with the page.
+    /// Path of the folder with the HTML page.
     pub fn report(&self) -> PathBuf {
         self.path.join(REPORT)
     }
@@ -357,7 +357,8 @@ impl Folder {
             .help("go on with the run it holds with --resume, replace it with --overwrite, or choose another with -o")
     }
 
-    /// Removes the files and folders `names` of the folder. Refuses all if one of them is no result of a run.
+    /// Removes the files and folders `names` of the folder. If one of them is not a result of a run, removes nothing
+    /// and returns an error.
     fn clear(&self, names: &[String]) -> Result<()> {
         if let Some(foreign) = names.iter().find(|n| !OURS.contains(&n.as_str())) {
             let message = format!("{} holds `{foreign}`, which is not a result of a run", self.path.display());

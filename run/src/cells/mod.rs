@@ -60,8 +60,9 @@ pub fn run_cells(plan: &Plan, folder: &Folder, work: &Work) -> Result<Speed> {
     result.map(|()| speed)
 }
 
-/// Runs the cells of a shard that are not in the folder yet. A cell that fails does not stop the others: its failure is
-/// stored. Returns the speed and all stored failures of the shard. With `again`, cells that failed before run again.
+/// Runs the cells of a shard that are not in the folder yet. If a cell fails, its failure is stored, and the shard's
+/// other cells still run. Returns the speed and all stored failures of the shard. With `again`, cells that failed
+/// before run again.
 ///
 /// # Errors
 /// The folder of the cells cannot be made, the run is interrupted, or a finished cell cannot be stored or decoded.
@@ -115,7 +116,7 @@ impl Runner<'_> {
         let plan = self.plan;
         let seeds = plan.seeds.len();
         // A TPOT bound may be scaled from a baseline in another comparison. Comparisons that scale from their own
-        // baseline run first, so that the others find the bound in the store.
+        // baseline run first, so that the remaining ones find this bound in the store.
         let sets: Vec<bool> =
             (0..plan.variants.len()).map(|v| plan.bound_from(v).is_none_or(|from| from == v)).collect();
         let (first, rest): (Vec<usize>, Vec<usize>) = these.into_iter().partition(|c| sets[c / seeds]);

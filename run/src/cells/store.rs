@@ -71,7 +71,7 @@ impl Stored {
     }
 }
 
-/// How many other cells [`Store::damage`] tries, to find the cell to which a damaged file belongs.
+/// The largest number of other cells that [`Store::damage`] tries, to find the cell to which a damaged file belongs.
 const MOST_OTHERS: usize = 1000;
 
 /// The folder of finished cells of one plan.
@@ -149,7 +149,7 @@ impl Store {
         file.commit().map_err(write_problem)
     }
 
-    /// The content of a cell's file behind its digest; `None` if the file is missing or damaged.
+    /// The content of a cell's file after the digest; `None` if the file is missing or damaged.
     fn bytes(&self, id: CellId) -> Option<Vec<u8>> {
         let mut bytes = std::fs::read(self.path(id)).ok()?;
         let body = bytes.split_off(blake3::OUT_LEN.min(bytes.len()));

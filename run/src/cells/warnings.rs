@@ -14,7 +14,7 @@ pub struct Warnings {
 
 /// Warnings that differ only in their numbers.
 struct Kind {
-    /// The text around the numbers.
+    /// The parts of the text before, between and after the numbers.
     words: Vec<String>,
     /// The smallest and the largest value of each number, as text.
     numbers: Vec<(String, String)>,

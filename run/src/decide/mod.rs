@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 struct Decision {
     /// The policy's name.
     policy: String,
-    /// The policy's name with every setting that differs from the preset's.
+    /// The policy's name with every setting that differs from its default.
     label: String,
     /// Number of tokens drafted for each request; for a tree, its depth.
     draft_len: Vec<u32>,

@@ -2,7 +2,7 @@
 //! report names the leaf as doing nothing.
 //!
 //! Four groups are not tried. [`look`] leaves two of them out by design: the keys about the whole experiment (name,
-//! seeds, output, paper) and the tables of other commands (live, observe, validate). The others are the leaves in
+//! seeds, output, paper) and the tables of other commands (live, observe, validate). The other two groups are listed in
 //! `REFUSED` and `NEEDS_A_FILE`.
 
 use super::*;
@@ -246,12 +246,12 @@ const NOT_GUESSED: [&str; 25] = [
     ".knows-lengths.price",
 ];
 
-/// The outcome of trying a leaf.
+/// What the test found for one leaf.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fate {
     Changes,
     Named,
-    /// No other valid value was found.
+    /// No valid value other than the leaf's present one was found.
     NoOtherValue,
     Wrong(String),
 }

@@ -1,7 +1,7 @@
-//! Repeats a plan without a setting, to see whether any number changes. First each setting alone is left out of the
-//! first requests of one comparison. Most settings change a number there, and are done. The remaining settings are left
-//! out together in the whole run. If a number changes, they are split into halves, and each half is tried. So all
-//! settings that do nothing cost one run together.
+//! Repeats a plan without a setting, to see whether any number changes. First each setting is left out alone, and only
+//! the first requests of one comparison are run. Most settings change a number there, so they have an effect. The
+//! remaining settings are left out together, and the whole run is repeated. If a number changes, they are split into
+//! halves, and each half is tried. So all settings that do nothing cost one run together.
 //!
 //! The cost is counted in simulated work, not in seconds, so that a plan always gets the same answer.
 
@@ -35,7 +35,7 @@ pub struct Judge<'a> {
 /// A trial that changed no number, and the part of the run on which it was tried.
 type Judged = (Trial, Evidence);
 
-/// The digest of each policy's numbers, in the order of the plan; `None` for a policy that could not run.
+/// For each policy, in the order of the plan, the digest of its numbers; `None` for a policy that could not run.
 type Digests = Vec<Option<blake3::Hash>>;
 
 impl Judge<'_> {
@@ -62,8 +62,8 @@ impl Judge<'_> {
         Ok((found, left))
     }
 
-    /// Splits the trials into those that are tried at the start of the run, which together cost at most half of the
-    /// budget, and the rest. Takes the cost of the former off the budget.
+    /// Splits the trials into those that can be tried at the start of the run, which together cost at most half of the
+    /// budget, and the rest. Subtracts the cost of the first part from the budget.
     fn affordable(&mut self, mut trials: Vec<Trial>, setting: &Setting) -> (Vec<Trial>, Vec<Trial>) {
         let share = (START as f64 / setting.workload.len() as f64).min(1.0);
         let mut half = self.budget / 2;
@@ -78,8 +78,8 @@ impl Judge<'_> {
         (trials, left)
     }
 
-    /// The cost of repeating a comparison, in request-steps: with all policies, or with `policy` (an index in the file)
-    /// and the baseline. `share` of the requests are run.
+    /// The cost of repeating a comparison, in request-steps: with all policies, or with the baseline and `policy` (an
+    /// index in the file) only. `share` (0 to 1) is the part of the requests that is run.
     fn cost(&self, variant: usize, seed: usize, policy: Option<usize>, share: f64) -> u64 {
         let row = self.row(variant, seed);
         let steps: u64 = match policy.map(|i| self.index_in_plan(i)) {

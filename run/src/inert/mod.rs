@@ -28,7 +28,7 @@ use reasons::Facts;
 use std::sync::atomic::AtomicBool;
 use trial::Trials;
 
-/// Which settings of a run are tried.
+/// Which settings of a run are left out or changed on trial, to see whether they have any effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Check {
     /// The settings that can be tried with a quarter of the run's work or in a few seconds, whichever is more.

@@ -175,7 +175,7 @@ fn find_trial(plan: &Plan, path: &Path, requests: u64, as_given: &str) -> Found 
     tables.map_or(Found::Nothing, |(_, trial)| Found::Trial(trial))
 }
 
-/// Step number `i` of a path, in a plan that has one policy alone: that policy's index is 0 there.
+/// Step number `i` of a path, for a plan that is reduced to one policy: the index of this policy becomes 0.
 fn step_in_altered(i: usize, step: &Step) -> Step {
     match step {
         Step::Index(_) if i == 1 => Step::Index(0),

@@ -21,13 +21,14 @@ const BOUNDS: [&str; 3] = ["knows-rates", "knows-confidences", "knows-lengths"];
 /// counts.
 const PRICES: [&str; 6] = ["", "decode = 1.0", "decode = 2.0", "decode = 3.0", "system = 1.0", "system = 2.0"];
 
-/// The runs of one policy for its ladder, as labels of the plan's policies.
+/// The runs from which one policy's ladder is made, as labels of the plan's policies.
 pub struct PolicyRuns {
     /// The policy without added knowledge.
     pub label: String,
     /// Does the policy draft trees?
     pub trees: bool,
-    /// The policy inside the wrappers up to each rung; `None` if a wrapper has nothing to correct in the policy.
+    /// For each of the first three rungs, the label of the policy inside the wrappers up to this rung; `None` if the
+    /// rung's wrapper has nothing to correct in the policy.
     pub wrapped: [Option<String>; 3],
 }
 
@@ -35,9 +36,9 @@ pub struct PolicyRuns {
 pub struct LadderRuns {
     /// The policies that get a ladder.
     pub policies: Vec<PolicyRuns>,
-    /// For each rung with a bound, the bound with each price.
+    /// For each rung with a bound, the labels of this bound with each price in `PRICES`.
     pub bounds: [Vec<String>; 3],
-    /// The oracles; the one with the least E2E is on the last rung.
+    /// The labels of the oracles; the oracle with the least E2E is on the last rung.
     pub oracles: Vec<String>,
 }
 

@@ -72,8 +72,9 @@ fn gain(metric: Metric, own: f64, other: f64) -> f64 {
     if metric.less_is_better() { other / own - 1.0 } else { own / other - 1.0 }
 }
 
-/// The x at which the gain of `points` (x, gain) changes its sign, by linear interpolation. `turns` says in which
-/// direction of x. If the sign never changes, the range is open beyond the last point.
+/// The x at which the gain of `points` (x, gain, sorted by x) first falls to 0 or below, by linear interpolation. The
+/// search goes in the direction of rising x, or of falling x for `Turns::Ahead`. If no point, or already the first one,
+/// has such a gain, the answer is a range that is open beyond the points.
 fn crossing(mut points: Vec<(f64, f64)>, turns: Turns) -> Measured {
     if turns == Turns::Ahead {
         points.reverse();

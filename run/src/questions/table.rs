@@ -12,8 +12,8 @@ const COLUMNS: [(&str, u16); 6] =
 /// The longest line of the texts above a question's table (question, answer, assumptions), in characters.
 const WIDTH: usize = 150;
 
-/// All questions as text, each with its answer and claims, and at the end the counts. Given as (experiment's name,
-/// answer).
+/// All questions as text, each with its answer and claims, and at the end the counts of answers and claims. `answers`
+/// gives (experiment's name, answer).
 pub fn render<'r>(answers: impl IntoIterator<Item = (&'r str, &'r Answer)>) -> String {
     let mut text = wrapped(COLUMNS, [COLUMNS.map(|(name, _)| name.to_owned())]);
     let mut rendered = Vec::new();

@@ -34,9 +34,9 @@ pub fn of(plan: &Plan, cells: &[Cell]) -> Option<(String, Explorer)> {
     Some((page(Some(&machine)), Explorer { file: PAGE.to_owned(), state: state(cells) }))
 }
 
-/// The explorer's initial state, for the page's address: the acceptance rate `a` of a next draft, and the mean batch
-/// size `n`, over all policies but oracles. If some policies draft the same length for every request, the acceptance is
-/// measured on these only, because other policies draft more where they expect acceptance.
+/// The explorer's initial state, for the page's address: `a`, the probability that a next draft is accepted, and `n`,
+/// the mean batch size, over all policies that see no hidden truth. If some policies draft the same length for every
+/// request, `a` is measured on these only, because other policies draft more where they expect acceptance.
 fn state(cells: &[Cell]) -> String {
     let seeing: Vec<&Cell> = cells.iter().filter(|c| !matches!(c.entry.role, Role::Bound | Role::Oracle)).collect();
     let blind = seeing.iter().any(|c| c.entry.blind && c.summary.drafted > 0);

@@ -111,7 +111,8 @@ impl Results {
                 timing.wall_s, timing.engine_s
             ),
         };
-        // The time is the last command's. If that ran a part of the cells only, a rate over all steps would be wrong.
+        // The time is the last command's. If that command ran only a part of the cells, a rate over all steps would be
+        // wrong.
         if timing.cells == self.cells.len() as u64 && timing.engine_s > 0.0 {
             text += &format!(": {:.1} million request-steps a second", steps as f64 / timing.engine_s / 1e6);
         }

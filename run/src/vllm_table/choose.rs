@@ -37,7 +37,7 @@ pub enum Verdict {
 pub struct ComparedLength {
     /// The draft length, tokens.
     pub k: u32,
-    /// ln(rate of this length / rate of the fastest), mean over seeds with its interval.
+    /// ln(rate of this length / rate of the fastest): mean over seeds and 95 % interval.
     pub over_fastest: Interval,
     /// The conclusion from this ratio and its interval.
     pub verdict: Verdict,
@@ -83,7 +83,7 @@ pub fn choose(lengths: &[(u32, &[f64])]) -> Option<Choice> {
     Some(choice)
 }
 
-/// ln(`rates` / `others`), paired by seed: mean over seeds with its interval.
+/// ln(`rates` / `others`), paired by seed: mean over seeds and 95 % interval.
 ///
 /// # Panics
 /// There is no seed.

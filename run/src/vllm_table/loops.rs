@@ -110,7 +110,7 @@ impl Measured {
     }
 }
 
-/// The results of one loop with one seed.
+/// The results of the measured part of one loop, with one seed.
 struct Window {
     tok_s: f64,
     /// Number of steps by the number of requests that they schedule, prompts included.

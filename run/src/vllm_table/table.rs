@@ -19,7 +19,7 @@ pub const LARGEST: u32 = 4096;
 /// There is a warning if the table's rate is lower than the fastest fixed length's by more than this share.
 const BEHIND: f64 = 0.01;
 
-/// The best length for each batch size.
+/// The table of draft lengths, and the loops from which it was made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
     /// One row for each number of clients that the user asked for, ascending.

@@ -1,4 +1,4 @@
-//! Dynamo's KV router: its counts and its draws.
+//! Dynamo's KV router: its choices, and its random draws by temperature.
 
 use super::*;
 

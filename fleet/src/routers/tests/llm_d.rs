@@ -1,8 +1,8 @@
-//! llm-d's scorers.
+//! llm-d's scorers, against second implementations.
 
 use super::*;
 
-/// The scorers of llm-d's default configuration, with the indexer as one list of blocks a server.
+/// The scorers of llm-d's default configuration; the prefix index is one list of blocks for each server.
 #[test]
 fn llm_d_default() {
     let mut lru: Vec<Vec<Vec<u64>>> = vec![Vec::new(); 4];
