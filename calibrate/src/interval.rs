@@ -1,7 +1,7 @@
 //! How uncertain a prediction is. The uncertainty has four sources:
 //!
-//! - **Which requests come.** They differ in acceptance, and a run has few of them. Each draw gives the run's requests
-//!   other recordings.
+//! - **Which requests come.** They differ in acceptance, and a run has few of them. Each draw assigns other observed
+//!   answers of the truth table to the run's requests.
 //! - **Acceptance from finitely many requests.** Each draw resamples the calibration's recordings (a bootstrap by
 //!   request).
 //! - **Depths that were never drafted.** Their rates are extrapolated; each draw moves them all in one direction.

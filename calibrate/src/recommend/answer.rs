@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// A candidate with its largest loss against the best candidate over all loads, and the load where that is.
+/// A candidate, with its largest loss over the loads and the load where it loses most.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Best {
     /// The candidate's policy label.

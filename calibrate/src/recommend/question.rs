@@ -81,7 +81,7 @@ impl Question {
         Plan::of_text(&self.file.display().to_string(), &self.text, &self.sets, folder)
     }
 
-    /// The plan of the experiment at a load. The baseline replaces its policies, and `longest` its limit on drafts.
+    /// The plan of the experiment at a load. Its policies are replaced by the baseline, its longest draft by `longest`.
     pub fn plan(&self, load: &AskedLoad) -> Result<Plan> {
         let plan = self.experiment()?;
         one_setting(&plan, &self.file)?;

@@ -94,7 +94,7 @@ pub fn words(pieces: &[PieceReport]) -> Option<String> {
     Some(format!("{counted} of {} pieces count{left}; passes {range}", pieces.len()))
 }
 
-/// How much of a live run was recorded that is not whole.
+/// How much of a live run its tape has, if the tape is not whole.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PartialRun {
     /// File name of the run's tape.
