@@ -185,8 +185,8 @@ fn busy(answers: &[Answer]) -> Time {
     sum
 }
 
-/// Adds rounds by length and accepted drafts: from each request's rounds if the server reports them, else from its
-/// counters by position.
+/// Counts the rounds in `totals` by their drafted and accepted tokens: from each request's rounds if the server reports
+/// them, else from the server's counters by position.
 fn rounds(answers: &[Answer], metrics: &Metrics, totals: &mut Totals) {
     let most = MAX_SPEC_LEN as usize;
     let with_rounds: Vec<_> = answers.iter().filter_map(|a| a.rounds.as_ref()).collect();

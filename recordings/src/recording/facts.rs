@@ -72,7 +72,7 @@ pub struct Server {
 pub enum Event {
     /// A request was sent.
     Sent {
-        /// The request's number.
+        /// Index of the request in [`Head::asked`].
         request: u32,
         /// When it was sent.
         at: Time,
@@ -81,7 +81,7 @@ pub enum Event {
     },
     /// A part of an answer came.
     Chunk {
-        /// The request's number.
+        /// Index of the request in [`Head::asked`].
         request: u32,
         /// When the part was read.
         at: Time,
@@ -90,7 +90,7 @@ pub enum Event {
     },
     /// An answer ended, or failed.
     Ended {
-        /// The request's number.
+        /// Index of the request in [`Head::asked`].
         request: u32,
         /// When the answer ended.
         at: Time,
