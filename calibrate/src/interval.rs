@@ -60,7 +60,7 @@ fn resampled(table: &TruthTable, draw: u64, by: f64) -> TruthTable {
     TruthTable { header, outputs: drawn.collect() }
 }
 
-/// The rates by position, of which those after the first `seen` positions have their log-odds moved by `by`.
+/// The rates by position. After the first `seen` positions the log-odds of each rate are moved by `by`.
 fn moved(rates: &[f64], seen: usize, by: f64) -> Vec<f64> {
     let shifted = |rate: f64| {
         let odds = (rate / (1.0 - rate)) * by.exp();

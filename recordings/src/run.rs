@@ -119,7 +119,7 @@ fn records(answers: &[Answer]) -> RequestRecords {
     r
 }
 
-/// The record of a step from its log line. The log does not say which verified tokens were accepted.
+/// The record of a step from its log line. The log does not say how many drafts were accepted, so this is estimated.
 fn step_record(index: u64, step: &PlacedStep, blocks: u32, block_size: u32) -> StepRecord {
     let s = &step.logged;
     let drafts = s.generation_tokens.saturating_sub(u64::from(s.generation_requests)) as u32;

@@ -101,19 +101,21 @@ pub struct CellReport {
     pub replay_parted: Option<String>,
     /// The token flow of simulations with recorded acceptance, compared with the live runs'.
     pub flow: TokenFlow,
-    /// How often these simulations needed acceptance data that the live runs did not reveal.
+    /// How often the simulations with recorded acceptance needed acceptance data that the live runs did not reveal.
     pub missed: Missed,
     /// The compared numbers. The first observed value of a row is over the first live runs of all pieces, the second
     /// over their repeats.
     pub rows: Vec<LiveRow>,
-    /// Largest distance, in [0, 1], between the distributions of TTFT, TPOT and E2E: simulated with recorded acceptance
-    /// against live.
+    /// For TTFT, TPOT and E2E: the largest distance, in [0, 1], between the distribution functions of the simulations
+    /// with recorded acceptance and of the first live runs.
     pub distances: [Option<f64>; 3],
-    /// The same distances between the two live runs.
+    /// For TTFT, TPOT and E2E: the largest distance, in [0, 1], between the distribution functions of the repeats and
+    /// of the first live runs.
     pub live_distances: Option<[Option<f64>; 3]>,
-    /// Relative errors of batch size and of draft length over time: simulated with recorded acceptance against live.
+    /// Relative errors of batch size and of draft length over time, of the simulations with recorded acceptance against
+    /// the first live runs.
     pub curves: [Option<f64>; 2],
-    /// The same errors between the two live runs.
+    /// Relative errors of batch size and of draft length over time, of the repeats against the first live runs.
     pub live_curves: Option<[Option<f64>; 2]>,
     /// Errors of the predicted times of single passes, by kind of pass.
     pub regions: Vec<PassErrors>,

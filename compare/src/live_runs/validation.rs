@@ -30,7 +30,7 @@ pub struct Validation {
     pub costs: String,
     /// The rule that decides which pieces count, as stated before the runs; absent if nothing was probed.
     pub rule: Option<String>,
-    /// (number of pieces that count, number of all pieces).
+    /// (number of pieces that count, number of all pieces). A piece is a live run and its repeat.
     pub counted: (u64, u64),
     /// The range of the machine's speed over all pieces; absent if nothing was probed.
     pub drift: Option<SpeedRange>,
@@ -42,9 +42,9 @@ pub struct Validation {
     pub speedups: Vec<PolicyValue>,
     /// The rankings of the policies by service rate and by speedup, live and simulated.
     pub rankings: Vec<Ranked>,
-    /// The cells with at least one piece that counts.
+    /// The cells with at least one piece (a live run and its repeat) that counts.
     pub cells: Vec<CellReport>,
-    /// The cells without a piece that counts. They enter no number and no bound.
+    /// The cells without a piece (a live run and its repeat) that counts. They enter no number and no bound.
     pub undecided: Vec<Undecided>,
     /// Errors of predicted pass times by kind of pass, over all cells.
     pub regions: Vec<PassErrors>,
