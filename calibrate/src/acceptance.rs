@@ -16,7 +16,7 @@ const DEEPEST: usize = 16;
 /// Acceptance at one position of a round.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Position {
-    /// The position; the first is 1.
+    /// Position of the draft in its round; the first draft has 1.
     pub position: usize,
     /// Number of rounds that drafted this position and accepted everything before it.
     pub reached: u64,
@@ -24,7 +24,7 @@ pub struct Position {
     pub accepted: u64,
     /// P(accepted | reached): observed, or extrapolated if nothing was drafted here.
     pub rate: f64,
-    /// True if the rate is extrapolated.
+    /// True if no round reached this position, so that the rate is extrapolated.
     pub extrapolated: bool,
 }
 

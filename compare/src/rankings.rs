@@ -83,7 +83,7 @@ pub struct Ranked {
 pub struct RankedPolicy {
     /// The policy's label.
     pub policy: String,
-    /// The value in live runs: the median.
+    /// The median of the values in live runs.
     pub live: f64,
     /// The value simulated with the acceptance that live runs revealed.
     pub recorded: f64,

@@ -52,7 +52,7 @@ pub struct Advice {
     pub starts: Vec<Start>,
     /// The command-line argument with which vLLM follows the advice.
     pub paste: Option<String>,
-    /// What the user must add to `paste`.
+    /// What the user must add to `paste`, as text; `None` if nothing is missing.
     pub lacks: Option<String>,
     /// The command that observes the server with the advised policy.
     pub confirm: Option<String>,

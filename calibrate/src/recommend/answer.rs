@@ -7,13 +7,13 @@ use serde::Serialize;
 pub struct Best {
     /// The candidate's policy label.
     pub policy: String,
-    /// The candidate's name in advice.
+    /// The candidate's name in advice, such as `K = 3`.
     pub name: String,
     /// The candidate's longest draft, in tokens.
     pub longest: u32,
     /// The candidate's cost over the best candidate's cost, minus 1, at the load where this is largest.
     pub worst_loss: f64,
-    /// The name of the load with this loss.
+    /// The name of the load at which the loss is `worst_loss`.
     pub worst_at: String,
 }
 

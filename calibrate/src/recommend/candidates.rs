@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicBool;
 pub struct Candidate {
     /// The policy's label.
     pub policy: String,
-    /// The policy's name in advice.
+    /// The policy's name in advice, such as `K = 3`.
     pub name: String,
     /// The policy's longest draft, in tokens; 0 is plain decoding.
     pub longest: u32,

@@ -28,7 +28,7 @@ pub enum Engine {
 pub struct Question {
     /// The experiment's file: written by `calibrate`, or any experiment without sweeps.
     pub file: PathBuf,
-    /// The text of that file, in TOML.
+    /// The text of `file`, in TOML.
     pub text: String,
     /// Replaced values of the experiment, as `key=value` (the option `--set`).
     pub sets: Vec<String>,

@@ -24,7 +24,7 @@ const WORTH: f64 = 7.0;
 /// Fewest loads with drafts for the term `WithoutGraph`. Fewer loads are fitted as well by a straight line.
 const LOADS_FOR_A_STEP: usize = 4;
 
-/// A measured number of a cell.
+/// The kinds of numbers that are measured for a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// Seconds per output token of the server, over all requests: 1 / throughput.

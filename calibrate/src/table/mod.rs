@@ -80,7 +80,7 @@ pub struct TableCalibration {
     pub base: Base,
     /// All cells of the table.
     pub cells: Vec<Cell>,
-    /// The fitted law.
+    /// The law (costs of passes and of the host) fitted to the cells.
     pub fit: Fit,
     /// Every measured number with its prediction: the fitted numbers, then the held-out ones.
     pub judged: Vec<Judged>,

@@ -147,7 +147,7 @@ pub struct CellRuns {
     pub parts: Vec<PartialRun>,
     /// Errors of the predicted times of single passes, by kind of pass.
     pub pass_errors: Vec<PassErrors>,
-    /// The time of the passes of each step.
+    /// The measured and the predicted time of the passes of each step.
     pub step_times: Vec<StepTimes>,
     /// As `pass_errors`, but predicted with costs that were learned from the other cells' live runs.
     pub learned_pass_errors: Vec<PassErrors>,

@@ -9,7 +9,7 @@ pub const LARGE_BATCH: usize = 32;
 /// Statistics of one kind of host time over the steps of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct HostTime {
-    /// Number of steps.
+    /// Number of steps that the statistics are over.
     pub steps: u64,
     /// Mean over the steps, seconds.
     pub mean_s: f64,

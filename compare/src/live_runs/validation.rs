@@ -36,7 +36,7 @@ pub struct Validation {
     pub drift: Option<SpeedRange>,
     /// How many cells' live runs agree, for each load.
     pub repeats: Vec<Repeats>,
-    /// The service rate of each policy.
+    /// The service rate of each policy: requests per second that a closed loop sustains.
     pub service: Vec<PolicyValue>,
     /// The speedup of each policy over the baseline: ratio of mean E2E at the load that all policies have.
     pub speedups: Vec<PolicyValue>,

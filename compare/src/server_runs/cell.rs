@@ -26,7 +26,7 @@ pub struct Cell {
     pub repeats: usize,
     /// True if the calibration was made from one of these runs, so that the cell is not held out.
     pub fitted: bool,
-    /// The compared numbers.
+    /// The compared numbers, each with its prediction and the parts of the error.
     pub rows: Vec<Row<Calibrated>>,
     /// The bounds on the errors of the numbers in [`JUDGED`].
     pub checks: Vec<Check>,

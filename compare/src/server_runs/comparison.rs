@@ -84,7 +84,7 @@ pub struct Worst {
     pub of_acceptance: f64,
     /// The part of the error that comes from the calibrated costs.
     pub of_cost: f64,
-    /// The rest of the error.
+    /// The rest of the error: errors of the schedule, and variations of cost around the mean.
     pub of_schedule: f64,
 }
 

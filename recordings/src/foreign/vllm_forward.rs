@@ -172,7 +172,7 @@ fn read_case(path: &Path, index: usize, raw: RawCase) -> Result<ForwardCase, Unr
 pub struct BadShape {
     /// The batch's name.
     pub name: String,
-    /// What is wrong with it.
+    /// What is wrong with the batch.
     pub what: String,
 }
 

@@ -20,7 +20,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// All rows of a file.
+    /// Opens a file to read all its rows.
     pub(super) fn open(path: &Path) -> Result<Frame, ReportError> {
         let bad = |cause: String| ReportError::Read { path: path.to_path_buf(), cause };
         let file = File::open(path).map_err(|e| bad(e.to_string()))?;
