@@ -16,7 +16,7 @@ const DEEPEST: usize = 16;
 /// Acceptance at one position of a round.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Position {
-    /// The position; the first is 1.
+    /// Position of the draft in its round; the first draft has 1.
     pub position: usize,
     /// Number of rounds that drafted this position and accepted everything before it.
     pub reached: u64,
@@ -24,7 +24,7 @@ pub struct Position {
     pub accepted: u64,
     /// P(accepted | reached): observed, or extrapolated if nothing was drafted here.
     pub rate: f64,
-    /// True if the rate is extrapolated.
+    /// True if no round reached this position, so that the rate is extrapolated.
     pub extrapolated: bool,
 }
 
@@ -38,7 +38,7 @@ pub struct Acceptance {
     pub table: Option<TruthTable>,
     /// Number of answers whose rounds are all known.
     pub whole: usize,
-    /// Number of answers with missing rounds. Where their reported rounds lie in the answer is not known.
+    /// Number of answers with missing rounds. It is not known at which output positions their reported rounds began.
     pub broken: usize,
 }
 
@@ -85,7 +85,7 @@ impl Acceptance {
         Some(Acceptance { positions, table, whole, broken })
     }
 
-    /// P(accepted | reached) by position, extrapolated ones included.
+    /// P(accepted | reached) at positions 1, 2, …; the last of them may be extrapolated.
     pub fn hazards(&self) -> Vec<f64> {
         self.positions.iter().map(|p| p.rate).collect()
     }
@@ -128,7 +128,8 @@ fn bits(answer: &Answer, rounds: &Rounds) -> Vec<Option<bool>> {
         // Where every draft was accepted, the next position was not drafted.
         bits.push((accepted < drafted).then_some(false));
     }
-    // The end of the answer may cut the last round. Then its last token may have been right.
+    // The answer may have ended within its last round. Then a draft that seems wrong at the last token may have been
+    // right.
     let over = bits.len() > tokens;
     bits.resize(tokens, None);
     if over
@@ -153,8 +154,9 @@ pub fn own_recording(answer: &Answer) -> Recording {
 /// The rates by position: observed, then extrapolated.
 ///
 /// Rounds that get far belong to easy text, so rates rise with depth and level off. Beyond the last observed position
-/// the differences continue as a geometric series, with the ratio of the last two held between 0 and 1/2. If fewer than
-/// three rates were observed, the last one is used for all further positions.
+/// the differences between neighbouring rates continue as a geometric series. Its ratio is the ratio of the last two
+/// observed differences, held between 0 and 1/2. If fewer than three rates were observed, the last one is used for all
+/// further positions.
 fn extrapolated(counts: &[(u64, u64)]) -> Vec<Position> {
     // One success and one failure are added, so that few rounds at a position do not give a rate of 0 or 1.
     let observed = counts.iter().take_while(|c| c.0 > 0);

@@ -234,8 +234,8 @@ fn engine(sources: &[Source]) -> EngineConfig {
     let stated = sources.iter().find_map(|s| s.engine.clone());
     let mut engine = stated.unwrap_or_default();
     engine.version = one_server::release(sources).0;
-    // Unless the experiment sets them: a logged step ends with its drafts, and the host's work follows before the next
-    // step begins.
+    // Used if the experiment sets neither: a logged step ends when its drafts are made, and the host's work follows
+    // before the next step begins.
     engine.async_scheduling.get_or_insert(false);
     engine.deliver_at.get_or_insert(DeliverAt::Drafted);
     for source in sources {
@@ -255,7 +255,7 @@ fn engine(sources: &[Source]) -> EngineConfig {
     engine
 }
 
-/// A warning for each run that fell behind its arrivals: it shows the server's queue, not its speed.
+/// A warning if the run fell behind its arrivals: such a run shows the server's queue, not its speed.
 fn backlog(source: &Source) -> Option<String> {
     if source.recording.head.clients.is_some() {
         return None;
@@ -304,7 +304,7 @@ impl Calibration {
         Verdict { trusted: Some(true), why: format!("{}: {}", c.covers(), parts.join(", ")) }
     }
 
-    /// The range of the costs as text: draft lengths, and requests of a step.
+    /// The draft lengths and the numbers of requests in a step for which the costs hold, as text.
     fn covers(&self) -> String {
         let lengths: Vec<String> = self.lengths().iter().map(u32::to_string).collect();
         let alone = if self.separated { "" } else { " alone" };

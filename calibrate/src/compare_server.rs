@@ -1,7 +1,8 @@
 //! Compares observed runs of a server with what a calibration predicts of them.
 //!
-//! The error of each number is split into three parts. For this a run is also predicted with its own acceptance, and
-//! with its own acceptance and costs. Two simple predictions, made without a simulation, are reported for comparison.
+//! The error of each number is split into the parts of acceptance, of costs and of the schedule. For this a run is also
+//! predicted with its own acceptance, and with its own acceptance and costs. Two simple predictions, made without a
+//! simulation, are reported for comparison.
 
 use crate::folder::{make, put};
 use crate::kept::Kept;

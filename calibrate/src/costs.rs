@@ -191,8 +191,8 @@ mod tests {
         ];
         let context = context(&all);
         let tokens_at = |t: u64| context_at(&context, Time(t));
-        // At 5 request 0 has its prompt and 1 token. At 8 it has 3 more, and request 1 has 11. Request 0 ends at 12,
-        // request 1 at 20. Request 2 got its whole answer at once and counts at no time.
+        // At time 5 request 0 has 10 prompt tokens and 1 output token in KV. At 8 it has 3 more, and request 1 has 11.
+        // Request 0 ends at 12, request 1 at 20. Request 2 got its whole answer in one chunk and counts at no time.
         assert_eq!([4, 5, 7, 8, 11, 12, 19, 20, 99].map(tokens_at), [0, 11, 11, 25, 25, 11, 11, 0, 0]);
     }
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub struct Foreign {
     /// The file's path.
     pub path: PathBuf,
-    /// BLAKE3 of its bytes, in hexadecimal.
+    /// BLAKE3 of the file's bytes, in hexadecimal.
     pub digest: String,
     /// The file's format, as a user reads it.
     pub format: String,

@@ -39,8 +39,8 @@ pub struct HeldOutRun {
 /// Errors of step times that a fit predicts, on steps left out of the fit and on the fitted steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeldOut {
-    /// (index of a run, error of a fit to all other runs on this run). A run is missing if no other run has its draft
-    /// length with batches as small and as large.
+    /// (index of a run, error of a fit to all other runs on this run). A run is left out if it has a draft length for
+    /// which the other runs have no batches as small and as large as its own.
     pub by_run: Vec<(usize, Error)>,
     /// Error on the second halves of all runs, of a fit to their first halves.
     pub by_time: Error,
@@ -80,7 +80,8 @@ impl HeldOut {
         let mut by_run = Vec::new();
         for &run in &runs {
             let (own, others): (Vec<StepRow>, Vec<StepRow>) = rows.iter().partition(|r| r.source == run);
-            // Without another run of this draft length with batches as small and as large, the fit would extrapolate.
+            // If the other runs lack this draft length with batches as small and as large as this run's, their fit
+            // would extrapolate.
             let lengths: BTreeSet<u32> = own.iter().map(|r| r.k).collect();
             let covered = |k: u32| match (batches(&own, k), batches(&others, k)) {
                 (Some((least, most)), Some(others)) => others.0 <= least && most <= others.1,

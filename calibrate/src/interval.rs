@@ -1,7 +1,7 @@
 //! How uncertain a prediction is. The uncertainty has four sources:
 //!
-//! - **Which requests come.** They differ in acceptance, and a run has few of them. Each draw gives the run's requests
-//!   other recordings.
+//! - **Which requests come.** They differ in acceptance, and a run has few of them. Each draw assigns other observed
+//!   answers of the truth table to the run's requests.
 //! - **Acceptance from finitely many requests.** Each draw resamples the calibration's recordings (a bootstrap by
 //!   request).
 //! - **Depths that were never drafted.** Their rates are extrapolated; each draw moves them all in one direction.
@@ -60,7 +60,7 @@ fn resampled(table: &TruthTable, draw: u64, by: f64) -> TruthTable {
     TruthTable { header, outputs: drawn.collect() }
 }
 
-/// The rates by position, of which those after the first `seen` positions have their log-odds moved by `by`.
+/// The rates by position. After the first `seen` positions the log-odds of each rate are moved by `by`.
 fn moved(rates: &[f64], seen: usize, by: f64) -> Vec<f64> {
     let shifted = |rate: f64| {
         let odds = (rate / (1.0 - rate)) * by.exp();

@@ -119,7 +119,7 @@ impl Calibration {
         put(FOUND, self.found().as_bytes())
     }
 
-    /// The content of `calibration.json`, sealed.
+    /// The content of `calibration.json`, with a seal that shows whether the file was edited.
     fn found(&self) -> String {
         let loads = self.loads();
         let found = Found {

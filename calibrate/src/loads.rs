@@ -73,7 +73,7 @@ impl Calibration {
         loads
     }
 
-    /// The load of a group of runs, after its sort key: (is open, clients or requests per second).
+    /// (sort key, load) of a group of runs. The sort key is (is open, clients or requests per second).
     fn load(&self, group: &[usize]) -> ((bool, f64), ObservedLoad) {
         let requests = |at: usize| self.sources[at].run.workload.len();
         // The run with most requests; the first of several with equally many.
@@ -97,7 +97,7 @@ impl Calibration {
         (place, ObservedLoad { name, runs, requests: requests(most), workload })
     }
 
-    /// A load for each file of another tool that has arrival times, after its sort key as in `load`.
+    /// (sort key, load) of each file of another tool that has arrival times. The sort key is as in `load`.
     fn foreign_loads(&self) -> impl Iterator<Item = ((bool, f64), ObservedLoad)> {
         let timed = |file: &&Foreign| file.requests.len() > 1 && is_timed(file);
         (self.sources.len()..).zip(&self.foreign).filter(move |(_, file)| timed(file)).map(|(at, file)| {
@@ -111,8 +111,8 @@ impl Calibration {
         })
     }
 
-    /// The workload with the requests of an observed run or of another tool's file. If the file has no arrival times,
-    /// the workload is a closed loop of one client.
+    /// The workload with the requests of run number `at` or, as files are numbered after the runs, of another tool's
+    /// file. If the file has no arrival times, the workload is a closed loop of one client.
     pub fn workload_of(&self, at: usize) -> WorkloadSpec {
         let path = self.trace_path(at);
         let Some(seen) = self.sources.get(at) else {
@@ -305,7 +305,7 @@ pub fn short(x: f64) -> String {
     }
 }
 
-/// Adds the name of the first run to loads with equal names.
+/// If several loads have the same name, adds to each the name of its first run.
 fn tell_apart(loads: &mut [ObservedLoad]) {
     let names: Vec<String> = loads.iter().map(|load| load.name.clone()).collect();
     for load in loads.iter_mut() {

@@ -10,8 +10,8 @@ use foretoken_sim::Version;
 use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 
-/// Keys of `[engine]` that all runs of one server must share. Keys that depend on drafting are not among them, nor
-/// those whose values the server reports itself (blocks, lengths).
+/// Keys of `[engine]` that all runs of one server must share. Left out are keys that depend on drafting, and keys whose
+/// values the server reports itself (blocks, lengths).
 const SAME: [&str; 11] = [
     "max_num_seqs",
     "max_num_batched_tokens",

@@ -78,8 +78,8 @@ impl Prediction<'_> {
 }
 
 impl AcceptanceFrom<'_> {
-    /// The acceptance source of a simulation of `answers`, which are in the order of `workload`. `serve` replaces the
-    /// source of a truth table.
+    /// The acceptance source of a simulation of `answers`, which are in the order of `workload`. A truth table gets a
+    /// placeholder here, because `serve` makes its source.
     pub(crate) fn source_of<'s>(
         self,
         answers: impl Iterator<Item = &'s Answer>,

@@ -166,14 +166,15 @@ impl<'a> Replay<'a> {
             return false;
         }
         if (prompts, tokens) > (our_prompts, our_tokens) {
-            // The log has more prompts in this step: the next request in line is moved here, if it had been sent by
-            // then.
+            // The log has more prompts in this step: the next request in line is moved here. This explains the step
+            // only if the request had been sent by then.
             let Some(next) = (0..places.len()).find(|&i| made.first[i] > at && places[i] > at) else { return false };
             let sent = self.answer(next).sent <= self.steps()[at].start;
             places[next] = at;
             sent
         } else {
-            // The log has fewer prompts in this step: the last request that we admitted in it is moved behind it.
+            // The log has fewer prompts in this step: the last request that Foretoken admitted in it, and all requests
+            // behind it, are moved to later steps.
             let Some(last) = (0..places.len()).rev().find(|&i| made.first[i] == at && places[i] <= at) else {
                 return false;
             };
@@ -242,8 +243,9 @@ fn up_to_the_end(tokens: u32, rounds: impl Iterator<Item = (u32, u32)>) -> Vec<(
     rounds.map(cut).collect()
 }
 
-/// A message on the first chunk of an answer that ends between two tokens of one of our steps; `None` if there is none.
-/// A chunk with the tokens of several steps is allowed, because a slow client may receive them together.
+/// A message on the first chunk of an answer that ends between two tokens of one of Foretoken's steps; `None` if there
+/// is no such chunk. A chunk with the tokens of several steps is allowed, because a slow client may receive them
+/// together.
 fn misplaced_chunk(answer: &Answer, rounds: &[(u32, u32)]) -> Option<String> {
     let all = answer.tokens();
     let ends: Vec<u32> = rounds

@@ -137,8 +137,8 @@ pub fn unread(e: Unread) -> Box<Problem> {
     Problem::bad_input(e.to_string()).help(hint)
 }
 
-/// The draft length of a run if all its rounds and all its steps have the same length. The last round of an answer may
-/// be shorter. Rounds alone do not show steps without drafts.
+/// The longest draft length of a run if at least 95 % of its rounds and of its steps have it. The last round of an
+/// answer may be shorter and does not count. Rounds alone do not show steps without drafts.
 fn draft_length(run: &ObservedRun) -> Option<u32> {
     let of_rounds = run.answers.iter().filter_map(|a| a.rounds.as_ref());
     let rounds: Vec<u32> =

@@ -98,7 +98,7 @@ impl Law {
             ..Head::default()
         };
         let (mut events, mut now, mut next, mut step) = (Vec::new(), 0.0, 0, 0u64);
-        // Number of drafts that each request has from the step before.
+        // Number of drafts per decoding request that were made after the previous step. This step verifies them.
         let mut held = 0;
         let mut running: Vec<Running> = Vec::new();
         while next < requests || !running.is_empty() {

@@ -46,7 +46,7 @@ impl PassKind {
     }
 }
 
-/// The kind of a target pass that a profile counts to this region.
+/// The kind of the target passes in a region of a profile.
 impl From<Region> for PassKind {
     fn from(region: Region) -> PassKind {
         match region {

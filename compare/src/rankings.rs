@@ -70,9 +70,9 @@ pub struct Ranked {
     pub repeated: bool,
     /// The policies with their values.
     pub policies: Vec<RankedPolicy>,
-    /// The pairs of policies: the live ranking against the one simulated with recorded acceptance.
+    /// The live ranking compared, pair by pair of policies, with the ranking simulated with recorded acceptance.
     pub pairs: Ranking,
-    /// Kendall's τ-b of these pairs; `None` if all are tied in a ranking.
+    /// Kendall's τ-b of these two rankings; `None` if all pairs are tied in one of them.
     pub tau: Option<f64>,
     /// Kendall's τ-b of the live ranking against the one simulated with modelled acceptance.
     pub tau_modelled: Option<f64>,
@@ -83,7 +83,7 @@ pub struct Ranked {
 pub struct RankedPolicy {
     /// The policy's label.
     pub policy: String,
-    /// The value in live runs: the median.
+    /// The median of the values in live runs.
     pub live: f64,
     /// The value simulated with the acceptance that live runs revealed.
     pub recorded: f64,

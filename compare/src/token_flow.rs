@@ -20,9 +20,11 @@ pub struct TokenFlow {
     pub same_requests: u64,
     /// Number of requests with at least one round in the first run.
     pub requests: u64,
-    /// Number of shared rounds: the second run also has a round of this request that starts at this output position.
+    /// Number of shared rounds: rounds of the first run for which the second run has a round of the same request that
+    /// starts at the same output position.
     pub shared_rounds: u64,
-    /// Number of shared rounds for which the policy made the same decision: equal drafted and verified lengths.
+    /// Number of shared rounds for which the policy made the same decision: equal drafted and verified lengths, and for
+    /// trees equal nodes.
     pub same_decisions: u64,
     /// Number of rounds with the same decision and different numbers of accepted tokens. With recorded acceptance this
     /// must be 0.

@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 /// Metrics of a run. A field is `None` if the server does not export it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metrics {
-    /// Rounds of drafting.
+    /// Number of rounds of drafting during the run.
     pub drafts: Option<u64>,
     /// Tokens drafted.
     pub draft_tokens: Option<u64>,

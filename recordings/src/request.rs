@@ -9,7 +9,7 @@ use serde_json::Value;
 /// A request that was sent, and its answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// The request's number in the recording.
+    /// Index of the request in the recording's list of planned requests.
     pub request: u32,
     /// The request as it was planned.
     pub asked: Asked,

@@ -119,7 +119,7 @@ fn records(answers: &[Answer]) -> RequestRecords {
     r
 }
 
-/// The record of a step from its log line. The log does not say which verified tokens were accepted.
+/// The record of a step from its log line. The log does not say how many drafts were accepted, so this is estimated.
 fn step_record(index: u64, step: &PlacedStep, blocks: u32, block_size: u32) -> StepRecord {
     let s = &step.logged;
     let drafts = s.generation_tokens.saturating_sub(u64::from(s.generation_requests)) as u32;
@@ -185,8 +185,8 @@ fn busy(answers: &[Answer]) -> Time {
     sum
 }
 
-/// Adds rounds by length and accepted drafts: from each request's rounds if the server reports them, else from its
-/// counters by position.
+/// Counts the rounds in `totals` by their drafted and accepted tokens: from each request's rounds if the server reports
+/// them, else from the server's counters by position.
 fn rounds(answers: &[Answer], metrics: &Metrics, totals: &mut Totals) {
     let most = MAX_SPEC_LEN as usize;
     let with_rounds: Vec<_> = answers.iter().filter_map(|a| a.rounds.as_ref()).collect();

@@ -21,7 +21,7 @@ pub struct PlacedStep {
 }
 
 impl PlacedStep {
-    /// Estimated accepted drafts: the tokens beyond one per request.
+    /// Estimated accepted drafts: the emitted tokens beyond one per request.
     pub fn accepted(&self) -> u32 {
         let drafts = self.logged.generation_tokens.saturating_sub(u64::from(self.logged.generation_requests)) as u32;
         self.emitted.saturating_sub(self.first_tokens).saturating_sub(self.logged.generation_requests).min(drafts)

@@ -104,7 +104,7 @@ impl Role {
     }
 }
 
-/// A cell before it has results.
+/// A cell before it has results: its key, and facts on its policy and its bound.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// Identifies the cell among all others.
@@ -165,7 +165,7 @@ pub struct Cell {
     pub tpot: Cdf,
     /// End-to-end latencies of the run's finished requests.
     pub e2e: Cdf,
-    /// Draft lengths by batch size.
+    /// Sums over the steps with one draft length and a batch size in one bucket; a row for each such pair.
     pub lengths: Vec<LengthRow>,
     /// Confidences against accepted shares; empty when the policy does not look at confidences.
     pub calibration: Vec<CalibrationBin>,
@@ -204,7 +204,7 @@ impl Cell {
         self
     }
 
-    /// The identity of the cell.
+    /// Identifies the cell: policy, swept values and seed.
     pub fn key(&self) -> &Key {
         &self.entry.key
     }

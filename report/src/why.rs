@@ -15,7 +15,7 @@ pub struct Why {
     pub share: f64,
     /// The difference of each part, seconds, by the part's name. They sum to the whole difference.
     pub parts_s: BTreeMap<String, Interval>,
-    /// The largest reason, in a sentence.
+    /// A sentence on why the policy is slower or faster, with the part that differs most.
     pub mostly: String,
 }
 

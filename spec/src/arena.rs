@@ -35,7 +35,7 @@ impl ArenaSet {
     /// All sets, in the order of tables.
     pub const ALL: [ArenaSet; 3] = [ArenaSet::Tuning, ArenaSet::Seen, ArenaSet::HeldOut];
 
-    /// The name in files and tables.
+    /// The set's name in files and tables.
     pub fn name(self) -> &'static str {
         match self {
             ArenaSet::Tuning => "tuning",

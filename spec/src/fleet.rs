@@ -59,7 +59,7 @@ pub struct Kind {
     pub hardware: toml::Table,
 }
 
-/// Most replicas of a fleet.
+/// Largest number of replicas that an experiment may state.
 pub const MOST_REPLICAS: u32 = 1000;
 
 /// The default of `most_replicas`.

@@ -175,7 +175,7 @@ impl LiveSpec {
 pub enum Device {
     /// The CPU of this machine.
     Cpu,
-    /// The GPU with this number.
+    /// The CUDA GPU with this index, from 0.
     Cuda(u32),
 }
 

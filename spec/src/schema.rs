@@ -87,8 +87,8 @@ fn in_a_line(value: &Value) -> String {
     }
 }
 
-/// The keys that the table called `name` must have; if it needs none, those it may have; empty if no table has that
-/// name.
+/// The keys that the table called `name` must have or, if it must have none, the keys that it may have. Empty if no
+/// table has that name.
 pub fn settings_of(name: &str) -> Vec<String> {
     let schema = schemars::schema_for!(Experiment).to_value();
     let keys = |table: &Value| -> Vec<String> {
@@ -134,7 +134,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Lets every property below be a sweep. `at` is the path of names down to `schema`.
+    /// Changes `schema` so that every property in it may be a sweep. `at` is the path of names down to `schema`.
     fn sweep_below(&mut self, schema: &mut Value, at: &str) {
         let Some(object) = schema.as_object_mut() else { return };
         for (key, value) in object.iter_mut() {

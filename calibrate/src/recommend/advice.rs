@@ -40,10 +40,11 @@ pub struct Advice {
     pub with_host: Option<WithHost>,
     /// The results at each load.
     pub at_loads: Vec<AtLoad>,
-    /// The best draft length by batch size, as `(first, last, K)`. At K = 0 the drafter still runs over prompts.
+    /// The best draft length by batch size, as `(smallest batch, largest batch, K)`. At K = 0 the drafter still runs
+    /// over prompts.
     pub table: Vec<(u32, u32, u32)>,
-    /// The acceptance that drafting needs to pay, by batch size, in steps without prompts against a server without
-    /// drafter.
+    /// By batch size, the share of drafts that must be accepted so that drafting pays: in steps without prompts,
+    /// compared with a server without a drafter.
     pub break_even: Vec<BreakEven>,
     /// The gain of drafting at loads from low to full; `None` if nothing was simulated.
     pub loads: Option<Loads>,
@@ -51,7 +52,7 @@ pub struct Advice {
     pub starts: Vec<Start>,
     /// The command-line argument with which vLLM follows the advice.
     pub paste: Option<String>,
-    /// What the user must add to `paste`.
+    /// What the user must add to `paste`, as text; `None` if nothing is missing.
     pub lacks: Option<String>,
     /// The command that observes the server with the advised policy.
     pub confirm: Option<String>,

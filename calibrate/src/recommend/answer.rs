@@ -2,18 +2,18 @@
 
 use serde::Serialize;
 
-/// A candidate with its largest loss against the best candidate over all loads, and the load where that is.
+/// A candidate, with its largest loss over the loads and the load where it loses most.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Best {
     /// The candidate's policy label.
     pub policy: String,
-    /// The candidate's name in advice.
+    /// The candidate's name in advice, such as `K = 3`.
     pub name: String,
     /// The candidate's longest draft, in tokens.
     pub longest: u32,
     /// The candidate's cost over the best candidate's cost, minus 1, at the load where this is largest.
     pub worst_loss: f64,
-    /// The name of the load with this loss.
+    /// The name of the load at which the loss is `worst_loss`.
     pub worst_at: String,
 }
 

@@ -21,19 +21,20 @@ use std::sync::atomic::AtomicBool;
 pub struct Candidate {
     /// The policy's label.
     pub policy: String,
-    /// The policy's name in advice.
+    /// The policy's name in advice, such as `K = 3`.
     pub name: String,
     /// The policy's longest draft, in tokens; 0 is plain decoding.
     pub longest: u32,
     /// True for a policy with one fixed draft length, plain decoding included.
     pub fixed: bool,
-    /// Mean cost over seeds (see `Objective::cost`); `None` if it breaks the limit with a seed.
+    /// Mean cost over seeds (see `Objective::cost`); `None` if the policy breaks the limit with a seed.
     pub cost: Option<f64>,
     /// Gain over the server's policy: 1 − cost / the server's cost, computed for each seed.
     pub gain: Option<Interval>,
     /// Accepted over drafted tokens of all seeds; `None` if nothing was drafted.
     pub acceptance_rate: Option<f64>,
-    /// The overload with the first seed with which the policy fell behind the arrivals; `None` if it kept up with all.
+    /// The overload with the first seed with which the policy fell behind the arrivals; `None` if it kept up with every
+    /// seed.
     pub overload: Option<Overload>,
     /// The policy with all parameters.
     #[serde(skip)]

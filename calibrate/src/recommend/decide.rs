@@ -1,9 +1,10 @@
 //! Makes one advice from the candidates' results at each load.
 //!
-//! A candidate's loss at a load is its cost over the best candidate's cost, minus 1. The candidate with the smallest
-//! largest loss over the loads is advised. A fixed length that loses at most 1 % everywhere goes before it, and among
-//! candidates within 1 % the shortest drafts. A load at which every candidate falls behind the arrivals counts only if
-//! no load is carried, because latencies measure the length of the run there.
+//! A candidate's loss at a load is its cost / the best candidate's cost − 1. Candidates are compared by their largest
+//! loss over the loads. If the best fixed length loses at most 1 % at every load, it is advised. Otherwise, of the
+//! candidates whose largest loss is at most 1 % above the smallest one, the candidate with the shortest drafts is
+//! advised. A load at which every candidate falls behind the arrivals counts only if this holds for all loads, because
+//! latencies at such a load grow with the length of the run.
 
 use super::answer::{Best, Verdict};
 use super::at_load::AtLoad;
@@ -27,13 +28,15 @@ pub struct Decision {
     pub verdict: Verdict,
 }
 
-/// The loads that count for the advice: those that some candidate carries, or all if there are none.
+/// The loads that count for the advice: those at which a candidate keeps up with the arrivals, or all if there are
+/// none.
 pub fn decisive(all: &[AtLoad]) -> Vec<&AtLoad> {
     let carried: Vec<&AtLoad> = all.iter().filter(|at| at.overload.is_none()).collect();
     if carried.is_empty() { all.iter().collect() } else { carried }
 }
 
-/// The candidate with index `at` and its largest loss over the loads; `None` if it breaks the limit at one of them.
+/// The candidate with index `at` and its largest loss over the loads; `None` if it breaks the limit at one of the
+/// loads.
 pub fn with_loss(loads: &[&AtLoad], at: usize) -> Option<Best> {
     let candidate = &loads[0].candidates[at];
     let loss = |load: &&AtLoad| Some((load.candidates[at].cost? / load.least()? - 1.0, load.load.clone()));

@@ -138,7 +138,7 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
     Ok(advice)
 }
 
-/// The index of the load that stands for all: the first with open arrivals, or else the one with most requests.
+/// The index of the load that represents all loads: the first with open arrivals, or else the one with most requests.
 fn typical(asked: &[AskedLoad]) -> usize {
     let seen = |load: &AskedLoad| match load {
         AskedLoad::Observed(seen) => Some((seen.is_open(), seen.requests)),
@@ -152,7 +152,7 @@ fn typical(asked: &[AskedLoad]) -> usize {
 /// The index of the best fixed length of at least one token.
 fn best_drafting(at: &AtLoad) -> usize {
     let best = candidates::best(at.candidates.iter().filter(|c| c.fixed && c.longest > 0));
-    // If no length keeps the limit, one token stands for drafting.
+    // If no length keeps the limit, a draft length of 1 is taken.
     let longest = best.map_or(1, |c| c.longest);
     at.candidates.iter().position(|c| c.fixed && c.longest == longest).expect("every length is a candidate")
 }

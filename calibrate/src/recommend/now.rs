@@ -12,7 +12,7 @@ pub struct Now {
     /// The policy with all parameters.
     #[serde(skip)]
     pub spec: PolicySpec,
-    /// The policy's name in advice.
+    /// The policy's name in advice, such as `K = 3`.
     pub name: String,
     /// How it is known that the server runs this policy, as text.
     pub why: String,

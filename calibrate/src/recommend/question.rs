@@ -28,7 +28,7 @@ pub enum Engine {
 pub struct Question {
     /// The experiment's file: written by `calibrate`, or any experiment without sweeps.
     pub file: PathBuf,
-    /// The text of that file, in TOML.
+    /// The text of `file`, in TOML.
     pub text: String,
     /// Replaced values of the experiment, as `key=value` (the option `--set`).
     pub sets: Vec<String>,
@@ -81,7 +81,7 @@ impl Question {
         Plan::of_text(&self.file.display().to_string(), &self.text, &self.sets, folder)
     }
 
-    /// The plan of the experiment at a load. The baseline replaces its policies, and `longest` its limit on drafts.
+    /// The plan of the experiment at a load. Its policies are replaced by the baseline, its longest draft by `longest`.
     pub fn plan(&self, load: &AskedLoad) -> Result<Plan> {
         let plan = self.experiment()?;
         one_setting(&plan, &self.file)?;

@@ -67,7 +67,8 @@ impl Advice {
         format!("{}{advice}{depends}", self.overloaded())
     }
 
-    /// From which observed closed loop on drafting does not pay; `None` if there is not exactly one such turning point.
+    /// A sentence that names the smallest closed loop at which drafting does not pay; `None` unless drafting pays at
+    /// all smaller loops and at no larger one.
     pub fn from_where(&self) -> Option<String> {
         let drafts = |at: &AtLoad| {
             let best = |among: &dyn Fn(u32) -> bool| {

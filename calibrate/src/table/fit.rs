@@ -24,7 +24,7 @@ const WORTH: f64 = 7.0;
 /// Fewest loads with drafts for the term `WithoutGraph`. Fewer loads are fitted as well by a straight line.
 const LOADS_FOR_A_STEP: usize = 4;
 
-/// A measured number of a cell.
+/// The kinds of numbers that are measured for a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// Seconds per output token of the server, over all requests: 1 / throughput.
@@ -35,7 +35,7 @@ pub enum Quantity {
     Tpot,
 }
 
-/// A measured number of a cell.
+/// A measured number of a cell, with its value.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
     /// Index of the cell in the table.
@@ -79,7 +79,8 @@ fn predicted(server: &Server, cells: &[Cell], law: &Law, asked: &[Measured]) -> 
     Ok(all)
 }
 
-/// The terms whose values a table determines, and the numbers of requests above which captured graphs may end.
+/// The terms whose values a table determines, and the numbers of requests to try as the end of captured graphs (see
+/// [`Term::WithoutGraph`]).
 pub fn terms(cells: &[Cell], draft_is_known: bool) -> (Vec<Term>, Vec<u32>) {
     let loads = |among: &dyn Fn(&Cell) -> bool| {
         let mut all: Vec<u32> = cells
@@ -135,7 +136,7 @@ pub struct Slopes {
     measured: Vec<Measured>,
     /// The terms of every solution. A solution may also have one `Term::WithoutGraph`.
     terms: Vec<Term>,
-    /// Numbers of requests above which captured graphs may end.
+    /// Numbers of requests that are tried as the end of captured graphs: larger steps run without a graph.
     ends: Vec<u32>,
     /// The linear prediction of each measured number with all terms 0, in seconds.
     known: Vec<f64>,
@@ -290,7 +291,7 @@ impl Slopes {
         solution.terms.iter().map(|term| self.slopes[self.column(term)][at] / seconds).collect()
     }
 
-    /// The measured numbers whose slopes these are.
+    /// The measured numbers, in the order of the slopes.
     pub fn measured(&self) -> &[Measured] {
         &self.measured
     }

@@ -59,7 +59,7 @@ impl Term {
     }
 }
 
-/// The costs of passes and of the host that a table is explained by.
+/// The costs of passes and of the host with which the cells of a table are simulated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Law {
     /// The cost of a target pass. The cost of context comes from the experiment or is 0.

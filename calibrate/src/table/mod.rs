@@ -65,7 +65,7 @@ pub struct ErrorsWithoutLoad {
     pub load: CellLoad,
     /// The error of a law fitted to the other loads alone, as a share.
     pub error: f64,
-    /// The error of such a law that may use the end of captured graphs of the fit to all loads.
+    /// The error of a law fitted to the other loads whose captured graphs end where the fit to all loads puts the end.
     pub with_graphs: f64,
 }
 
@@ -80,7 +80,7 @@ pub struct TableCalibration {
     pub base: Base,
     /// All cells of the table.
     pub cells: Vec<Cell>,
-    /// The fitted law.
+    /// The law (costs of passes and of the host) fitted to the cells.
     pub fit: Fit,
     /// Every measured number with its prediction: the fitted numbers, then the held-out ones.
     pub judged: Vec<Judged>,

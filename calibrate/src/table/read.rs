@@ -114,9 +114,10 @@ impl Row<'_> {
 
 /// Reads the table `text`. Errors call it `name`. Lines that begin with `#` are comments.
 ///
-/// # Errors A column is missing or unknown; a value is not a number of the column's kind; a row has no load, two loads
-/// or no measured value; two rows have the same cell; or a value is in another unit than its column. The error names
-/// the line.
+/// # Errors
+/// A column is missing or unknown; a value is not a number of the column's kind; a row has no load, two loads or no
+/// measured value; two rows have the same cell; or a value is in another unit than its column. The error names the
+/// line.
 pub fn read(name: &str, text: &str) -> Result<Vec<Cell>> {
     let mut at = 0;
     let mut rows = Vec::new();

@@ -64,7 +64,7 @@ pub struct PieceRuns {
     /// The first live run is replayed with its recorded step times. This text says where the replay first differed;
     /// `None` if every decision and token was the same.
     pub replay_parted: Option<String>,
-    /// The overload of the first live run; `None` if its queue did not grow as long as requests arrived.
+    /// The overload of the first live run; `None` if the run kept up with its arrivals or is a closed loop.
     pub overload: Option<Overload>,
     /// The SLO bounds of all requests.
     pub slo: Slo,
@@ -92,7 +92,7 @@ pub struct CellReport {
     pub share: Option<f64>,
     /// All pieces of the cell. The numbers below are from the pieces that count.
     pub pieces: Vec<PieceReport>,
-    /// Number of requests sent, counted in the first live runs only.
+    /// Number of requests that the first live runs of the pieces sent; the requests of repeats are not counted.
     pub requests: u64,
     /// For each live run that is not whole: how much of the run was compared.
     pub parts: Vec<PartialRun>,
@@ -101,19 +101,21 @@ pub struct CellReport {
     pub replay_parted: Option<String>,
     /// The token flow of simulations with recorded acceptance, compared with the live runs'.
     pub flow: TokenFlow,
-    /// How often these simulations needed acceptance data that the live runs did not reveal.
+    /// How often the simulations with recorded acceptance needed acceptance data that the live runs did not reveal.
     pub missed: Missed,
-    /// The compared numbers. The first observed value is over the first live runs of all pieces, the second over their
-    /// repeats.
+    /// The compared numbers. The first observed value of a row is over the first live runs of all pieces, the second
+    /// over their repeats.
     pub rows: Vec<LiveRow>,
-    /// Largest distance, in [0, 1], between the distributions of TTFT, TPOT and E2E: simulated with recorded acceptance
-    /// against live.
+    /// For TTFT, TPOT and E2E: the largest distance, in [0, 1], between the distribution functions of the simulations
+    /// with recorded acceptance and of the first live runs.
     pub distances: [Option<f64>; 3],
-    /// The same distances between the two live runs.
+    /// For TTFT, TPOT and E2E: the largest distance, in [0, 1], between the distribution functions of the repeats and
+    /// of the first live runs.
     pub live_distances: Option<[Option<f64>; 3]>,
-    /// Relative errors of batch size and of draft length over time: simulated with recorded acceptance against live.
+    /// Relative errors of batch size and of draft length over time, of the simulations with recorded acceptance against
+    /// the first live runs.
     pub curves: [Option<f64>; 2],
-    /// The same errors between the two live runs.
+    /// Relative errors of batch size and of draft length over time, of the repeats against the first live runs.
     pub live_curves: Option<[Option<f64>; 2]>,
     /// Errors of the predicted times of single passes, by kind of pass.
     pub regions: Vec<PassErrors>,
@@ -145,11 +147,11 @@ pub struct CellRuns {
     pub parts: Vec<PartialRun>,
     /// Errors of the predicted times of single passes, by kind of pass.
     pub pass_errors: Vec<PassErrors>,
-    /// The time of the passes of each step.
+    /// The measured and the predicted time of the passes of each step.
     pub step_times: Vec<StepTimes>,
     /// As `pass_errors`, but predicted with costs that were learned from the other cells' live runs.
     pub learned_pass_errors: Vec<PassErrors>,
-    /// Number of requests sent, counted in the first live runs only.
+    /// Number of requests that the first live runs of the pieces sent; the requests of repeats are not counted.
     pub requests: u64,
     /// Mean host time between steps that the simulations use, seconds.
     pub overhead_s: f64,

@@ -6,10 +6,10 @@ use serde::Serialize;
 /// such steps.
 pub const LARGE_BATCH: usize = 32;
 
-/// Statistics over steps of a host time.
+/// Statistics of one kind of host time over the steps of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct HostTime {
-    /// Number of steps.
+    /// Number of steps that the statistics are over.
     pub steps: u64,
     /// Mean over the steps, seconds.
     pub mean_s: f64,

@@ -51,7 +51,7 @@ pub fn page(v: &Validation, runs: Vec<ValidatedRun>) -> Page {
     }
 }
 
-/// The start of the page's first line: the first words of each caveat, which limit the verdict; empty without caveats.
+/// The start of the page's first line: the words before the colon of each caveat; empty without caveats.
 fn limited(v: &Validation) -> String {
     let word = |caveat: &String| caveat.split(':').next().map(str::to_owned);
     let mut words: Vec<String> = v.caveats.iter().filter_map(word).collect();

@@ -4,7 +4,7 @@
 use crate::format::{percent, signed};
 use serde::{Deserialize, Serialize};
 
-/// Whether a piece counts for the numbers of a validation, or why not.
+/// Whether a piece (a live run and its repeat) counts for the numbers of a validation, or why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
@@ -16,7 +16,7 @@ pub enum Standing {
     Unended,
 }
 
-/// The report of one piece.
+/// The report of one piece: a live run and its repeat, between probes of the machine's speed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PieceReport {
     /// File names of the tapes of the piece's live runs.
@@ -56,7 +56,7 @@ impl std::fmt::Display for SpeedRange {
     }
 }
 
-/// A cell without a piece that counts.
+/// A cell (a policy at a load) without a piece that counts; a piece is a live run and its repeat.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Undecided {
     /// The policy's label.
@@ -94,7 +94,7 @@ pub fn words(pieces: &[PieceReport]) -> Option<String> {
     Some(format!("{counted} of {} pieces count{left}; passes {range}", pieces.len()))
 }
 
-/// How much of a live run was recorded that is not whole.
+/// How much of a live run its tape has, if the tape is not whole.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PartialRun {
     /// File name of the run's tape.

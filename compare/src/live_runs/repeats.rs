@@ -27,7 +27,7 @@ pub struct Repeats {
     pub cells: u64,
     /// Number of cells whose live runs agree in mean TPOT and mean E2E.
     pub agree: u64,
-    /// Number of cells without a piece that counts.
+    /// Number of cells without a piece (a live run and its repeat) that counts.
     pub undecided: u64,
     /// The relative distance up to which live runs agree.
     pub tolerance: f64,

@@ -56,7 +56,8 @@ pub fn render(v: &Validation) -> String {
     out
 }
 
-/// The lines above all numbers, as (name, text): the rule, how many pieces count, and whether live runs agree.
+/// The lines above all numbers, as (name, text): the rule that decides which pieces count, how many count, and whether
+/// live runs agree.
 pub fn pieces(v: &Validation) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     lines.extend(v.rule.clone().map(|rule| ("rule, stated before the runs", rule)));

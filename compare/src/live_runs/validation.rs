@@ -30,21 +30,21 @@ pub struct Validation {
     pub costs: String,
     /// The rule that decides which pieces count, as stated before the runs; absent if nothing was probed.
     pub rule: Option<String>,
-    /// (number of pieces that count, number of all pieces).
+    /// (number of pieces that count, number of all pieces). A piece is a live run and its repeat.
     pub counted: (u64, u64),
     /// The range of the machine's speed over all pieces; absent if nothing was probed.
     pub drift: Option<SpeedRange>,
     /// How many cells' live runs agree, for each load.
     pub repeats: Vec<Repeats>,
-    /// The service rate of each policy.
+    /// The service rate of each policy: requests per second that a closed loop sustains.
     pub service: Vec<PolicyValue>,
     /// The speedup of each policy over the baseline: ratio of mean E2E at the load that all policies have.
     pub speedups: Vec<PolicyValue>,
     /// The rankings of the policies by service rate and by speedup, live and simulated.
     pub rankings: Vec<Ranked>,
-    /// The cells with at least one piece that counts.
+    /// The cells with at least one piece (a live run and its repeat) that counts.
     pub cells: Vec<CellReport>,
-    /// The cells without a piece that counts. They enter no number and no bound.
+    /// The cells without a piece (a live run and its repeat) that counts. They enter no number and no bound.
     pub undecided: Vec<Undecided>,
     /// Errors of predicted pass times by kind of pass, over all cells.
     pub regions: Vec<PassErrors>,

@@ -26,7 +26,7 @@ pub struct Cell {
     pub repeats: usize,
     /// True if the calibration was made from one of these runs, so that the cell is not held out.
     pub fitted: bool,
-    /// The compared numbers.
+    /// The compared numbers, each with its prediction and the parts of the error.
     pub rows: Vec<Row<Calibrated>>,
     /// The bounds on the errors of the numbers in [`JUDGED`].
     pub checks: Vec<Check>,
@@ -34,8 +34,8 @@ pub struct Cell {
     pub accepted: (Option<f64>, Option<f64>),
     /// Mean absolute error of the number of requests in flight over time, relative to the observed mean.
     pub in_flight: Option<f64>,
-    /// The part (`cost`, `acceptance` or `schedule`) from which most of the largest error beyond its bound comes;
-    /// `None` if no error is beyond its bound.
+    /// The main part (`cost`, `acceptance` or `schedule`) of the cell's largest error that is beyond its bound; `None`
+    /// if no error is beyond its bound.
     pub cause: Option<&'static str>,
 }
 
@@ -63,7 +63,7 @@ pub struct Calibrated {
     pub formula: Option<f64>,
 }
 
-/// The observed and predicted numbers of a cell. A list has one entry per observed run.
+/// The observed and predicted numbers of a cell. Lists have one entry per observed run, except `draws`.
 #[derive(Clone, Debug, Default)]
 pub struct PredictedNumbers {
     /// The observed numbers.
@@ -167,7 +167,7 @@ impl Cell {
     }
 }
 
-/// The part from which most of the largest error beyond its bound comes: the part that moves the prediction most in the
+/// The main part of the cell's largest error that is beyond its bound: the part that moves the prediction most in the
 /// direction of the error.
 fn cause(cell: &Cell) -> Option<&'static str> {
     let by_size =

@@ -20,7 +20,7 @@ pub struct ServerComparison {
     pub mean_absolute: Vec<MeanErrors>,
     /// For each load, the order of the draft lengths by mean E2E, observed and predicted.
     pub order: Vec<LengthOrder>,
-    /// For each run, how far our scheduler made the same steps as the server.
+    /// For each run, how far Foretoken's scheduler made the same steps as the server.
     pub replayed: Vec<Replayed>,
     /// Notes for the reader.
     pub warnings: Vec<String>,
@@ -35,14 +35,14 @@ pub struct MeanErrors {
     pub errors: Vec<(String, f64)>,
 }
 
-/// How far our scheduler, given the requests of an observed run, made the same steps as the server's log.
+/// How far Foretoken's scheduler, given the requests of an observed run, made the same steps as the server's log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Replayed {
     /// The run's name.
     pub run: String,
     /// Number of steps in the run's log.
     pub steps: usize,
-    /// Number of steps from the first one on that have the same requests and tokens.
+    /// Number of steps before the first one whose requests or tokens differ from the log's.
     pub equal_steps: usize,
     /// Number of requests. Each has a free parameter: between which two steps it arrived.
     pub placed: usize,
@@ -84,7 +84,7 @@ pub struct Worst {
     pub of_acceptance: f64,
     /// The part of the error that comes from the calibrated costs.
     pub of_cost: f64,
-    /// The rest of the error.
+    /// The rest of the error: errors of the schedule, and variations of cost around the mean.
     pub of_schedule: f64,
 }
 

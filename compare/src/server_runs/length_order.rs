@@ -25,7 +25,7 @@ struct Length {
     k: u32,
     observed: f64,
     predicted: f64,
-    /// Distance between the repeated runs, relative to their median.
+    /// Distance between the mean E2E of repeated runs, relative to their median.
     spread: f64,
 }
 

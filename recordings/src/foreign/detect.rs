@@ -48,7 +48,8 @@ impl Format {
         }
     }
 
-    /// Keys that only objects of this format have. A list is recognised by its first object.
+    /// Keys that every object of this format has and that together no other format has. For a list, the keys of its
+    /// first object.
     fn keys(self) -> &'static [&'static str] {
         match self {
             Format::VllmForward => &["case", "requests", "median_us", "ranks"],

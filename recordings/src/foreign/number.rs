@@ -35,12 +35,12 @@ impl TryFrom<f64> for Probability {
     }
 }
 
-/// The values as `f64`.
+/// The numbers of `list` without the wrapper that checked their range.
 pub(super) fn amounts(list: Vec<Amount>) -> Vec<f64> {
     list.into_iter().map(|x| x.0).collect()
 }
 
-/// The values as `f64`.
+/// The numbers of `list` without the wrapper that checked their range.
 pub(super) fn probabilities(list: Vec<Probability>) -> Vec<f64> {
     list.into_iter().map(|x| x.0).collect()
 }

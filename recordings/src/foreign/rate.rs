@@ -3,7 +3,7 @@
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use std::fmt;
 
-/// A request rate.
+/// The rate at which a benchmark sent its requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
     /// Mean number of requests per second.

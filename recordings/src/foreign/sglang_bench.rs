@@ -51,11 +51,11 @@ pub struct BenchRun {
 /// Statistics of one quantity over the requests that succeeded, in seconds (the file has milliseconds).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// The mean.
+    /// Mean over the requests, seconds.
     pub mean_s: f64,
-    /// The median.
+    /// Median over the requests, seconds.
     pub median_s: f64,
-    /// The 99th percentile.
+    /// 99th percentile over the requests, seconds.
     pub p99_s: f64,
 }
 

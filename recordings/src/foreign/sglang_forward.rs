@@ -301,7 +301,7 @@ pub(super) mod tests {
         damage(&positional(1, 0.0125), &[], read);
         let cut = &two_messages()[..STEP.len() / 2 + 20];
         assert_eq!(of(cut, read).unwrap_err(), "f: message 1 (byte 417): worker_id: is cut off");
-        // The error names a field without a name by its index.
+        // If the message has no field names, the error names a field by its index.
         for (bytes, error) in [
             (positional(2, 0.5), "message 0 (byte 0): version: the schema is 2, only 1 is known"),
             (positional(1, f64::NAN), "message 0 (byte 0): [4]: is not a finite number"),

@@ -79,7 +79,8 @@ pub struct ForwardCase {
     pub shape: ForwardShape,
     /// Median seconds of a pass. Each replay counts with its slowest rank.
     pub median_s: f64,
-    /// Spread of the samples' medians relative to the median, the largest of all ranks. vLLM warns above 0.005.
+    /// How far the medians of a rank's samples lie apart, relative to the rank's median; of all ranks the largest
+    /// value. vLLM warns above 0.005.
     pub spread: f64,
     /// Tokens that were scheduled: the queries, plus the tokens of a prefix hit that models with bounded replay
     /// compute again.
@@ -171,7 +172,7 @@ fn read_case(path: &Path, index: usize, raw: RawCase) -> Result<ForwardCase, Unr
 pub struct BadShape {
     /// The batch's name.
     pub name: String,
-    /// What is wrong with it.
+    /// What is wrong with the batch.
     pub what: String,
 }
 

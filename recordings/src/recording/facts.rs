@@ -72,16 +72,16 @@ pub struct Server {
 pub enum Event {
     /// A request was sent.
     Sent {
-        /// The request's number.
+        /// Index of the request in [`Head::asked`].
         request: u32,
-        /// When it was sent.
+        /// When the request was sent.
         at: Time,
         /// How often the request had been sent before: 0 the first time.
         attempt: u32,
     },
     /// A part of an answer came.
     Chunk {
-        /// The request's number.
+        /// Index of the request in [`Head::asked`].
         request: u32,
         /// When the part was read.
         at: Time,
@@ -90,16 +90,16 @@ pub enum Event {
     },
     /// An answer ended, or failed.
     Ended {
-        /// The request's number.
+        /// Index of the request in [`Head::asked`].
         request: u32,
         /// When the answer ended.
         at: Time,
-        /// The way in which it ended.
+        /// How the answer ended.
         how: Ended,
     },
     /// Values of the server's metrics were read.
     Metrics {
-        /// When they were read.
+        /// When the values were read.
         at: Time,
         /// Values of serving and speculation metrics that changed since the last reading.
         samples: Vec<Sample>,
@@ -141,7 +141,7 @@ pub enum Tokens {
 /// How an answer ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Ended {
-    /// The server ended it.
+    /// The server ended the answer.
     Finished {
         /// `length`, `stop`, or another reason that the server states.
         reason: String,

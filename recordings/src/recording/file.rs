@@ -106,7 +106,7 @@ pub fn parse_recording(path: &Path, input: impl Read) -> Result<Recording, Unrea
         Next::End | Next::Cut(_) => return Err(no_head()),
     };
     let mut events: Vec<Event> = Vec::new();
-    // When each request was last spoken of.
+    // The time of the last event of each request so far.
     let mut seen = vec![Time::ZERO; head.asked.len()];
     loop {
         let frame = frames.at().frames;
@@ -138,7 +138,7 @@ pub fn parse_recording(path: &Path, input: impl Read) -> Result<Recording, Unrea
     Ok(Recording { head, events, ending })
 }
 
-/// The request that an event is about, and when it was seen.
+/// The request that an event is about, and the time of the event.
 fn seen_of(event: &Event) -> Option<(u32, Time)> {
     match event {
         Event::Sent { request, at, .. } | Event::Chunk { request, at, .. } | Event::Ended { request, at, .. } => {

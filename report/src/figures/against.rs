@@ -65,8 +65,8 @@ impl Quantity {
     }
 
     /// An axis that covers the means and their intervals; `None` without means. The interval over two seeds can be many
-    /// times wider than the spread of the means, which would then lie on one spot. So the axis ends at most half that
-    /// spread beyond the means, and longer whiskers are cut.
+    /// times wider than the spread of the means: on an axis that shows all of it, the means would lie on one spot. So
+    /// the axis ends at most half the spread of the means beyond them, and longer whiskers are cut.
     pub fn range(&self, of: &[Mean], ticks: usize) -> Option<Axis> {
         let means = || of.iter().map(|i| i.mean).chain(self.reference);
         let (low, high) = (means().fold(f64::INFINITY, f64::min), means().fold(f64::NEG_INFINITY, f64::max));

@@ -38,7 +38,8 @@ pub struct Curves {
     pub diagonal: bool,
 }
 
-/// Mean draft length by decode batch size; empty for a policy that drafted nothing.
+/// Mean draft length by decode batch size, without sizes of fewer than [`FEWEST`] steps; empty for a policy that
+/// drafted nothing.
 pub fn lengths(cell: &Cell) -> Vec<Counts> {
     let mut by_size: BTreeMap<u32, (u64, u64, u64)> = BTreeMap::new();
     for row in &cell.lengths {
@@ -63,7 +64,8 @@ pub fn lengths(cell: &Cell) -> Vec<Counts> {
 /// their means are noise.
 pub const FEWEST: f64 = 30.0;
 
-/// For each draft position the share that was accepted, %, of the drafts whose predecessors were all accepted.
+/// For each draft position: of the drafts whose predecessors were all accepted, the share that was accepted, %.
+/// Positions with fewer than [`FEWEST`] such drafts are left out.
 pub fn by_depth(cell: &Cell) -> Vec<Counts> {
     let counts = |(key, p): (u32, &foretoken_sim::metrics::PositionCounts)| {
         let of = p.reached as f64;
@@ -72,7 +74,8 @@ pub fn by_depth(cell: &Cell) -> Vec<Counts> {
     (1..).zip(&cell.summary.positions).filter(|(_, p)| p.reached as f64 >= FEWEST).map(counts).collect()
 }
 
-/// For each bin of confidence the share of its drafts that were right, %.
+/// For each bin of confidence the share of its drafts that were right, %. Bins with fewer than [`FEWEST`] drafts are
+/// left out.
 pub fn calibration(cell: &Cell) -> Vec<Counts> {
     let filled = (0..).zip(&cell.calibration).filter(|(_, b)| b.drafts as f64 >= FEWEST);
     filled

@@ -32,7 +32,7 @@ struct Field {
     /// Greatest batch size of the bucket.
     to: u32,
     steps: u64,
-    /// Time inside the steps, ps.
+    /// Time inside the steps, picoseconds.
     busy: u64,
     emitted: u64,
 }

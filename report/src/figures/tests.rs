@@ -136,7 +136,7 @@ fn the_list_follows_what_was_swept() {
     let mut all = report(13, &[], &[], 1, 300);
     crate::relate(&mut all.cells);
     assert!(["calibration.svg", "regret.svg"].iter().all(|f| files(&all).contains(&(*f).to_owned())));
-    // A number gets a figure against it; a name splits the panels.
+    // A swept number gets figures with this number as the axis. Load over time gets a figure for each combination.
     assert_eq!(
         files(&report(2, &[1.0, 2.0], &["v1"], 1, 300)),
         [

@@ -8,7 +8,7 @@ use crate::figures::{BEHIND, GREY, GRID, INK, PAPER, RULE, Rgb};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// The page's background in dark mode; `style.css` has the same.
+/// The page's background in dark mode; `style.css` has the same colour.
 const DARK: Rgb = (0x16, 0x19, 0x1d);
 /// Least contrast of a line with the page: thin lines need the contrast that WCAG 2.1 asks of text (1.4.3).
 const CONTRAST: f64 = 4.5;

@@ -31,7 +31,7 @@ pub struct Value {
     /// The sort key of a number. `None` for a text, which sorts alphabetically, and for a missing number, which comes
     /// last.
     pub by: Option<f64>,
-    /// Is it in a column of numbers? Such columns are aligned to the right.
+    /// Is the value in a column of numbers? Such columns are aligned to the right.
     pub number: bool,
     /// A policy's look, shown before its name.
     #[serde(serialize_with = "swatch")]

@@ -32,7 +32,7 @@ pub fn asked(view: &View) -> Option<String> {
     Some(text + &origin(view, &scaled))
 }
 
-/// Which runs a TPOT bound is scaled from.
+/// A text on the autoregressive runs from which the TPOT bounds are scaled.
 fn origin(view: &View, scaled: &[&ScaledBound]) -> String {
     let Some(first) = scaled.first() else { return String::new() };
     let p90 = match distinct(scaled.iter().map(|b| b.scale), |a, b| a == b).as_slice() {
@@ -41,7 +41,7 @@ fn origin(view: &View, scaled: &[&ScaledBound]) -> String {
         _ => "a multiple of the P90 TPOT of autoregressive".to_owned(),
     };
     let apart = |c: &Swept| view.combinations.iter().any(|s| s.iter().any(|o| o.path == c.path && o.value != c.value));
-    // Swept values that all runs share from which bounds are scaled.
+    // Swept values that are equal in all runs from which bounds are scaled.
     let fixed = first.from.iter().filter(|c| apart(c) && scaled.iter().all(|b| b.from.contains(c)));
     let fixed = words(fixed);
     match (view.combinations.len(), fixed.as_str()) {

@@ -17,7 +17,7 @@ pub struct Compared {
     pub pairs: Vec<Pair>,
     /// Reasons why other cells have no partner.
     pub unpaired: Vec<String>,
-    /// Settings in which the experiments differ: path, then the other's value and this one's.
+    /// Settings in which the two experiments differ: (path, value in the other results, value in this report).
     pub differs: Vec<(String, String, String)>,
     /// Reasons to trust the comparison less.
     pub warnings: Vec<String>,

@@ -38,7 +38,7 @@ pub fn parts(report: &Report, view: &View) -> Vec<Part> {
     parts
 }
 
-/// The answer in one paragraph, of one ranking for each combination of settings.
+/// The answer in one paragraph. `ranked` has the ranking for each combination of swept settings.
 fn answer(report: &Report, view: &View, ranked: &[Ranked]) -> String {
     match ranked {
         [] => nothing(report, view),
@@ -78,7 +78,7 @@ fn nothing(report: &Report, view: &View) -> String {
     format!("{}.{next}", numbers.join(", "))
 }
 
-/// The policy to run over all settings: the one that is least behind the fastest one of each setting.
+/// Says which policy to run over all settings, and how far it is behind the fastest policy of a setting at most.
 fn over_settings(report: &Report, view: &View, ranked: &[Ranked]) -> String {
     let rankings: Vec<&Ranking> = ranked.iter().filter_map(|(_, r)| r.as_ref()).collect();
     let Some((least, best)) = least_behind(view, &rankings) else { return nothing(report, view) };
@@ -124,8 +124,8 @@ fn fastest(leads: &[(usize, &str)]) -> String {
     format!("The fastest is {}.", each.join(", "))
 }
 
-/// The policy that is least far behind the fastest one in its worst setting, with the share by which it is behind
-/// there.
+/// For each policy, its largest distance behind the fastest policy of a setting. Returns the smallest of these
+/// distances, as a share, and its policy.
 fn least_behind<'v>(view: &View<'v>, rankings: &[&Ranking<'v>]) -> Option<(f64, &'v str)> {
     let worst = |name: &str| {
         let each: Option<Vec<f64>> = rankings.iter().map(|r| r.behind(name)).collect();
@@ -135,9 +135,9 @@ fn least_behind<'v>(view: &View<'v>, rankings: &[&Ranking<'v>]) -> Option<(f64, 
     all.min_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-/// For a sweep of one number: (a policy, its largest share behind the fastest, the last setting, text on what to run
-/// beyond). From the least value up to the last setting the policy stays within [`CLOSE`] of the fastest one; of all
-/// policies it does so up to the highest value. `None` if no policy does so for at least two settings.
+/// For a sweep of one number: the policy that stays within [`CLOSE`] of the fastest one from the least value up to the
+/// highest value that any policy reaches in this way. Returns (the policy, its largest share behind the fastest, the
+/// setting up to which it stays close, text on what to run beyond). `None` if no policy stays close for two settings.
 fn up_to<'r, 'v>(
     view: &View<'v>,
     ranked: &'r [Ranked<'r, 'v>],

@@ -19,7 +19,7 @@ pub struct Ranking<'a> {
 /// A policy behind the fastest one.
 pub struct Behind<'a> {
     pub policy: &'a str,
-    /// Its mean latency over the leader's less 1, per cent.
+    /// The policy's mean latency / the leader's − 1, in %.
     pub slower: Mean,
     verdict: Verdict,
 }

@@ -20,7 +20,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// All rows of a file.
+    /// Opens a file to read all its rows.
     pub(super) fn open(path: &Path) -> Result<Frame, ReportError> {
         let bad = |cause: String| ReportError::Read { path: path.to_path_buf(), cause };
         let file = File::open(path).map_err(|e| bad(e.to_string()))?;
@@ -168,7 +168,7 @@ fn read_rows<T: DataType>(column: ColumnReader, first: usize, n: usize, to: &mut
     let (mut values, mut present) = (Vec::with_capacity(n), Vec::with_capacity(n));
     column.read_records(n, Some(&mut present), None, &mut values)?;
     if present.is_empty() {
-        // A column without nulls has no levels.
+        // A column that may not have nulls stores no list of the rows with a value: every row has one.
         to.extend(values.into_iter().map(Some));
     } else {
         let mut values = values.into_iter();

@@ -147,7 +147,7 @@ impl Document {
         self.point(Problem::bad_input(message), span)
     }
 
-    /// Adds a place to a problem. Without a span, or with one over the whole file, it names the file alone.
+    /// Adds a place to a problem. Without a span, or with a span over the whole file, the place names the file alone.
     pub fn point(&self, problem: Box<Problem>, span: Option<Range<usize>>) -> Box<Problem> {
         let span = span.filter(|s| *s != self.root.span()).unwrap_or(0..0);
         // A value that was taken out of its document has no text.
@@ -161,7 +161,7 @@ impl Document {
     }
 }
 
-/// The path of the node that has this span.
+/// The path of the node below `node` (whose path is `at`) that has this span.
 fn path_of(node: &Node, at: &Path, span: &Range<usize>) -> Option<Path> {
     if node.span() == *span {
         return Some(at.clone());

@@ -21,11 +21,11 @@ pub struct Choice {
     pub name: String,
     /// The value as TOML text; a string without its quotes.
     pub value: String,
-    /// The value when it is a number.
+    /// The value if it is a number; else `None`.
     pub number: Option<f64>,
 }
 
-/// One document of a sweep.
+/// One of the documents that sweeps make: one combination of swept values.
 #[derive(Clone, Debug)]
 pub struct Variant {
     /// The value of each sweep, in the order of the file.
