@@ -137,7 +137,7 @@ fn stalled(found: usize) -> TraceError {
 }
 
 impl Built {
-    /// Gives each arrival its lengths, or makes a session of turns of it.
+    /// Gives each arrival its lengths. With `sessions` it first replaces each arrival by the turns of a session.
     fn take_turns(
         &mut self,
         sessions: Option<&Sessions>,
@@ -186,7 +186,7 @@ impl Built {
     }
 }
 
-/// Arrival times one after another. [`Stalled`] is the error if no arrival comes for too long.
+/// Arrival times in order. [`Stalled`] is the error if the process finds no further arrival within its [`Effort`].
 type Process = Box<dyn Iterator<Item = Result<Time, Stalled>>>;
 
 /// The arrival times of a generator, cut at `duration_s` and `requests`.

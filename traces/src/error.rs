@@ -99,7 +99,7 @@ fn column_prefix(column: &Option<String>) -> String {
     column.as_ref().map(|c| format!("column \"{c}\": ")).unwrap_or_default()
 }
 
-/// Most bytes of a text that is compared with names.
+/// Longest name, bytes, for which similar names are searched.
 const LONGEST_NAME: usize = 200;
 
 /// The at most three names in `known` that are most like `name`, best first, for "did you mean".

@@ -33,7 +33,7 @@ pub struct Work {
     pub weight_bytes: f64,
     /// Layers with a mixture of experts.
     pub sparse_layers: f64,
-    /// Routed experts that a token uses in such a layer; the largest number of all layers.
+    /// Number of routed experts that a token uses in a layer with a mixture; the largest number of all layers.
     pub active_experts: f64,
     /// Numbers that a token sends to an expert and gets back.
     pub expert_width: f64,
@@ -80,7 +80,8 @@ pub struct AttentionWork {
     pub kept_bytes: f64,
     /// FLOP of a query-key pair, summed over these layers.
     pub pair_flops: f64,
-    /// The FLOP if compressed keys and values are expanded first (latent attention). `None`: they are not compressed.
+    /// FLOP of latent attention if it expands compressed keys and values first; `None` for attention without
+    /// compression.
     pub unpacked: Option<Unpacked>,
     /// Most tokens that a token attends to: a window, or the chosen ones; `None`: all.
     pub window: Option<f64>,
@@ -103,7 +104,8 @@ pub struct Unpacked {
 }
 
 impl AttentionWork {
-    /// Layers that attend to all tokens, with one key-value head: `bytes` of KV a token, `pair_flops` a pair.
+    /// Work of layers that attend to all tokens, with one key-value head: they read `bytes` of KV for each token of
+    /// context, and compute `pair_flops` for each query-key pair.
     fn whole(bytes: f64, pair_flops: f64) -> AttentionWork {
         AttentionWork {
             bytes,

@@ -108,7 +108,8 @@ impl Roofline {
     /// Time of a pass, seconds.
     pub fn pass_s(&self, shape: PassShape) -> f64 {
         let tokens = shape.batched as f64;
-        // The number of independently choosing tokens that would read as many distinct experts.
+        // Number of tokens that, if each chose its experts independently, would read as many distinct experts as the
+        // pass.
         let choosers = tokens - (tokens - 1.0).max(0.0) * self.expert_reuse;
         let counted = self.experts_read.at(tokens);
         let read = self.blocks.iter().fold(self.always_bytes_s, |s, blocks| s + blocks.seconds(choosers, counted));

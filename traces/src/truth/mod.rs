@@ -75,7 +75,7 @@ pub struct ObservedTruth {
 /// The rank that observed tables give to a position at which nothing was drafted.
 pub const NOT_DRAFTED: u8 = 0;
 
-/// A model of the pair.
+/// The target or the draft model of a recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedModel {
     /// Name of a preset or path of a folder.
