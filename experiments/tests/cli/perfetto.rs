@@ -12,7 +12,7 @@ fn ran() -> Place {
     place
 }
 
-/// A timeline and what was said on stderr.
+/// The timeline of a cell, and the messages on stderr.
 fn export(place: &Place, more: &[&str]) -> (Value, String) {
     let output = place.foretoken().args(["export", "perfetto", "out"]).args(more).output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();

@@ -109,7 +109,7 @@ fn a_model_drafts_perfectly_for_itself_and_the_summary_and_figures_say_so() {
     }
 }
 
-/// The metrics that `run` reports for `policy`.
+/// The mean acceptance length that `run` reports for `policy`, in tokens per round.
 fn mean_length(report: &Value, policy: &str) -> f64 {
     let policies = report["variants"][0]["policies"].as_array().unwrap();
     let row = policies.iter().find(|p| p["policy"] == policy).unwrap();

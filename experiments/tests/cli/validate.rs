@@ -89,7 +89,7 @@ fn simulation_and_device_have_the_same_token_flow() {
     pieces_count_by_their_probes(&place);
 }
 
-/// Changes the probes of a cell's piece in the list of runs and seals the list again.
+/// Changes the probes of the pieces that `which` (cell, piece) selects in `runs.json`, and seals the file again.
 fn disturb(place: &Place, which: impl Fn(usize, usize) -> bool) {
     let path = place.path("out/runs.json");
     let mut runs: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
