@@ -24,9 +24,9 @@ const SHAPE_S: f64 = 600.0;
 pub struct Built {
     /// The requests, with arrival times and lengths.
     pub workload: Workload,
-    /// How requests arrive.
+    /// How requests arrive: at their times, from the clients of a closed loop, or as turns of sessions.
     pub arrivals: Arrivals,
-    /// Every file that was read, for digests.
+    /// Paths of all files that were read, for digests.
     pub files: Vec<PathBuf>,
     /// Messages about what was left out or changed in these files.
     pub notes: Vec<String>,

@@ -102,9 +102,9 @@ fn column_prefix(column: &Option<String>) -> String {
 /// Longest name, bytes, for which similar names are searched.
 const LONGEST_NAME: usize = 200;
 
-/// The at most three names in `known` that are most like `name`, best first, for "did you mean".
+/// Up to three names of `known` that are most like `name`, best first, for "did you mean".
 pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    // No column is that long, and the comparison takes time that grows with the length.
+    // A longer text is no name of a column, and the comparison takes time that grows with the length.
     let short = |name: &&str| name.len() <= LONGEST_NAME;
     if !short(&name) {
         return Vec::new();

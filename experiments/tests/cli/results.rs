@@ -169,7 +169,7 @@ fn the_resolved_experiment_runs_from_the_results_folder() {
     assert_eq!(text("deep/out"), text("deep/again"));
 }
 
-/// Uses every kind of part that the shared experiment does not use, from file to table.
+/// Runs the shared experiment with each of these settings, which it does not use by itself.
 #[test]
 fn every_kind_of_part_runs() {
     let place = Place::new();

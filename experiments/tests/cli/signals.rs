@@ -59,7 +59,7 @@ fn every_command_ends_on_ctrl_c() {
         let place = Place::new();
         pipe(&place, file);
         let child = spawn(&place, &line.split(' ').collect::<Vec<_>>());
-        // Opened once the command has opened its end.
+        // Opening a named pipe waits until the command has opened the other end.
         let _held = File::options().write(true).open(place.path(file)).unwrap();
         interrupted(child);
         std::fs::remove_file(place.path(file)).unwrap();

@@ -211,7 +211,7 @@ fn a_killed_validation_is_compared_as_far_as_it_went() {
     assert_eq!(unended.filter(|p| p["standing"] == "unended").count() as u64, made - counted);
 }
 
-/// Compares the folder `out` with these lines in the table of tolerances, and restores the experiment.
+/// Compares the runs in `out` with `lines` as the table of tolerances. The experiment's file is restored afterwards.
 fn with_tolerance(place: &Place, lines: &str) -> (Option<i32>, String, String) {
     let path = place.path("out/experiment.toml");
     let kept = std::fs::read_to_string(&path).unwrap();

@@ -5,7 +5,7 @@ use foretoken_sim::{DraftMethod, EngineConfig, Request, Runner, SchedulingPolicy
 use std::collections::{BTreeMap, HashMap};
 use std::io::BufRead;
 
-/// A line that does not follow the README.
+/// Why a line of a fixture does not follow the format of `tests/vllm/README.md`.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct BadFixture {
@@ -28,7 +28,7 @@ pub struct Recorded {
     pub speculation: SpeculativeConfig,
     /// Mode of the number of drafts proposed: `fixed`, `request` or `batch`.
     pub lengths: String,
-    /// Acceptance of a draft, in thousandths.
+    /// Probability that a draft is accepted, in thousandths.
     pub accept: u64,
     /// True if vLLM checked at its start that the KV pool holds one request of `max_model_len`.
     pub checked: bool,

@@ -131,7 +131,7 @@ fn the_engine_hashes_in_its_prefix_cache_alone() {
 /// threads or reads a clock for times: that work is in libraries, which other programs can call.
 #[test]
 fn the_command_line_words_and_prints() {
-    // Of crates that work, it may name results and limits.
+    // Of the crates that do this work, the command line may name only results and limits.
     let words = [
         ("foretoken_kernels", &["DoctorReport", "doctor"][..]),
         ("foretoken_profiler", &["Profile", "Region", "Role"]),
