@@ -104,7 +104,7 @@ const LONGEST_NAME: usize = 200;
 
 /// Up to three names of `known` that are most like `name`, best first, for "did you mean".
 pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    // A longer text is no name of a column, and the comparison takes time that grows with the length.
+    // Longer texts are not compared: no column has such a name, and comparing takes time that grows with the length.
     let short = |name: &&str| name.len() <= LONGEST_NAME;
     if !short(&name) {
         return Vec::new();

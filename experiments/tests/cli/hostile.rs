@@ -278,7 +278,8 @@ fn control_characters_are_never_printed() {
         failed += usize::from(!output.status.success());
     }
     assert_eq!(failed, cases.len() - 2, "all but the good trace are refused");
-    // A successful run, whose messages name its folder, its trace and the trace's content, does not print them either.
+    // A successful run, whose messages name its folder, its trace and the trace's content, does not print these
+    // characters either.
     let out = format!("out{ACTING}");
     let output = place.foretoken().args(["run", "x.toml", "--no-figures", "-o", &out]).output().unwrap();
     is_safe("a good run", &output);

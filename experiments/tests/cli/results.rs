@@ -191,7 +191,7 @@ fn every_kind_of_part_runs() {
     }
 }
 
-/// The shipped experiment on real traces.
+/// A shipped experiment runs on real traces.
 #[test]
 fn adaspec_conv_runs_on_real_traces() {
     let Some(traces) = foretoken_tests::traces() else { return };

@@ -96,7 +96,7 @@ fn a_run_interrupted_while_writing_tables_is_resumed() {
     let mut begun = start(&place);
     begun.kill().unwrap();
     begun.wait().unwrap();
-    // The first table goes into a pipe, which is too small for it.
+    // The first table goes into a pipe, which is too small for it, so the command waits in the midst of the table.
     pipe(&place, "out/requests.parquet.partial");
     let child = spawn(&place, &["run", "x.toml", "-o", "out", "--resume", "--no-figures"]);
     let _held = File::open(place.path("out/requests.parquet.partial")).unwrap();

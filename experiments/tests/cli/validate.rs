@@ -159,7 +159,7 @@ fn a_killed_run_is_compared_as_far_as_it_went() {
     let cells = validation["cells"].as_array().unwrap();
     assert_eq!((cells.len(), &cells[0]["parts"][0]["requests"]), (1, &3000.into()));
     assert!(cells[0]["parts"][0]["seconds"].as_f64() > Some(0.0));
-    // The first line reports it in every output format.
+    // The first line of every output format says that only a part of the runs was made.
     let caveat = validation["caveats"][0].as_str().unwrap();
     let begins = "PART OF THE RUNS: 1 of 3 runs were begun; autoregressive, as run: ";
     assert!(caveat.starts_with(begins) && caveat.contains(" of 3000 requests ended in the "), "{caveat}");
@@ -371,7 +371,7 @@ fn a_cut_recording_counts_as_partial_at_every_length() {
         assert!(first.starts_with("PART OF THE RUNS: 2 of 2 runs were begun; fixed-3, as run: "), "{first}");
         assert!(first.contains("requests ended in the") && first.contains("it was killed or cut: "), "{first}");
     }
-    // The first run has ended, so its recording must be whole. Two runs cannot be killed at once.
+    // The first run has ended, so its recording must be whole: a kill can cut only the run that was going on.
     let ended = place.path("out/tapes/v0-s0-p0.tape");
     let other = std::fs::read(&ended).unwrap();
     std::fs::write(&ended, &other[..other.len() - 3]).unwrap();

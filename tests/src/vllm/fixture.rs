@@ -36,7 +36,7 @@ pub struct Recorded {
     pub workload: Workload,
     /// The values that vLLM derived from the settings; `None` if it refused them.
     pub derived: Option<Derived>,
-    /// The recorded steps.
+    /// The recorded steps of the scheduler; empty for the engine core, which has `calls`.
     pub steps: Vec<Step>,
     /// True if vLLM's whole engine core ran the workload, false if only its scheduler did.
     pub core: bool,
@@ -226,7 +226,7 @@ impl<R: BufRead> Fixture<R> {
                 "S" if self.core => {
                     let step = self.step(rest, &before, now)?;
                     now = step.start + SCHEDULE;
-                    // Lines refer to the requests of the last step that scheduled any.
+                    // A line may leave out ids: it then means the requests of the last step that scheduled any.
                     let entries = if step.entries.is_empty() { before.entries } else { step.entries.clone() };
                     before = Step { entries, ..step.clone() };
                     recorded.calls.push(Call::Schedule(step));

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Tokens in a shared block of a session's text: the usual size of a KV block.
 const BLOCK: u32 = 16;
 
-/// The most turns of a session. Longer draws get this number.
+/// Most turns of a session. A larger draw is set to this number.
 const MOST_TURNS: usize = 10_000;
 
 /// Sessions (chats) of several turns, in which each prompt repeats the text so far. Each arrival begins a session.

@@ -36,7 +36,7 @@ pub struct CategoryAcceptance {
 /// Acceptance at one depth of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Depth {
-    /// The depth, from 1.
+    /// The draft's place in its round, from 1.
     pub depth: u32,
     /// Number of rounds in which all drafts before this depth were accepted.
     pub reached: u64,

@@ -80,9 +80,9 @@ pub const NOT_DRAFTED: u8 = 0;
 pub struct RecordedModel {
     /// Name of a preset or path of a folder.
     pub name: String,
-    /// Type in which its weights were stored.
+    /// Type in which the model's weights were stored.
     pub dtype: String,
-    /// BLAKE3 of its weights and shape, in hexadecimal.
+    /// BLAKE3 of the model's weights and shape, in hexadecimal.
     pub digest: String,
 }
 

@@ -74,7 +74,7 @@ fn the_loop_never_asks_whether_there_is_a_drafter() {
     let sim = source("sim");
     let asks = |path: &[&str]| path.contains(&"ACTIVE") || path.contains(&"NoDraft");
     let mut found = mentions(&sim, "engine/", asks);
-    // Its definition and its export are allowed.
+    // The definition and the export of `NoDraft` are allowed.
     found.retain(|m| !m.starts_with("engine/drafter.rs") && m != "engine/mod.rs mentions drafter::NoDraft");
     assert_eq!(found, BTreeSet::new());
     assert!(!mentions(&sim, "serving.rs", asks).is_empty(), "a run makes `NoDraft`: the check sees nothing");
