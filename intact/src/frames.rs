@@ -385,7 +385,8 @@ mod tests {
     }
 
     proptest! {
-        /// Frames are left out, doubled, moved or taken from another file.
+        /// Whole frames are left out, doubled or moved: the reader returns the frames before the first wrong one, and
+        /// fails there.
         #[test]
         fn frames_stay_where_they_were_written(
             bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 1..6),

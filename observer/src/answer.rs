@@ -17,7 +17,8 @@ enum Broken {
     TooLong,
 }
 
-/// Sends a request for `tokens` output tokens and reads its answer. `chunk` gets the tokens of each part as it comes.
+/// Sends a request for `tokens` output tokens and reads its answer. `chunk` is called with the tokens of each event of
+/// the stream as it comes.
 pub async fn ask(request: RequestBuilder, tokens: u32, chunk: impl FnMut(Tokens)) -> Ended {
     let response = match request.send().await {
         Ok(response) => response,
@@ -33,8 +34,8 @@ pub async fn ask(request: RequestBuilder, tokens: u32, chunk: impl FnMut(Tokens)
     read_stream(response.bytes_stream().map(|piece| piece.map_err(|e| chain(&e))), tokens, chunk).await
 }
 
-/// Reads the bytes of a stream of events that answers a request for `tokens` output tokens. `chunk` gets the tokens of
-/// each part as it comes. A piece of the stream is an error if the connection failed.
+/// Reads the stream of events that answers a request for `tokens` output tokens. `pieces` are its bytes as they come;
+/// an item is an error if the connection failed. `chunk` is called with the tokens of each event.
 pub async fn read_stream<B: AsRef<[u8]>>(
     pieces: impl Stream<Item = Result<B, String>> + Unpin,
     tokens: u32,
@@ -71,7 +72,8 @@ pub async fn read_stream<B: AsRef<[u8]>>(
     }
 }
 
-/// `said` may quote what the server sent, which may be long.
+/// The end of a request that failed for the reason `why`. `said` is clipped, because it may quote a long text of the
+/// server.
 fn failed(why: Failure, said: String) -> Ended {
     const MOST: usize = 1000;
     Ended::Failed { why, said: clip(&said, MOST).into_owned() }

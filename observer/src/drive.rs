@@ -46,7 +46,7 @@ struct Shared {
     recorder: Recorder,
     load: Load,
     spec: ObserveSpec,
-    /// Numbers of the requests in flight.
+    /// Indices of the requests in flight.
     running: RefCell<BTreeSet<u32>>,
     /// Number of requests in a row that got no connection.
     unconnected: Cell<u32>,

@@ -87,7 +87,7 @@ pub struct Observed {
     pub report: ObserveReport,
     /// Speed of the run, for the last line of output.
     pub speed: Speed,
-    /// Number of cells in the store: the first ones of the plan.
+    /// Number of cells whose results are stored: the first cells of the plan.
     pub cells: usize,
     /// Why observing ended early; `None` if all cells are done.
     pub ended: Option<Box<Problem>>,

@@ -12,7 +12,7 @@ pub fn whole_lines<B: AsRef<[u8]>, E>(
     pieces.filter_map(move |piece| ready(piece.map(|piece| add(&mut begun, piece.as_ref())).transpose()))
 }
 
-/// Adds a piece to what is begun, and takes out the lines that are whole.
+/// Appends `piece` to the bytes in `begun`. Returns the whole lines and leaves the unfinished line in `begun`.
 fn add(begun: &mut Vec<u8>, piece: &[u8]) -> Option<Vec<u8>> {
     // A carriage return at the end may be the first half of a line end.
     let from = begun.len().saturating_sub(1);

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// How often progress is reported and Ctrl-C is checked.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// One job of a process at a time: the errors of hooks are kept for the process.
+/// Held by the running job. A process runs one job at a time, because it stores only one exception of a hook.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Runs `job` on a thread of its own and waits; only one job of a process runs at a time. `progress` is called with

@@ -123,7 +123,7 @@ impl Answer {
         had
     }
 
-    /// Adds the tokens of a step to a stream: writes its events to `into`.
+    /// Adds the tokens of a step to a streamed answer, and appends the events of these tokens to `into`.
     pub fn stream(&mut self, tokens: &Tokens, into: &mut Vec<u8>) {
         let had = self.add(tokens);
         let usage = self.sending.continuous_usage.then(|| self.usage());

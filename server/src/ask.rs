@@ -33,7 +33,7 @@ pub enum Form {
 /// How the answer to a request is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sending {
-    /// The interface.
+    /// The interface that the request used.
     pub form: Form,
     /// Whether tokens are sent as they come.
     pub stream: bool,
@@ -56,7 +56,7 @@ pub struct Sending {
 pub struct Limits {
     /// The name of the model.
     pub model: String,
-    /// Most tokens of prompt and output.
+    /// Most tokens of prompt and output together.
     pub max_model_len: u32,
     /// How prompts are split into tokens and blocks.
     pub reading: Reading,

@@ -1,4 +1,4 @@
-//! The body of a streamed answer. If the client leaves, it tells the engine to abort the request.
+//! The body of a streamed answer. If the client leaves, the engine is asked to abort the request.
 
 use crate::answer::Answer;
 use crate::calls::{Call, Piece};

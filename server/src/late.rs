@@ -1,4 +1,4 @@
-//! Measures how late tokens are sent: after the end of the simulated step that made them.
+//! Measures how late a token is sent: the time since the end of the simulated step that made it.
 
 use hdrhistogram::Histogram;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -99,7 +99,7 @@ impl Metrics {
         }
     }
 
-    /// Counts the tokens of a step.
+    /// Counts the tokens, and the drafts if there were any, of one request in one step.
     pub fn emitted(&mut self, e: &Emitted) {
         self.generation_tokens.inc_by(e.tokens.into());
         if e.drafted == 0 {

@@ -14,6 +14,6 @@ pub struct Settings {
     pub max_waiting: usize,
     /// How many bytes of text make a token of a prompt.
     pub bytes_per_token: usize,
-    /// The file to which a line a step is written (vLLM's `--enable-logging-iteration-details`).
+    /// The file to which a line is written for each step (vLLM's `--enable-logging-iteration-details`).
     pub step_log: Option<PathBuf>,
 }

@@ -8,7 +8,7 @@ use fs_err::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// The open log.
+/// The open file of the step log.
 pub struct StepLog {
     path: PathBuf,
     to: BufWriter<File>,

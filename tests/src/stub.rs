@@ -20,7 +20,7 @@ pub struct Request {
     pub headers: Vec<String>,
     /// The body as JSON; null without a body.
     pub body: Value,
-    /// Number of completions requested before.
+    /// Number of completion requests that came before this one.
     pub nth: usize,
 }
 

@@ -17,7 +17,7 @@ use std::process::Command;
 /// Contents of files, by their paths in the tree.
 type Tree = BTreeMap<PathBuf, Vec<u8>>;
 
-/// The copy's program.
+/// Name of the program that is built from the copy.
 const PROGRAM: &str = "foretoken-with-recipes";
 
 /// One edit of a recipe, in a file of the tree.

@@ -24,9 +24,9 @@ const SHAPE_S: f64 = 600.0;
 pub struct Built {
     /// The requests, with arrival times and lengths.
     pub workload: Workload,
-    /// How requests arrive.
+    /// How requests arrive: at their times, from the clients of a closed loop, or as turns of sessions.
     pub arrivals: Arrivals,
-    /// Every file that was read, for digests.
+    /// Paths of all files that were read, for digests.
     pub files: Vec<PathBuf>,
     /// Messages about what was left out or changed in these files.
     pub notes: Vec<String>,
@@ -137,7 +137,7 @@ fn stalled(found: usize) -> TraceError {
 }
 
 impl Built {
-    /// Gives each arrival its lengths, or makes a session of turns of it.
+    /// Gives each arrival its lengths. With `sessions` it first replaces each arrival by the turns of a session.
     fn take_turns(
         &mut self,
         sessions: Option<&Sessions>,
@@ -186,7 +186,7 @@ impl Built {
     }
 }
 
-/// Arrival times one after another. [`Stalled`] is the error if no arrival comes for too long.
+/// Arrival times in order. [`Stalled`] is the error if the process finds no further arrival within its [`Effort`].
 type Process = Box<dyn Iterator<Item = Result<Time, Stalled>>>;
 
 /// The arrival times of a generator, cut at `duration_s` and `requests`.

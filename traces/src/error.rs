@@ -99,12 +99,12 @@ fn column_prefix(column: &Option<String>) -> String {
     column.as_ref().map(|c| format!("column \"{c}\": ")).unwrap_or_default()
 }
 
-/// Most bytes of a text that is compared with names.
+/// Longest name, bytes, for which similar names are searched.
 const LONGEST_NAME: usize = 200;
 
-/// The at most three names in `known` that are most like `name`, best first, for "did you mean".
+/// Up to three names of `known` that are most like `name`, best first, for "did you mean".
 pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    // No column is that long, and the comparison takes time that grows with the length.
+    // Longer texts are not compared: no column has such a name, and comparing takes time that grows with the length.
     let short = |name: &&str| name.len() <= LONGEST_NAME;
     if !short(&name) {
         return Vec::new();

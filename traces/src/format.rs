@@ -99,7 +99,7 @@ impl TraceFormat {
         }
         let columns = columns(first);
         let has = |name: &str| columns.iter().any(|c| c == name);
-        // The longest sign wins: AdaServe's file has the columns of a plain log, and one more.
+        // The sign with the most columns wins: AdaServe's files have the columns of the format `windows` and one more.
         let signs = SIGNS.iter().filter(|(sign, _)| sign.iter().all(|column| has(column)));
         if let Some((_, format)) = signs.max_by_key(|(sign, _)| sign.len()) {
             return Ok(*format);

@@ -1,5 +1,5 @@
-//! How much memory this program may use, and the limits that follow for everything whose size a file or a setting
-//! decides. Sizes are checked before memory is allocated. A limit only refuses: no result depends on it.
+//! The memory that this program may use, and the limits that follow from it for sizes that a file or a setting decides.
+//! Sizes are checked before memory is allocated. A limit only refuses: no result depends on it.
 
 use std::sync::OnceLock;
 

@@ -20,7 +20,7 @@ const PERCENT: [f64; 27] = [
     85.0, 90.0, 95.0, 97.5, 99.0, 99.5, 100.0,
 ];
 
-/// The widths of bins, seconds.
+/// Widths of the bins in which arrivals are counted, seconds.
 const WIDTHS_S: [f64; 3] = [1.0, 5.0, 60.0];
 
 /// Statistics of a trace. Values that do not exist (lengths of an arrival trace, the CV of two arrivals) are absent.
@@ -235,7 +235,7 @@ fn prefix_shared(w: &Workload) -> Option<f64> {
     let mut shared = 0u64;
     for id in 0..w.len() as RequestId {
         let blocks = w.prefix(id);
-        // A session's ids cover its answer, too.
+        // In a session the prefix ids cover the answer too. Only the blocks of the prompt are counted.
         let prompt = (w.prompt_len[id as usize] / w.prefix_block.max(1)) as usize;
         shared += blocks.iter().take(prompt).take_while(|b| seen.contains(*b)).count() as u64;
         seen.extend(blocks.iter().copied());

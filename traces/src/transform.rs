@@ -239,7 +239,8 @@ mod tests {
 
         #[test]
         fn windows_and_scales_commute(a in sorted_arrivals(), power in -3i32..4) {
-            // Arrivals are multiples of 8 ps, so that dividing by up to 8 rounds nothing and edges stay edges.
+            // Arrivals are multiples of 8 ps, so that dividing by up to 8 rounds nothing, and arrivals at a window's
+            // edge stay there.
             let w = workload(&a.iter().map(|t| t & !7).collect::<Vec<_>>());
             let f = 2f64.powi(power);
             let (scale, window) = (Transform::RateScale(f), Transform::Window { start_s: 256.0, end_s: 1024.0 });

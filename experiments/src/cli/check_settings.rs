@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use foretoken_run::inert::Check;
 
-/// When a run is repeated without single settings, to find settings without effect.
+/// When to repeat a run with one setting left out at a time, to find settings without effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum CheckSettings {
     /// For settings that fit into a quarter of the run's work, or a few seconds

@@ -94,7 +94,7 @@ fn show(model: &str, format: Format) -> Result<()> {
     print(&words(&shape, &source, &warnings, module.is_some()))
 }
 
-/// What a `config.json` says.
+/// Reads a `config.json` from a path, or from standard input for `-`.
 fn read_file(file: &str) -> Result<config::ReadConfig> {
     let text = match file {
         "-" => text::whole(std::io::stdin()),

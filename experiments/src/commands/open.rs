@@ -10,7 +10,7 @@ pub const EXAMPLES: &str = "Examples:
   foretoken open results/quickstart-1a2b3c4d
   foretoken open calibrated/recommendation.html";
 
-/// The pages that commands write, below the folder of their results.
+/// Paths of the pages that commands write, relative to the folder of their results.
 const PAGES: [&str; 10] = [
     "report/index.html",
     "index.html",

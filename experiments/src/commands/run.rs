@@ -197,7 +197,7 @@ fn check_format(args: &RunArgs, plans: &[Plan]) -> Result<()> {
     }
 }
 
-/// What is printed for a folder: papers' claims and answers to questions by experiment, and the arena's table.
+/// The output of `run` on a folder: papers' claims and answers to questions by experiment, and the arena's table.
 fn folder_text(
     format: RunFormat,
     papers: &[(&str, PaperReport)],
@@ -225,7 +225,7 @@ fn folder_text(
             let answers = (!answers.is_empty()).then(|| questions::render_markdown(asked()));
             answers.into_iter().chain(standings.map(render_markdown)).collect()
         }
-        // A folder as LaTeX was refused.
+        // LaTeX was refused for a folder before.
         RunFormat::Csv | RunFormat::Latex => standings.map(render_csv).into_iter().collect(),
     };
     parts.join("\n")
@@ -313,7 +313,8 @@ fn wants_figures(args: &RunArgs, plan: &Plan) -> bool {
     plan.variants[0].experiment.output.figures && !args.no_figures
 }
 
-/// The parts of a results folder's report that a folder's table is made from; each is there if the experiment has it.
+/// The parts of one experiment's report that the tables of a whole folder need; `None` if the experiment lacks the
+/// part.
 #[derive(Deserialize)]
 struct FolderParts {
     paper: Option<PaperReport>,
@@ -321,7 +322,8 @@ struct FolderParts {
     arena: Option<Scenario>,
 }
 
-/// Notes which options the finished results cannot obey. Their cells are deleted, so only another run could.
+/// Notes which options need data that the finished results lack. Their cells are deleted, so only another run could
+/// obey these options.
 fn say_what_is_missing(args: &RunArgs, plan: &Plan, folder: &Folder) {
     if wants_figures(args, plan) && !folder.figures().exists() {
         eprintln!("note: it was run without figures: run with --overwrite to draw them");
@@ -345,7 +347,7 @@ fn print_report(args: &RunArgs, folder: &Folder) -> Result<()> {
     print(&text)
 }
 
-/// Prints the comparison that the folder keeps as one table.
+/// Prints the results folder's comparison as one flat table (CSV, Markdown or LaTeX).
 fn flat(args: &RunArgs, folder: &Folder, format: flat_table::Format) -> Result<()> {
     print(&flat_table::of_folder(folder.path(), format, args.show_implied)?)
 }

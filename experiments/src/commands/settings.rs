@@ -35,7 +35,7 @@ struct Setting {
     says: String,
 }
 
-/// Prints the page, the keys at and below `key`, or all keys.
+/// Prints `docs/settings.md`, the keys at and below `key`, or all keys.
 pub fn run(args: &SettingsArgs) -> Result<()> {
     if args.markdown {
         return page();

@@ -130,7 +130,8 @@ fn csv_and_quick_are_for_the_arena() {
     assert!(error.contains("holds no experiment with an [arena]"), "{error}");
 }
 
-/// There are enough shipped scenarios, half of them held out, and no two sets share seeds or windows of a trace.
+/// Enough scenarios are shipped, half of them held out. Scenarios of different sets (tuning, seen, held out) share no
+/// seeds and no windows of a trace.
 #[test]
 fn no_held_out_scenario_shares_seeds_or_windows_with_tuning() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("arena");

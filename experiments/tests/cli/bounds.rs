@@ -17,7 +17,7 @@ fn json(place: &Place, out: &str, more: &[&str]) -> Value {
     serde_json::from_str(&place.run(out, &[&["--format", "json"][..], more].concat())).unwrap()
 }
 
-/// The bound of each seed in ms, by variant.
+/// For each variant, the TPOT bound of each seed, ms.
 fn bounds(document: &Value) -> Vec<Vec<f64>> {
     let bounds_ms =
         |v: &Value| v["slo"].as_array().unwrap().iter().map(|s| s["tpot_s"].as_f64().unwrap() * 1e3).collect();

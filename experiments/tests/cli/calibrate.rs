@@ -9,7 +9,8 @@ fn recording(k: u32) -> String {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name).display().to_string()
 }
 
-/// A folder with a calibration in `cal`. The command must exit with `code`.
+/// Calibrates on the recordings with these draft lengths into `cal`; the command must exit with `code`. Returns the
+/// folder and the messages.
 fn calibrated(lengths: &[u32], code: i32) -> (Place, String) {
     let place = Place::new();
     let runs: Vec<String> = lengths.iter().map(|&k| recording(k)).collect();

@@ -28,7 +28,7 @@ code = { by-depth = { rates = [1.0] } }
 story = { constant = { rate = 0.0 } }
 "#;
 
-/// Share of accepted drafts by policy, from the table.
+/// The share of accepted drafts of `policy`, from the printed table.
 fn accepted(table: &str, policy: &str) -> f64 {
     let row = table.lines().find(|line| line.trim_start().starts_with(policy)).expect(table);
     let columns: Vec<&str> = row.split_whitespace().rev().collect();

@@ -12,13 +12,13 @@ fn decide(state: &Value, more: &[&str]) -> Vec<Value> {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The decision of the state's only policy.
+/// The decision on the state with `policy` as its only policy.
 fn asked(mut state: Value, policy: Value) -> Value {
     state["policies"] = json!([policy]);
     decide(&state, &[]).remove(0)
 }
 
-/// Draft and verify lengths of the state's only policy.
+/// Draft and verify lengths on the state with `policy` as its only policy.
 fn lengths(state: &Value, policy: Value) -> (Value, Value) {
     let mut decision = asked(state.clone(), policy);
     (decision["draft_len"].take(), decision["verify_len"].take())
@@ -166,9 +166,10 @@ fn expected_tokens_are_leviathans() {
 fn adaspec_follows_the_paper_with_its_errata() {
     // A step with k drafts, v of them verified, takes k + 10 + v milliseconds.
     let mut state = state((0.0, 1.0), (1.0, 9.0), &[&[0.9, 0.05, 0.9]]);
-    // Expected tokens per ms. Drafter: first draft 1.6/12 predicted, 1.9/12 with its confidence; second 2.44/14, then
-    // 1.945/14; a third is predicted to give 1.972/16, less, so there are two. Verifier: without the second draft
-    // 1.9/13, more, so it is dropped; without the first too 1/12, less.
+    // Goodput is in expected tokens per ms. Drafting: the first draft is predicted to give 1.6/12 and gives 1.9/12 with
+    // its confidence. The second is predicted to give 2.44/14 and gives 1.945/14. A third is predicted to give
+    // 1.972/16, which is less, so there are two. Verifying: without the second draft the goodput is 1.9/13, which is
+    // more, so this draft is dropped. Without the first draft, too, it would be 1/12, which is less.
     let full = asked(state.clone(), json!({"adaspec": {}}));
     assert_eq!((&full["draft_len"], &full["verify_len"]), (&json!([2]), &json!([1])));
     close(&full["own_estimate"], 1900.0 / 13.0);

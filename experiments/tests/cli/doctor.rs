@@ -1,4 +1,4 @@
-//! `foretoken doctor`.
+//! `foretoken doctor`: its report, and the exit code for a device that `--need` names.
 
 use crate::support::Place;
 

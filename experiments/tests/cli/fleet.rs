@@ -49,7 +49,7 @@ fn report(place: &Place, out: &str, set: &str) -> Value {
     serde_json::from_str(&place.run(out, &["--no-figures", "--format", "json", "--set", set])).unwrap()
 }
 
-/// The mean of a number of a policy in a report.
+/// The mean over seeds of the number `name` of a policy in a report.
 fn number(report: &Value, policy: &str, name: &str) -> f64 {
     let policies = report["variants"][0]["policies"].as_array().unwrap();
     policies.iter().find(|p| p["policy"] == policy).unwrap()[name]["mean"].as_f64().unwrap()

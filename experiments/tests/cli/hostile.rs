@@ -41,7 +41,8 @@ fn impossible_distribution_parameters_are_refused() {
 fn runs_of_zero_time_are_refused_with_their_cell() {
     let free = "{ linear = { alpha_s = 0.0, gamma_s = 0.0, delta_s = 0.0 } }";
     let (target, draft) = (format!("hardware.target={free}"), format!("hardware.draft={free}"));
-    // Drafts at the start of a step, because vLLM's own order sleeps a millisecond now and then, which takes time.
+    // With drafts at the start of a step no time passes at all. With vLLM's own order the engine sleeps a millisecond
+    // now and then.
     let sets = [target.as_str(), draft.as_str(), "seeds=[7]", "engine.draft_at=step-start"];
     refused(&sets, &["autoregressive, engine.max_num_seqs = ", ", seed 7: mean E2E is 0 s", "no speedup"]);
 }
@@ -62,7 +63,7 @@ fn sizes_beyond_memory_are_refused_before_allocation() {
         &[endless, "engine.max_model_len=2147483648"],
         &["workload.lengths: outputs of up to 2147483646 tokens", raise],
     );
-    // Without a duration, the rate decides the number of requests.
+    // Without `requests`, rate and duration decide the number of requests.
     let hour = r#"workload={ arrivals = { poisson = { rate = 1e9 } }, duration_s = 3600.0, lengths = { fixed = { prompt = 1, output = 1 } } }"#;
     refused(&[hour], &["requests takes 1.0 GiB", raise]);
 }
@@ -277,7 +278,8 @@ fn control_characters_are_never_printed() {
         failed += usize::from(!output.status.success());
     }
     assert_eq!(failed, cases.len() - 2, "all but the good trace are refused");
-    // Nor are they printed by a successful run, whose messages name its folder, its trace and the trace's content.
+    // A successful run, whose messages name its folder, its trace and the trace's content, does not print these
+    // characters either.
     let out = format!("out{ACTING}");
     let output = place.foretoken().args(["run", "x.toml", "--no-figures", "-o", &out]).output().unwrap();
     is_safe("a good run", &output);

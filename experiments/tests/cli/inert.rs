@@ -73,7 +73,7 @@ fn settings_without_effect_are_reported_with_the_reason() {
     ] {
         assert!(stderr.contains(says), "`{says}` is missing in\n{stderr}");
     }
-    // Settings equal to their default, and settings with an effect, are not reported.
+    // Settings that equal their default and settings that have an effect are not reported.
     assert!(!stderr.contains("block_size") && !stderr.contains("requests ="), "{stderr}");
     let page = std::fs::read_to_string(place.path("out/report/index.html")).unwrap();
     assert!(page.contains("no policy here drafts trees"));

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A small, short experiment with the shipped pair.
+/// A small, short experiment with the shipped pair of models.
 pub const LIVE: &str = r#"name = "small"
 seeds = [3]
 policies = [{ autoregressive = {} }, { fixed = { k = 3 } }, { smartspec = {} }]
@@ -70,7 +70,7 @@ fn golden(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels/tests/golden").join(name)
 }
 
-/// A checkpoint of 160 tokens in the folder `name`.
+/// Copies a checkpoint with a vocabulary of 160 tokens into the folder `name`.
 fn checkpoint(place: &Place, name: &str) {
     std::fs::create_dir(place.path(name)).unwrap();
     for file in ["config.json", "model.safetensors"] {

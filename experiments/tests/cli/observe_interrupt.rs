@@ -14,7 +14,8 @@ type Says = Box<dyn Fn(&Request, &AtomicBool) -> Reply + Send + Sync>;
 /// No wait in these tests ends by itself before this time.
 const NEVER: Duration = Duration::from_secs(30);
 
-/// Runs `foretoken observe` and interrupts it once the server has set its flag. Returns the exit code and stderr.
+/// Runs `foretoken observe` and interrupts it once `says`, the server, has set the flag that it gets. Returns the
+/// folder, the exit code and stderr.
 fn interrupted(says: Says, more: &[&str]) -> (Place, Option<i32>, String) {
     let place = Place::holding(EXPERIMENT);
     let waits = Arc::new(AtomicBool::new(false));

@@ -12,7 +12,7 @@ fn ran() -> Place {
     place
 }
 
-/// A timeline and what was said on stderr.
+/// The timeline of a cell, and the messages on stderr.
 fn export(place: &Place, more: &[&str]) -> (Value, String) {
     let output = place.foretoken().args(["export", "perfetto", "out"]).args(more).output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -93,7 +93,7 @@ fn a_timeline_is_valid_and_has_everything() {
     }
     let requests = events(&trace).iter().filter(|e| e["name"].as_str().unwrap().starts_with("request ")).count();
     assert_eq!(requests, 200);
-    // Draft and target passes fill their step.
+    // The passes take the whole time of their steps.
     let total = |name: &str| -> i128 {
         let mine = named(&trace, "X", name).filter(|e| e["pid"] == 1 && e["tid"] == 1);
         mine.map(|e| ps(e, "dur")).sum()

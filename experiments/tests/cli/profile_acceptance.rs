@@ -109,7 +109,7 @@ fn a_model_drafts_perfectly_for_itself_and_the_summary_and_figures_say_so() {
     }
 }
 
-/// The metrics that `run` reports for `policy`.
+/// The mean acceptance length that `run` reports for `policy`, in tokens per round.
 fn mean_length(report: &Value, policy: &str) -> f64 {
     let policies = report["variants"][0]["policies"].as_array().unwrap();
     let row = policies.iter().find(|p| p["policy"] == policy).unwrap();
@@ -250,7 +250,7 @@ fn checkpoints_read_with_their_own_tokenizer_and_end_with_their_own_token() {
     let stats: Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!((&stats["prompt"]["total"], &stats["output"]["total"]), (&4.into(), &40.into()));
 
-    // The end token is the first one written, so the text ends there.
+    // With every token of the vocabulary as an end token, a text ends after its first token.
     let all: Vec<String> = (0..160).map(|t| t.to_string()).collect();
     let config = format!("{{\"eos_token_id\": [{}]}}", all.join(", "));
     std::fs::write(place.path("target/generation_config.json"), config).unwrap();

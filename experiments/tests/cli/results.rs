@@ -169,7 +169,7 @@ fn the_resolved_experiment_runs_from_the_results_folder() {
     assert_eq!(text("deep/out"), text("deep/again"));
 }
 
-/// Uses every kind of part that the shared experiment does not use, from file to table.
+/// Runs the shared experiment with each of these settings, which it does not use by itself.
 #[test]
 fn every_kind_of_part_runs() {
     let place = Place::new();
@@ -191,7 +191,7 @@ fn every_kind_of_part_runs() {
     }
 }
 
-/// The shipped experiment on real traces.
+/// A shipped experiment runs on real traces.
 #[test]
 fn adaspec_conv_runs_on_real_traces() {
     let Some(traces) = foretoken_tests::traces() else { return };
@@ -205,7 +205,7 @@ fn adaspec_conv_runs_on_real_traces() {
     assert!(String::from_utf8(output.stdout).unwrap().contains("40 requests"));
 }
 
-/// The number in a column of a row of the table of `--why`.
+/// The number in a column of a row of the table of `--why`, milliseconds.
 fn milliseconds(row: &str, column: usize) -> f64 {
     row.split_whitespace().filter(|w| !w.starts_with("+-")).nth(column).unwrap().parse().unwrap()
 }
@@ -220,7 +220,7 @@ fn why_splits_the_difference_to_plain_decoding() {
     assert_eq!(rows.len(), 6, "{why}");
     for row in rows {
         let parts: f64 = (2..10).map(|column| milliseconds(row, column)).sum();
-        // Nine numbers with one decimal.
+        // Nine numbers are rounded to one decimal, so their sum may be off by 9 · 0.05.
         assert!((parts - milliseconds(row, 1)).abs() < 0.46, "{row}");
         assert!(
             milliseconds(row, 2) < 0.0 && milliseconds(row, 3) > 0.0,
@@ -228,7 +228,7 @@ fn why_splits_the_difference_to_plain_decoding() {
         );
     }
     assert!(why.contains(" than plain decoding, mostly because of "), "{why}");
-    // The kept results say the same, and so do their files, exactly.
+    // A resumed run prints the same from the kept results, and `report.json` has exact parts.
     let again = place.run("out", &["--why", "--no-figures", "--resume"]);
     assert_eq!(again.split_once("\nWhy: ").unwrap().1, why);
     let json: serde_json::Value =

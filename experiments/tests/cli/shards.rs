@@ -283,7 +283,7 @@ fn the_same_shard_twice_at_once_and_two_merges_are_refused() {
     is_that_of_one_machine(&place, &printed);
 }
 
-/// Runs each command that `merge` printed in the place's folder.
+/// Runs in the folder of `place` each command that `merge` printed.
 fn follow(place: &Place, said: &str) {
     let commands: Vec<&str> = said.lines().filter_map(|line| line.trim().strip_prefix("foretoken ")).collect();
     assert!(!commands.is_empty(), "{said}");

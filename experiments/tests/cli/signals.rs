@@ -59,7 +59,7 @@ fn every_command_ends_on_ctrl_c() {
         let place = Place::new();
         pipe(&place, file);
         let child = spawn(&place, &line.split(' ').collect::<Vec<_>>());
-        // Opened once the command has opened its end.
+        // Opening a named pipe waits until the command has opened the other end.
         let _held = File::options().write(true).open(place.path(file)).unwrap();
         interrupted(child);
         std::fs::remove_file(place.path(file)).unwrap();
@@ -96,7 +96,7 @@ fn a_run_interrupted_while_writing_tables_is_resumed() {
     let mut begun = start(&place);
     begun.kill().unwrap();
     begun.wait().unwrap();
-    // The first table goes into a pipe, which is too small for it.
+    // The first table goes into a pipe, which is too small for it, so the command waits in the midst of the table.
     pipe(&place, "out/requests.parquet.partial");
     let child = spawn(&place, &["run", "x.toml", "-o", "out", "--resume", "--no-figures"]);
     let _held = File::open(place.path("out/requests.parquet.partial")).unwrap();

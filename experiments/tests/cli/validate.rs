@@ -89,7 +89,7 @@ fn simulation_and_device_have_the_same_token_flow() {
     pieces_count_by_their_probes(&place);
 }
 
-/// Changes the probes of a cell's piece in the list of runs and seals the list again.
+/// Changes the probes of the pieces that `which` (cell, piece) selects in `runs.json`, and seals the file again.
 fn disturb(place: &Place, which: impl Fn(usize, usize) -> bool) {
     let path = place.path("out/runs.json");
     let mut runs: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
@@ -159,7 +159,7 @@ fn a_killed_run_is_compared_as_far_as_it_went() {
     let cells = validation["cells"].as_array().unwrap();
     assert_eq!((cells.len(), &cells[0]["parts"][0]["requests"]), (1, &3000.into()));
     assert!(cells[0]["parts"][0]["seconds"].as_f64() > Some(0.0));
-    // The first line reports it in every output format.
+    // The first line of every output format says that only a part of the runs was made.
     let caveat = validation["caveats"][0].as_str().unwrap();
     let begins = "PART OF THE RUNS: 1 of 3 runs were begun; autoregressive, as run: ";
     assert!(caveat.starts_with(begins) && caveat.contains(" of 3000 requests ended in the "), "{caveat}");
@@ -211,7 +211,7 @@ fn a_killed_validation_is_compared_as_far_as_it_went() {
     assert_eq!(unended.filter(|p| p["standing"] == "unended").count() as u64, made - counted);
 }
 
-/// Compares the folder `out` with these lines in the table of tolerances, and restores the experiment.
+/// Compares the runs in `out` with `lines` as the table of tolerances. The experiment's file is restored afterwards.
 fn with_tolerance(place: &Place, lines: &str) -> (Option<i32>, String, String) {
     let path = place.path("out/experiment.toml");
     let kept = std::fs::read_to_string(&path).unwrap();
@@ -371,7 +371,7 @@ fn a_cut_recording_counts_as_partial_at_every_length() {
         assert!(first.starts_with("PART OF THE RUNS: 2 of 2 runs were begun; fixed-3, as run: "), "{first}");
         assert!(first.contains("requests ended in the") && first.contains("it was killed or cut: "), "{first}");
     }
-    // The first run has ended, so its recording must be whole. Two runs cannot be killed at once.
+    // The first run has ended, so its recording must be whole: a kill can cut only the run that was going on.
     let ended = place.path("out/tapes/v0-s0-p0.tape");
     let other = std::fs::read(&ended).unwrap();
     std::fs::write(&ended, &other[..other.len() - 3]).unwrap();

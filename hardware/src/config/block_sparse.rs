@@ -35,7 +35,7 @@ pub fn selections(fields: &Fields, count: u32) -> Result<Option<Vec<Option<Selec
         heads: table.size("sparse_num_index_heads")?,
         head_dim: table.size("sparse_index_dim")?,
         tokens,
-        // As in vLLM's MiniMaxM3IndexerCache.
+        // As vLLM's MiniMaxM3IndexerCache stores keys.
         key_bits: 16,
         taken: false,
     };

@@ -6,7 +6,7 @@ use super::fields::Fields;
 use super::{attention, feed_forward, recurrent};
 use crate::models::{Attention, FeedForward, LayerGroup};
 
-/// The layers in order, each as a group of one; `None` if the file has no such list.
+/// The layers in order, each as a group of one; `None` if the file does not list its layers by letters or names.
 ///
 /// # Errors
 /// A letter or a name is not known, a key that a listed layer needs is missing or out of range, or `num_hidden_layers`
@@ -24,7 +24,7 @@ pub fn layers(fields: &Fields, family: &Family) -> Result<Option<Vec<LayerGroup>
     Ok(Some(layers))
 }
 
-/// The layers of the MTP module, each as a group of one; `None` if the file has no such list.
+/// The layers of the MTP module, each as a group of one; `None` if the file does not list them by letters or names.
 ///
 /// # Errors
 /// A letter or a name is not known, or a key that a listed layer needs is missing or out of range.

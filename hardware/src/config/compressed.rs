@@ -4,8 +4,8 @@ use super::bad::BadConfig;
 use super::fields::Fields;
 use crate::models::{Attention, Selection};
 
-/// Tokens that an entry compresses in the three kinds of layer: without a compressor; with overlapping entries and an
-/// indexer; with plain entries (transformers' `DeepseekV4Config`).
+/// Number of tokens that an entry compresses in the three kinds of layer (transformers' `DeepseekV4Config`): 0 without
+/// compressed entries, 4 with overlapping entries and an indexer, 128 with entries that do not overlap.
 const RATIOS: [u32; 3] = [0, 4, 128];
 
 /// Reads the attention of each of `count` layers.

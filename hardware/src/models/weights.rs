@@ -13,8 +13,8 @@ impl Attention {
         }
     }
 
-    /// The layer with an indexer (`own`), or with the choice of an earlier layer. Only latent attention that chooses
-    /// tokens is changed.
+    /// The layer with an indexer if `own`, else with the tokens that an earlier layer chose. Only latent attention that
+    /// chooses tokens is changed.
     pub fn with_indexer(mut self, own: bool) -> Attention {
         if let Attention::Latent { selection: Some(selection), .. } = &mut self {
             selection.taken = !own;
@@ -134,7 +134,7 @@ impl FeedForward {
         }
     }
 
-    /// Numbers that a token sends to an expert and gets back.
+    /// Width of an expert's input and output: numbers that a token sends to an expert and gets back.
     pub fn expert_width(&self, hidden: u32) -> u32 {
         match *self {
             FeedForward::Experts { latent, .. } => latent.unwrap_or(hidden),
@@ -142,7 +142,7 @@ impl FeedForward {
         }
     }
 
-    /// (routed experts of the layer, those that a token uses); (0, 0) for a dense block.
+    /// (number of routed experts of the layer, number that a token uses); (0, 0) for a dense block.
     pub fn experts(&self) -> (u32, u32) {
         match *self {
             FeedForward::Experts { total, active, .. } => (total, active),

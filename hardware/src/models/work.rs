@@ -31,22 +31,22 @@ pub struct Work {
     pub request_bytes: f64,
     /// Bytes of all weights, the embedding included.
     pub weight_bytes: f64,
-    /// Layers with a mixture of experts.
+    /// Number of layers with a mixture of experts.
     pub sparse_layers: f64,
-    /// Routed experts that a token uses in such a layer; the largest number of all layers.
+    /// Number of routed experts that a token uses in a layer with a mixture; the largest number of all layers.
     pub active_experts: f64,
-    /// Numbers that a token sends to an expert and gets back.
+    /// Width of an expert's input and output: numbers that a token sends to an expert and gets back.
     pub expert_width: f64,
 }
 
 /// Feed-forward blocks with equal `total` and `active`. A dense block is one expert that every token uses.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Blocks {
-    /// Experts in a layer.
+    /// Number of experts in a layer; 1 for a dense block.
     pub total: f64,
-    /// Experts that a token uses.
+    /// Number of experts in a layer that a token uses.
     pub active: f64,
-    /// Bytes of one expert, summed over the layers.
+    /// Bytes of one expert of each layer, summed over the layers.
     pub bytes: f64,
 }
 
@@ -80,12 +80,13 @@ pub struct AttentionWork {
     pub kept_bytes: f64,
     /// FLOP of a query-key pair, summed over these layers.
     pub pair_flops: f64,
-    /// The FLOP if compressed keys and values are expanded first (latent attention). `None`: they are not compressed.
+    /// FLOP of latent attention if it expands compressed keys and values first; `None` for attention without
+    /// compression.
     pub unpacked: Option<Unpacked>,
     /// Most tokens that a token attends to: a window, or the chosen ones; `None`: all.
     pub window: Option<f64>,
-    /// Whether each token chooses the tokens of its `window` (sparse attention). If not, the window is the newest
-    /// tokens of the request, which its new tokens share.
+    /// Whether each token chooses the tokens of its `window` (sparse attention). If not, the new tokens of a request
+    /// share one window: the newest tokens of the request.
     pub by_token: bool,
     /// Number of key-value heads. With tensor parallelism the KV is split over at most this many GPUs; 1: each GPU
     /// holds all KV.
@@ -103,7 +104,8 @@ pub struct Unpacked {
 }
 
 impl AttentionWork {
-    /// Layers that attend to all tokens, with one key-value head: `bytes` of KV a token, `pair_flops` a pair.
+    /// Work of layers that attend to all tokens, with one key-value head: they read `bytes` of KV for each token of
+    /// context, and compute `pair_flops` for each query-key pair.
     fn whole(bytes: f64, pair_flops: f64) -> AttentionWork {
         AttentionWork {
             bytes,
@@ -116,7 +118,7 @@ impl AttentionWork {
         }
     }
 
-    /// Adds the work of layers with an equal window, split and kind of selection.
+    /// Adds the work of other layers with the same window, split and kind of selection.
     fn join(&mut self, more: &AttentionWork) {
         self.bytes += more.bytes;
         self.kept_bytes += more.kept_bytes;

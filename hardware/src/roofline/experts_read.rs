@@ -1,5 +1,5 @@
-//! A counted table of the distinct experts that passes read. Real tokens choose experts neither independently nor
-//! identically, so a formula is wrong.
+//! A measured table: the number of distinct experts that a pass reads, by its number of tokens. Real tokens choose
+//! experts neither independently nor identically, so a formula is wrong.
 
 use crate::bad::{BadLatency, bad};
 use crate::models::ModelShape;
@@ -34,7 +34,7 @@ pub(super) fn check(points: &[(u32, f64)], shape: &ModelShape) -> Result<(), Bad
     }
 }
 
-/// The counted distinct experts of a layer, by the tokens of a pass.
+/// Counted number of distinct experts of a layer that a pass reads, by the pass's number of tokens.
 #[derive(Clone, Debug)]
 pub(super) struct ExpertsRead {
     points: Vec<(f64, f64)>,

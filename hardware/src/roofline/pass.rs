@@ -4,31 +4,31 @@ use super::experts_read::ExpertsRead;
 use crate::models::{AttentionWork, Blocks};
 use foretoken_sim::{LatencyModel, PassShape, Time};
 
-/// A built roofline. Each field is the seconds of one kind of work; the fields without another unit are per pass.
+/// A built roofline: the seconds of each kind of work in a pass.
 #[derive(Clone, Debug)]
 pub struct Roofline {
-    /// Fixed time of a pass: overheads, and the latency of all-reduces.
+    /// Fixed seconds of a pass: overheads, and the latency of all-reduces.
     pub(super) fixed_s: f64,
-    /// Reading the weights that every pass reads, except feed-forward blocks and the output head.
+    /// Seconds to read the weights that every pass reads, except feed-forward blocks and the output head.
     pub(super) always_bytes_s: f64,
-    /// Reading feed-forward blocks, in groups with equal numbers of experts.
+    /// Seconds to read feed-forward blocks, in groups with equal numbers of experts.
     pub(super) blocks: Vec<BlockTimes>,
-    /// Computing one token, except attention over KV and the output head.
+    /// Seconds to compute one token, except attention over KV and the output head.
     pub(super) token_flops_s: f64,
-    /// Reading the weights of the output head.
+    /// Seconds to read the weights of the output head.
     pub(super) head_bytes_s: f64,
-    /// Computing the output head for one token.
+    /// Seconds to compute the output head for one token.
     pub(super) head_flops_s: f64,
-    /// Attention over KV, in groups of layers with an equal window, split and kind of selection.
+    /// Seconds of attention over KV, in groups of layers with an equal window, split and kind of selection.
     pub(super) attention: Vec<AttentionTimes>,
-    /// Reading and writing the recurrent states of one request.
+    /// Seconds to read and write the recurrent states of one request.
     pub(super) state_bytes_s: f64,
-    /// Moving the activations of one token between the GPUs of a tensor-parallel group.
+    /// Seconds to move the activations of one token between the GPUs of a tensor-parallel group.
     pub(super) link_token_s: f64,
     /// Share of a token's experts that earlier tokens of the pass have already read, beyond what independent choice
     /// gives, [0, 1].
     pub(super) expert_reuse: f64,
-    /// Counted distinct experts by tokens of a pass; empty if they are computed.
+    /// Counted number of distinct experts that a pass reads, by its tokens; empty if the number is computed.
     pub(super) experts_read: ExpertsRead,
 }
 
@@ -60,7 +60,7 @@ impl BlockTimes {
     }
 }
 
-/// Attention over KV of layers that have an equal window, split and kind of selection.
+/// Seconds of attention over KV in layers with an equal window, split and kind of selection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AttentionTimes {
     bytes_s: f64,
@@ -72,7 +72,7 @@ pub(super) struct AttentionTimes {
 }
 
 impl AttentionTimes {
-    /// `copies` is the number of GPUs that hold the same KV.
+    /// Converts `work` to seconds. `copies` is the number of GPUs that hold the same KV.
     pub(super) fn new(work: &AttentionWork, copies: f64, bandwidth: f64, flops: f64) -> AttentionTimes {
         AttentionTimes {
             bytes_s: work.bytes * copies / bandwidth,
@@ -108,7 +108,8 @@ impl Roofline {
     /// Time of a pass, seconds.
     pub fn pass_s(&self, shape: PassShape) -> f64 {
         let tokens = shape.batched as f64;
-        // The number of independently choosing tokens that would read as many distinct experts.
+        // Number of tokens that, if each chose its experts independently, would read as many distinct experts as the
+        // pass.
         let choosers = tokens - (tokens - 1.0).max(0.0) * self.expert_reuse;
         let counted = self.experts_read.at(tokens);
         let read = self.blocks.iter().fold(self.always_bytes_s, |s, blocks| s + blocks.seconds(choosers, counted));

@@ -5,7 +5,7 @@ use foretoken_sim::{DraftMethod, EngineConfig, Request, Runner, SchedulingPolicy
 use std::collections::{BTreeMap, HashMap};
 use std::io::BufRead;
 
-/// A line that does not follow the README.
+/// Why a line of a fixture does not follow the format of `tests/vllm/README.md`.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct BadFixture {
@@ -28,7 +28,7 @@ pub struct Recorded {
     pub speculation: SpeculativeConfig,
     /// Mode of the number of drafts proposed: `fixed`, `request` or `batch`.
     pub lengths: String,
-    /// Acceptance of a draft, in thousandths.
+    /// Probability that a draft is accepted, in thousandths.
     pub accept: u64,
     /// True if vLLM checked at its start that the KV pool holds one request of `max_model_len`.
     pub checked: bool,
@@ -36,7 +36,7 @@ pub struct Recorded {
     pub workload: Workload,
     /// The values that vLLM derived from the settings; `None` if it refused them.
     pub derived: Option<Derived>,
-    /// The recorded steps.
+    /// The recorded steps of the scheduler; empty for the engine core, which has `calls`.
     pub steps: Vec<Step>,
     /// True if vLLM's whole engine core ran the workload, false if only its scheduler did.
     pub core: bool,
@@ -226,7 +226,7 @@ impl<R: BufRead> Fixture<R> {
                 "S" if self.core => {
                     let step = self.step(rest, &before, now)?;
                     now = step.start + SCHEDULE;
-                    // Lines refer to the requests of the last step that scheduled any.
+                    // A line may leave out ids: it then means the requests of the last step that scheduled any.
                     let entries = if step.entries.is_empty() { before.entries } else { step.entries.clone() };
                     before = Step { entries, ..step.clone() };
                     recorded.calls.push(Call::Schedule(step));

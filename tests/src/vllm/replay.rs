@@ -161,7 +161,7 @@ impl Replay<'_> {
         if self.refused != self.recorded.refused {
             return Err(differs("refused requests", &self.recorded.refused, &self.refused));
         }
-        // The step of an assertion is not recorded.
+        // The recorder does not write the step in which vLLM failed an assertion.
         let unknown = self.version == Version::V0 || ending == "assertion";
         let blocks = unknown || self.recorded.blocks == self.blocks.hash;
         match (self.recorded.ending == ending, blocks, theirs.next()) {

@@ -80,7 +80,7 @@ fn every_policy_has_its_golden_line() {
         (spec.label(), t.steps, t.drafted, t.accepted(), t.preemptions, finish_order(&run))
     };
     let made: Vec<_> = PolicySpec::all().iter().map(given).map(|spec| line(&spec)).collect();
-    // Pairs of policies that made equal runs: with these defaults they are one rule.
+    // Pairs of policies with equal runs: with these defaults both decide alike.
     let alike = made.iter().tuple_combinations().filter(|(a, b)| a.1 == b.1 && a.2 == b.2 && a.5 == b.5);
     let same: String = alike.map(|(a, b)| format!("{} = {}\n", a.0, b.0)).collect();
     let lines = made.iter().map(|(label, steps, drafted, accepted, preemptions, order)| {

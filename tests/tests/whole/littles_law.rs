@@ -43,7 +43,7 @@ struct Case {
 }
 
 impl Case {
-    /// Rounds after the first token.
+    /// Number of rounds of a request after its first token.
     fn rounds(self) -> f64 {
         f64::from((self.output - 1).div_ceil(self.gives))
     }

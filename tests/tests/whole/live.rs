@@ -116,8 +116,8 @@ enum Draft {
     Far,
 }
 
-/// Sixteen requests, some of which arrive while others run, prompts of several chunks, and a pool small enough for
-/// preemptions.
+/// A load and the draft that serves it: sixteen requests, some of which arrive while others run, prompts of several
+/// chunks, and a pool small enough for preemptions.
 struct Server {
     workload: Workload,
     prompts: Vec<Vec<u32>>,
@@ -322,7 +322,7 @@ fn values_missing_from_a_recording_are_counted() {
     let (_, kept) = server.live(build(2), Acceptance::Greedy);
     let mut recorded = RecordedRounds::new(server.workload.len(), &NeverRight);
     kept.steps.iter().for_each(|s| recorded.add(s));
-    // The replay clock itself fails.
+    // On the replay clock the run fails, because the policy asks for a draft pass that was not recorded.
     let clock = ReplayClock::new(&kept.steps, &recorded, server.config.max_draft_len, server.workload.len());
     let served = server.serving(&AtomicBool::new(false)).run(clock, build(4));
     let error = served.error.unwrap().to_string();

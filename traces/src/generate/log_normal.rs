@@ -7,7 +7,7 @@ use crate::error::TraceError;
 use foretoken_sim::Draws;
 use serde::{Deserialize, Serialize};
 
-/// The largest scale of the logarithm. At this scale the mean is e^50 times the median: the mean says nothing more.
+/// Largest `sigma`. With it the mean is e^50 times the median, so the mean says nothing about usual lengths.
 const MOST_SIGMA: f64 = 10.0;
 
 /// Log-normal distributions of prompt and output lengths.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Tokens in a shared block of a session's text: the usual size of a KV block.
 const BLOCK: u32 = 16;
 
-/// The most turns of a session. Longer draws get this number.
+/// Most turns of a session. A larger draw is set to this number.
 const MOST_TURNS: usize = 10_000;
 
 /// Sessions (chats) of several turns, in which each prompt repeats the text so far. Each arrival begins a session.
@@ -75,12 +75,12 @@ impl Sessions {
         1 + (more as usize).min(MOST_TURNS - 1)
     }
 
-    /// Puts what was said before in front of each turn's prompt, and links the turns. `workload` has a request for each
-    /// of `turns`, with the lengths of its new text and of its answer.
+    /// Puts the session's earlier text in front of each turn's prompt, and links each turn to the one before.
+    /// `workload` has a request for each of `turns`, with the lengths of its new text and of its answer.
     pub(crate) fn link(&self, workload: Workload, turns: &[Turn]) -> Workload {
         let most = self.max_context.unwrap_or(u32::MAX);
         let sessions = turns.iter().map(|turn| turn.session as usize + 1).max().unwrap_or(0);
-        // For each session: the tokens said so far (`None` once it has ended), and its newest turn.
+        // For each session: its tokens so far (`None` once it has ended), and the request of its newest turn.
         let mut said: Vec<(Option<u32>, RequestId)> = vec![(Some(0), RequestId::MAX); sessions];
         let mut linked = Workload {
             categories: workload.categories.clone(),
@@ -130,7 +130,7 @@ mod tests {
         (0..n).map(|i| Time::from_s(i as f64)).collect()
     }
 
-    /// 100 new tokens and 20 of answer each turn.
+    /// Linked sessions that start at `starts`. Each turn has 100 tokens of new text and an answer of 20.
     fn linked(of: &Sessions, starts: &[Time]) -> (Workload, Vec<Turn>) {
         let turns = of.turns(starts, 3);
         let workload = turns.iter().map(|turn| Request::new(turn.at, 100, 20)).collect();
@@ -160,7 +160,7 @@ mod tests {
                 before += 120;
                 assert!(next > id);
                 assert_eq!(w.prompt_len[next as usize], before + 100);
-                // All blocks of the turn before come again, in the same order.
+                // The next turn begins with the blocks of this turn in the same order; the last block is not compared.
                 assert!(w.prefix(next).starts_with(&w.prefix(id)[..w.prefix(id).len() - 1]));
                 id = next;
                 turns += 1;

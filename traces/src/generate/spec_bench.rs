@@ -47,7 +47,7 @@ impl Default for SpecBenchLengths {
 
 /// The law of a category's lengths.
 pub(super) struct Category {
-    /// Location and scale of ln(prompt).
+    /// Mean and standard deviation of the natural logarithm of a prompt's tokens.
     pub(super) prompt: (f64, f64),
     /// Output quantiles at 5, 25, 50, 75, 95 %.
     pub(super) output: [f64; 5],

@@ -12,7 +12,7 @@ use crate::error::TraceError;
 use crate::trace_spec::{TimeUnit, TraceSpec, Unsorted};
 use foretoken_sim::{Request, Time};
 
-/// How a file writes its times.
+/// How a file writes its times: as numbers in a unit, or as texts with date and time.
 #[derive(Clone, Copy)]
 enum Times {
     Numbers(TimeUnit),

@@ -26,7 +26,7 @@ use crate::format::{TraceFormat, formats};
 use crate::trace_spec::TraceSpec;
 use collector::Collector;
 
-/// Makes a function that reads a file with the reader in the format's row of the table.
+/// Makes `read_as`, which reads a file with the reader that the table of formats has for its format.
 macro_rules! dispatch {
     ($($(#[$doc:meta])+ $format:ident, $name:literal, $file:ident::$read:ident, $signs:tt;)+) => {
         fn read_as(format: TraceFormat, spec: &TraceSpec, collector: Collector) -> Result<Trace, TraceError> {

@@ -18,11 +18,11 @@ pub struct SpecForgeRow {
     pub dataset: String,
     /// Number of requests served at once.
     pub batch_size: u32,
-    /// Depth of the drafts.
+    /// Depth of the drafts, tokens.
     pub steps: u32,
     /// Branches at each depth; 1 for a chain.
     pub topk: u32,
-    /// Tokens verified in a step.
+    /// Number of tokens verified in a step.
     pub num_draft_tokens: u32,
     /// Name of the draft model; `None` for the run without speculation.
     pub draft: Option<String>,

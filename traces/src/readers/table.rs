@@ -65,7 +65,7 @@ impl<'a> Table<'a> {
         Ok(more)
     }
 
-    /// The line of the row in the file.
+    /// Number of the current row's first line in the file.
     pub(super) fn line(&self) -> u64 {
         self.row.position().map_or(0, csv::Position::line)
     }

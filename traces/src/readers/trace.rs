@@ -16,7 +16,7 @@ pub struct Gives {
 /// A trace that was read from a file.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// The format it was read as.
+    /// The format in which the file was read.
     pub format: TraceFormat,
     /// The requests in the file.
     pub workload: Workload,

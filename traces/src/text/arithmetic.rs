@@ -2,7 +2,7 @@
 
 use super::dice::Dice;
 
-/// Largest total in a step.
+/// Largest result of a step of the calculation.
 const MOST: usize = 9999;
 
 pub(super) fn draw(dice: &mut Dice) -> (String, String) {

@@ -9,7 +9,7 @@ use foretoken_sim::{Luck, Stream};
 /// Key of the draws that make the invented people. With another key, every fact that a model has learnt is wrong.
 const WORLD: u64 = 0xFAC7;
 
-/// Number of people in the world.
+/// Number of people in the invented world.
 pub(super) const PEOPLE: usize = 400;
 
 /// The facts about one person.

@@ -41,7 +41,7 @@ impl Document {
     }
 }
 
-/// Document `index` of a family.
+/// Makes document number `index` of a family. Equal arguments give equal documents.
 pub fn document(family: Family, seed: u64, index: u64) -> Document {
     drawn(family, key(family, seed, index))
 }

@@ -7,10 +7,10 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Summaries cover draft lengths from 1 to this. Rounds are counted with this draft length where a table has a rank for
-/// every position (a profiled pair).
+/// Longest draft length of the summaries. In the table of a profiled pair, which has a rank for every position, rounds
+/// with drafts of this length are counted.
 pub const DEPTHS: usize = 8;
-/// The first band of contexts ends here, tokens; each further band ends at twice the end of the one before.
+/// End of the first band of context lengths, tokens. Each further band ends at twice the end of the band before.
 const FIRST_BAND: u64 = 512;
 /// Fewest drafted positions from which a band's rate is estimated. A band with fewer is joined with the next one.
 const LEAST_POSITIONS: u64 = 200;
@@ -36,7 +36,7 @@ pub struct CategoryAcceptance {
 /// Acceptance at one depth of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Depth {
-    /// The depth, from 1.
+    /// The draft's place in its round, from 1.
     pub depth: u32,
     /// Number of rounds in which all drafts before this depth were accepted.
     pub reached: u64,

@@ -75,14 +75,14 @@ pub struct ObservedTruth {
 /// The rank that observed tables give to a position at which nothing was drafted.
 pub const NOT_DRAFTED: u8 = 0;
 
-/// A model of the pair.
+/// The target or the draft model of a recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedModel {
     /// Name of a preset or path of a folder.
     pub name: String,
-    /// Type in which its weights were stored.
+    /// Type in which the model's weights were stored.
     pub dtype: String,
-    /// BLAKE3 of its weights and shape, in hexadecimal.
+    /// BLAKE3 of the model's weights and shape, in hexadecimal.
     pub digest: String,
 }
 

@@ -44,7 +44,7 @@ fn window_statistics_are_the_published_ones() {
         assert_eq!(stats.requests, n, "{file}");
         let [one, five_s, sixty_s] = &a.bins[..] else { panic!("three widths") };
         let dispersion = |bins: &BinStats| bins.dispersion.expect("arrivals");
-        // Half of the last digit that was published.
+        // `half` is half of the last published digit.
         for (what, got, published, half) in [
             ("mean rate", a.mean_rate.expect("a rate"), mean, 0.005),
             ("lowest rate in 5 s", five_s.min_rate, five[0], 0.05),

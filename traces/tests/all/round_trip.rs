@@ -1,4 +1,4 @@
-//! Files written in a format are read back, in every packing and with either line end.
+//! Files written in a format are read back: plain or compressed, and with either line end.
 
 use foretoken_sim::{Request, Time};
 use foretoken_traces::{FailedRows, Ties, TraceFormat, TraceSpec, Unsorted, ZeroTokens, read};

@@ -55,7 +55,7 @@ impl Definition for CalmOrBusy {
     }
 }
 
-/// The running policy. No state.
+/// The policy during a run. It keeps no state between steps.
 struct Running {
     calm: u32,
     busy: u32,

@@ -58,7 +58,7 @@ pub fn run(args: &LiveArgs) -> Result<()> {
     ran.ended.map_or(Ok(()), Err)
 }
 
-/// A note on how many of the cells ended; `None` if all did.
+/// A note with the number of cells that ended, and of cells that were planned; `None` if all ended.
 fn part(ran: &Ran, cells: usize) -> Option<String> {
     let begun = &ran.report.cells;
     let ended: Vec<String> = begun

@@ -87,7 +87,7 @@ fn key(named: Option<&str>) -> Result<Option<String>> {
     }
 }
 
-/// A note on how many of the runs ended; `None` if all did.
+/// A note with the number of runs that ended, and of runs that were planned; `None` if all ended.
 fn part(seen: &Observed, cells: usize) -> Option<String> {
     let begun = &seen.report.cells;
     let ended: Vec<String> =

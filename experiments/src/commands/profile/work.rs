@@ -39,7 +39,7 @@ pub fn run(args: &ProfileArgs) -> Result<()> {
     }
 }
 
-/// What the arguments ask for.
+/// The profiler's request, made from the command's arguments.
 fn request(args: &ProfileArgs) -> ProfileRequest<'_> {
     let EngineLimits { max_model_len, max_num_seqs, max_num_batched_tokens } = args.engine;
     ProfileRequest {

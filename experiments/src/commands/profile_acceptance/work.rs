@@ -26,7 +26,7 @@ pub fn run(args: &ProfileAcceptanceArgs) -> Result<()> {
     }
 }
 
-/// What the arguments ask for.
+/// The recorder's request, made from the command's arguments.
 fn request(args: &ProfileAcceptanceArgs) -> AcceptanceRequest<'_> {
     AcceptanceRequest {
         models: Pair { target: &args.target, draft: &args.draft },

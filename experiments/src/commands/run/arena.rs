@@ -13,11 +13,11 @@ const QUICK_SEEDS: usize = 2;
 /// The scenarios of a folder.
 #[derive(Default)]
 pub struct Scenarios {
-    /// Finished scenarios with their numbers.
+    /// (name, numbers) of each finished scenario.
     finished: Vec<(String, Scenario)>,
-    /// Scenarios whose files are not here, and why.
+    /// (name, reason) of each scenario that cannot run because a file, such as its trace, is missing.
     skipped: Vec<(String, String)>,
-    /// Scenarios that a quick run leaves out.
+    /// Number of scenarios that a quick run leaves out.
     left_out: usize,
 }
 

@@ -30,10 +30,10 @@ fn matrices_are_those_of_the_published_code() {
     let queries = 1024.0 * (4096.0 + 64.0 * 512.0);
     let output = 64.0 * 512.0 * 1024.0 + 8.0 * 1024.0 * 4096.0;
     assert_eq!(window, queries + 4096.0 * 512.0 + output);
-    // A projection and a gate make an entry.
+    // The layer with compressed entries has two more matrices: a projection and a gate make an entry.
     assert_eq!(heavy - window, 2.0 * 4096.0 * 512.0);
-    // Projection and gate are twice as wide here, for entries and for the indexer's keys. The indexer adds queries and
-    // weights of 64 heads.
+    // In the layer with an indexer, projection and gate are twice as wide, for entries and for the indexer's keys. The
+    // indexer adds queries and weights of 64 heads.
     let indexer = 4.0 * 4096.0 * 128.0 + 1024.0 * 64.0 * 128.0 + 4096.0 * 64.0;
     assert_eq!(sparse - window, 4.0 * 4096.0 * 512.0 + indexer);
 }
@@ -96,7 +96,8 @@ fn a_decode_reads_its_window_its_chosen_entries_and_all_keys() {
 
 #[test]
 fn kinds_of_reach_are_summed_once() {
-    // Three groups, however many layers there are: windows, chosen entries, and attention to all tokens.
+    // The work is in three groups, however many layers there are: attention to a window, to all entries, and to chosen
+    // entries.
     let reach = |a: &AttentionWork| (a.window, a.by_token);
     let kinds: Vec<_> = entry("deepseek-v4-pro").unwrap().shape.work().attention.iter().map(reach).collect();
     assert_eq!(kinds, [(Some(128.0), false), (None, false), (Some(4096.0), true)]);

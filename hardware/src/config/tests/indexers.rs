@@ -41,8 +41,8 @@ fn a_list_letters_and_a_schedule_say_the_same() {
 #[test]
 fn a_taken_choice_costs_no_indexer_and_keeps_no_key() {
     let (five, five_two) = (&entry("glm-5").unwrap().shape, &entry("glm-5.2").unwrap().shape);
-    // 57 of 78 layers have no indexer in GLM-5.2. Weights of one: queries from 2,048 numbers, a key and head weights
-    // from 6,144. It stores a key of 128 bytes a token.
+    // In GLM-5.2, 57 of 78 layers have no indexer. An indexer has weights for queries (from 2,048 numbers), and for a
+    // key and head weights (from 6,144 numbers). It stores a key of 128 bytes a token.
     let indexer = 2048.0 * 32.0 * 128.0 + 6144.0 * (128.0 + 32.0);
     assert_eq!(five.parameters() - five_two.parameters(), 57.0 * indexer);
     let kv = |s: &crate::models::ModelShape| s.work().kv_bytes_token(1.0);

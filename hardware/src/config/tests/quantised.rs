@@ -34,7 +34,7 @@ fn of(weights: f64, dense: Option<f64>, experts: f64) -> Bits {
     }
 }
 
-/// The module `names` of each of 32 layers.
+/// The full names of the modules `names` in each of 32 layers.
 fn layers(names: &[&str]) -> Vec<String> {
     (0..32).flat_map(|i| names.iter().map(move |name| format!("model.layers.{i}.{name}"))).collect()
 }

@@ -74,7 +74,7 @@ fn the_loop_never_asks_whether_there_is_a_drafter() {
     let sim = source("sim");
     let asks = |path: &[&str]| path.contains(&"ACTIVE") || path.contains(&"NoDraft");
     let mut found = mentions(&sim, "engine/", asks);
-    // Its definition and its export are allowed.
+    // The definition and the export of `NoDraft` are allowed.
     found.retain(|m| !m.starts_with("engine/drafter.rs") && m != "engine/mod.rs mentions drafter::NoDraft");
     assert_eq!(found, BTreeSet::new());
     assert!(!mentions(&sim, "serving.rs", asks).is_empty(), "a run makes `NoDraft`: the check sees nothing");
@@ -131,7 +131,7 @@ fn the_engine_hashes_in_its_prefix_cache_alone() {
 /// threads or reads a clock for times: that work is in libraries, which other programs can call.
 #[test]
 fn the_command_line_words_and_prints() {
-    // Of crates that work, it may name results and limits.
+    // Of the crates that do this work, the command line may name only results and limits.
     let words = [
         ("foretoken_kernels", &["DoctorReport", "doctor"][..]),
         ("foretoken_profiler", &["Profile", "Region", "Role"]),
