@@ -3,7 +3,7 @@
 use super::candidates::{Candidate, doubling};
 use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
-use foretoken_sim::{Pair, PassShape};
+use foretoken_sim::{Drafting, Pair, PassShape};
 use foretoken_spec::problem::Result;
 use serde::Serialize;
 
@@ -25,6 +25,7 @@ pub struct BreakEven {
 pub fn at_batches(plan: &Plan, k: u32, candidates: &[Candidate]) -> Result<Vec<BreakEven>> {
     let setting = Setting::new(&plan.variants[0], plan.seeds[0])?;
     let Pair { target, draft } = setting.costs();
+    let (_, drafting, _) = setting.reads();
     let config = setting.engine(true);
     let w = &setting.workload;
     let n = w.len().max(1) as f64;
@@ -41,10 +42,15 @@ pub fn at_batches(plan: &Plan, k: u32, candidates: &[Candidate]) -> Result<Vec<B
         let verified = batch * (k + 1);
         let host_s = config.step_overhead_s + config.host.decode_step_s(batch, verified);
         let mut s = target.pass(shape(verified, batch)).as_s() + host_s;
-        if k > 0 {
-            s += draft.pass(shape(verified + batch, batch)).as_s();
-            s += f64::from(k - 1) * draft.pass(shape(batch, batch)).as_s();
-        }
+        // The first draft pass also runs over the tokens that were verified.
+        s += match (k, drafting) {
+            (0, _) => 0.0,
+            (_, Drafting::Parallel) => draft.pass(shape(verified + batch * k, batch)).as_s(),
+            _ => {
+                let first = draft.pass(shape(verified + batch, batch)).as_s();
+                first + f64::from(k - 1) * draft.pass(shape(batch, batch)).as_s()
+            }
+        };
         s
     };
     let has = candidates.iter().find(|c| c.fixed && c.longest == k).and_then(|c| c.acceptance_rate);

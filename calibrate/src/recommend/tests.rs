@@ -79,6 +79,23 @@ fn break_even_follows_from_the_costs() {
     assert_eq!(loads.points[0].pays, loads.points[0].gain, "plain decoding runs now");
 }
 
+/// A drafter that makes all tokens in one pass pays for one pass, whatever the length.
+#[test]
+fn a_block_drafter_breaks_even_on_one_pass() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut question = ask(&calibrated(&LAW, &[0, 3], dir.path()), 4);
+    question.sets.push("hardware.drafting=\"parallel\"".into());
+    let advice = answer(&question);
+    assert!(advice.break_even.iter().any(|b| b.k > 1), "{:?}", advice.break_even);
+    for b in &advice.break_even {
+        let (n, k) = (f64::from(b.batch), f64::from(b.k));
+        let step =
+            |tokens: f64, passes: f64| LAW.target_s + LAW.host_s + LAW.token_s * n * tokens + LAW.draft_s * passes;
+        let paper = (step(k + 1.0, 1.0) / step(1.0, 0.0) - 1.0) / k;
+        assert!((b.needs - paper).abs() < 0.05, "{b:?}: {paper} on paper");
+    }
+}
+
 #[test]
 fn slow_drafts_are_advised_against_and_nothing_is_to_be_started() {
     let dir = tempfile::tempdir().unwrap();
