@@ -9,9 +9,9 @@ use foretoken_sim::{Luck, RequestId, Stream, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// Sends the request to the replica with the least (or the most) headroom among those whose predicted TTFT and TPOT are
-/// within the bounds; with probability `epsilon_explore_neg` among the other replicas. If no replica is within the
-/// bounds, an idle one is preferred, then one that misses only TPOT, then one that misses only TTFT (llm-d
+/// Sends the request to one of the replicas whose predicted TTFT and TPOT are within the bounds: to the one with the
+/// least (or the most) headroom. With probability `epsilon_explore_neg` it tries one of the other replicas. If no
+/// replica is within the bounds, an idle one is preferred, then one that misses only TPOT, then one that misses only TTFT (llm-d
 /// `filter/sloheadroomtier` and `scorer/latency`). llm-d predicts with boosted trees in a separate program. Here a
 /// linear fit to the same features learns from the fleet's requests. Until requests have ended on a replica, its load
 /// is compared, as llm-d does without predictions.
