@@ -11,10 +11,10 @@ use std::collections::HashMap;
 
 /// Sends the request to one of the replicas whose predicted TTFT and TPOT are within the bounds: to the one with the
 /// least (or the most) headroom. With probability `epsilon_explore_neg` it tries one of the other replicas. If no
-/// replica is within the bounds, an idle one is preferred, then one that misses only TPOT, then one that misses only TTFT (llm-d
-/// `filter/sloheadroomtier` and `scorer/latency`). llm-d predicts with boosted trees in a separate program. Here a
-/// linear fit to the same features learns from the fleet's requests. Until requests have ended on a replica, its load
-/// is compared, as llm-d does without predictions.
+/// replica is within the bounds, an idle one is preferred, then one that misses only TPOT, then one that misses only
+/// TTFT (llm-d `filter/sloheadroomtier` and `scorer/latency`). llm-d predicts with boosted trees in a separate program.
+/// Here a linear fit to the same features learns from the fleet's requests. Until requests have ended on a replica, its
+/// load is compared, as llm-d does without predictions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LlmDSlo {
