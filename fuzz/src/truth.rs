@@ -6,8 +6,9 @@ use foretoken_intact::frames::Writer;
 use foretoken_traces::truth::{KIND, TruthTable};
 use std::path::Path;
 
-/// A truth table. What is written reads the same. Three forms are read: the bytes as they are, their frames with right
-/// checksums, and, where they begin with `{`, a line of JSON as the header and the rest as columns.
+/// Fuzzes the reader of truth tables. The bytes are read as they are, and a second time inside valid frames: if they
+/// begin with `{`, as a header line of JSON and columns, else with their checksums repaired. A table that can be read is
+/// equal after it is written and read again.
 pub fn truth_table(data: &[u8]) {
     read(data);
     if !data.starts_with(b"{") {

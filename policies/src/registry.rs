@@ -14,10 +14,11 @@ use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde_json::Value;
 use std::sync::LazyLock;
 
-/// The table of policies. For each type of parameters, given by its module, it has one row per preset: the variant of
-/// [`PolicySpec`], the name, the look (`in COLOUR Dash Marker`; without it a free look of the family) and the settings
-/// (`with`; without it the defaults). The macro exports the parameter types, and emits [`PolicySpec`] with all
-/// functions that match on its variants.
+/// Declares all policies. Each block is headed by `family::module::Type`, where the type holds a policy's parameters,
+/// and has one row per preset: the preset's variant of [`PolicySpec`] and its name. A row may also have the preset's
+/// look in figures (`in COLOUR Dash Marker`; without it the next free look of its family) and its settings (`with`;
+/// without it the type's defaults). The macro exports the types, and makes [`PolicySpec`] with all functions that match
+/// on its variants.
 macro_rules! policies {
     ($(
         $family:ident::$module:ident::$settings:ident {

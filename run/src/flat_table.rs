@@ -226,7 +226,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Two loads, an implied baseline, and a policy without a single number.
+    /// Writes a report.json with two loads. At each: an implied baseline, a policy with measured values, and a policy
+    /// `none` that has counts only.
     fn folder(at: &Path) {
         let policies = |e2e: f64| {
             json!([

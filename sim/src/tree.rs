@@ -185,9 +185,9 @@ impl DraftTree {
         self.nodes.iter().filter(|n| n.kept).map(|n| n.depth).max().unwrap_or(0)
     }
 
-    /// Returns how many tokens are accepted if the target's token at depth d (from 1) is the draft's `rank(d)`-th
-    /// guess: the length of the longest path of kept nodes from the root that follows the target. `rank` is not called
-    /// beyond this path.
+    /// Follows the target down the kept nodes, stores the path of accepted nodes and returns its length. At depth d
+    /// (from 1) the target's token is the draft's `rank(d)`-th guess. `rank` is called for each accepted depth, and for
+    /// the depth after them if the path has a kept child there.
     pub fn accepted(&mut self, mut rank: impl FnMut(u32) -> u32) -> u32 {
         let mut at = ROOT;
         let mut depth = 0;

@@ -165,7 +165,8 @@ pub fn nearest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -
     candidates.into_iter().filter_map(|c| Some((rank(c)?, c))).min_by_key(|(rank, _)| *rank).map(|(_, c)| c)
 }
 
-/// Prints the problem on stderr, in the terminal's width and colours.
+/// Prints the problem on stderr. On a terminal: 100 columns, Unicode, and colours unless `NO_COLOR` is set. Elsewhere:
+/// 160 columns of plain text.
 pub fn tell(problem: Problem) {
     // https://no-color.org: any value but the empty one turns colours off.
     let colour = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());

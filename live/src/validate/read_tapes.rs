@@ -139,10 +139,11 @@ impl<'a> TapeReader<'a> {
         TapeReader { notes: Vec::new(), tapes, unended: None }
     }
 
-    /// Reads the tapes of a cell's pieces. Returns the tapes of pieces that count, and notes problems with the others.
+    /// Reads the tapes of a cell's pieces. Returns the tapes of the pieces that count, and which of them are incomplete.
+    /// Tapes without a step are left out with a note. Incomplete tapes of pieces that do not count are only noted.
     ///
     /// # Errors
-    /// A tape is damaged, or more than one has no end.
+    /// A tape is damaged, or more than one has no end. One may have none: the tape of a run that was cut off.
     pub fn read_cell(&mut self, pieces: &[PieceReport]) -> Result<CellTapes> {
         let mut cell = CellTapes { pieces: Vec::new(), parts: Vec::new() };
         for (index, piece) in pieces.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use crate::engine::request::RunningRequest;
 
-/// What the requests of a step emitted, summed.
+/// Counts over the requests of a step: their output tokens, and how many of them ended.
 #[derive(Default)]
 pub(super) struct Tally {
     /// Number of output tokens.
