@@ -148,9 +148,9 @@ pub fn verify_pass_all(batch: &BatchView, verify_len: u32, reads: ContextReads) 
     target_pass(batch, n * v, (v + 1) * batch.context_sum + n * (v * (v + 1) / 2), reads)
 }
 
-/// The shape of the target pass over the step's prefill chunks, each request's newest token and `drafts` draft tokens in
-/// all. `positions` is the sum, over these decode tokens, of the KV tokens before each. `reads` says whether a request's
-/// context counts once or for each of its tokens.
+/// The shape of the target pass over the step's prefill chunks, each request's newest token and `drafts` draft tokens
+/// in all. `positions` is the sum, over these decode tokens, of the KV tokens before each. `reads` says whether a
+/// request's context counts once or for each of its tokens.
 fn target_pass(batch: &BatchView, drafts: u64, positions: u64, reads: ContextReads) -> PassShape {
     let decodes = drafts + batch.len() as u64;
     PassShape {

@@ -139,7 +139,7 @@ impl<'a> TapeReader<'a> {
         TapeReader { notes: Vec::new(), tapes, unended: None }
     }
 
-    /// Reads the tapes of a cell's pieces. Returns the tapes of the pieces that count, and which of them are incomplete.
+    /// Reads the tapes of a cell's pieces. Returns the tapes of the pieces that count, and which tapes are incomplete.
     /// Tapes without a step are left out with a note. Incomplete tapes of pieces that do not count are only noted.
     ///
     /// # Errors
