@@ -7,8 +7,8 @@ use foretoken_traces::truth::{KIND, TruthTable};
 use std::path::Path;
 
 /// Fuzzes the reader of truth tables. The bytes are read as they are, and a second time inside valid frames: if they
-/// begin with `{`, as a header line of JSON and columns, else with their checksums repaired. A table that can be read is
-/// equal after it is written and read again.
+/// begin with `{`, as a header line of JSON and columns, else with their checksums repaired. A table that can be read
+/// is equal after it is written and read again.
 pub fn truth_table(data: &[u8]) {
     read(data);
     if !data.starts_with(b"{") {
