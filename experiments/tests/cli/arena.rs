@@ -118,16 +118,16 @@ fn what_a_scenario_cannot_be_is_refused() {
 }
 
 #[test]
-fn csv_and_quick_are_for_the_arena() {
+fn quick_and_csv_of_a_folder_are_for_the_arena() {
     let place = Place::new();
-    for args in [["--format", "csv"].as_slice(), &["--quick"]] {
-        let error = place.fails(&[&["run", "x.toml", "-o", "out"], args].concat(), 2);
-        assert!(error.contains("such as experiments/arena/"), "{error}");
-    }
+    let error = place.fails(&["run", "x.toml", "-o", "out", "--quick"], 2);
+    assert!(error.contains("such as experiments/arena/"), "{error}");
     std::fs::create_dir(place.path("plain")).unwrap();
     std::fs::write(place.path("plain/a.toml"), EXPERIMENT).unwrap();
-    let error = place.fails(&["run", "plain", "-o", "out", "--quick"], 2);
-    assert!(error.contains("holds no experiment with an [arena]"), "{error}");
+    for args in [["--format", "csv"].as_slice(), &["--quick"]] {
+        let error = place.fails(&[&["run", "plain", "-o", "out"], args].concat(), 2);
+        assert!(error.contains("holds no experiment with an [arena]"), "{error}");
+    }
 }
 
 /// Enough scenarios are shipped, half of them held out. Scenarios of different sets (tuning, seen, held out) share no
