@@ -60,7 +60,7 @@ const RECIPES: [Recipe; 4] = [
             (
                 "sim/src/config.rs",
                 Before(
-                    "    /// Compute a run of steps in which nothing is decided",
+                    "    /// Whether the simulator computes consecutive steps without a decision in one go",
                     "/// More host time of a step, seconds.\nrecipe_s: f64 = 0.0, time;\n",
                 ),
             ),
