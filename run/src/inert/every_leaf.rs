@@ -217,7 +217,7 @@ fn normal<'a>(path: &str, leaves: &'a BTreeMap<String, BTreeSet<String>>) -> Opt
 /// Parts of paths of leaves for which the test cannot guess another valid value, so that they are not checked: names
 /// and paths in files, lists and thresholds that must rise, parameters that depend on each other, and values that some
 /// experiments refuse.
-const NOT_GUESSED: [&str; 25] = [
+const NOT_GUESSED: [&str; 26] = [
     ".trace.format",
     ".trace.log_type",
     ".trace.model",
@@ -227,6 +227,7 @@ const NOT_GUESSED: [&str; 25] = [
     ".mixture.all.",
     ".mixture.categories.",
     ".roofline.activation_bytes",
+    ".roofline.experts_read",
     ".roofline.memory_utilization",
     "engine.draft_kv",
     "engine.mtp_modules",
