@@ -113,7 +113,8 @@ impl<'a> ArrivalStream<'a> {
         }
     }
 
-    /// When the scheduler may see the next request; `Time::MAX` if none comes before a request ends.
+    /// When the scheduler may see the next request: a known one, or one that a router may still give
+    /// ([`know_until`](Self::know_until)). `Time::MAX` if none comes before a request ends.
     #[inline]
     pub fn next_at(&self) -> Time {
         (self.sent_at() + self.way).min(self.known_until)
@@ -136,7 +137,7 @@ impl<'a> ArrivalStream<'a> {
     }
 
     /// Notes that a request has ended: in a closed loop its client sends the next one at once, and a session its next
-    /// turn after a gap.
+    /// turn after a gap. For a router the end is kept until the router takes it out.
     pub fn ended(&mut self, id: RequestId, now: Time) {
         match self.mode {
             Mode::Open => {}

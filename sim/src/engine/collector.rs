@@ -114,8 +114,8 @@ impl Collector {
         }
     }
 
-    /// Records the step whose output the scheduler has just applied. `record` has the step's times; its counts are
-    /// filled in here.
+    /// Records the step whose output the scheduler has just applied. `record` has the step's times and what was
+    /// scheduled; its counts of drafts and of emitted tokens are filled in here.
     #[inline]
     pub(super) fn step(&mut self, record: &mut StepRecord, scheduler: &Scheduler, spec: &SpecDecode) {
         let (output, result) = (scheduler.output(), scheduler.result());
@@ -137,7 +137,8 @@ impl Collector {
         }
     }
 
-    /// Counts the drafts of a step by request, and sums them into `record`.
+    /// Counts the drafts of a step by request, and the requests by numbers of verified and accepted drafts. Sums the
+    /// drafts into `record`.
     #[inline]
     fn count_rounds(&mut self, record: &mut StepRecord, ids: &[RequestId], dropped: &[RequestId], spec: &SpecDecode) {
         if spec.drafts.verify_len.is_empty() {
@@ -277,7 +278,7 @@ impl Collector {
         self.emissions.ended(id);
     }
 
-    /// Records that a request can never run.
+    /// Records that a request is rejected: it can never run to its end.
     pub(super) fn reject(&mut self, id: RequestId, now: Time, reason: RejectReason) {
         self.records.finish[id as usize] = now;
         self.records.outcome[id as usize] = Outcome::Rejected;

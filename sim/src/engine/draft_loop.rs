@@ -41,8 +41,9 @@ pub(crate) fn draft_at_start<E: Executor, D: Hooks<E> + ?Sized>(
     Ok(())
 }
 
-/// Drafts at the end of a step that ran over `ran`. `batch` is what the drafter sees, `step` has the requests' state on
-/// the device, `plan` the wanted lengths, at most `k` tokens each. Returns the number of passes.
+/// Runs the draft passes at the end of a step that ran over `ran`, those that give no drafts included. `batch` is what
+/// the drafter sees, `step` has the requests' state on the device, `plan` the wanted lengths, at most `k` tokens each.
+/// Returns the number of passes.
 pub(super) fn draft_at_end<E: Executor, D: Hooks<E> + ?Sized>(
     drafter: &mut D,
     executor: &mut E,
@@ -76,7 +77,8 @@ pub(super) fn draft_at_end<E: Executor, D: Hooks<E> + ?Sized>(
     Ok(number)
 }
 
-/// Lets the drafter select what is verified, and charges the decision time. Returns whether something was decided.
+/// Lets the drafter select what is verified, and counts what it kept of trees. If the drafter decided anything, charges
+/// the decision time and returns true. Panics if more is selected than was drafted.
 pub(super) fn select<E: Executor, D: Hooks<E> + ?Sized>(
     drafter: &mut D,
     executor: &mut E,
@@ -135,8 +137,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs up to `depth` passes that draft, with a policy hook after each. Returns the number of passes, and whether
-    /// the drafter stopped them.
+    /// Runs up to `depth` passes that draft, with a policy hook after each, whose decision time is charged. Returns the
+    /// number of passes, and whether the drafter stopped them.
     #[inline]
     fn passes<E: Executor, D: Hooks<E> + ?Sized>(
         &mut self,
@@ -202,7 +204,7 @@ impl Run<'_> {
         shape
     }
 
-    /// Runs a pass that drafts nothing.
+    /// Runs a pass that drafts nothing. It counts as a pass of the step only if no other was counted.
     fn idle<E: Executor>(&mut self, executor: &mut E, cost: PassCost) -> Result<(), E::Error> {
         let pass = DraftPass { pass: 0, draft_len: &[], common_len: 0, growth: None, cost };
         executor.draft(self.step, &pass, self.drafts)?;

@@ -38,7 +38,7 @@ pub struct DraftPasses {
     pub always_all: bool,
     /// Whether a block drafter skips its second pass if no drafts are wanted.
     context_alone: bool,
-    /// Whether the first pass runs only over accepted tokens, because it knows what was accepted.
+    /// Whether the first pass leaves out the step's rejected drafts, because it knows what was accepted.
     pub unseen: bool,
     /// `Some(n)`: no request of a step gets drafts if one of them is less than the draft length + n tokens away from
     /// `max_model_len`.
@@ -46,7 +46,8 @@ pub struct DraftPasses {
 }
 
 /// Number of draft passes that a server makes behind a step to draft `k` tokens for each request, if a table by batch
-/// size sets the length and `most` is the longest length of the table.
+/// size sets the length and `most` is the longest length of the table. A drafter that gives all drafts in one pass
+/// counts as `k` passes.
 pub fn passes_by_table(c: &EngineConfig, most: u32, k: u32) -> u32 {
     let spec = SpeculativeConfig { drafter: true, num_speculative_tokens: most, ..SpeculativeConfig::default() };
     let passes = DraftPasses::of(&Derived::of(c, &spec));
@@ -166,7 +167,8 @@ mod tests {
         (1..=passes.number(k)).map(|pass| passes.shape(&ran, k, pass).batched).collect()
     }
 
-    /// What the released runners and drafters did in `tests/vllm/runners.py`: 11 tokens of 3 requests, K = 4.
+    /// How many tokens each pass of the released runners and drafters had in `tests/vllm/runners.py`, behind a step
+    /// with 11 tokens of 3 requests, K = 4.
     #[test]
     fn passes_are_those_of_the_released_runners() {
         let v1 = |method| EngineConfig { method, runner: Some(Runner::V1), ..EngineConfig::default() };

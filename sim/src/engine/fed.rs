@@ -45,8 +45,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     }
 
     /// Runs while steps begin before `until`; the last one may end later. With `to_the_next_end` the engine stops
-    /// sooner, after the step in which a request ends. No request may be given later that is sent before `until`, or
-    /// before the step's end.
+    /// sooner, after the step in which a request ends or is rejected. No request may be given later that is sent before
+    /// `until`, or before the step's end.
     ///
     /// # Errors
     /// A pass failed; the executor's error.
@@ -88,7 +88,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.arrivals.take_ended()
     }
 
-    /// The records so far. Times may be later than the time up to which the engine was asked to run.
+    /// The records so far; their counts of rounds and drafts are written only when the run ends. Times may be later
+    /// than the time up to which the engine was asked to run.
     pub fn records(&self) -> &RequestRecords {
         &self.out.records
     }

@@ -6,7 +6,7 @@ use crate::policy::{BatchView, DraftPlan};
 use crate::time::Time;
 use crate::workload::RequestId;
 
-/// Marks a row whose drafts will not be verified.
+/// Marks a row whose drafts were taken, or will not be verified.
 const GONE: RequestId = RequestId::MAX;
 
 /// The drafts made at the end of a step.
@@ -73,7 +73,8 @@ impl HeldDrafts {
         drafts.begin_verification(batch.limit);
     }
 
-    /// Moves the drafts in `before` of requests that the step left out to these drafts.
+    /// Moves to these drafts the drafts in `before` of requests that these do not have: the step left them out. Empties
+    /// `before`.
     pub fn keep(&mut self, before: &mut HeldDrafts) {
         for row in 0..before.ids.len() {
             let id = before.ids[row];

@@ -68,7 +68,7 @@ pub enum Ending {
 
 /// The results of a run.
 pub struct Finished<E, W> {
-    /// Records, totals, series and steps.
+    /// Records, totals, series, steps and rejected requests.
     pub out: Collector,
     /// The drafter's warnings.
     pub warnings: Vec<String>,
@@ -81,7 +81,8 @@ pub struct Finished<E, W> {
 }
 
 impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
-    /// Runs until every request has ended, `interrupt` is set, or the clock can go no further.
+    /// Runs until every request has ended, `interrupt` is set, the verdict of a [`Patience`] is certain, or the clock
+    /// can go no further. Returns which of these it was.
     ///
     /// # Errors
     /// A pass failed; the executor's error.
@@ -109,7 +110,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         }
     }
 
-    /// Makes one step, or a stretch of steps.
+    /// Makes a stretch of steps if there is one, else one step. Async scheduling has no stretches.
     #[inline(always)]
     fn turn(&mut self) -> Result<(), E::Error> {
         let order = self.scheduler.rules().order;
@@ -125,7 +126,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.out.be_patient(patience);
     }
 
-    /// Ends the run. The counts of requests that still run are included.
+    /// Ends the run and returns its results. Requests that still run are recorded with the tokens that they have
+    /// emitted.
     pub fn finish(mut self) -> Finished<E, W> {
         let usable_blocks = self.scheduler.kv_cache_manager().usable();
         self.scheduler.running().iter().for_each(|r| self.out.left(r));
@@ -134,7 +136,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         Finished { out: self.out, warnings, usable_blocks, executor: self.executor, watch: self.watch }
     }
 
-    /// Passes the arrived requests to the scheduler.
+    /// Records when requests arrived and passes them to the scheduler. Ends those that the scheduler rejects.
     fn add_arrived(&mut self) {
         let now = self.executor.now();
         while let Some((id, at)) = self.arrivals.pop(now) {

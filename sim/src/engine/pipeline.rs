@@ -23,7 +23,7 @@ pub(super) struct InFlight {
     pub(super) runs: bool,
 }
 
-/// The state that lasts from step to step.
+/// The steps in flight, the drafts that wait, and the ends of requests that are not reported yet.
 #[derive(Debug, Default)]
 pub(super) struct Pipeline {
     /// Steps in flight, oldest first.
@@ -54,12 +54,12 @@ impl Pipeline {
         Pipeline { room, ahead: Ahead::new(requests), ..Pipeline::default() }
     }
 
-    /// Drops the drafts of a request.
+    /// Drops the drafts that a request holds.
     pub(super) fn forget(&mut self, id: RequestId) {
         self.ahead.held.forget(id);
     }
 
-    /// Notes that a request has ended.
+    /// Notes that a request has ended, and drops the drafts that it holds.
     pub(super) fn ended(&mut self, id: RequestId) {
         self.ahead.held.forget(id);
         self.untold = true;

@@ -8,7 +8,7 @@ use crate::workload::RequestId;
 pub struct WaitingRequest {
     /// Id of the request.
     pub id: RequestId,
-    /// Output tokens when the request was preempted; 0 for a new request.
+    /// Output tokens when the request was preempted, and those that a step in flight gave since; 0 for a new request.
     pub num_output_tokens: u32,
     /// Tokens that the draft had run over when the request was preempted; 0 for a new request.
     pub num_draft_computed_tokens: u32,
@@ -77,7 +77,8 @@ pub struct RunningRequest {
     pub table: u32,
     /// Whether the prompt is being prefilled, or tokens are being recomputed.
     pub prefilling: bool,
-    /// Whether the request may draft. Once false it stays false (with `DraftGap::Permanent`).
+    /// Whether the request may draft. Once false it stays false: there is no drafter, the drafter chose not to draft
+    /// for the request, or the request missed tokens under `DraftGap::Permanent`.
     pub may_draft: bool,
     /// Under priority scheduling the lowest number is served first.
     pub priority: i32,
@@ -88,7 +89,8 @@ pub struct RunningRequest {
 }
 
 impl RunningRequest {
-    /// Whether the request samples in this step and goes on after the step.
+    /// Whether the request samples in this step and goes on after the step, as far as the requested number of tokens
+    /// says.
     pub fn can_use_drafts(&self) -> bool {
         let end = self.num_computed_tokens + self.num_scheduled_tokens;
         // A step in flight that samples adds one token for sure.
@@ -101,7 +103,7 @@ impl RunningRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RejectReason {
-    /// The prompt is not shorter than `max_model_len`.
+    /// The prompt is not shorter than `max_model_len` (in v0: longer than it).
     PromptOverModelLen,
     /// The prompt may not be split, and is longer than the token budget of a step.
     PromptOverBudget,

@@ -11,7 +11,7 @@ use crate::workload::RequestId;
 /// The scheduler's decisions for a step.
 #[derive(Debug, Default)]
 pub struct SchedulerOutput {
-    /// When the step was decided.
+    /// When the scheduler was called for the step.
     pub now: Time,
     /// Index of the step.
     pub step: u64,
@@ -23,15 +23,17 @@ pub struct SchedulerOutput {
     pub prefill: ChunkTotals,
     /// Sums of the draft's own prefill chunks.
     pub draft_prefill: ChunkTotals,
-    /// Draft length of each request after the step, as vLLM's settings say.
+    /// With drafts at the end of a step: the most drafts of each request then, by the drafter's limit and vLLM's table
+    /// by batch size.
     pub num_spec_tokens_to_schedule: u32,
-    /// Whether no request can use drafts after the step.
+    /// Whether nothing is drafted at the end of the step, because no request can use drafts. Always false in releases
+    /// that draft all the same.
     pub skip_drafts: bool,
     /// Admitted requests, in order; they are the last of the running list.
     pub admitted: Vec<Admission>,
     /// Requests that lost their KV and wait again, in order, in their state before the preemption.
     pub preempted: Vec<RunningRequest>,
-    /// Requests that can never run, in order.
+    /// Requests that can never run to their end, in order.
     pub rejected: Vec<Rejection>,
 }
 
@@ -44,19 +46,20 @@ pub struct Admission {
     pub num_cached_tokens: u32,
 }
 
-/// A request that can never run.
+/// A request that can never run to its end.
 #[derive(Clone, Debug)]
 pub struct Rejection {
     /// Id of the request.
     pub id: RequestId,
-    /// Why it can never run.
+    /// Why it can never run to its end.
     pub reason: RejectReason,
-    /// The request's state, if it was running.
+    /// The request's state, if it was running or has emitted tokens.
     pub ran: Option<RunningRequest>,
 }
 
 impl SchedulerOutput {
-    /// Empties the output for the next step. Keeps the buffers.
+    /// Empties all lists for the next step, except the batch, which [`gather`](Self::gather) begins anew. Keeps the
+    /// buffers.
     #[inline]
     pub fn clear(&mut self) {
         self.clear_chunks();
@@ -66,7 +69,7 @@ impl SchedulerOutput {
         self.rejected.clear();
     }
 
-    /// Empties the target's chunks.
+    /// Empties the target's chunks and their sums.
     pub fn clear_chunks(&mut self) {
         self.chunks.clear();
         self.prefill = ChunkTotals::default();
@@ -78,7 +81,8 @@ impl SchedulerOutput {
     }
 
     /// Splits the scheduled requests of the running list into decode requests and prefill chunks. The first `leading`
-    /// requests are decode requests. `draft_prefill` says whether a draft runs over the chunks too.
+    /// requests are decode requests. `draft_prefill` says whether a draft runs over the chunks too; then their tokens
+    /// count at once as run over by the draft.
     #[inline]
     pub fn gather(&mut self, running: &mut [RunningRequest], leading: usize, columns: Columns, draft_prefill: bool) {
         self.batch.begin(&running[..leading], running.len(), columns);

@@ -39,7 +39,7 @@ impl SpecDecode {
         (drafted, verified, self.accepted[i])
     }
 
-    /// Ends drafting. `in_parallel` says whether one pass gave all drafts.
+    /// Ends drafting: notes the number of passes, at most one if `in_parallel` says that one pass gave all drafts.
     #[inline]
     pub fn drafted(&mut self, in_parallel: bool) {
         self.in_parallel = in_parallel;

@@ -76,7 +76,8 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
         }
     }
 
-    /// Reports to executor, drafter and collector which requests scheduling admitted, preempted and rejected.
+    /// Reports to executor and collector which requests scheduling admitted, preempted and rejected. Preempted and
+    /// rejected requests lose the drafts that they hold. The drafter learns the ends at once if no step is in flight.
     #[inline]
     pub(super) fn act_on_schedule(&mut self, now: Time) {
         let output = self.scheduler.output();
@@ -104,8 +105,8 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
         }
     }
 
-    /// For each request that is scheduled for the first time: ends its queueing, and draws which of its drafts are
-    /// right.
+    /// Records the admissions. For each request that is scheduled for the first time: asks the drafter whether to draft
+    /// for it (if drafts run over prompts), and starts it in the executor.
     fn start_admitted(&mut self, now: Time) {
         for index in 0..self.scheduler.output().admitted.len() {
             let admission = self.scheduler.output().admitted[index];
@@ -124,8 +125,8 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
         RequestTruth { output_len: self.scheduler.max_tokens(id), ..RequestTruth::of(self.scheduler.workload(), id) }
     }
 
-    /// Reports the requests that finished in a step to executor and collector. [`tell_ended`](Engine::tell_ended)
-    /// reports them to the drafter, once the drafter has observed the step.
+    /// Reports the requests that finished in a step to executor, collector and arrivals, and drops the drafts that they
+    /// hold. [`tell_ended`](Engine::tell_ended) reports them to the drafter, once the drafter has observed the step.
     #[inline]
     pub(super) fn act_on_output(&mut self, end: Time) {
         for r in &self.scheduler.result().finished {

@@ -32,7 +32,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         !self.scheduler.is_idle() || (self.pipeline.untold && self.pipeline.room > 0)
     }
 
-    /// One turn of the loop: queues a step. Takes the output of the oldest step unless another step may be queued.
+    /// One turn of the loop: queues a step. Takes the output of the oldest step if no other step may be queued or no
+    /// request is left to schedule. If the new step runs nothing and requests are left, sleeps as vLLM's loop does.
     pub(super) fn step_with_queue(&mut self) -> Result<(), E::Error> {
         let runs = self.has_requests() && self.launch()?;
         if self.pipeline.queue.len() == self.pipeline.room || !(runs || self.has_requests()) {
@@ -80,7 +81,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         Ok(runs)
     }
 
-    /// Queues the target pass.
+    /// Takes the drafts that the step's requests hold, queues the target pass that verifies them, and begins the step's
+    /// record.
     fn verify(&mut self, step: &mut InFlight, start: Time) -> Result<(), E::Error> {
         let ahead = &mut self.pipeline.ahead;
         let batch = self.scheduler.step_plan().batch;
@@ -155,7 +157,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         Ok(())
     }
 
-    /// The tokens of a step, over which the first draft pass behind the step runs.
+    /// The tokens of a step, over which the first draft pass behind the step runs; without the prompts' if the draft
+    /// does not run over prompts.
     fn ran(&self, step: &InFlight) -> Ran {
         let plan = self.scheduler.step_plan();
         let mut batch = self.pipeline.ahead.device.view(&plan.batch);
@@ -179,7 +182,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         Ran { tokens, requests: (batch.len() + chunks.len()) as u64, context: batch.context_sum + decodes + prompts }
     }
 
-    /// Waits for the output of the oldest step and takes it.
+    /// Waits for the output of the oldest step, applies it to the requests, and reports it to collector, drafter and
+    /// watcher.
     fn land(&mut self) {
         let Some(mut step) = self.pipeline.queue.pop_front() else { return };
         self.executor.wait_until(step.ready);

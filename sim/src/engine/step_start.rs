@@ -7,7 +7,7 @@ use super::state::{Engine, Watch};
 use crate::executor::Executor;
 
 impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
-    /// Runs one step.
+    /// Runs one step. If nothing is scheduled, it ends after the scheduler's rejections and preemptions.
     pub(super) fn step(&mut self) -> Result<(), E::Error> {
         let start = self.executor.now();
         self.scheduler.schedule(start, self.drafter.num_spec_tokens(self.config.max_draft_len));

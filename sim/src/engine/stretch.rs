@@ -13,7 +13,7 @@ use crate::latency::PassShape;
 use crate::time::Time;
 
 impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
-    /// Runs a stretch if there is one. Returns whether it did.
+    /// Runs a stretch if there is one, until a request ends or the next one arrives. Returns whether it did.
     pub(super) fn skip_stretch(&mut self) -> bool {
         if !E::SKIPS || !self.scheduler.rules().skip_stretches || self.out.wants_every_step() {
             return false;

@@ -87,7 +87,8 @@ impl BlockPool {
         self.total() - self.free
     }
 
-    /// Takes `count` blocks from the front of the free queue. The caller must have checked that there are enough.
+    /// Appends `count` blocks from the front of the free queue to a table. The caller must have checked that there are
+    /// enough.
     #[inline]
     pub fn grow(&mut self, table: &mut BlockTable, count: u32) {
         assert!(count <= self.free, "more blocks are asked of a pool than are free");

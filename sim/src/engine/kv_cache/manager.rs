@@ -114,13 +114,15 @@ impl KvCacheManager {
         tokens.div_ceil(self.block_size)
     }
 
-    /// Whether the empty pools of the target and of the draft could hold this many tokens.
+    /// Whether the empty pools of the target and of the draft could hold this many tokens; in v0 the target's pool also
+    /// with the watermark free.
     pub fn could_hold(&self, tokens: u32) -> (bool, bool) {
         let need = self.blocks_for(tokens) + if self.watermark_always { self.watermark } else { 0 };
         (need <= self.pool.total(), need <= self.draft_total())
     }
 
-    /// v0's `can_allocate`: whether there are blocks for a request of `tokens` tokens now.
+    /// v0's `can_allocate`: whether there are blocks for a request of `tokens` tokens now, with the watermark left
+    /// free.
     pub fn could_admit(&self, tokens: u32) -> bool {
         self.blocks_for(tokens).saturating_add(self.watermark) <= self.num_free_blocks()
     }
@@ -149,7 +151,8 @@ impl KvCacheManager {
         tokens <= r.num_slots || self.grow(r, tokens)
     }
 
-    /// The common case, kept fast: one more block, and only of the target's pool.
+    /// The common case, kept fast: one more block, if only the target's pool exists and it only counts. Else
+    /// [`grow_by_any`](Self::grow_by_any).
     #[inline]
     fn grow(&mut self, r: &mut RunningRequest, tokens: u32) -> bool {
         let one = self.counts_alone && tokens - r.num_slots <= self.block_size;
@@ -200,7 +203,8 @@ impl KvCacheManager {
 
     /// Takes the cached blocks and room for `tokens` tokens in total, for a request that starts to run. Returns false,
     /// and takes nothing, if they do not fit. `busy` says whether other requests run: the watermark applies only then,
-    /// in v0 always.
+    /// in v0 always. With `reserve_full` the blocks of all tokens of the request must be free, though only those for
+    /// `tokens` are taken.
     pub fn allocate_new(
         &mut self,
         workload: &Workload,
