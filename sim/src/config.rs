@@ -151,7 +151,8 @@ impl EngineConfig {
     }
 
     /// Sets what live runs on a device do, where the user has set nothing: drafts at the start of the step that
-    /// verifies them, one step at a time. Returns whether it set anything.
+    /// verifies them, one step at a time. Returns whether it set anything; in v0, which does both anyway, it sets
+    /// nothing.
     pub fn as_on_a_device(&mut self) -> bool {
         let silent = self.version != Version::V0 && (self.draft_at.is_none() || self.async_scheduling.is_none());
         if silent {
@@ -161,7 +162,9 @@ impl EngineConfig {
         silent
     }
 
-    /// The settings that are set to another value than the release's default.
+    /// Of the settings whose defaults follow from release, runner or drafter (except `runner` itself): those that are
+    /// set to another value than the release's default. If the default depends on more than the release, those that are
+    /// set.
     pub fn overridden(&self) -> Vec<&'static str> {
         let released = EngineConfig { version: self.version, ..EngineConfig::default() };
         let chunked = self.chunked_prefill.is_some_and(|set| set != released.chunked_prefill());

@@ -128,7 +128,8 @@ impl Drafts {
         self.passes = from.passes;
     }
 
-    /// Moves the drafts of row `row` of `from` to row `i`.
+    /// Moves the drafts of row `row` of `from` to row `i`. Does nothing if only one of the two has trees, or if their
+    /// longest drafts differ. Divergences are left out, because they are known only after verification.
     pub(crate) fn copy_row(&mut self, i: usize, from: &mut Drafts, row: usize) {
         if self.in_trees != from.in_trees || self.stride != from.stride {
             return;

@@ -167,7 +167,8 @@ impl<'a> EventClock<'a> {
         pass
     }
 
-    /// Runs a target pass of a step, and looks up which drafts it accepts.
+    /// Runs a target pass of a step, and looks up which drafts it accepts. If the device has no queue, the constant
+    /// host time passes too.
     #[inline(always)]
     fn run(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) {
         let drafting = self.world.max_draft_len > 0;
@@ -180,8 +181,9 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// [`run`](EventClock::run) with a ledger, a law of host time or a draft on a device of its own. A separate
-    /// function, so that runs without these pay for one branch only.
+    /// [`run`](EventClock::run) if passes are noted: also charges the law of host time, rejects the drafts that follow
+    /// a wrong guess, and splits the pass in the ledger. A separate function, so that runs without these pay for one
+    /// branch only.
     #[cold]
     #[inline(never)]
     fn run_and_note(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) {
@@ -209,7 +211,7 @@ impl<'a> EventClock<'a> {
         self.world.host.time(HostStep { decodes, requests: shape.requests, tokens: shape.batched, drafts })
     }
 
-    /// Makes the device wait until the host has launched a pass.
+    /// Delays the next pass by the time in which the host launches it.
     fn wait_for_launches(&mut self, launch: Time) {
         match self.world.queues {
             true => self.device = self.queued_until() + launch,
@@ -217,7 +219,8 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// Runs a step that is only a target pass, with a law of host time.
+    /// Runs a step that is only a target pass, if passes are noted. All its host time passes behind the pass, except
+    /// launches.
     #[cold]
     #[inline(never)]
     fn plain_step_and_note(&mut self, shape: PassShape) {

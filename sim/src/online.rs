@@ -74,7 +74,7 @@ pub trait Online {
     /// Sums over all steps.
     fn totals(&self) -> &Totals;
 
-    /// The records of all requests so far.
+    /// The records of all requests so far, without counts of rounds and drafts.
     fn records(&self) -> &RequestRecords;
 }
 

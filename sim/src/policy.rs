@@ -1,5 +1,5 @@
-//! The policy interface: three moments of decision and one of learning. The view that a policy gets holds nothing that
-//! a real server would not know.
+//! The policy interface: what a policy decides about requests and drafts, and what it learns from. The view that a
+//! policy gets holds nothing that a real server would not know.
 
 use crate::categories::Categories;
 use crate::config::BatchRange;
@@ -256,8 +256,9 @@ pub trait SpecPolicy: Send {
     /// what the policy remembers of the current step.
     fn observe(&mut self, _outcome: &StepOutcome) {}
 
-    /// A request has ended (finished or rejected): the policy may forget it. Called once for each request that ran,
-    /// after the last outcome of the request was observed. No later call names the request.
+    /// A request has ended (finished, aborted or rejected): the policy may forget it. Called once for each request that
+    /// ran or waited, after the last outcome of the request was observed. Not called for requests that are rejected on
+    /// arrival. No later call names the request.
     fn request_finished(&mut self, _id: RequestId) {}
 
     /// Warnings for the user at the end of a run ("chose 0 for the last 20,000 steps").

@@ -14,7 +14,8 @@ pub trait Replica {
     fn give(&mut self, id: RequestId, sent: Time);
 
     /// Runs while steps begin before `until`; the last one may end later. With `to_the_next_end` the replica stops
-    /// sooner, after the step in which a request ends. No request may be given later that is sent before `until`.
+    /// sooner, after the step in which a request ends or is rejected. No request may be given later that is sent before
+    /// `until`.
     fn run_until(&mut self, until: Time, to_the_next_end: bool);
 
     /// The replica's clock: the end of its last step, while it works.
@@ -26,8 +27,8 @@ pub trait Replica {
     /// Appends to `into` each request that ended since the last call, with the time of its end.
     fn take_ended(&mut self, into: &mut Vec<(RequestId, Time)>);
 
-    /// The records of all requests of the workload so far. Records of other replicas' requests are empty. Times may be
-    /// later than the time up to which the replica was asked to run.
+    /// The records of all requests of the workload so far, without counts of rounds and drafts. Records of other
+    /// replicas' requests are empty. Times may be later than the time up to which the replica was asked to run.
     fn records(&self) -> &RequestRecords;
 
     /// The load at [`now`](Replica::now).

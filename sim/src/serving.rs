@@ -34,7 +34,7 @@ pub struct Run {
     pub records: RequestRecords,
     /// Sums over all steps.
     pub totals: Totals,
-    /// The load over time.
+    /// Load and draft length over time.
     pub series: Series,
     /// One record for each step, if wanted.
     pub steps: Vec<StepRecord>,
@@ -52,7 +52,7 @@ pub struct Run {
 
 /// The results of a run with its executor.
 pub struct Served<E: Executor> {
-    /// The whole run, or the part before it was interrupted or failed.
+    /// The whole run, or the part before its early end.
     pub run: Run,
     /// The executor, returned to the caller.
     pub executor: E,

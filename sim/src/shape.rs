@@ -9,7 +9,7 @@ use crate::policy::BatchView;
 use crate::tree::DraftTree;
 
 /// The shape of draft pass number `pass` (from 1) when request i drafts `draft_len[i]` tokens. Pass 1 also runs over
-/// the draft's prefill chunks and the catch-up of its requests.
+/// the draft's prefill chunks and over the gaps of the requests that draft (with `always-extend`, of all requests).
 pub fn draft_pass(batch: &BatchView, draft_len: &[u32], pass: u32) -> PassShape {
     let (mut n, mut context) = (0, 0);
     for (&d, &c) in draft_len.iter().zip(batch.context) {
@@ -34,7 +34,7 @@ pub fn draft_pass_all(batch: &BatchView, pass: u32) -> PassShape {
 
 /// The shape of the only draft pass of a step with [`Drafting::Parallel`](crate::Drafting): request i gets its
 /// `draft_len[i]` tokens at once. They count as batched tokens; each attends to the context and to the tokens before
-/// it.
+/// it. Prefill chunks and gaps are added as in pass 1 of [`draft_pass`].
 pub fn draft_block(batch: &BatchView, draft_len: &[u32]) -> PassShape {
     let mut shape = PassShape::default();
     for (&d, &c) in draft_len.iter().zip(batch.context) {
@@ -52,7 +52,8 @@ pub fn draft_block(batch: &BatchView, draft_len: &[u32]) -> PassShape {
 }
 
 /// The shape of draft pass number `pass` (from 1) over trees: for each request i with `draft_len[i] ≥ pass` the root or
-/// the frontier of `trees[i]`. A request's KV, with the tree tokens that the draft has run over, is read once.
+/// the frontier of `trees[i]`. A request's KV, with the tree tokens that the draft has run over, is read once. Pass 1
+/// also runs over prefill chunks and gaps, as in [`draft_pass`].
 pub fn draft_tree_pass(batch: &BatchView, draft_len: &[u32], pass: u32, trees: &[DraftTree]) -> PassShape {
     let mut shape = PassShape::default();
     for ((&d, &c), tree) in draft_len.iter().zip(batch.context).zip(trees) {

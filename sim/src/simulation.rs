@@ -32,7 +32,7 @@ impl Speculation {
     /// Checks that the engine can run with these settings.
     ///
     /// # Errors
-    /// vLLM would not start with them, or no step could ever be made.
+    /// vLLM would not start with them, no step could ever be made, or an oracle is given a draft on its own device.
     pub fn check(&self, config: &EngineConfig, drafting: Drafting) -> Result<(), BadConfig> {
         if matches!(self, Speculation::Oracle(_)) && config.draft_device == DraftDevice::Own {
             let why =
@@ -117,8 +117,9 @@ impl<'a> Simulation<'a> {
     }
 
     /// An engine that serves clients: requests come while it runs. [`workload`](Simulation::workload) gives the
-    /// categories and the size of prefix blocks, and its requests are not served. Panics as
-    /// [`run`](Simulation::run) does.
+    /// categories and the size of prefix blocks, and its requests are not served. [`arrivals`](Simulation::arrivals),
+    /// [`interrupt`](Simulation::interrupt), [`keep_steps`](Simulation::keep_steps) and
+    /// [`keep_lives`](Simulation::keep_lives) are not used. Panics as [`run`](Simulation::run) does.
     pub fn online(&self, speculation: Speculation) -> Box<dyn Online + 'a> {
         let most = self.config.max_draft_len;
         match speculation {

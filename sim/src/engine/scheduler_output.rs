@@ -26,8 +26,8 @@ pub struct SchedulerOutput {
     /// With drafts at the end of a step: the most drafts of each request then, by the drafter's limit and vLLM's table
     /// by batch size.
     pub num_spec_tokens_to_schedule: u32,
-    /// Whether nothing is drafted at the end of the step, because no request can use drafts. Always false in releases
-    /// that draft all the same.
+    /// Whether nothing is drafted at the end of the step, because no request can use drafts. Always false unless
+    /// `can_skip_drafts` is among the rules.
     pub skip_drafts: bool,
     /// Admitted requests, in order; they are the last of the running list.
     pub admitted: Vec<Admission>,

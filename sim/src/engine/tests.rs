@@ -1,4 +1,5 @@
-//! The invariants of INVARIANTS.md on small random simulations, and golden cases of the engine.
+//! Tests of the engine: the invariants of INVARIANTS.md and further properties on small random simulations, and cases
+//! computed by hand.
 
 mod ends;
 mod fixture;

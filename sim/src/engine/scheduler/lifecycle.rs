@@ -1,5 +1,5 @@
 //! The life of a request: it arrives, is activated when it is admitted, may be preempted and wait again, and ends
-//! finished or rejected.
+//! finished, rejected or aborted.
 
 use super::rules::Rules;
 use super::state::Scheduler;
@@ -23,7 +23,7 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    /// Why a prompt of `prompt` tokens can never be scheduled; `None` if it can.
+    /// Why a prompt of `prompt` tokens can never be scheduled; `None` if it can, and in v0, which checks later.
     fn never(&self, prompt: u32) -> Option<RejectReason> {
         if self.rules.version == Version::V0 {
             // v0 checks a request when it is at the head of the waiting list.
@@ -90,7 +90,8 @@ impl Scheduler<'_> {
         self.output.rejected.push(Rejection { id: r.id, reason: self.outgrown(), ran: Some(r) });
     }
 
-    /// Rejects the head of the waiting list if nothing runs: it was not admitted now and never will be.
+    /// Rejects the head of the waiting list if nothing runs and this step preempted nothing: it was not admitted now
+    /// and never will be.
     pub(super) fn reject_hopeless(&mut self) {
         if self.running.is_empty()
             && self.output.preempted.is_empty()
@@ -113,7 +114,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Removes the `count` requests that have emitted their whole output. The remaining requests keep their order.
+    /// Removes the `count` requests that have emitted their whole output, gives back their blocks, and adds them to the
+    /// result. The remaining requests keep their order.
     pub fn remove_finished(&mut self, count: u32) {
         let mut at = 0;
         let ended = |r: &RunningRequest| r.num_output_tokens == r.max_tokens;

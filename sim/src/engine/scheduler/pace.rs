@@ -50,7 +50,8 @@ impl Pace {
         }
     }
 
-    /// Ends the decisions of a step. `scheduled` says whether any request was scheduled.
+    /// Ends the decisions of a step. Counts the step if `scheduled` says that any request was scheduled, and notes
+    /// whether it had a prefill.
     #[inline]
     pub(super) fn end(&mut self, rules: &Rules, scheduled: bool) {
         self.skip(u32::from(scheduled));

@@ -158,7 +158,7 @@ pub(super) fn check_v0(c: &EngineConfig) -> Result<(), BadConfig> {
     }
 }
 
-/// Checks that the pool can hold one decode request with its drafts and lookahead slots.
+/// With drafts, checks that the target's pool can hold one decode request with its drafts and lookahead slots.
 pub(super) fn check_room(c: &EngineConfig, drafter: bool, k: u32, lookahead: u32) -> Result<(), BadConfig> {
     let needed = (1 + k + lookahead).min(c.max_model_len).div_ceil(c.block_size);
     let blocks = c.target_blocks(drafter).saturating_sub(u32::from(c.version != Version::V0));

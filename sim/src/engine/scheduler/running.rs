@@ -17,7 +17,8 @@ enum Room {
 }
 
 impl Scheduler<'_> {
-    /// Gives every running request its tokens. Returns how many requests got some.
+    /// Gives the running requests their tokens while the token budget lasts, and preempts where KV slots are lacking.
+    /// Returns how many requests are scheduled.
     pub(super) fn schedule_running(&mut self) -> usize {
         let slots = self.rules.draft_slots;
         let (mut at, mut scheduled) = match (self.rules.drafter, self.rules.order) {
@@ -73,8 +74,8 @@ impl Scheduler<'_> {
         scheduled
     }
 
-    /// Schedules leading decodes without a drafter, one token each. Returns how many requests it looked at, and how
-    /// many it scheduled.
+    /// Schedules leading decodes without a drafter, one token each, while token budget and free blocks last. Returns
+    /// how many requests it looked at, and how many it scheduled.
     #[inline]
     fn schedule_plain_decodes(&mut self) -> (usize, usize) {
         let mut done = 0;
@@ -215,8 +216,9 @@ impl Scheduler<'_> {
         (looked, done)
     }
 
-    /// Finds slots for `new` tokens of the running request at `at`. Preempts other requests or, last, this one. Returns
-    /// `None` if it was alone with the whole pool and had to be rejected.
+    /// Finds slots for `new` tokens of the running request at `at`. Preempts other requests or, last, this one; what
+    /// was scheduled for them goes back to the token budget and is taken off `scheduled`. Returns `None` if it was
+    /// alone with the whole pool and had to be rejected.
     fn make_room(&mut self, at: usize, new: u32, scheduled: &mut usize) -> Option<Room> {
         let mut at = at;
         loop {

@@ -73,7 +73,7 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Splits the scheduled requests into decode requests and prompt chunks. Call it once it is known which requests
-    /// may draft.
+    /// may draft. Counts the step if it runs anything.
     #[inline]
     pub fn prepare_inputs(&mut self) {
         let (columns, draft_prefill) = (self.columns(), self.rules.drafter && self.rules.draft_prefill);
@@ -99,8 +99,9 @@ impl<'a> Scheduler<'a> {
         next.fill(&self.running, k, RunningRequest::can_use_drafts);
     }
 
-    /// Sets how many drafts each request that samples in the step holds from now on. A request of `next` holds the
-    /// number that `drafts` has to verify for it. Other requests (all requests, without `drafts`) hold `others`.
+    /// Sets how many drafts each scheduled request holds from now on. A request of `next` holds the number that
+    /// `drafts` has to verify for it. Every other request (every request, without `drafts`) holds `others` if it
+    /// samples in the step and may draft, else 0.
     pub fn hold_drafts(&mut self, next: &NextBatch, drafts: Option<&Drafts>, others: u32) {
         for r in self.running.iter_mut().filter(|r| r.num_scheduled_tokens > 0) {
             let samples = r.num_computed_tokens + r.num_scheduled_tokens >= r.num_tokens;

@@ -6,7 +6,7 @@ use crate::config::Version;
 /// Steps in which every running request gets one token and nothing is decided, until the next request arrives.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretch {
-    /// Number of steps, at most.
+    /// Number of steps until the first request ends.
     pub steps: u32,
     /// Number of running requests.
     pub requests: u32,

@@ -4,8 +4,8 @@ use super::state::Scheduler;
 use crate::drafts::Drafts;
 
 impl Scheduler<'_> {
-    /// Lengthens the chunks by the token budget that was reserved for drafts and is not used for verification, if the
-    /// settings say so.
+    /// If the settings say so, gives requests in prefill the token budget that was reserved for drafts and is not used
+    /// for verification: lengthens their chunks, or begins chunks.
     pub fn top_up_chunks(&mut self, drafts: &Drafts) {
         if !self.rules.tops_up_chunks {
             return;

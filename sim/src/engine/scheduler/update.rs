@@ -9,7 +9,8 @@ use crate::engine::spec_decode::SpecDecode;
 use crate::engine::step_result::StepResult;
 
 impl Scheduler<'_> {
-    /// vLLM's `update_draft_token_ids`: `drafts` returns how many drafts each running request holds from now on.
+    /// vLLM's `update_draft_token_ids`: `drafts` returns how many drafts each running request that is not in prefill
+    /// holds from now on.
     pub fn update_draft_tokens(&mut self, mut drafts: impl FnMut(&RunningRequest) -> u32) {
         for r in self.running.iter_mut().filter(|r| !r.prefilling) {
             r.num_spec_tokens = drafts(r);
@@ -100,8 +101,9 @@ impl Scheduler<'_> {
 
 /// Updates how many tokens of the `i`-th decode request are in the draft's own KV after a step; `r` is still in the
 /// state before the step. The KV has the new token and the drafts that the draft ran over: all but the last in a chain,
-/// and none if one pass gave all. Rejected tokens are overwritten. If `gap` is `None` the draft has no KV or drafts at
-/// the end of a step, and never falls behind.
+/// the accepted nodes that were expanded in a tree, and none if one pass gave all. Rejected tokens are overwritten. If
+/// nothing was drafted, `gap` says whether the tokens stay missed for now, are caught up on, or end drafting for the
+/// request. If `gap` is `None` the draft has no KV or drafts at the end of a step, and never falls behind.
 #[inline]
 fn draft_ran(r: &mut RunningRequest, spec: &SpecDecode, i: usize, gap: Option<DraftGap>) {
     let (computed, drafted, accepted) = (r.num_computed_tokens, spec.drafts.draft_len[i], spec.accepted[i]);

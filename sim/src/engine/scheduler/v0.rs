@@ -18,7 +18,8 @@ impl Scheduler<'_> {
         self.schedule_decodes();
     }
 
-    /// Admits whole waiting requests, preempted ones too. Returns whether it admitted any.
+    /// Admits whole waiting requests, preempted ones too, until one does not fit. Rejects those that never can. Returns
+    /// whether it admitted any.
     fn schedule_prefills(&mut self) -> bool {
         while let Some(head) = self.waiting.peek() {
             let r = self.asked.activate(head);

@@ -176,7 +176,7 @@ pub fn lookups(match_rate: f64) -> Arc<dyn AcceptanceSource> {
     spec.build(3, &Workload::default()).expect("good settings").into()
 }
 
-/// The inputs of a small simulation, with the target's latency from the benchmarks.
+/// The inputs of a small simulation. The target's latency is [`YARDSTICK`] at first.
 pub struct Fixture {
     pub workload: Workload,
     pub config: EngineConfig,
