@@ -1,4 +1,4 @@
-//! A wrapper around an executor, which watches what the executor does or makes it fail.
+//! The trait of wrappers around an executor, which watch what the executor does or make it fail.
 
 use crate::drafts::Drafts;
 use crate::executor::{DraftPass, Executor, Moment, RequestTruth, StepPlan};

@@ -162,9 +162,9 @@ impl EngineConfig {
         silent
     }
 
-    /// Of the settings whose defaults follow from release, runner or drafter (except `runner` itself): those that are
-    /// set to another value than the release's default. If the default depends on more than the release, those that are
-    /// set.
+    /// The settings that are set to another value than the release's default, among those whose default follows from
+    /// the release or the drafter (without `runner`). `deliver_at` and the two numbers of extra slots count if they are
+    /// set at all.
     pub fn overridden(&self) -> Vec<&'static str> {
         let released = EngineConfig { version: self.version, ..EngineConfig::default() };
         let chunked = self.chunked_prefill.is_some_and(|set| set != released.chunked_prefill());

@@ -37,7 +37,7 @@ pub struct World<'a> {
     pub decision_time: DecisionTime,
     /// Coefficient of variation of the residual noise; 0 for none.
     pub noise_cv: f64,
-    /// Seed of the noise.
+    /// Seed of the noise, and of the guesses of a draft on its own device.
     pub seed: u64,
     /// Longest draft: truth is needed up to this many tokens beyond an output's end.
     pub max_draft_len: u32,
@@ -139,8 +139,8 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// The time of a pass with noise, if there is any. `which` is 0 for target passes, else the number of the draft
-    /// pass plus 1.
+    /// The time of a pass: as [`note`](EventClock::note) says if passes are noted, else unchanged. `which` is 0 for
+    /// target passes, else the number of the draft pass plus 1.
     #[inline]
     fn with_noise(&mut self, pass: Time, which: u64) -> Time {
         match self.noted {
@@ -149,8 +149,9 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// The time of a pass with noise, without the part during which the other device is busy. Notes the pass in the
-    /// ledger. `which` is as in [`with_noise`](EventClock::with_noise).
+    /// The time of a pass with noise and, for a target pass, with the time that piecewise graphs add; without the part
+    /// of a draft pass that overlaps with the target on a device of its own. Notes the pass in the ledger. `which` is
+    /// as in [`with_noise`](EventClock::with_noise).
     #[cold]
     #[inline(never)]
     fn note(&mut self, pass: Time, which: u64) -> Time {

@@ -1,4 +1,5 @@
-//! A simulated run in one call: takes workload, settings, truth and a policy; returns the records.
+//! Simulated runs from workload, settings, truth and a policy: a whole run in one call, a replica of a fleet, or a
+//! server.
 
 use crate::acceptance::AcceptanceSource;
 use crate::config::{BadConfig, EngineConfig};
@@ -70,7 +71,7 @@ pub struct Simulation<'a> {
     pub noise_cv: f64,
     /// The source that decides which drafts are right.
     pub acceptance: &'a dyn AcceptanceSource,
-    /// Seed of all draws during the run.
+    /// Seed of the noise, and of the guesses of a draft on its own device. The acceptance source has its own seed.
     pub seed: u64,
     /// The run's TPOT limit that policies see, seconds; infinity for none. A request's own limit takes precedence.
     pub slo_tpot_s: f64,

@@ -74,18 +74,18 @@ impl KvCacheManager {
         self.tables.make_room(requests);
     }
 
-    /// Whether the requests of a workload share prefixes. Then the order in which requests take and leave blocks
-    /// changes what is evicted.
+    /// Whether prefixes are cached and the requests of a workload have shared ones. Then the order in which requests
+    /// take and leave blocks changes what is evicted.
     pub fn shares_prefixes(&self, workload: &Workload) -> bool {
         self.caching && !workload.prefix_ids.is_empty()
     }
 
-    /// Number of blocks that requests can use.
+    /// Number of blocks of the target's pool that requests can use.
     pub fn usable(&self) -> u32 {
         self.pool.total()
     }
 
-    /// Number of blocks that requests hold.
+    /// Number of blocks of the target's pool that requests hold.
     pub fn used(&self) -> u32 {
         self.pool.used()
     }
@@ -96,7 +96,7 @@ impl KvCacheManager {
         self.draft_pool.as_ref().map_or(0, BlockPool::used)
     }
 
-    /// Number of blocks that no request holds.
+    /// Number of blocks that no request holds: in the target's pool or, if there are fewer, in the draft's own.
     pub fn num_free_blocks(&self) -> u32 {
         self.pool.free().min(self.draft_free())
     }

@@ -1,4 +1,5 @@
-//! `prefill_schedule_interval` = N: while requests decode, prompts are scheduled in every N-th step only.
+//! `prefill_schedule_interval` = N: while requests decode, prompts are scheduled in every N-th step only, unless the
+//! last step that could admit left requests waiting.
 
 use super::rules::Rules;
 use crate::engine::request::RunningRequest;
@@ -6,7 +7,7 @@ use crate::engine::request::RunningRequest;
 /// The state of the rule `prefill_schedule_interval`, from step to step and in the current step.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
-    /// Whether the last step with prefills left requests waiting. Then prefills are not deferred.
+    /// Whether the last step that did not defer prefills left requests waiting. Then prefills are not deferred.
     prefill_capacity_bound: bool,
     /// Number of steps that scheduled tokens.
     num_executed_steps: i64,

@@ -12,8 +12,8 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Appends `tokens` tokens to the output of a decode request, or fewer if it ends before. Ends its part in the
-    /// step.
+    /// Appends `tokens` tokens to the output of a decode request, or fewer if it ends before. Then no tokens of the
+    /// request are scheduled any more.
     #[inline(always)]
     pub(super) fn append(&mut self, r: &mut RunningRequest, tokens: u32) {
         let left = r.max_tokens - r.num_output_tokens;

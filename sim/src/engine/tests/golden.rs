@@ -288,7 +288,7 @@ fn cached_tokens_count_the_first_admission_only() {
 
 #[test]
 fn a_permanent_gap_survives_a_preemption() {
-    /// Plans a draft in the first decode step, and after step 60 wherever a request may draft.
+    /// Plans a draft in the first decode step, and in each step after step 60 in which some request may draft.
     struct Once(bool);
     impl SpecPolicy for Once {
         fn limits(&self) -> DraftLimits<'_> {

@@ -119,8 +119,8 @@ fn an_accepted_node_that_was_not_expanded_is_caught_up() {
 
 #[test]
 fn a_gap_left_by_a_tree_is_charged_in_the_next_first_pass() {
-    /// Drafts a beam of two with three levels. Checks that at most one token before the step, and at most one accepted
-    /// token, is missing in the draft's KV.
+    /// Drafts a beam of two with three levels. Checks that the draft gap is at most one token, and that the draft has
+    /// run over all accepted tokens but at most one.
     struct Beam;
     impl SpecPolicy for Beam {
         fn limits(&self) -> DraftLimits<'_> {
