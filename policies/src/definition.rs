@@ -1,6 +1,6 @@
 //! The contract between a policy's file and the table of policies: what a policy says about itself, what it is built
 //! from, and how it refuses settings. From the table it needs only [`PolicySpec`], because `clairvoyant-static` names
-//! other policies to run.
+//! policies to run, and wrappers name the policy that they wrap.
 
 use crate::PolicySpec;
 use crate::look::Look;
@@ -114,7 +114,7 @@ pub trait Definition {
     /// How the policy differs from the published artefact, and why.
     fn differences(&self) -> &'static str;
 
-    /// Colour and marker in figures: `usual`, from the table of policies, unless the policy's settings choose another.
+    /// Colour, dash and marker in figures: `usual`, from the table of policies, unless the policy's settings choose another.
     fn look(&self, usual: Look) -> Look {
         usual
     }
@@ -185,7 +185,8 @@ pub trait Definition {
     fn build(&self, context: &PolicyContext) -> Speculation;
 }
 
-/// Checks of one policy's parameters, in the order of the fields: `Check("tetris").length("k", self.k)?`.
+/// Checks of the parameters of the policy with this name, in the order of the fields:
+/// `Check("tetris").length("k", self.k)?`.
 pub struct Check(pub &'static str);
 
 impl Check {

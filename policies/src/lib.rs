@@ -72,7 +72,7 @@ mod engines {
     pub(crate) mod verify_budget;
 }
 
-/// SmartSpec and TurboSpec: the length with the greatest estimated goodput.
+/// SmartSpec, TurboSpec and inference-lab's gates: the lengths with the greatest estimated goodput.
 mod goodput {
     pub(crate) mod gated;
     pub(crate) mod heads;
@@ -108,7 +108,7 @@ mod local {
     pub(crate) mod per_request;
 }
 
-/// Policies that stop by confidence, entropy or divergence.
+/// Policies that choose what is drafted or verified by confidence, entropy or divergence.
 mod confidence {
     pub(crate) mod adaedl;
     pub(crate) mod dsde;
@@ -127,7 +127,7 @@ mod trees {
     pub(crate) mod specinfer;
 }
 
-/// Bandits over draft lengths.
+/// Bandits over draft lengths; one is over stopping rules.
 mod bandits {
     pub(crate) mod bandit;
     pub(crate) mod banditspec;
@@ -149,7 +149,7 @@ mod foresight {
     pub(crate) mod settings;
 }
 
-/// Bounds, which see hidden truth, and lengths drawn at random.
+/// Bounds and wrappers, which see hidden truth, and lengths drawn at random.
 mod bounds {
     pub(crate) mod clairvoyant_static;
     pub(crate) mod frontier;

@@ -5,7 +5,7 @@ pub use crate::marks::{Colour, Dash, Look, Marker};
 
 use crate::registry::Row;
 
-/// The palette is from Okabe and Ito, "Color Universal Design" (2008).
+/// Black. This and the colours below are from the palette of Okabe and Ito, "Color Universal Design" (2008).
 pub(crate) const BLACK: Colour = (0, 0, 0);
 pub(crate) const GREY: Colour = (153, 153, 153);
 pub(crate) const ORANGE: Colour = (230, 159, 0);
@@ -68,7 +68,8 @@ fn by_settings() -> impl Iterator<Item = Look> {
     (0..8).map(of_length).chain([batch, per_request])
 }
 
-/// The first look that is not in `taken`, in the family's colour as long as one of its 32 looks is left.
+/// The first look that is not in `taken` and that no policy's settings choose: in the family's colour as long as one is
+/// left, then in the order of [`COLOURS`].
 ///
 /// # Panics
 /// If all looks of all colours are taken.

@@ -25,7 +25,7 @@ pub enum BadName {
 const LONGEST: usize = 40;
 
 /// Refuses names that are not in kebab-case: words of lower-case letters and digits with single hyphens between them,
-/// the first beginning with a letter.
+/// the first beginning with a letter. Names of more than 40 characters are refused too.
 ///
 /// # Errors
 /// [`BadName::Malformed`].
@@ -46,7 +46,8 @@ pub(crate) fn kebab_case(name: &str) -> Result<(), BadName> {
     Err(BadName::Malformed { name: name.into(), why })
 }
 
-/// Refuses a name that is in `taken`. Hyphens are ignored: `fixed` and `fi-xed` would be one name in prose and in code.
+/// Refuses a name that is in `taken`. Hyphens, underscores and case are ignored: `fixed` and `fi-xed` would be one name
+/// in prose and in code.
 ///
 /// # Errors
 /// [`BadName::Taken`].

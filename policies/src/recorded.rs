@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use std::path::Path;
 
-/// Reads the lines of the fixture `name`.
+/// Reads and unpacks the fixture `name`, a text in Zstandard, and returns its lines.
 pub fn lines(name: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/policies").join(name);
     let packed = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -11,7 +11,7 @@ pub fn lines(name: &str) -> Vec<String> {
     String::from_utf8(text).expect("ASCII").lines().map(str::to_owned).collect()
 }
 
-/// Reads a fixture of histories, one per line.
+/// Reads the fixture `name`, which has one history in JSON per line.
 pub fn histories<T: DeserializeOwned>(name: &str) -> Vec<T> {
     lines(name).iter().map(|line| read(line)).collect()
 }

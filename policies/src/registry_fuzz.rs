@@ -11,7 +11,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Replaces about a third of the settings by extreme values of the same type.
+/// Replaces about a third of the numbers in `value` by extreme ones, draws booleans anew, and shortens about a quarter
+/// of the lists by their last entry.
 fn mutate(value: &mut Value, rng: &mut TestRng) {
     let chance = rng.next_u32();
     let pick = |n: u32| chance % n;
@@ -36,7 +37,7 @@ fn mutate(value: &mut Value, rng: &mut TestRng) {
     }
 }
 
-/// The policy with some settings at their extremes. `None` if its check refuses them.
+/// The policy with some settings changed by [`mutate`]. `None` if they cannot be read or its check refuses them.
 fn extreme(policy: &PolicySpec, rng: &mut TestRng) -> Option<PolicySpec> {
     let mut value = serde_json::to_value(policy).expect("plain values");
     mutate(&mut value, rng);
@@ -45,7 +46,7 @@ fn extreme(policy: &PolicySpec, rng: &mut TestRng) -> Option<PolicySpec> {
 }
 
 /// Runs steps as the engine makes them: requests join, leave for some steps and end, and some steps have no decode
-/// request. Returns false for an oracle and for a policy that drafts nothing.
+/// request. Returns false, without a step, for an oracle and for a policy that is built as no speculation.
 fn run(policy: &PolicySpec, context: &PolicyContext, batches: &[Batch], rng: &mut TestRng) -> bool {
     let Speculation::Policy(mut policy) = policy.build(context) else { return false };
     let mut first_id = 0;

@@ -197,7 +197,7 @@ impl<'a> Table<'a> {
         (!path.starts_with([' ', '/', '}'])).then(|| path.split_once("::"))?.map(|(family, _)| family)
     }
 
-    /// The families that have policies, in the table's order.
+    /// The families that have policies and a block `mod family { … }`, in the table's order.
     fn families(&self) -> Vec<String> {
         let mut families: Vec<String> = Vec::new();
         for family in self.rows().iter().filter_map(|l| Table::family_of(l)) {
@@ -258,7 +258,7 @@ const KEYWORDS: &[&str] = &[
     "try", "type", "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 ];
 
-/// Names that the table itself uses.
+/// Names that the table's code uses after its macro is expanded, so that no policy's type may have them.
 const PRELUDE: &[&str] = &["PolicySpec", "None", "Vec", "String"];
 
 #[cfg(test)]

@@ -51,7 +51,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Decode requests with these contexts and limits; no gaps, no TPOT limits, no chunks.
+    /// Decode requests with these contexts and limits, ids from 0, and one emitted token each; no gaps, no TPOT limits,
+    /// no chunks.
     pub fn new(context: &[u32], limit: &[u32]) -> Batch {
         let n = context.len();
         Batch {
@@ -140,7 +141,7 @@ pub fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
 }
 
-/// The outcome of a step with these lengths, for `observe`.
+/// The outcome of a step for `observe`, without ids and times. All drafts were verified.
 pub fn outcome<'a>(drafts: &'a Drafts, verified: &'a [u32], accepted: &'a [u32]) -> StepOutcome<'a> {
     StepOutcome {
         ids: &[],
@@ -172,7 +173,7 @@ impl Run {
 
     /// Runs one step as the engine does. `confidence(i, j)` is the confidence of the j-th token (from 0) of request i;
     /// `run[i]` is the number of drafts of request i that would be accepted. Asserts that lengths respect the limits.
-    /// Returns the drafted and verified lengths.
+    /// A policy that is no oracle observes the outcome. Returns the drafts with their drafted and verified lengths.
     pub fn step(&mut self, batch: &Batch, confidence: impl Fn(usize, usize) -> f64, run: &[u32]) -> Drafts {
         let mut batch = batch.clone();
         if let Speculation::Policy(policy) = &mut self.speculation {

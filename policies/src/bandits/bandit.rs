@@ -1,17 +1,19 @@
-//! Shared by the bandit policies. An arm is a draft length. The reward is tokens per second of a step.
+//! Shared by the bandit policies: arms that are draft lengths, the reward in tokens per second of a step, and a running
+//! mean.
 
 use crate::definition::{BadParameter, Check};
 use foretoken_sim::{BatchView, MAX_SPEC_LEN, StepOutcome};
 
-/// Tokens that the step emitted per second, bonus tokens included. `None` if it had no decode requests or took no time.
+/// A step's tokens per second: its accepted drafts (also those beyond an output's end) and one bonus token a request,
+/// over its draft and verify time. `None` if it had no decode requests or took no time.
 pub(crate) fn tokens_per_s(outcome: &StepOutcome) -> Option<f64> {
     let seconds = (outcome.draft_time + outcome.verify_time).as_s();
     let tokens: u64 = outcome.accepted.iter().map(|&a| u64::from(a) + 1).sum();
     (tokens > 0 && seconds > 0.0).then(|| tokens as f64 / seconds)
 }
 
-/// The draft length that the step ran: its longest draft. It is shorter than the chosen arm if the limits of all
-/// requests are.
+/// The draft length that the step ran: its longest draft, 0 if it had none. It is shorter than the chosen arm if the
+/// limits of all requests are.
 pub(crate) fn played(outcome: &StepOutcome) -> u32 {
     outcome.drafted.iter().copied().max().unwrap_or(0)
 }
@@ -21,7 +23,7 @@ pub(crate) fn has_room(batch: &BatchView) -> bool {
     batch.limit.iter().any(|&l| l > 0)
 }
 
-/// The arms in rising order, without duplicates, each at most `max_draft_len`.
+/// The arms in rising order, without duplicates; an arm above `max_draft_len` becomes `max_draft_len`.
 pub(crate) fn cut(arms: &[u32], max_draft_len: u32) -> Vec<u32> {
     let mut arms: Vec<u32> = arms.iter().map(|&a| a.min(max_draft_len)).collect();
     arms.sort_unstable();
@@ -29,7 +31,7 @@ pub(crate) fn cut(arms: &[u32], max_draft_len: u32) -> Vec<u32> {
     arms
 }
 
-/// Checks that `arms` has at least two different draft lengths; 0 may be one.
+/// Checks that `arms` has at least two different draft lengths, and all are from 0 to [`MAX_SPEC_LEN`].
 pub(crate) fn check_arms(check: &Check, arms: &[u32]) -> Result<(), BadParameter> {
     check.that("arms", cut(arms, u32::MAX).len() >= 2 && arms.iter().all(|&a| a <= MAX_SPEC_LEN), || {
         format!("{arms:?} are not two or more different draft lengths from 0 to {MAX_SPEC_LEN}")

@@ -50,7 +50,7 @@ impl Default for Banditspec {
 }
 
 impl Banditspec {
-    /// The parameters with the bonus as shipped.
+    /// The parameters of `banditspec-literal`: the defaults, but with the bonus of the published code.
     pub fn literal() -> Banditspec {
         Banditspec { bonus: Bonus::AllPulls, ..Banditspec::default() }
     }
@@ -137,7 +137,8 @@ impl Running {
         }
     }
 
-    /// The arm's mean plus its bonus. Infinite for an arm without pulls.
+    /// The arm's mean reward plus its bonus. Except with `AllPulls` the mean is divided by the greatest reward so far.
+    /// Infinite without pulls: of the arm, or with `AllPulls` of all arms.
     fn score(&self, arm: usize, all_pulls: u64) -> f64 {
         let p = &self.params;
         let (k, t) = (self.arms.len() as f64, self.round as f64);
@@ -161,7 +162,8 @@ impl Running {
         }
     }
 
-    /// Returns the index of the next arm: in turns at first, then the best score. On a tie the shorter length wins.
+    /// Counts the round, and returns the index of its arm: in turns at first, later the arm with the best score. Then
+    /// it also stores all `scores`. On a tie the shorter length wins.
     fn choose(&mut self) -> usize {
         self.round += 1;
         self.scores.clear();

@@ -1,5 +1,5 @@
-//! `cascade-like`: tests each length for a few steps, then runs the length with the greatest utility for longer. It
-//! does not speculate if no length pays.
+//! `cascade-like`: tests lengths from 0 up, each for a few steps, until utility falls. Then it runs the tested length
+//! with the greatest utility for longer. It does not speculate if no length pays.
 //!
 //! Source: the abstract of "Utility-Driven Speculative Decoding for Mixture-of-Experts" (Cascade, arXiv 2506.20675).
 //! Utility is the gain in tokens over the rise in cost against decoding without drafts; test phases are short, set
@@ -78,7 +78,8 @@ impl Definition for CascadeLike {
     }
 }
 
-/// Sums over the steps in which one length is tested (a trial).
+/// Sums over the steps in which one length is tested (a trial): their number, accepted and bonus tokens, decode
+/// requests and seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Trial {
     steps: u32,
@@ -102,15 +103,18 @@ struct Running {
     lengths: Vec<u32>,
     phase: Phase,
     trial: Trial,
-    /// Number of trials begun so far. Outcomes of earlier trials' steps are ignored.
+    /// Number of phases begun after the first. It names the current trial: outcomes of earlier trials' steps are
+    /// ignored.
     trials: u64,
-    /// Seconds of a step without drafts, measured since the last set phase.
+    /// Mean seconds of a step in the newest trial of length 0.
     plain_s: f64,
-    /// Utility of each length tested since the last set phase.
+    /// Utility of each length tested in the newest round of trials, in the order of `lengths`. Kept during the set
+    /// phase that follows.
     utility: Vec<f64>,
     /// Number of successive set phases that ran without speculation.
     disabled: u32,
-    /// The trial of each step whose outcome has not arrived, oldest first; `None` for steps outside of a test.
+    /// The trial of each step whose outcome has not arrived, oldest first; `None` for a step of a set phase, and for
+    /// one in which no request could draft.
     awaited: VecDeque<Option<u64>>,
 }
 
@@ -138,7 +142,8 @@ impl Running {
         self.trials += 1;
     }
 
-    /// The length of the next step. Starts a new round of trials at the end of a set phase.
+    /// Returns the length of the next step. In a set phase the step is counted, and the last one starts a new round of
+    /// trials.
     fn next(&mut self) -> u32 {
         match self.phase {
             Phase::Test(i) => self.lengths[i],
@@ -154,7 +159,9 @@ impl Running {
         }
     }
 
-    /// Ends the trial of `lengths[tested]`. Tests the next length if utility still rises, else sets the best length.
+    /// Ends the trial of `lengths[tested]` and stores its utility. Tests the next length if there is one and utility
+    /// still rises, else sets the best length. Each set phase with length 0 is twice as long as the one before, if that
+    /// had length 0 too, up to `most_back_off` times `set_steps`.
     fn conclude(&mut self, tested: usize) {
         let t = self.trial;
         let step_s = t.seconds / f64::from(t.steps);

@@ -1,8 +1,9 @@
 //! `exp3spec`: draws the draft length with exponential weights (EXP3), which assume nothing about the rewards.
 //!
 //! Source: EXP3Spec, Alg. 5 and 9 of BanditSpec (arXiv 2505.15141); no code is published. Arm i is drawn with a
-//! probability proportional to exp(−ηₜ Σ Ẑᵢ). The learning rate is ηₜ = √(ln K / (t K)). Ẑ is the loss of the drawn
-//! arm, in [0, 1], divided by the probability with which it was drawn.
+//! probability proportional to exp(−ηₜ Σ Ẑᵢ). The learning rate of round t with K arms is
+//! ηₜ = `rate` · √(ln K / (t K)). Ẑ is the loss of the drawn arm divided by the probability with which it was drawn. The
+//! loss is 1 − reward / greatest reward so far.
 
 use crate::bandits::bandit::{check_arms, cut, has_room, tokens_per_s};
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
@@ -71,7 +72,7 @@ struct Running {
     rate: f64,
     arms: Vec<u32>,
     luck: Luck,
-    /// By arm: the sum of its losses Ẑ, each divided by the probability of the draw.
+    /// By arm: the sum of its Ẑ, that is of its losses, each divided by the probability of the draw.
     losses: Vec<f64>,
     /// Probability of each arm at the last draw.
     chances: Vec<f64>,
@@ -98,7 +99,8 @@ impl Running {
         }
     }
 
-    /// Returns the next arm for a uniform `u` in [0, 1).
+    /// Counts the round, stores the probability of each arm in `chances`, and returns the arm that a uniform `u` in
+    /// [0, 1) draws.
     fn draw(&mut self, u: f64) -> Drawn {
         self.round += 1;
         let k = self.arms.len() as f64;
@@ -195,7 +197,8 @@ mod tests {
         assert!((p.chances[0] - chance).abs() < 1e-15 && (p.chances.iter().sum::<f64>() - 1.0).abs() < 1e-15);
     }
 
-    /// With rewards 1, 0.9, 0.5 and 0.2 of the best, most draws go to good arms, and the best becomes the likeliest.
+    /// The arms' rewards are 0.5, 1, 0.9 and 0.2 of the best. More than half of the draws go to the best arm, few to
+    /// the two worst.
     #[test]
     fn it_finds_the_best_arm() {
         let mut p = running();

@@ -85,17 +85,17 @@ struct Clock {
 struct Running {
     k_max: u32,
     bucket: usize,
-    /// Seconds the draft needs for one token that it has not seen.
+    /// Seconds the draft needs for one token that it has not seen, by the believed cost.
     catch_up_s: f64,
     luck: Luck,
     /// The clock of each bucket of batch sizes.
     clocks: Vec<Clock>,
-    /// Tokens per second and request, by bucket and length.
+    /// Mean tokens per second and request, by bucket and length (`k_max` + 1 entries a bucket).
     rewards: Vec<Mean>,
-    /// True if the last step ran without drafts.
+    /// True if length 0 was chosen in the last step in which a request could draft.
     was_off: bool,
-    /// Seconds per token and request of each length at the last decision, infinite for a length without samples. Empty
-    /// after exploring.
+    /// Seconds that a request needs per token with each length at the last decision, the charge for starting to draft
+    /// included; infinite for a length without samples. Empty after exploring.
     losses: Vec<f64>,
 }
 
@@ -145,7 +145,8 @@ impl Running {
         clock.step += 1;
     }
 
-    /// The length with the least time per token, the shorter on a tie. `None` if no length was run in this bucket.
+    /// Computes `losses` for a C_switch of `switch_s`, and returns the length with the least, the shorter on a tie.
+    /// `None` if no length was run in this bucket.
     fn best(&mut self, bucket: usize, switch_s: f64) -> Option<u32> {
         self.losses.clear();
         let lengths = self.k_max as usize + 1;

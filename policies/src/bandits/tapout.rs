@@ -120,7 +120,7 @@ impl Running {
         }
     }
 
-    /// Takes the rule with the best score; the first one on a tie.
+    /// Makes the rule with the best score the chosen one, the first one on a tie. Sets `held` and `seen` to 0.
     fn choose(&mut self) {
         let mut best = (0, f64::NEG_INFINITY);
         for (i, arm) in self.arms.iter().enumerate() {

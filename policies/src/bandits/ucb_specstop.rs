@@ -147,7 +147,8 @@ mod tests {
     use crate::testing::{Batch, CONTEXT, Run};
     use foretoken_sim::{Drafts, Time};
 
-    /// Runs `steps` steps in which `law` gives the accepted tokens and the seconds of a length; returns the lengths.
+    /// Runs `steps` steps with one request. `law(length, step)` gives the step's accepted tokens and seconds. Returns
+    /// the chosen lengths.
     fn served(params: &UcbSpecstopLike, steps: usize, law: impl Fn(u32, usize) -> (u32, f64)) -> Vec<u32> {
         let Speculation::Policy(mut policy) = params.build(&CONTEXT) else { unreachable!("a policy") };
         let batch = Batch::new(&[100], &[8]);
@@ -172,8 +173,8 @@ mod tests {
         (0..steps).map(one).collect()
     }
 
-    /// Every step of length 2 gives two tokens in 1 s or one in 0.1 s: the mean of ratios is 6, the ratio of means 2.7.
-    /// Length 1 gives 4 tokens a second throughout.
+    /// Steps of length 2 give two tokens in 1 s or one in 0.1 s, in turns: the mean of ratios is 6, the ratio of means
+    /// 2.7. Length 1 gives 4 tokens a second throughout.
     #[test]
     fn the_ratio_of_means_counts_not_the_mean_of_ratios() {
         let law = |len: u32, t: usize| match (len, t % 2) {

@@ -64,8 +64,9 @@ impl Best {
 }
 
 impl Frontier {
-    /// Finds the lengths that are worth most, and writes them into `draft_len` if it is given. Request i may draft
-    /// `most(i)` tokens; of equally good choices the one with fewer draft tokens wins.
+    /// Returns the choice of lengths that is worth most. If `draft_len` is given, the lengths are added to it. Request
+    /// i may draft `most(i)` tokens, and its token at depth j is worth `value(i, j)` tokens. Of equally good choices
+    /// the one with fewer draft tokens wins.
     pub fn best(
         &mut self,
         batch: &BatchView,
@@ -141,7 +142,8 @@ impl Frontier {
     }
 }
 
-/// The true cost of the draft token of request i at a depth, in picoseconds: its draft pass plus its verification.
+/// The cost of the draft token of request i at a depth, in picoseconds: what it adds to a draft pass and to
+/// verification. It comes from the models' slopes at the step without drafts, so it is exact for linear truths only.
 fn token_cost(batch: &BatchView, truth: &Truth) -> impl Fn(usize, u32) -> f64 {
     let plain = shape::plain_pass(batch);
     let draft = Slopes::of(truth.draft, plain);

@@ -1,6 +1,6 @@
-//! `oracle-goodput`: the lengths with the most accepted tokens per second in this step, given which drafts will be
-//! accepted and the true cost. It is the best *myopic* choice in its state. Over a whole trace another policy visits
-//! other states and may end up ahead (docs/model.md 13).
+//! `oracle-goodput`: the lengths with the most tokens per second in this step, bonus tokens included, given which
+//! drafts will be accepted and the true cost. It is the best *myopic* choice in its state. Over a whole trace another
+//! policy visits other states and may end up ahead (docs/model.md 13).
 //!
 //! Source: docs/model.md 12; `form = "batch"` is the oracle of the SmartSpec paper's Fig. 14.
 //!
@@ -111,7 +111,8 @@ impl Running {
         }
     }
 
-    /// The draft length, equal for all requests, with the greatest worth, and the tokens and picoseconds of the step.
+    /// Returns the common draft length with the greatest worth, and the tokens and picoseconds of the step with it.
+    /// Each request drafts up to its limit. On a tie the shorter length wins.
     fn best_common_length(&self, batch: &BatchView, truth: &Truth, worth: Worth) -> (u32, f64, u64) {
         let mut cost = TrueCost::undrafted(batch, truth);
         let mut tokens = batch.len() as f64;

@@ -24,7 +24,7 @@ fn true_time(batch: &BatchView, truth: &Truth, lens: &[u32]) -> Time {
     }
 }
 
-/// Tokens and time of a choice.
+/// Tokens, one bonus token a request included, and time of a step with some choice of lengths.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     tokens: u64,

@@ -86,7 +86,7 @@ impl Posteriors {
 
     /// Writes into `out` the probability that each of the first `out.len()` tokens of the round from output position
     /// `start` is accepted together with all before it. With `confidences`, the confidences of all these tokens are
-    /// known.
+    /// known. Before that, the outcomes stored since the last call update what is known of the request.
     pub fn survival(
         &mut self,
         hidden: Hidden,

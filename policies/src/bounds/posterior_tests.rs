@@ -19,7 +19,8 @@ fn source(rates: Rates, confidence: Confidence) -> Box<dyn AcceptanceSource> {
     spec.build(7, &Workload::default()).expect("a source without recordings")
 }
 
-/// (predicted survival, whether the token survives) of every token of every round.
+/// Plays `requests` requests; their drafts and verified lengths vary. Returns (predicted survival, whether the token
+/// survives) for `LONGEST` tokens of every round that can draft.
 fn predictions(source: &dyn AcceptanceSource, requests: u32, confidences: bool) -> Vec<(f64, bool)> {
     let law = source.law().expect("it has a law");
     let mut truths = Truths::new(source, LONGEST, requests as usize);
@@ -120,8 +121,8 @@ fn more_knowledge_predicts_better() {
     assert!(error(&confidences) < 0.8 * error(&rates), "{} against {}", error(&confidences), error(&rates));
 }
 
-/// A second computation of survival: the probability that a request with a hidden rate accepts, given a history, summed
-/// over all rates and all unknown bits.
+/// After three rounds of a request with a hidden rate, the survival of the next two tokens equals a second computation:
+/// a sum over all rates and all unknown bits.
 #[test]
 fn the_filter_equals_a_sum_over_all_bits() {
     let mixture = Mixture { all: Beta { a: 2.0, b: 3.0 }, categories: Default::default(), autocorrelation: 0.4 };

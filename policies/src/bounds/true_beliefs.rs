@@ -160,7 +160,8 @@ impl Definition for TrueBelief {
         check.that("policy", some, || format!("{} has no belief about {belief} that could be put right", label()))
     }
 
-    /// Builds the wrapped policy without a delay of outcomes. `PolicySpec::build` delays the outcomes of the wrapper.
+    /// Builds the wrapped policy with the context's truth in place of the belief, and without a delay of outcomes.
+    /// `PolicySpec::build` delays the outcomes of the wrapper.
     fn build(&self, context: &PolicyContext) -> Speculation {
         let mut context = *context;
         if let Some(truths) = context.truths {
@@ -182,7 +183,7 @@ impl Definition for TrueBelief {
     }
 }
 
-/// A running policy whose confidences are replaced by better ones than a server has: `shown` says which.
+/// A running policy that sees the confidences named by `shown`: the draft's own, or better ones than a server has.
 struct Informed {
     policy: Box<dyn SpecPolicy>,
     shown: Shown,

@@ -14,7 +14,8 @@ pub(crate) struct TrueCost<'a> {
     /// The shape that the draft runs without any draft token. If there are drafts, it is part of draft pass 1.
     idle: Option<PassShape>,
     idle_time: Time,
-    /// Shape and time of each draft pass by depth; zero for depths without drafts.
+    /// Shape and time of each draft pass by depth; zero for depths without drafts. The one pass of a parallel draft is
+    /// the first.
     passes: [PassShape; DEPTHS],
     times: [Time; DEPTHS],
     /// Sum of `times`.

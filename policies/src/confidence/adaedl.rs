@@ -3,8 +3,8 @@
 //!
 //! Source: AdaEDL (arXiv 2410.18351), in the batched form of the only public serving implementation, `AdaEDLScheduler`
 //! in samsungsds-research-paper/DSDE (`vllm/spec_decode/dynamic_scheduler.py`, `draft_model_runner.py`); restated in
-//! docs/model.md 7.5. The bound 1 − √(γ · H) and the threshold λ belong to a request. The draft loop stops for all
-//! requests as soon as one bound falls below its λ.
+//! docs/model.md 7.5. The bound 1 − √(γ · H) and the threshold λ belong to a request. After `k_min` passes the
+//! draft loop stops for all requests as soon as one bound falls below its λ.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, Continue, DraftLimits, DraftPlan, Drafts, SpecPolicy, Speculation, StepOutcome, Wants};
@@ -143,8 +143,8 @@ impl SpecPolicy for Running {
         }
     }
 
-    /// Stops the drafting of the whole batch if the bound of one request is below its λ. The token with the low bound
-    /// is kept.
+    /// After at least `k_min` passes: stops the drafting of the whole batch if the bound of one request's newest token
+    /// is below its λ. That token is kept.
     fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
         if drafts.passes < self.rule.k_min {
             return Continue::Yes;

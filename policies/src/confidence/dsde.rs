@@ -181,7 +181,8 @@ impl Running {
         self.ordered.extend_from_slice(&ring[..start]);
     }
 
-    /// The next length of slot `place` after a step with mean divergence `mean`, in nats.
+    /// The next length of slot `place`, before the cap, after a step with mean divergence `mean`, in nats. Fills
+    /// `ordered`.
     fn length(&mut self, place: usize, mean: f64, (k_min, k_max): (u32, u32)) -> u32 {
         self.order(place);
         let wvir = variance_ratio(&self.ordered, &self.weights, self.rule.short_window);
@@ -195,7 +196,8 @@ impl Running {
         }
     }
 
-    /// Adds a step of the warm-up: collects the divergences, and doubles the length on full acceptance.
+    /// Adds a step of the warm-up: collects the most drafts accepted and the divergences. Doubles the length on full
+    /// acceptance, up to k_max, else keeps it, but at least k_min.
     fn warm_up(&mut self, place: usize, accepted: u32, newest: impl Iterator<Item = f64>) {
         let state = &mut self.states[place];
         state.most_accepted = state.most_accepted.max(accepted);
@@ -210,7 +212,7 @@ impl Running {
         };
     }
 
-    /// The bounds (k_min, k_max) that follow from a request's warm-up.
+    /// The bounds (k_min, k_max) that follow from a request's warm-up; the settings' if it collected nothing.
     fn bounds(&self, state: &RequestState) -> (u32, u32) {
         let (least, most) = (self.rule.k_min, self.rule.k_max);
         if state.most_accepted == 0 && state.samples == 0 {
@@ -301,8 +303,8 @@ impl SpecPolicy for Running {
     }
 }
 
-/// WVIR: the weighted variance of the newest 1/`short_window` of `values` over the variance of all. `weights` end with
-/// the newest value's.
+/// WVIR: the weighted variance of the newest 1/`short_window` of `values` over that of all; 0 for fewer than two
+/// values, 20 if all hardly vary. Both slices end with the newest value; `weights` may be longer.
 fn variance_ratio(values: &[f64], weights: &[f64], short_window: u32) -> f64 {
     let n = values.len();
     if n < 2 {

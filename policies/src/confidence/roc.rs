@@ -28,8 +28,9 @@ struct Block {
     missed: i64,
 }
 
-/// All drafted tokens: confidence and whether the token matched. Points are kept in blocks so that a search skips
-/// blocks that cannot hold the best point. A long output has thousands of samples and searches in every round.
+/// All samples of a request: the confidence of a draft token, and whether it matched. Points are kept in blocks so that
+/// a search skips blocks that cannot hold the best point. A long output has thousands of samples and searches in every
+/// round.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples {
     /// Blocks from the highest confidence down; no block is empty.
@@ -45,7 +46,7 @@ impl Samples {
         (self.matched, self.missed) = (0, 0);
     }
 
-    /// Adds a token of confidence `confidence`, in [0, 1].
+    /// Adds the sample of a token with `confidence`, in [0, 1]. `matched` says whether the target accepted the token.
     pub(crate) fn add(&mut self, confidence: f64, matched: bool) {
         let (hit, miss) = (u32::from(matched), u32::from(!matched));
         self.matched += u64::from(hit);

@@ -79,13 +79,14 @@ struct Running {
 struct Row {
     /// Probability that all tokens before the newest one are accepted.
     survival: f64,
-    /// Number of drafts up to the one at which the rule stops.
+    /// Number of drafts read so far, up to the one at which the rule stops.
     len: u32,
     ended: bool,
 }
 
 impl Running {
-    /// Reads the confidences of the draft passes that ran since the last call.
+    /// Reads the confidences of the draft passes that ran since the last call, and ends the rows at which the rule
+    /// stops.
     fn take_in(&mut self, drafts: &Drafts) {
         while self.passes < drafts.passes {
             self.passes += 1;

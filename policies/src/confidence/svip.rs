@@ -73,7 +73,7 @@ impl Definition for Svip {
 struct Running {
     most_nats: f64,
     cap: u32,
-    /// Number of requests that have not stopped.
+    /// Number of requests that may draft and were not stopped.
     drafting: usize,
     /// The most drafts each request may have; 0 once it has stopped.
     limit: Vec<u32>,

@@ -2,8 +2,8 @@
 //!
 //! Source: "TETRIS: Optimal Draft Token Selection for Batch Speculative Decoding" (arXiv 2502.15197) and its code,
 //! ZhaoxuanWu/Tetris `vllm/spec_decode/tetris.py` (docs/model.md 7.1). Every request drafts k + extra tokens. The k·B
-//! draft tokens with the greatest cumulative log-probability are verified, B being the batch size. The capacity k·B is
-//! a parameter; there is no cost model.
+//! draft tokens with the greatest cumulative log-probability are verified, B being the batch size. In batches below
+//! `min_batch` every request drafts k tokens, and all are verified. There is no cost model.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::survival::{RankedTokens, survivals};

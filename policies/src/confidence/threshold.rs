@@ -113,14 +113,14 @@ struct Running {
     rule: Threshold,
     /// Number of draft passes already read.
     passes: u32,
-    /// Draft tokens of each request to verify.
+    /// Number of draft tokens of each request to verify, of the passes read so far.
     verify_len: Vec<u32>,
     /// True for each request whose confidence fell below the threshold.
     ended: Vec<bool>,
 }
 
 impl Running {
-    /// Reads the confidences of the draft passes that ran since the last call.
+    /// Reads the confidences of the draft passes that ran since the last call, and updates `verify_len` and `ended`.
     fn take_in(&mut self, drafts: &Drafts) {
         while self.passes < drafts.passes {
             let depth = self.passes as usize;

@@ -18,7 +18,8 @@ const CHOICES: [Asks; 3] = [Asks::Always, Asks::AtPlannedEnd, Asks::Never];
 const TRIALS: u32 = 16;
 /// Every `RETRY` steps one choice is tried whatever it earned; all choices take turns.
 const RETRY: u32 = 48;
-/// Weight of the newest step in the mean worth of the choice that it ran.
+/// Weight of the newest step in the mean worth of the choice that it ran. The n-th step of a choice weighs 1/n if that
+/// is more.
 const WEIGHT: f64 = 0.03;
 /// If decisions after all passes take at most this share of a step's time, the policy decides after every pass.
 const NEGLIGIBLE: f64 = 0.02;
@@ -37,7 +38,8 @@ pub(crate) struct Asking {
 
 impl Asking {
     /// Chooses after which passes of a step the policy decides. `planned` is the worth of the planned length, in
-    /// tokens; `share` is the share of the step that decisions after all of its passes would take.
+    /// tokens; `share` is the share of the step that decisions after all of its passes would take. If it is negligible,
+    /// the policy decides after every pass.
     pub fn begin(&mut self, planned: f64, share: f64) -> Asks {
         self.planned = planned;
         self.choice = 0;

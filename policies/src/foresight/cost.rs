@@ -42,8 +42,8 @@ impl Model {
         }
     }
 
-    /// Moves the correction towards the ratio of a step's time to the predicted time. `weight`, from 0 to 1, says how
-    /// far.
+    /// Multiplies the correction by (`took_s` / `predicted_s`)^`weight`, where `took_s` is the observed time and
+    /// `weight` is from 0 to 1. Keeps it from 1 / [`MOST`] to [`MOST`].
     fn correct(&mut self, took_s: f64, predicted_s: f64, weight: f64) {
         if took_s > 0.0 && predicted_s > 0.0 {
             let ratio = (took_s / predicted_s).clamp(0.1, 10.0);
@@ -123,7 +123,8 @@ fn smooth(times: &mut [f64]) {
     }
 }
 
-/// A step that has begun and whose outcome was not observed yet.
+/// A step that has begun and whose outcome was not observed yet: prompt tokens of its target pass, (tokens, context) of
+/// the prompts in its draft pass, and context of its target pass.
 struct Pending {
     step: u64,
     prefill: u64,
@@ -151,7 +152,7 @@ pub(crate) struct Costs {
     /// True if the engine runs the first draft pass also if nothing is drafted.
     first_pass_is_free: bool,
     correction: f64,
-    /// Observed seconds that a decision after a draft pass takes.
+    /// Estimated seconds that a decision after a draft pass takes, from the times of steps.
     decision_s: f64,
     /// The last draft pass after which the policy can decide.
     last_asked: u32,
@@ -196,7 +197,7 @@ impl Costs {
         }
     }
 
-    /// Begins a step: notes the sizes of its batch.
+    /// Begins a step: notes the sizes of its batch, its prompts, and, if costs are corrected, that its outcome is due.
     pub fn begin(&mut self, batch: &BatchView) {
         self.decodes = (batch.len() as u64, batch.context_sum as f64);
         self.plain = (self.decodes.0 + batch.prefill.tokens, self.decodes.1 + batch.prefill.context as f64);
@@ -225,13 +226,14 @@ impl Costs {
         self.decision_s
     }
 
-    /// Seconds that a decode request adds to a step without drafts.
+    /// Mean seconds that a decode request adds to the target pass without drafts and prompts.
     pub fn request_s(&self) -> f64 {
         let (n, context) = self.decodes;
         (self.target.pass_s(n, context) - self.target.pass_s(1, 0.0)) / n.max(1) as f64
     }
 
-    /// Seconds of the target pass that verifies `drafts` tokens.
+    /// Seconds of the target pass that verifies `drafts` tokens: with this step's prompts, or the mean over those
+    /// expected of the next step.
     pub fn verify_s(&self, drafts: u64) -> f64 {
         if !self.expects_prompts {
             return self.target.pass_s(self.plain.0 + drafts, self.plain.1);
@@ -259,7 +261,8 @@ impl Costs {
         if self.first_pass_is_free { self.draft.pass_s(self.decodes.0, self.decodes.1) } else { 0.0 }
     }
 
-    /// Seconds of the draft pass at `depth` (from 1) over `m` requests.
+    /// Seconds of the draft pass at `depth` (from 1) over `m` requests. The pass at depth 1 also has the batch's
+    /// catch-up and the step's prompts.
     pub fn draft_pass_s(&self, batch: &BatchView, depth: u32, m: u32) -> f64 {
         let share = f64::from(m) / batch.len().max(1) as f64;
         let context = share * self.decodes.1 + f64::from(m) * f64::from(depth - 1);
@@ -281,7 +284,7 @@ impl Costs {
         }
     }
 
-    /// [`draft_s`](Costs::draft_s) without the prompts of the step.
+    /// [`draft_s`](Costs::draft_s) without the prompts of the step and the catch-up.
     pub fn draft_alone_s(&self, depth: u32, m: u32, drafts: u64, before: f64, parallel: bool) -> f64 {
         let share = f64::from(m) / self.decodes.0.max(1) as f64;
         match parallel {
@@ -290,7 +293,7 @@ impl Costs {
         }
     }
 
-    /// Corrects the costs by the times of a step.
+    /// Corrects the pass times and the time of a decision by the times of a step.
     pub fn observe(&mut self, outcome: &StepOutcome) {
         let step = self.outcomes;
         self.outcomes += 1;

@@ -6,7 +6,7 @@ use foretoken_sim::{Drafts, StepOutcome};
 
 /// Number of steps between refits of the curve from confidence to chance.
 const REFIT_INTERVAL: u32 = 8;
-/// The chance expected of a first token before anything was observed.
+/// The chance expected of a token before anything was observed; later the prior chance at depth 1.
 const START: f64 = 0.6;
 /// Weight, in tokens, of the prior chance at a depth, which is the chance expected one depth before. A fixed prior that
 /// is too low would keep the policy from depths that it has never tried.
@@ -74,7 +74,8 @@ impl Odds {
         *expected = (*gain + START_WEIGHT * before) / (*weight + START_WEIGHT);
     }
 
-    /// Learns the chances of the drafted tokens from a step's outcome.
+    /// Learns the chances by depth and, if confidences are calibrated, the curve from the outcome of a step with
+    /// drafts.
     pub fn observe(&mut self, outcome: &StepOutcome) {
         if outcome.drafted.iter().all(|&d| d == 0) {
             return;

@@ -18,7 +18,8 @@
 //!    yet, a token costs what it costs on average over the prompts that usually come.
 //! 7. **A backlog of prompts** (`price.rs`): if requests wait because prompts fill the steps, a token starts no waiting
 //!    prompt sooner, so that time is dearer.
-//! 8. **Room for prompts**: while prompts wait or run, drafts are charged at most a share of the token budget.
+//! 8. **Room for prompts**: while prompts wait or run, decode requests with their drafts may take at most a share of the
+//!    token budget. One draft token a request is always allowed.
 //! 9. **Probing**: a policy that drafts nothing learns nothing. From time to time it drafts one token, to notice when
 //!    drafting pays again.
 
@@ -220,7 +221,8 @@ impl Running {
         best.0
     }
 
-    /// Learns, by depth, by how much the survival of drafted tokens exceeded the price of their verification.
+    /// Learns, by depth, by how much the survival of drafted tokens exceeded the price of their verification; a token
+    /// that did not exceed it counts as 0.
     fn learn_gains(&mut self, batch: &BatchView, drafts: &Drafts, price: f64) {
         let all = self.ranked.len().max(1);
         let each = price * (self.costs.verify_s(all) - self.costs.verify_s(0)) / all as f64;
@@ -249,7 +251,8 @@ impl Running {
         self.costs.asked_from(self.asks_from);
     }
 
-    /// Reads the draft passes that ran since the last call.
+    /// Reads the draft passes that ran since the last call: their tokens' survival, their time, and the time of
+    /// decisions after them.
     fn take_in(&mut self, batch: &BatchView, drafts: &Drafts) {
         while self.passes < drafts.passes {
             self.passes += 1;
@@ -274,7 +277,8 @@ impl Running {
         }
     }
 
-    /// The number of tokens to verify that has the greatest worth.
+    /// The number of drafted tokens to verify that has the greatest worth, the likeliest tokens first; all of them
+    /// without `trim`.
     fn verified(&self, n: usize) -> Verified {
         let draft_s = if self.passes > 0 { self.draft_s } else { self.costs.idle_s() };
         let mut best = Verified { worth: f64::NEG_INFINITY, ..Verified::default() };

@@ -9,8 +9,8 @@ use crate::foresight::cost::Costs;
 use crate::foresight::odds::Odds;
 use foretoken_sim::BatchView;
 
-/// The most tokens a second of the batch without prompts. `drafters[d]` is the number of requests that may draft at
-/// least d tokens.
+/// The most tokens a second expected of the batch without prompts, over all draft lengths that are equal for all
+/// requests. `drafters[d]` is the number of requests that may draft at least d tokens.
 pub(crate) fn decode_rate(batch: &BatchView, costs: &Costs, odds: &Odds, drafters: &[u32], parallel: bool) -> f64 {
     let n = batch.len() as f64;
     let mut best = n / (costs.idle_alone_s() + costs.verify_alone_s(0));
@@ -44,13 +44,14 @@ const FULL: f64 = 0.8;
 /// then N / (n/g + N·m).
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
-    /// Weight of the steps with waiting requests, and weight of such steps that were full of prompts.
+    /// Weight of the steps with waiting requests, and weight of such steps that were full although more requests could
+    /// run.
     waited: f64,
     full: f64,
 }
 
 impl Backlog {
-    /// Adds a step's batch. `slots` is the most requests that run, `budget` the most tokens of a step.
+    /// Adds a step's batch if requests wait. `slots` is the most requests that run, `budget` the most tokens of a step.
     pub fn begin(&mut self, batch: &BatchView, slots: u32, budget: u32) {
         if batch.num_waiting > 0 {
             let tokens = batch.prefill.tokens + batch.len() as u64;
@@ -60,8 +61,9 @@ impl Backlog {
         }
     }
 
-    /// The price of a second in tokens, where the decodes alone have the price `decode`. `request_s` is the time that
-    /// one request adds to a step.
+    /// The price of a second in tokens. Without a backlog it is `decode`. With one it goes from there towards
+    /// N / (n/g + N·m), if that is higher, in proportion to the share of full steps. Here g is `decode`, and m is
+    /// `request_s`, the time that one request adds to a step.
     pub fn price(&self, batch: &BatchView, decode: f64, request_s: f64) -> f64 {
         if batch.num_waiting == 0 || self.full == 0.0 {
             return decode;

@@ -180,7 +180,8 @@ fn depths_that_were_never_tried_follow_the_depth_before() {
     assert!(tried > 0.98 && (untried - tried).abs() < 1e-12, "{tried} {untried}");
 }
 
-/// A block drafter drafts tokens that would not pay if all were verified, since those that do not pay are trimmed.
+/// A block drafter that plans for what is left after trimming drafts the whole block, and no less than one that plans
+/// as if all drafts were verified.
 #[test]
 fn a_block_is_planned_for_what_is_left_after_trimming() {
     let mut context = CONTEXT;

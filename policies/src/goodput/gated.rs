@@ -40,7 +40,7 @@ impl Default for Gated {
 }
 
 impl Gated {
-    /// The budget gate.
+    /// The parameters of `gated-budget`: requests may have different draft lengths.
     pub fn budget() -> Gated {
         Gated { ragged: true, ..Gated::default() }
     }
@@ -107,7 +107,7 @@ struct Running {
     expected: Vec<f64>,
     /// Number of requests that would draft at each depth that is not drafted yet.
     widths: Vec<u32>,
-    /// The deepest token of each request, the least likely first: (bits of the token's survival, request).
+    /// The deepest planned token of each request, the least likely first: (bits of the token's survival, request).
     heap: BinaryHeap<(Reverse<u64>, usize)>,
     ranked: RankedTokens,
 }
@@ -135,7 +135,7 @@ impl Row {
 }
 
 impl Running {
-    /// Reads the confidences of the draft passes that ran since the last call.
+    /// Reads the confidences of the draft passes that ran since the last call into `rows` and `expected`.
     fn take_in(&mut self, drafts: &Drafts) {
         while self.passes < drafts.passes {
             self.passes += 1;
@@ -164,7 +164,7 @@ impl Running {
         target.alpha_s * batch.context_sum as f64 * per_request + target.gamma_s * tokens + target.delta_s
     }
 
-    /// Believed seconds of a draft pass over `requests` of the batch's requests.
+    /// Believed seconds of a draft pass over `requests` requests of the batch's mean context; 0 for no request.
     fn pass_s(&self, batch: &BatchView, requests: u32) -> f64 {
         if requests == 0 {
             return 0.0;
@@ -213,7 +213,7 @@ impl Running {
         }
     }
 
-    /// Plans drafts up to `width` tokens for each request, then drops the least likely deepest tokens where that raises
+    /// Sets each row's `wanted`: up to `width` drafts, less the least likely deepest tokens where dropping them raises
     /// goodput. Tokens that are drafted already stay.
     fn remove(&mut self, batch: &BatchView, width: u32) {
         let n = batch.len() as f64;

@@ -1,6 +1,7 @@
-//! Expected token goodput of one length for the whole batch, for k = 0, 1, 2, … in turn. The SmartSpec family uses it.
+//! Expected token goodput of one length for the whole batch, for k = 0, 1, 2, … in turn. `smartspec`,
+//! `smartspec-joint`, `smartspec-request` and `smartspec-dsd` use it.
 //!
-//! The policies of the family differ in the last k they try (all lengths, or until goodput stops rising) and in what
+//! These policies differ in the last k they try (all lengths, or until goodput stops rising) and in what
 //! they do at k = 0. All use one estimate (docs/model.md 12): Σ E(a, min(k, limit_i)) tokens, divided by the draft and
 //! target time T_d + T_v.
 

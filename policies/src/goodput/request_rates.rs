@@ -40,7 +40,7 @@ impl RequestRates {
         self.slots.get(id).map_or(self.start, |slot| rate(&self.last[slot]))
     }
 
-    /// Adds a step's outcome.
+    /// Adds a step's outcome to the rings of the requests with verified drafts. `rate` says which drafts are tries.
     pub(crate) fn observe(&mut self, outcome: &StepOutcome, rate: Rate) {
         for ((&id, &accepted), &verified) in outcome.ids.iter().zip(outcome.accepted).zip(outcome.verified) {
             if verified > 0 {

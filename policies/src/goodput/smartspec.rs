@@ -142,7 +142,7 @@ impl BestLength {
     }
 
     /// argmax over k of expected tokens per second; the smallest k on a tie. A request whose limit is below k drafts up
-    /// to its limit, and the estimate counts it so.
+    /// to its limit, and the estimate counts it so. Stores the goodput of the chosen length.
     fn best_length(&mut self, batch: &BatchView) -> u32 {
         self.depths.fill(batch, self.longest);
         let undrafted = Estimate::undrafted(&self.belief, batch);

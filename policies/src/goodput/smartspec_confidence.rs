@@ -133,8 +133,9 @@ impl Running {
         }
     }
 
-    /// The verify length v with the most predicted tokens per second; the smallest v on a tie. The time is T_d of all
-    /// drafts plus T_v(v). The loop walks down from the longest draft, because the estimate covers all drafts.
+    /// The verify length v with the most predicted tokens per second; the smallest v on a tie. Stores its goodput. The
+    /// time is T_d of all drafts plus T_v(v). The loop walks down from the longest draft, because the estimate covers
+    /// all drafts.
     fn best_length(&mut self, requests: usize) -> u32 {
         let mut estimate = *self.estimate();
         let mut tokens = requests as f64 + self.levels.iter().map(|l| l.predicted as f64).sum::<f64>();

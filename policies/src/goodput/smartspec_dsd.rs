@@ -125,10 +125,12 @@ struct Running {
     longest: u32,
     acceptance: f64,
     own_rates: OwnRates,
-    /// Steps until the next decision, and the draft length that the last decision chose.
+    /// Steps until the next decision, and the length that the last decision chose: of drafts, or with n-gram proposals
+    /// of verification.
     wait: u32,
     length: u32,
-    /// Estimated goodput of this step's decision, in tokens per second; `None` if the step did not decide.
+    /// Estimated goodput of this step's decision, in tokens per second; for draft length 0 times `zero_handicap`.
+    /// `None` if the step did not decide or no length was feasible.
     goodput: Option<f64>,
     depths: Depths,
     /// Believed step time at each verify length, in seconds.
@@ -167,14 +169,16 @@ impl Running {
         decides
     }
 
-    /// True if `k` drafts per request bring the batch too near to the end of the KV pool.
+    /// True if with `k` drafts a request the batch's KV tokens times `kv_margin` exceed `kv_tokens`. False if
+    /// `kv_tokens` is 0.
     fn infeasible(&self, batch: &BatchView, k: u32) -> bool {
         let average = batch.context_sum / batch.len() as u64;
         let tokens = batch.len() as f64 * (average + u64::from(k) + 1) as f64;
         self.params.kv_tokens > 0 && tokens * self.params.kv_margin > self.params.kv_tokens as f64
     }
 
-    /// Chooses the length before drafting: goes up from 0 while the length is feasible and the goodput rises.
+    /// Chooses the length before drafting: goes up from 0 while the length is feasible and the goodput rises. At length
+    /// 0 the goodput counts `zero_handicap` times.
     fn decide_draft(&mut self, batch: &BatchView) {
         self.depths.fill(batch, self.longest);
         let undrafted = Estimate::undrafted(&self.belief, batch);

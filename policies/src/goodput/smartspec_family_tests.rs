@@ -1,4 +1,5 @@
-//! The SmartSpec family in the engine, on the event clock: behaviour that tests of single steps cannot show.
+//! The policies `smartspec…` and `turbospec…` in the engine, on the event clock: behaviour that tests of single steps
+//! cannot show.
 
 use crate::testing::{BELIEF, CONTEXT};
 use crate::{Belief, PolicyContext, PolicySpec, Smartspec, SmartspecMedusa};

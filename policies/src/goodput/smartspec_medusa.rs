@@ -181,8 +181,8 @@ impl Running {
         }
     }
 
-    /// Returns `tree` with `width` tokens below each token of its last level. `None` if no request may verify a tree of
-    /// that size.
+    /// Returns `tree` with `width` tokens below each token of its last level. `None` if it would have more than `most`
+    /// tokens, or no request may verify it.
     fn deepen(&self, batch: &BatchView, tree: &Tree, width: u32) -> Option<Tree> {
         let level = tree.last.checked_mul(width)?;
         let tokens = tree.tokens.checked_add(level).filter(|&t| t <= self.most)?;

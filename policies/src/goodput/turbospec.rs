@@ -151,7 +151,7 @@ impl Running {
     }
 
     /// Estimated goodput, in tokens per second: (m·E(α, k) + B − m) / (T_target + overhead + T_draft). `expected` is
-    /// E(α, k).
+    /// E(α, k). At k = 0 the overhead and T_draft are 0.
     fn goodput(&self, load: &Load, k: u32, expected: f64) -> f64 {
         let others = load.requests - load.drafting;
         let verified = load.drafting * (f64::from(k) + 1.0) + others;

@@ -114,7 +114,7 @@ impl DraftCost {
 pub(crate) struct Load {
     /// B: requests scheduled, prefilling ones included.
     pub requests: f64,
-    /// m: the requests that draft ("match count").
+    /// m: the requests that may draft ("match count").
     pub drafting: f64,
     /// KV tokens of all scheduled requests, the newest ones included.
     pub kv: f64,

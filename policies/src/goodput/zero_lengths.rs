@@ -40,7 +40,7 @@ impl ZeroLengths {
         self.longest_streak = self.longest_streak.max(self.streak);
     }
 
-    /// True if the request that starts now should have a draft prefill.
+    /// True if the request that starts now should have a draft prefill. Otherwise the request is counted as skipped.
     pub(crate) fn drafts_for_next(&mut self) -> bool {
         // The quotient needs no tolerance: 63 / 90 is not rounded above 0.7.
         let skip = self.steps > 0 && self.zeroes as f64 / self.steps as f64 > self.skip_above;
