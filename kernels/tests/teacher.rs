@@ -1,4 +1,5 @@
-//! Compares the predictions of `teacher::judge` with a draft that reads the target's text token by token.
+//! Compares the predictions of `teacher::judge` with a draft that reads the target's text token by token. Checks that
+//! the outputs of `teacher::write` do not depend on batch and chunks, and end with a stop token or an interrupt.
 
 mod common;
 
