@@ -168,8 +168,8 @@ pub fn assess(
 
 /// Chooses how α counts the context of the target's verify passes, once per request or once per new token: the count
 /// whose linear fit has the smaller error on the measured decode and verify passes of up to
-/// [`SERVING_TOKENS`](crate::shapes::SERVING_TOKENS) tokens; once per request if the errors are equal. (A draft's
-/// passes always count once.)
+/// [`SERVING_TOKENS`](crate::SERVING_TOKENS) tokens; once per request if the errors are equal. (A draft's passes always
+/// count once.)
 pub fn context_reads(target: &[Timed]) -> ContextReads {
     let measured: Vec<Measurement> = target.iter().map(|t| measurement(t, 0)).collect();
     let error = |reads| {

@@ -5,8 +5,8 @@ use super::error::CudaError;
 use super::memory::Memory;
 use std::sync::Arc;
 
-/// Numbers for the device. Passes with the same number of rows push arrays of the same lengths in the same order, so
-/// their arrays have the same addresses.
+/// Numbers for the device. Passes with equal padded numbers of rows and of rows with logits begin with arrays of the
+/// same lengths in the same order, so these arrays have the same addresses.
 pub(super) struct Arena {
     memory: Memory,
     words: Vec<u32>,
