@@ -1,7 +1,7 @@
 //! Measures the host work of a live step at batch 32: what the engine and the executor do around the device's passes.
-//! The models are as small as possible, and acceptance bits come from the experiment and not from the models' tokens,
-//! so nearly all of a step is host work. The bench prints the time of scheduler and policy (between passes), of the
-//! executor during passes, of the device, and of recording.
+//! The models are as small as possible, and the default acceptance source, and not the models' tokens, decides which
+//! drafts are accepted, so nearly all of a step is host work. The bench prints the time of scheduler and policy
+//! (between passes), of the executor during passes, of the device, and of recording.
 
 #![allow(missing_docs)]
 
@@ -43,7 +43,8 @@ impl Recorder for Parts {
     }
 }
 
-/// A policy that reads every request's confidence after every draft pass, as the most expensive policies do.
+/// A policy that drafts 4 tokens for every request and reads every request's confidence after every draft pass, as the
+/// most expensive policies do.
 struct Looking;
 
 impl SpecPolicy for Looking {

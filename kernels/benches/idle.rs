@@ -29,7 +29,8 @@ enum Gap {
     SleepThenSpin(u64),
     /// The thread sleeps, then runs this number of passes that are not timed: the caches are as right after a pass.
     SleepThenPasses(usize),
-    /// The thread spins while reading this number of bytes: 1 MiB fills the core's caches, 64 MiB the shared one too.
+    /// The thread reads this number of bytes, then spins until the gap ends: 1 MiB fills the core's caches, 64 MiB the
+    /// shared one too.
     Evict(usize),
 }
 

@@ -58,8 +58,9 @@ fn main() -> ExitCode {
     if credible { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// True if the measured peak reaches [`CREDIBLE`] times the peak that follows from the processor's design. Runs without
-/// `--bench` always pass, because they may share the machine with other work.
+/// Prints the measured peak as a share of the peak that follows from the processor's design. Returns true if the share
+/// is at least [`CREDIBLE`]. Also true for plain code, if the clock cannot be measured, and in runs without `--bench`,
+/// which may share the machine with other work.
 fn peak_is_credible(level: Level, units: Option<u32>) -> bool {
     let (Some(width), Some(clock)) = (level.width(), speed::clock(50)) else { return true };
     let peak = speed::peak(level, 50);

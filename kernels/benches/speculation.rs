@@ -1,6 +1,6 @@
 //! Measures what speculation with the shipped pair gains on the CPU at batch 1: tokens per second after the prompt,
-//! without drafts and with 1 to 8 drafts a round, on one thread and on all. Also prints the acceptance by family and
-//! depth that explains the gain.
+//! without drafts and with 1 to 8 drafts a round, on one thread and on all. Also prints what explains the gain: how
+//! often drafts are accepted, for each family of prompts (a kind of text) and each depth.
 //!
 //!     cargo bench -p foretoken-kernels --bench speculation -- [--level avx2]
 //!
@@ -57,7 +57,8 @@ fn main() {
     .expect("no errors");
 }
 
-/// Tokens per second without drafts and with 1 to [`MOST`] drafts, over all families.
+/// Tokens per second without drafts and with 1 to [`MOST`] drafts, over `prompts` prompts of each family. Panics if
+/// drafts change an answer.
 fn speeds(pair: &mut Pair, cpu: &mut Cpu, prompts: u64, repeats: usize) -> Vec<f64> {
     let (mut tokens, mut times) = (0, vec![Duration::ZERO; MOST + 1]);
     for family in Family::ALL {
@@ -84,8 +85,9 @@ fn speeds(pair: &mut Pair, cpu: &mut Cpu, prompts: u64, repeats: usize) -> Vec<f
     times.iter().map(|time| tokens as f64 / time.as_secs_f64()).collect()
 }
 
-/// Prints how often the draft's first guess is the target's token: over all positions of an answer, and at each depth
-/// of rounds with [`MOST`] drafts.
+/// Prints, for each family of prompts, the mean length of an answer, and how often the draft's first guess is the
+/// target's token: over all positions of the answers, and at each depth that verification reaches in rounds with
+/// [`MOST`] drafts.
 fn acceptance(pair: &mut Pair, cpu: &mut Cpu, prompts: u64) {
     println!("family       bytes  right {}", (1..=MOST).map(|d| format!("  d={d} ")).collect::<String>());
     let mut sum = 0.0;

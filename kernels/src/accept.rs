@@ -8,7 +8,8 @@ use foretoken_sim::tree::ROOT;
 pub struct Choice {
     /// The token's id.
     pub token: u32,
-    /// The token's probability under the softmax over the whole vocabulary.
+    /// The token's probability: under the softmax of all logits or, for a sampled token, in the row from which it was
+    /// drawn.
     pub probability: f32,
 }
 
@@ -36,6 +37,7 @@ pub struct Chain<'a> {
     /// The drafted tokens.
     pub tokens: &'a [u32],
     /// The random draws: position 2·i decides whether token i is accepted, position 2·i + 1 chooses its replacement.
+    /// For i = `tokens.len()` the latter chooses the token after the chain.
     pub luck: Luck,
 }
 
@@ -119,7 +121,7 @@ pub fn divergence(target: &[f32], draft: &[f32]) -> f64 {
 }
 
 /// Draws one of `tokens` tokens, each with probability proportional to its weight, with the uniform `u` in [0, 1).
-/// Never returns a token of weight 0.
+/// Returns a token of weight 0 only if all weights are 0: then token 0.
 fn draw(tokens: usize, weight: impl Fn(usize) -> f64, u: f64) -> u32 {
     let total: f64 = (0..tokens).map(&weight).sum();
     let (mut left, mut last) = (u * total, 0);

@@ -115,7 +115,7 @@ pub trait Device: Sized {
         layer: usize,
     ) -> Result<(), Self::Error>;
 
-    /// Attention of each row's queries over the tokens that the row may attend to.
+    /// Attention of layer `layer`: of each row's queries over the tokens that the row may attend to.
     fn attention(
         &mut self,
         qkv: &Self::Buffer,
@@ -144,8 +144,8 @@ pub trait Device: Sized {
     /// Copies row `i` of `x` to row `rows[i]` of `out`. All allocated rows of `out` are then in use.
     fn scatter(&mut self, x: &Self::Buffer, rows: &[u32], out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
-    /// Draws a token from each row of probabilities with the row's uniform random number in [0, 1). Returns the tokens
-    /// and their probabilities in `out`. See [`crate::accept::sample`].
+    /// Draws a token from each row of probabilities with the row's uniform random number in [0, 1); there are as many
+    /// numbers as rows. Returns the tokens and their probabilities in `out`. See [`crate::accept::sample`].
     fn sample(
         &mut self,
         probabilities: &Self::Buffer,
@@ -186,7 +186,8 @@ pub trait Device: Sized {
         Ok(())
     }
 
-    /// The `k` most likely tokens of each row, in falling order; of equal logits the smaller token comes first.
+    /// The `k` most likely tokens of each row with their probabilities, in falling order; of equal logits the smaller
+    /// token comes first.
     fn top_k(&mut self, logits: &Self::Buffer, k: usize, out: &mut Vec<Choice>) -> Result<(), Self::Error>;
 
     /// Accepts the drafted tokens that are the most likely ones by `logits`. See [`crate::accept::greedy`].

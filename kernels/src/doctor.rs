@@ -55,7 +55,8 @@ fn memory() -> Option<(u64, u64)> {
 const OLDEST: (u32, u32) = (8, 0);
 
 impl DoctorReport {
-    /// The reasons why GPU `ordinal` (every GPU, if `None`) cannot run models, most with a remedy. Empty if it can.
+    /// The reasons why GPU `ordinal` cannot run models (`None`: why no GPU can), most with a remedy. Empty if it (any
+    /// GPU) can.
     pub fn missing(&self, ordinal: Option<u32>) -> Vec<String> {
         let mut missing = Vec::new();
         match &self.driver {

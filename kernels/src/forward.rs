@@ -199,7 +199,7 @@ impl<D: Device> Llama<D> {
     /// The device's error.
     ///
     /// # Panics
-    /// If the batch is larger than the limits, or a token, position or slot lies outside of the model.
+    /// If the batch is empty or larger than the limits, or a token, position or KV block lies outside of the model.
     pub fn forward(&mut self, device: &mut D, batch: &Batch) -> Result<(), D::Error> {
         self.check(batch);
         device.pass(|device| self.run(device, batch))

@@ -33,8 +33,9 @@ fn table(i: usize, context: usize) -> Vec<u32> {
 }
 
 /// Generates the target's greedy outputs after `prompts`: `output_len` tokens, or up to a token of `stop`, which is
-/// part of the output. After the prompts, one pass generates one token of every output. `go_on` is called before every
-/// pass with the number of tokens generated since its last call; if it returns false, the result is `None`.
+/// part of the output. After the prompts, one pass generates one token of every output that has not ended. `go_on` is
+/// called before every pass with the number of tokens generated since its last call (0 during the prompts); if it
+/// returns false, the result is `None`. A last call reports the last tokens; what it returns does not matter.
 ///
 /// # Errors
 /// The device's error.

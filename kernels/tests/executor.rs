@@ -103,8 +103,9 @@ fn every_setting_of_the_engine_emits_the_same_tokens() {
     }
 }
 
-/// A live run with declared acceptance has the same steps as a simulation, except for times. All requests arrive at
-/// once, so that the schedule does not depend on times.
+/// A live run with declared acceptance has the same steps as a simulation: equal numbers of requests, prompt tokens,
+/// drafts, accepted drafts and preemptions in each. All requests arrive at once, so that the schedule does not depend
+/// on times.
 #[test]
 fn declared_acceptance_is_the_simulators() {
     let scenario = Scenario::new();
@@ -238,7 +239,7 @@ fn what_cannot_be_served_is_refused_before_it_is_tried() {
     assert_eq!(said, "the models were loaded with room for 40 blocks of KV, but 41 are needed");
 }
 
-/// A prompt longer than the model's context is rejected, which the records say; all other requests are served.
+/// A prompt of at least `max_model_len` tokens is rejected, which the records say; all other requests are served.
 #[test]
 fn prompts_too_long_are_rejected() {
     let mut scenario = Scenario::new();

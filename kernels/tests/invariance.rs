@@ -13,7 +13,8 @@ use foretoken_sim::tree::ROOT;
 use itertools::Itertools;
 use proptest::prelude::*;
 
-/// The bits of the logits of all tokens of a prompt that runs one token per pass. All tests compare with these.
+/// The bits of the logits of all tokens of a prompt that runs one token per pass. Two tests compare other ways to run
+/// the prompt with these.
 fn one_by_one(llama: &mut Llama<Cpu>, cpu: &mut Cpu, tokens: &[u32]) -> Vec<Vec<u32>> {
     let table: Vec<u32> = (0..16).collect();
     tokens.iter().enumerate().flat_map(|(i, &t)| run(llama, cpu, &[t], i, &table)).collect()

@@ -1,4 +1,6 @@
-//! Compares the predictions of `teacher::judge` with a draft that reads the target's text token by token.
+//! Compares the predictions of `teacher::judge` with a draft that reads the target's text token by token. Checks that
+//! the outputs of `teacher::write` do not depend on batch and chunks, and end with a stop token, and that an
+//! interrupted call gives none.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Fits the costs of one model's passes to measured shapes, and measures the fits' errors on shapes that they were not
-//! fitted to.
+//! Fits the costs of one model's passes to measured shapes, measures the fits' errors on shapes that they were not
+//! fitted to, and says why a fit is not trusted.
 
 use crate::fit::{FitError, Sample};
 use crate::linear::{fit_linear, fit_ols};
@@ -11,8 +11,8 @@ use foretoken_sim::{ContextReads, LatencyModel, Luck, PassShape, Stream};
 /// A model's α, γ, δ are trusted if their mean relative error on held-out shapes is at most this, for decode and for
 /// verify passes.
 pub const TRUSTED_ERROR: f64 = 0.10;
-/// Bound on a table's mean relative error on held-out shapes. On a machine with a poor repeatability the bound is twice
-/// the repeatability.
+/// Bound on a table's mean relative error on held-out shapes. If twice the machine's repeatability is more than this,
+/// that is the bound. A larger error is only noted: the profile stays trusted.
 pub const TABLE_ERROR: f64 = 0.05;
 
 /// A time above this multiple of the median counts as interrupted (by another process) and is left out of means.
@@ -111,7 +111,8 @@ pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
 /// once per request, and has query-key pairs as another input. `borders` are captured graph sizes: see [`fit_table`].
 ///
 /// # Errors
-/// There are too few shapes, or the shapes cannot separate the effects of α, γ and δ.
+/// There are too few decode and verify shapes, they cannot separate the effects of α, γ and δ, or the fit of a table or
+/// by ordinary least squares fails.
 pub fn assess(
     role: Role,
     model: ModelInfo,
@@ -166,8 +167,9 @@ pub fn assess(
 }
 
 /// Chooses how α counts the context of the target's verify passes, once per request or once per new token: the count
-/// whose linear fit has the smaller error on the measured decode and verify passes. (A draft's passes always count
-/// once.)
+/// whose linear fit has the smaller error on the measured decode and verify passes of up to
+/// [`SERVING_TOKENS`](crate::SERVING_TOKENS) tokens; once per request if the errors are equal. (A draft's passes always
+/// count once.)
 pub fn context_reads(target: &[Timed]) -> ContextReads {
     let measured: Vec<Measurement> = target.iter().map(|t| measurement(t, 0)).collect();
     let error = |reads| {
@@ -186,8 +188,9 @@ pub fn context_reads(target: &[Timed]) -> ContextReads {
     }
 }
 
-/// The samples of a linear fit: decode and verify passes, without the fold `without` (0: all folds). α, γ, δ are not
-/// fitted to prefill passes: policies decide between verify passes, and the attention of a prompt is quadratic.
+/// The samples of a linear fit: decode and verify passes of all sizes, without the fold `without` (0: all folds). α, γ,
+/// δ are not fitted to prefill passes: policies decide between verify passes, and the attention of a prompt is
+/// quadratic.
 fn served(measured: &[Measurement], without: u8, reads: ContextReads) -> Vec<Sample> {
     let seen = |m: &&Measurement| without == 0 || m.fold != without;
     let fitted = measured.iter().filter(|m| m.shape.region() != Region::Prefill).filter(seen);

@@ -63,7 +63,7 @@ fn the_table_fits_a_machine_that_reads_context_once_and_computes_pairs() {
     assert!(p.held_out.table.overall < 0.01 && p.held_out.linear.overall > 0.01, "{:?}", p.held_out);
 }
 
-/// A region without held-out shapes is not trusted, however well the fit matches.
+/// A profile without held-out verify passes is not trusted, however well the fit matches.
 #[test]
 fn a_fit_without_held_out_shapes_is_not_trusted() {
     let mut p = assessed(line, 0.0);

@@ -19,13 +19,13 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// Reads the current values; `None` where there is no `/proc`.
+    /// Reads the current values; `None` where `/proc` does not give them.
     pub fn now() -> Option<CpuTime> {
         let read = |path| std::fs::read_to_string(path).ok();
         CpuTime::parse(&read("/proc/stat")?, &read("/proc/self/stat")?)
     }
 
-    /// Parses the texts of `/proc/stat` and `/proc/self/stat` (proc(5)).
+    /// Parses the texts of `/proc/stat` and `/proc/self/stat` (proc(5)); `None` if a text has another form.
     fn parse(machine: &str, process: &str) -> Option<CpuTime> {
         let numbers = |text: &str| text.split_whitespace().map(|n| n.parse().unwrap_or(0)).collect::<Vec<u64>>();
         // Columns: user, nice, system, idle, iowait, irq, softirq, steal. The columns after these (guests) are included

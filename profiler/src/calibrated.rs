@@ -111,10 +111,10 @@ impl Calibrated {
         seal::seal(Syntax::Toml, &(HEAD.to_owned() + &text))
     }
 
-    /// Checks the values that serde cannot check.
+    /// Checks the version of the format, the cost of both models, the probes' times, the host times and the noise.
     ///
     /// # Errors
-    /// The wrong key and what is wrong with its value.
+    /// The first wrong key and what is wrong with its value.
     pub fn check(&self) -> Result<(), (String, String)> {
         if self.calibrated_version != CALIBRATED_VERSION {
             let why =

@@ -41,13 +41,13 @@ pub struct Fit {
     pub reasons: Vec<String>,
 }
 
-/// Why there is no fit.
+/// Why [`fit`] or another fit of this crate gives no result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum FitError {
     /// There are too few samples for three coefficients.
     #[error("{0} samples cannot fit three coefficients: at least 4 shapes are needed")]
     TooFew(usize),
-    /// A sample has a negative or infinite value, or no time above 0.
+    /// A sample has a value that is negative or not finite, or no time above 0.
     #[error("sample {index} is no measurement: {what}")]
     BadSample {
         /// Index of the sample, from 0.
@@ -78,7 +78,8 @@ const CONDITION: f64 = 30.0;
 /// Condition number above which there is no fit: the coefficients would consist of rounding errors.
 pub(crate) const SINGULAR: f64 = 1e6;
 
-/// Fits α, γ, δ to the samples. Negative coefficients are set to 0.
+/// Fits α, γ, δ to the samples. A coefficient that comes out negative is set to 0, and the fit is then not trusted; the
+/// other coefficients are not fitted again.
 ///
 /// # Errors
 /// There are fewer than 4 samples, a sample has a value that is negative or not finite or takes no time, the shapes

@@ -55,7 +55,8 @@ pub struct Effort {
     pub least: u32,
     /// Most timed passes of a visit.
     pub most: u32,
-    /// Rounds of visits continue until the timed passes of all visits took this long together.
+    /// Rounds of visits continue until the timed passes of all visits took this long together, within the bounds of
+    /// [`ROUNDS`].
     pub all: Duration,
 }
 
@@ -70,9 +71,9 @@ const ANCHOR_EVERY: usize = 10;
 /// Share of the time budget for timed passes; the rest is for warm-up passes and for evicting caches.
 const TIMED_SHARE: f64 = 0.45;
 
-/// The order of visits: `ROUNDS.1` rounds over the shapes of both models, each shuffled by the seed. Before every tenth
-/// visit the anchor of each model is visited, its first decode shape (or first shape). Equal shapes and seeds give
-/// equal orders.
+/// The order of visits: `ROUNDS.1` rounds over the shapes of both models, each shuffled by the seed. Before the first
+/// visit of a round, and before every tenth after it, the anchor of each model is visited: its first decode shape (its
+/// first shape, if it has no decode shape). Equal shapes and seeds give equal orders.
 pub fn schedule(shapes: Pair<&[Shape]>, seed: u64) -> Vec<Stop> {
     let of_each = Role::EACH.zip(shapes);
     let stops_of = |(role, shapes): (Role, &[Shape])| {
@@ -122,7 +123,7 @@ pub enum MeasureError<E: std::error::Error + 'static, K> {
     /// The device failed to run a pass.
     #[error("the {} pass of {} requests × {} new tokens at context {} failed: {cause}", stop.role.name(), stop.shape.requests, stop.shape.new, stop.shape.context)]
     Pass {
-        /// The visit in which the pass failed.
+        /// The planned visit in which the pass failed.
         stop: Stop,
         /// The error of the device.
         cause: E,
@@ -147,7 +148,7 @@ pub enum Until {
 
 /// Makes the visits of `stops` that are not in `done`, until the condition `until` holds, and adds them to `done`,
 /// which must be a prefix of `stops`. Calls `keep` with each visit's number from 0, the estimated number of all visits,
-/// and the finished visit.
+/// and the finished visit. If `interrupt` is set, returns an error before the next visit.
 ///
 /// # Errors
 /// See [`MeasureError`]. Visits for which `keep` was called remain valid.

@@ -3,7 +3,8 @@ use crate::shapes::{Density, grid};
 use crate::testing::{line, room};
 use std::convert::Infallible;
 
-/// A machine with linear costs. With every pass it becomes slower by `slope`, relative to its speed at the beginning.
+/// A machine with linear costs, of which a draft's pass takes a tenth. With every pass it becomes slower by `slope`,
+/// relative to its speed at the beginning.
 struct Machine {
     passes: u64,
     slope: f64,

@@ -58,7 +58,7 @@ pub enum PartialError {
 }
 
 impl Partial {
-    /// The path of the side file for the profile `out`.
+    /// The path of the side file for the profile `out`: next to it, with `.measured.partial` added to its name.
     pub fn path_for(out: &Path) -> PathBuf {
         let mut name = out.file_name().unwrap_or_default().to_owned();
         name.push(".measured.partial");

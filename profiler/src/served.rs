@@ -35,7 +35,8 @@ pub struct Served {
     alike: BTreeMap<Key, Vec<ServedPass>>,
 }
 
-/// The key of a group: (tokens, context and pairs on logarithmic scales; whether there is a prefill chunk).
+/// The key of a group: (tokens, context and pairs; whether there is a prefill chunk). Context, pairs and numbers of
+/// tokens above [`APART`] are on logarithmic scales.
 type Key = ([i64; 3], bool);
 
 /// A group of passes, as one mean pass.
@@ -83,7 +84,8 @@ impl Served {
     /// Fits α, γ, δ, the costs that policies believe, to the passes without prefill chunks.
     ///
     /// # Errors
-    /// There are too few passes, or they cannot separate the effects of the terms.
+    /// There are fewer than 4 groups of passes without prefill chunks, or they cannot separate the effects of the
+    /// terms.
     pub fn line(&self) -> Result<Coefficients, FitError> {
         let sample =
             |m: &Mean| Sample { context: m.shape.context as f64, batched: m.shape.batched as f64, seconds: m.seconds };
@@ -155,8 +157,8 @@ mod tests {
         1e-4 + 2e-5 * p.batched as f64 + 1e-7 * p.context as f64 + 1e-9 * p.pairs as f64
     }
 
-    /// `n` passes of up to 8 requests with different lengths, every tenth with a prefill chunk. With `spoiled`, about
-    /// one in a hundred was interrupted and took 20 times its time.
+    /// `n` passes of up to 8 requests with different lengths, every tenth with a prefill chunk, with noise of up to
+    /// ±2.5 %. With `spoiled`, about one in a hundred was interrupted and took 20 times its time.
     fn served(seed: u64, n: u64, spoiled: bool) -> Served {
         let luck = Luck::new(seed, Stream::Profile, 0);
         let mut served = Served::default();

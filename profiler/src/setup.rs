@@ -61,7 +61,8 @@ impl Setup {
         Effort::within(Duration::from_secs_f64(self.budget_s.max(0.0)), self.stops().len())
     }
 
-    /// The differences to other settings, as texts like `target.name: was "a", now "b"`. Empty if they are equal.
+    /// The differences to other settings, as texts like `target.name: was "a", now "b"`. Empty if they are equal; the
+    /// device's measured speed is not compared.
     pub fn differences(&self, now: &Setup) -> Vec<String> {
         // The device's measured speed is not a setting, so it is not compared.
         let without_speed = |setup: &Setup| DeviceInfo { speed: None, ..setup.device.clone() };
@@ -74,11 +75,12 @@ impl Setup {
         out
     }
 
-    /// Makes the profile from finished visits, which took `wall` altogether. `busy` are the shares of CPU time that
-    /// other processes and virtual machines used, `measured_at` is the end of the measurement (RFC 3339, UTC).
+    /// Makes the profile, with its warnings, from finished visits, which took `wall` altogether. `busy` are the shares
+    /// of CPU time that other processes and virtual machines used, `measured_at` is the end of the measurement (RFC
+    /// 3339, UTC).
     ///
     /// # Errors
-    /// There are too few shapes, or they cannot separate the effects of α, γ and δ.
+    /// See [`assess`].
     pub fn profile(
         &self,
         visits: &[Visit],

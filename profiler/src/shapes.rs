@@ -43,7 +43,8 @@ impl Role {
 pub enum Kind {
     /// One new token per request.
     Decode,
-    /// Several new tokens per request, all with logits: drafts to verify, or a draft gap to catch up on.
+    /// Several new tokens per request, all with logits: drafts to verify, or tokens on which a draft model has not yet
+    /// run.
     Verify,
     /// A chunk of a prompt per request, with logits for the chunk's last token only.
     Prefill,
@@ -153,7 +154,7 @@ pub struct Room {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Density {
-    /// For a quick look: a quarter of the shapes.
+    /// For a quick look: about a quarter of the shapes.
     Quick,
     /// For real use: all shapes.
     Full,
@@ -218,8 +219,8 @@ pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
     shapes.into_iter().collect()
 }
 
-/// Context lengths in tokens: 16 (fewer if `room` has no space for 16), each next one 4 times as long, and the longest
-/// one that leaves 16 positions for new tokens.
+/// Context lengths in tokens: 16 (fewer if `room` has no space for twice that), each next one 4 times as long, and the
+/// longest one that leaves 16 positions for new tokens, if it is more than 1.5 times the one before.
 fn contexts(room: &Room) -> Vec<u32> {
     let longest = room.max_positions.min(u32::try_from(room.kv_tokens).unwrap_or(u32::MAX)).saturating_sub(16).max(1);
     let first = 16.min(longest / 2).max(1);

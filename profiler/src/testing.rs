@@ -18,7 +18,8 @@ pub fn line(shape: &Shape) -> f64 {
     1e-7 * p.context as f64 + 50e-6 * p.batched as f64 + 1e-3
 }
 
-/// Seconds of a pass on a machine that pads the number of tokens to the next power of two.
+/// Seconds of a pass on a machine that pads the number of tokens to the next power of two (1 ms a token, and 10 ns a
+/// token of context).
 pub fn steps(shape: &Shape) -> f64 {
     let p = shape.pass(ContextReads::Once);
     1e-8 * p.context as f64 + 1e-3 * p.batched.next_power_of_two() as f64
@@ -58,7 +59,8 @@ pub fn profile(cost: fn(&Shape) -> f64, noise: f64) -> Profile {
     setup().profile(&visits(cost, noise), wall, None, "2026-01-01T00:00:00Z".into()).unwrap()
 }
 
-/// All visits of a measurement on a test machine on which a pass takes `cost`, with relative noise of up to `noise`.
+/// All planned visits, each of five passes, of a measurement on a test machine on which a pass takes `cost`, with
+/// relative noise of up to `noise`.
 pub fn visits(cost: fn(&Shape) -> f64, noise: f64) -> Vec<Visit> {
     let luck = Luck::new(9, Stream::Noise, 7);
     let visit = |(i, stop): (usize, crate::measure::Stop)| {

@@ -1,7 +1,8 @@
 //! Measures how fast the kernels run on a GPU, and the GPU's own copy bandwidth and matmul rate, in the same run.
 //!
 //! `gpu-check [FILE.json]`: writes each measurement to the file when it is done. A later run with the same file makes
-//! only the missing measurements. A run ends within 8 minutes. Exit code 3: a target was missed; 4: no GPU.
+//! only the missing measurements. A run ends within 8 minutes. Without a name the file is `gpu-check.json`. Exit code
+//! 3: a target was missed, or the time was over; 4: no GPU that can be used; 1: another error.
 
 mod measure;
 

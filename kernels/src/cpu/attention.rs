@@ -43,7 +43,7 @@ struct Task {
 #[derive(Default)]
 pub(super) struct Tasks(Vec<Task>);
 
-/// Computes the attention of the queries of every row of `qkv` and writes the results to `out`.
+/// Computes one layer's attention for the queries of every row of `qkv` and writes the results to `out`.
 pub(super) fn attention(
     (team, level): (&mut Team, Level),
     tasks: &mut Tasks,

@@ -47,7 +47,7 @@ impl Buffer {
         self.rows = self.numbers.len() / self.stride;
     }
 
-    /// Sets the number of rows in use.
+    /// Sets the number of rows in use. Panics if fewer are allocated.
     pub fn set_rows(&mut self, rows: usize) {
         assert!(rows * self.stride <= self.numbers.len(), "{rows} rows in a buffer made for fewer");
         self.rows = rows;

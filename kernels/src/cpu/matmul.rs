@@ -26,7 +26,8 @@ const fn ahead(rows: usize) -> usize {
 /// Approximate bytes of weights that a task reads. Decides how many tasks a product is divided into.
 const TASK_BYTES: usize = 256 << 10;
 
-/// Most panels that a row is multiplied with at a time. A task has a multiple of this number of panels.
+/// Most panels that a row is multiplied with at a time. A task has a multiple of this number of panels, except that the
+/// last may have fewer.
 const TOGETHER: usize = 4;
 
 /// Most panels at a time if there are several tiles of rows, which read the panels one after the other. The weights of

@@ -1,4 +1,4 @@
-//! The CPU device: f32 and bf16 weights, KV of the weights' type, f32 activations and sums.
+//! The CPU device: f32 and bf16 weights (f16 becomes f32), KV of the weights' type, f32 activations and sums.
 //!
 //! The CPU's arithmetic is batch-invariant: a row's result has the same bits alone, in any batch and chunk split, on
 //! any number of threads and on any processor. Therefore greedy speculation emits exactly the tokens of plain decoding,

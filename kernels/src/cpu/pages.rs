@@ -54,7 +54,7 @@ unsafe impl<T: Send> Send for Pages<T> {}
 unsafe impl<T: Sync> Sync for Pages<T> {}
 
 impl<T: AnyBitPattern + NoUninit> Pages<T> {
-    /// Makes an array of `len` zeros. As with a vector, the process ends if there is no memory.
+    /// Makes an array of `len` zeros. Panics if the system gives no memory.
     pub(super) fn zeros(len: usize) -> Pages<T> {
         assert!(align_of::<T>() <= ALIGNED, "of a type with a larger alignment");
         let bytes = (len * size_of::<T>()).next_multiple_of(ALIGNED);

@@ -1,4 +1,4 @@
-//! Operations on a single row or head: RMSNorm, SwiGLU, softmax and the most likely tokens.
+//! Operations on a single row or head: RMSNorm, rotation by rotary angles, SwiGLU, softmax and the most likely tokens.
 
 use super::exp::{exp, silu};
 use super::lanes::{Kernel, LANES, Lanes};

@@ -5,8 +5,8 @@ use super::error::CudaError;
 use super::memory::Memory;
 use std::sync::Arc;
 
-/// Numbers for the device. Passes with the same number of rows push arrays of the same lengths in the same order, so
-/// their arrays have the same addresses.
+/// Numbers for the device. Passes with equal padded numbers of rows and of rows with logits begin with arrays of the
+/// same lengths in the same order, so these arrays have the same addresses.
 pub(super) struct Arena {
     memory: Memory,
     words: Vec<u32>,
@@ -33,7 +33,8 @@ impl Arena {
         self.memory.address + 4 * self.words.len() as u64
     }
 
-    /// Adds numbers, and `fill` until there are at least `length` of them. Returns their device address.
+    /// Adds numbers, then `fill` until there are at least `length` of them, then zeros up to a multiple of 16 bytes.
+    /// Returns their device address.
     pub(super) fn push(&mut self, words: impl IntoIterator<Item = u32>, length: usize, fill: u32) -> u64 {
         let (address, begins) = (self.next(), self.words.len());
         self.words.extend(words);
@@ -50,7 +51,8 @@ impl Arena {
         self.words.get(at..at + words.len()) == Some(words)
     }
 
-    /// Copies the numbers that were added since the last call to the device.
+    /// Copies the numbers that were added since the last call to the device. Fails if the numbers exceed the arena's
+    /// size.
     pub(super) fn send(&mut self, backend: &Arc<dyn Backend>) -> Result<(), CudaError> {
         if 4 * self.words.len() as u64 > self.memory.bytes {
             let (needed, most) = (4 * self.words.len(), self.memory.bytes);

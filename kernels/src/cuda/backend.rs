@@ -14,8 +14,8 @@ pub struct DeviceMemory {
     pub total: u64,
 }
 
-/// A device that carries out commands in order. A call returns before its command is done, and may report an error of
-/// an earlier command.
+/// A device that carries out commands in order. Unless a method says that it waits, it returns before its command is
+/// done, and may report an error of an earlier command.
 pub trait Backend: Send + Sync {
     /// Returns the device's name.
     fn name(&self) -> String;
@@ -41,7 +41,7 @@ pub trait Backend: Send + Sync {
     /// The driver's error.
     fn upload(&self, to: u64, from: &[u8]) -> Result<(), CudaError>;
 
-    /// Copies device memory at `from` to the host, after all earlier commands.
+    /// Waits until all earlier commands are done, then copies device memory at `from` to the host.
     ///
     /// # Errors
     /// The driver's error, of any earlier command.

@@ -1,4 +1,4 @@
-//! Draws tokens and compares distributions on the GPU.
+//! Draws tokens on the GPU, and computes the divergences and entropies of distributions.
 
 use super::arguments::*;
 use super::device::{Cuda, word};

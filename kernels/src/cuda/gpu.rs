@@ -37,7 +37,8 @@ unsafe impl Send for Gpu {}
 #[expect(unsafe_code, reason = "raw handles of the driver")]
 unsafe impl Sync for Gpu {}
 
-/// Page-locked host memory, from which copies to the GPU run while the host goes on.
+/// Page-locked host memory. Copies to the GPU run from it while the host goes on; copies from the GPU also pass through
+/// it.
 struct Staging {
     at: *mut u8,
     /// For each half: the event after the last copy from it.

@@ -1,4 +1,5 @@
-//! The operations of a layer that need more than one launch of one kernel.
+//! Three operations of a layer: the matrix product, the rotation of queries and keys with the writing of KV, and
+//! attention.
 
 use super::arguments::*;
 use super::batch::STRETCH;

@@ -54,7 +54,7 @@ pub struct Buffer {
     /// Number of rows in use.
     pub(super) rows: usize,
     pub(super) width: usize,
-    /// Most rows that may be in use: the number for which the buffer was made.
+    /// The number of rows for which the buffer was made.
     pub(super) most: usize,
     /// Number of allocated rows, padding rows included.
     pub(super) capacity: usize,

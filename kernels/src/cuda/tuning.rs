@@ -37,7 +37,8 @@ impl Tuning {
         }
     }
 
-    /// The number of rows to which a pass of `rows` rows is padded.
+    /// The number of rows to which a pass of `rows` rows is padded: the next size, or `rows` if graphs are off or no
+    /// size is as large.
     pub(super) fn padded(&self, rows: usize) -> usize {
         if !self.graphs || rows == 0 {
             return rows;

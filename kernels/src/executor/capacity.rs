@@ -25,7 +25,7 @@ impl Needs {
     /// The needs of a policy (`None`: no speculation) with this acceptance.
     ///
     /// # Errors
-    /// A combination that no device can run.
+    /// A temperature that is not above 0 and finite, or a combination that no device can run.
     pub fn of(policy: Option<&dyn SpecPolicy>, acceptance: &Acceptance<'_>) -> Result<Needs, CannotServe> {
         let trees = policy.is_some_and(|p| p.limits().tree_tokens > 0);
         let wants = policy.map(|p| p.wants()).unwrap_or_default();

@@ -46,7 +46,7 @@ impl<'a> WallClock<'a> {
         self.now
     }
 
-    /// Returns the present time without setting the reading.
+    /// Returns the present time without setting the reading. The first call starts the clock at 0.
     pub(super) fn peek(&mut self) -> Time {
         time(self.origin.get_or_insert_with(Instant::now).elapsed())
     }

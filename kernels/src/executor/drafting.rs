@@ -27,7 +27,8 @@ struct Question {
 }
 
 impl<D: Device> DeviceExecutor<'_, D> {
-    /// Runs a draft pass. Returns the time that the device took.
+    /// Runs a draft pass, as several passes of the device if its rows do not fit one. Extends the trees in `out`, and
+    /// writes the confidences and entropies of chains there. Returns the time that the device took.
     pub(super) fn draft_pass(
         &mut self,
         step: &StepPlan,
@@ -109,7 +110,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Adds the token that request `i`, which drafts a chain, drafted in the pass before `pass`.
+    /// Adds the token that request `i`, which drafts a chain, drafted in the pass before `pass`. If the device's pass
+    /// is full, runs it first.
     fn feed_drafted(
         &mut self,
         step: &StepPlan,
@@ -129,7 +131,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Adds the frontier of request `i`'s tree: the nodes whose children this pass drafts.
+    /// Adds the frontier of request `i`'s tree: the nodes whose children this pass drafts. Takes scratch blocks for
+    /// their KV; runs several passes if they do not fit one.
     fn feed_level(
         &mut self,
         step: &StepPlan,
@@ -178,8 +181,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Runs the draft over the batch, and stores the guesses in the requests that need them. Adds the device's time to
-    /// `spent`.
+    /// Runs the draft over the collected batch, and stores the guesses in the requests that need them (and their
+    /// distributions, if verification needs them). Then empties the batch. Adds the device's time to `spent`.
     fn run_draft(
         &mut self,
         step: &StepPlan,

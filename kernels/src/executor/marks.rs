@@ -27,7 +27,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
         self.trace.marks.push(Mark { kind, begin, end, device: time(device), shape });
     }
 
-    /// Hands the record of the step to the recorder.
+    /// Completes the record of the step and hands it to the recorder. The time that this took becomes the first mark of
+    /// the next step's record.
     pub(super) fn record(&mut self, step: &StepPlan, drafts: &Drafts, accepted: &[u32]) {
         let begin = self.clock.peek();
         let (batch, trace) = (&step.batch, &mut self.trace);

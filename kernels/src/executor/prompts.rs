@@ -11,7 +11,7 @@ pub trait Prompts: Sync {
     fn fill(&self, id: RequestId, out: &mut Vec<u32>);
 }
 
-/// Given prompts: element `id` is the prompt of request `id`.
+/// Given prompts: element `id` is the prompt of request `id`; without such an element the prompt is empty.
 impl Prompts for Vec<Vec<u32>> {
     fn fill(&self, id: RequestId, out: &mut Vec<u32>) {
         if let Some(prompt) = self.get(id as usize) {

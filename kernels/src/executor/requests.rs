@@ -22,11 +22,14 @@ pub(super) struct Slot {
     pub(super) tree_table: Vec<u32>,
     /// The tokens drafted in this step: one per depth of a chain, or one per node of a tree.
     pub(super) drafted: Vec<u32>,
-    /// The draft's probability of each token of a chain.
+    /// The confidence of each token of a chain: the draft's probability of it. With declared acceptance: what the
+    /// source showed the policy, or NaN if the policy does not want confidences.
     pub(super) confidence: Vec<f32>,
-    /// The entropy in nats of the draft's distribution at each drafted token, if the policy wants it.
+    /// The entropy in nats of the draft's distribution at each drafted token of a chain, if the policy wants it. With
+    /// declared acceptance it comes from the source.
     pub(super) entropy: Vec<f64>,
-    /// KL(target ‖ draft) in nats at each verified token, if the policy wants it.
+    /// KL(target ‖ draft) in nats at each verified token of a chain up to the first rejected one, if the policy wants
+    /// it.
     pub(super) divergence: Vec<f64>,
     /// For each node of the tree: the context index at which the draft's KV of the node is stored, or [`NOT_RUN`].
     pub(super) ran_at: Vec<u32>,
@@ -125,7 +128,7 @@ impl Requests {
         slot.output_len = request.output_len;
     }
 
-    /// Removes a request. Returns its output, or `None` if it never started.
+    /// Removes a request. Returns its output, cut to the requested length, or `None` if the request never started.
     pub(super) fn end(&mut self, id: RequestId) -> Option<&[u32]> {
         if self.slot_of[id as usize] == NO_SLOT {
             return None;

@@ -26,7 +26,7 @@ pub struct Live<'a> {
     pub prompts: &'a dyn Prompts,
     /// What decides which draft tokens are accepted.
     pub acceptance: Acceptance<'a>,
-    /// Receives the record of every step.
+    /// Receives the record of every step, and the output of every request that ends.
     pub recorder: &'a mut dyn Recorder,
     /// What the thread does while it waits for an arrival.
     pub waiting: Waiting,

@@ -26,7 +26,9 @@ const CHAIN: [u32; MAX_SPEC_LEN as usize] = {
 };
 
 impl<D: Device> DeviceExecutor<'_, D> {
-    /// Runs the target pass. Returns the time that the device took.
+    /// Runs the target pass over the decode requests, with their drafts, and the prefill chunks. Writes the number of
+    /// accepted drafts of each decode request to `accepted`, and appends the emitted tokens to the requests' texts.
+    /// Returns the time that the device took.
     pub(super) fn verify_pass(
         &mut self,
         step: &StepPlan,
@@ -107,8 +109,9 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Decides which drafts are accepted, one result for each request for which the pass samples a token. Also computes
-    /// divergences if the policy wants them.
+    /// Decides by the models which drafts are accepted, one result for each request for which the pass samples a token.
+    /// With declared acceptance only the next token of each result is used. Also computes divergences of chains if the
+    /// policy wants them.
     fn judge(&mut self, drafts: &Drafts, drafting: bool) -> Result<(), LiveError<D::Error>> {
         let v = &mut self.verifying;
         v.out.clear();
@@ -154,8 +157,9 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Appends the accepted tokens and the next token to the requests' texts, and moves the KV of accepted tree nodes
-    /// to its place in the context.
+    /// Appends the accepted tokens and the next token to the requests' texts, and moves the KV of accepted tree nodes,
+    /// of target and draft, to its place in the context. Unless acceptance is declared, writes the accepted counts,
+    /// paths and divergences to `accepted` and `drafts`. Frees the scratch blocks of trees.
     fn commit(
         &mut self,
         step: &StepPlan,

@@ -20,7 +20,7 @@ pub enum BadConfigFile {
         /// The system's error.
         why: std::io::Error,
     },
-    /// The file is not JSON.
+    /// The file is not JSON, or no JSON object.
     #[error("{}: {why}", file.display())]
     NotJson {
         /// The path of the file.
@@ -40,7 +40,8 @@ pub enum BadConfigFile {
     },
 }
 
-/// Reads `config.json`: `model_type` `llama`, `mistral` or `qwen3`, without biases, sliding window or quantisation.
+/// Reads `config.json`: `model_type` `llama`, `mistral` or `qwen3`, without biases, sliding window or quantisation,
+/// with SiLU, and with no scaling of rotary frequencies or Llama 3's.
 ///
 /// # Errors
 /// The file, the key and what is wrong with it.

@@ -4,7 +4,7 @@ use super::LlamaShape;
 use crate::paged::BLOCK_SIZE;
 use crate::weights::{Dtype, tensors};
 
-/// Bytes that a model and its KV pool need on a device.
+/// Bytes that one or two models, their KV pools and their activations need on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryNeeded {
     /// Bytes of weights.

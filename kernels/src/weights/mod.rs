@@ -49,7 +49,7 @@ pub enum TensorData<'a> {
         luck: Luck,
         /// Largest absolute value of the numbers.
         scale: f32,
-        /// The type to which the numbers are rounded.
+        /// f32: the numbers are not rounded. Another type: they are rounded to bf16.
         dtype: Dtype,
     },
     /// All ones: the gains of a random model's norms.
@@ -61,8 +61,8 @@ pub trait Weights {
     /// Returns the numbers of the tensor `name`, which must be one of the model's [`tensors`].
     fn tensor(&self, name: &str) -> TensorData<'_>;
 
-    /// The type in which a device stores the matrices: bf16 only if all are bf16 in the source, because bf16 cannot
-    /// represent all f16 numbers.
+    /// The type in which a device stores the matrices: bf16 only if all are bf16 in the source; else f32, because bf16
+    /// cannot represent all f16 and f32 numbers.
     fn dtype(&self) -> Dtype;
 }
 

@@ -25,7 +25,7 @@ pub const ANSWER: usize = 256;
 /// Seed of the generated documents. The pair was trained on documents of other seeds.
 pub const HELD_OUT: u64 = 2;
 
-/// Prompt `index` of a family from the documents of seed [`HELD_OUT`], as tokens.
+/// Prompt `index` of a family (a kind of text) from the documents of seed [`HELD_OUT`], as tokens.
 pub fn prompt(family: Family, index: u64) -> Vec<u32> {
     prompt_of_len(family, HELD_OUT, index, PROMPT).into_iter().map(u32::from).collect()
 }
@@ -71,8 +71,8 @@ impl Pair {
         Pair { target, draft, table: (0..blocks).collect(), batch, choices, accepted }
     }
 
-    /// Plain greedy decoding until the end of the answer. Returns the tokens, [`END`] included, and the time from the
-    /// end of the prompt's pass.
+    /// Plain greedy decoding until the answer ends: with [`END`], or after [`ANSWER`] tokens. Returns the tokens, an
+    /// [`END`] included, and the time from the end of the prompt's pass.
     pub fn plain(&mut self, cpu: &mut Cpu, prompt: &[u32]) -> (Vec<u32>, Duration) {
         let mut all = prompt.to_vec();
         all.push(self.target_next(cpu, prompt, 0));
@@ -85,7 +85,7 @@ impl Pair {
         (all.split_off(prompt.len()), start.elapsed())
     }
 
-    /// Returns `count` greedy tokens, also beyond the end of the answer.
+    /// Returns `count` greedy tokens of the target, also beyond the end of the answer.
     pub fn tokens(&mut self, cpu: &mut Cpu, prompt: &[u32], count: usize) -> Vec<u32> {
         let mut all = prompt.to_vec();
         all.push(self.target_next(cpu, prompt, 0));
@@ -97,7 +97,8 @@ impl Pair {
         all.split_off(prompt.len())
     }
 
-    /// Greedy speculation with chains of `k` drafts per round. Returns tokens and time as [`Pair::plain`] does.
+    /// Greedy speculation with chains of `k` drafts per round; adds the counts of each round to `rounds`. Returns
+    /// tokens and time as [`Pair::plain`] does.
     pub fn speculative(
         &mut self,
         cpu: &mut Cpu,

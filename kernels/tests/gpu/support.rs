@@ -37,8 +37,8 @@ pub fn repeat() {
     FIXED.set(Some(1));
 }
 
-/// A random sequence, a different one at every call and in every run, unless [`repeat`] was called. The environment
-/// variable `FORETOKEN_SEED` repeats a run whose printed seed it has.
+/// A random sequence, a different one at every call of a test. It also differs between runs, unless [`repeat`] was
+/// called. The environment variable `FORETOKEN_SEED` repeats a run whose printed seed it has.
 pub fn luck() -> Luck {
     static FRESH: LazyLock<u64> = LazyLock::new(|| {
         let given = std::env::var("FORETOKEN_SEED").ok().and_then(|s| s.parse().ok());

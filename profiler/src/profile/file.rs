@@ -24,10 +24,10 @@ pub enum ProfileError {
         /// The version that the file gives.
         found: i64,
     },
-    /// The file has no `schema_version`.
+    /// The file has no `schema_version`, or one that is no integer.
     #[error("no schema_version: this is not a profile; make one with `foretoken profile`")]
     NotAProfile,
-    /// The text is not TOML, or a key is wrong.
+    /// The text is not TOML, or a key is missing, unknown or of a wrong type.
     #[error("{0}")]
     Toml(String),
     /// A value is outside of its range.
@@ -73,16 +73,16 @@ impl Profile {
         }
     }
 
-    /// Checks the values that serde cannot check.
+    /// Checks the linear costs, table, noise and repeatability of both models, and that every measured time is above 0.
     ///
     /// # Errors
-    /// The wrong key and what is wrong with its value.
+    /// The first wrong key and what is wrong with its value.
     pub fn check(&self) -> Result<(), ProfileError> {
         Role::BOTH.into_iter().try_for_each(|role| check_model(role.name(), self.of(role)))
     }
 
-    /// A warning if the text was changed after it was written, which the seal shows; otherwise `None`. It is not an
-    /// error, because users may edit a profile.
+    /// A warning if the text has no seal, or if its seal shows that it was changed after it was written; otherwise
+    /// `None`. It is not an error, because users may edit a profile.
     pub fn changed(text: &str) -> Option<String> {
         match seal::check(Syntax::Toml, text) {
             Ok(()) => None,

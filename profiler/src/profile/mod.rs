@@ -77,10 +77,12 @@ pub struct Measuring {
     /// Relative change of an anchor's time from the beginning to the end of the measurement (0.05: 5 % slower), of the
     /// model with the larger change.
     pub drift: f64,
-    /// Share of the machine's CPU time that other processes used, if the system reports it.
+    /// Share of the machine's CPU time that other processes used, if the system reports it. After a resumption it
+    /// covers only the time since then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others_cpu: Option<f64>,
-    /// Share of the machine's CPU time that its hypervisor gave to other machines, if the system reports it.
+    /// Share of the machine's CPU time that its hypervisor gave to other machines, if the system reports it; the time
+    /// as above.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stolen_cpu: Option<f64>,
 }

@@ -25,7 +25,7 @@ pub struct ModelProfile {
     /// Errors of fits on shapes that they were not fitted to: each of five fits leaves out a different fifth of the
     /// shapes. The ends of the measured range are in every fit.
     pub held_out: Errors,
-    /// The largest values over all measured passes.
+    /// The largest numbers of requests, new tokens, context tokens and query-key pairs over all measured passes.
     pub range: Range,
     /// The latency table that was fitted to the measured passes.
     pub table: MeasuredSpec,
@@ -55,7 +55,7 @@ pub struct ModelInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinearFit {
-    /// Seconds per token of context read.
+    /// α: seconds per token of context read.
     pub alpha_s: f64,
     /// γ: seconds per batched token.
     pub gamma_s: f64,
@@ -85,7 +85,7 @@ impl LinearFit {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OlsFit {
-    /// Seconds per token of context read.
+    /// α: seconds per token of context read.
     pub alpha_s: f64,
     /// γ: seconds per batched token.
     pub gamma_s: f64,
@@ -151,7 +151,7 @@ impl ByRegion {
     }
 }
 
-/// The largest values of all measured passes.
+/// The largest value of each size over a set of passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Range {
@@ -159,7 +159,8 @@ pub struct Range {
     pub requests: u64,
     /// Most new tokens in a pass.
     pub batched: u64,
-    /// Most tokens of context of all requests of a pass, each counted once.
+    /// Most tokens of context in a pass, summed over its requests. Each request's context counts once, except in the
+    /// result of `Profile::range`, which counts it as a latency model does.
     pub context: u64,
     /// Most query-key pairs in a pass.
     pub pairs: u64,

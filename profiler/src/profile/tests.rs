@@ -52,7 +52,7 @@ fn a_text_that_is_no_profile_gives_a_reason() {
     assert!(Profile::parse(cut).is_err(), "a file that ends early");
 }
 
-/// Every flipped bit and every cut of the text is reported.
+/// A flipped bit in any byte of the text, a cut before any byte, an edited number and a missing seal are reported.
 #[test]
 fn an_edit_or_damage_is_reported() {
     let text = profile(line, 0.0).to_toml();

@@ -18,7 +18,7 @@ use super::level::Level;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The arithmetic rate and the bandwidths of one core.
+/// The clock frequency, arithmetic rate and bandwidths of one core.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Speed {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Approximate duration of one try.
+/// The number of turns of a try is raised until a try takes at least this long.
 const TRY: Duration = Duration::from_micros(300);
 
 /// Seconds per turn in the fastest of `tries` tries. `run(turns)` repeats the timed work `turns` times.

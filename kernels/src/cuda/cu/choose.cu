@@ -1,4 +1,5 @@
-// Probabilities and choices over the vocabulary. One block per row; rows begin at multiples of 16 bytes.
+// Probabilities and choices over the vocabulary. Unless a kernel says otherwise, one block per row; rows begin at
+// multiples of 16 bytes.
 
 // Calls f(token, number) for the thread's part of a row, four numbers at a time where possible.
 template <class F> DEVICE void each(const float* row, u32 width, F f) {
