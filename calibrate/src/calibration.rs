@@ -228,8 +228,8 @@ impl Calibration {
     }
 }
 
-/// The engine's settings: the settings of the first run's experiment, replaced by values from the server's metrics and
-/// from the runs.
+/// The engine's settings: the settings of the first experiment that a run has, replaced by values from the server's
+/// metrics and from the runs.
 fn engine(sources: &[Source]) -> EngineConfig {
     let stated = sources.iter().find_map(|s| s.engine.clone());
     let mut engine = stated.unwrap_or_default();

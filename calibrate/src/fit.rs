@@ -206,7 +206,8 @@ struct Fitting<'a> {
 }
 
 impl Fitting<'_> {
-    /// Fits the costs by least squares of errors relative to the `expected` times of the steps, in seconds.
+    /// Fits the costs by least squares of errors relative to the `expected` times of the steps, in seconds. Leaves
+    /// `noise` at 0.
     fn weighted(&self, expected: &[f64]) -> CostFit {
         let Fitting { rows, bends, costs, least_s } = *self;
         let drafts = draft_columns(bends);

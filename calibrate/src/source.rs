@@ -75,7 +75,7 @@ pub(crate) fn load(recording: &Recording) -> String {
 /// Opens the observed runs at these paths: results folders of `observe`, or recordings.
 ///
 /// # Errors
-/// A path does not exist, or the file is damaged or no recording.
+/// A path does not exist, a file is damaged or no recording, or a recording is given twice.
 pub fn open_all(paths: &[PathBuf]) -> Result<Vec<Source>> {
     let mut all: Vec<Source> = Vec::new();
     for path in paths {
@@ -138,7 +138,7 @@ pub fn unread(e: Unread) -> Box<Problem> {
 }
 
 /// The longest draft length of a run if at least 95 % of its rounds and of its steps have it. The last round of an
-/// answer may be shorter and does not count. Rounds alone do not show steps without drafts.
+/// answer may be shorter and does not count. Rounds alone do not show steps without drafts. Without both, 0.
 fn draft_length(run: &ObservedRun) -> Option<u32> {
     let of_rounds = run.answers.iter().filter_map(|a| a.rounds.as_ref());
     let rounds: Vec<u32> =

@@ -69,7 +69,8 @@ impl Verdict {
         ))
     }
 
-    /// The reason for distrust as text; `None` if the calibration is trusted.
+    /// The reason for distrust as text; `None` if the calibration is trusted. One that was not judged is distrusted
+    /// too.
     pub fn distrust(&self) -> Option<String> {
         (self.trusted != Some(true)).then(|| format!("the calibration is {}", self.in_words()))
     }

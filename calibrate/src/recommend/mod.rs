@@ -44,7 +44,8 @@ use foretoken_spec::experiment::SloSpec;
 use foretoken_spec::problem::{Problem, Result};
 use std::sync::atomic::AtomicBool;
 
-/// Simulates the candidates for a question and gives advice.
+/// Simulates the candidates for a question and gives advice. If the calibration lacks what advice needs, the advice is
+/// what to observe next.
 ///
 /// # Errors
 /// The experiment cannot be loaded, a candidate cannot be simulated, or the user interrupts.

@@ -130,7 +130,7 @@ fn inline(workload: &WorkloadSpec) -> Result<String> {
 const ROUNDS: usize = 8;
 
 /// Replaces a variant's arrivals with a closed loop of `max_num_seqs` clients. `requests` are the variant's requests;
-/// the loop sends at least as many.
+/// the loop sends at least as many, and at least [`ROUNDS`] per client.
 pub fn fill(variant: &mut Variant, requests: &Workload) {
     let clients = variant.experiment.engine.max_num_seqs;
     without_instants(&mut variant.experiment.workload);

@@ -269,7 +269,8 @@ fn accepted(row: &Row, field: &str, k: u32) -> Result<Accepted> {
     }
 }
 
-/// Refuses a value that must be in another unit than the rest of its column.
+/// Refuses a value that must be in another unit than the other rows of its load, and a closed loop whose throughput and
+/// TPOT contradict its number of clients.
 fn units(rows: &[Row], cells: &[Cell]) -> Result<()> {
     let row = |cell: &Cell| rows.iter().find(|row| row.line == cell.line).expect("a cell has a row");
     type Of = fn(&Cell) -> Option<f64>;
