@@ -143,7 +143,7 @@ pub fn evaluate(
     Ok(all)
 }
 
-/// The longest draft of a policy.
+/// The longest draft of a policy; the largest `u32` for a policy that does not state one.
 fn longest_of(spec: &PolicySpec) -> u32 {
     match spec {
         PolicySpec::Autoregressive(_) => 0,

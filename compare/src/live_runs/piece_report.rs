@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
-    /// The piece counts: its probes agree, or no probe was made.
+    /// The piece counts: it was finished and its probes agree, or nothing is probed.
     Counts,
     /// The piece does not count: by its probes, the machine changed its speed during the piece.
     Changed,
