@@ -34,8 +34,7 @@ pub struct Position {
 pub struct Acceptance {
     /// Acceptance at positions 1, 2, … of a round.
     pub positions: Vec<Position>,
-    /// Which drafts of each request were right, as a truth table; `None` if no server reported the rounds of its
-    /// answers.
+    /// Which drafts of each request were right, as a truth table; `None` if of no answer all rounds are known.
     pub table: Option<TruthTable>,
     /// Number of answers whose rounds are all known.
     pub whole: usize,
@@ -100,8 +99,8 @@ fn index_of(families: &mut Vec<String>, name: &str) -> u16 {
     at as u16
 }
 
-/// Counts the rounds of an answer by position, and lists their draft lengths in `lengths`, without its last round. The
-/// end of the answer may have cut that round, so tokens that are missing there are not rejections.
+/// Counts the rounds of an answer, except the last one, by position, and adds their draft lengths to `lengths`. The end
+/// of the answer may have cut that round, so tokens that are missing there are not rejections.
 fn count(rounds: &Rounds, counts: &mut [(u64, u64)], lengths: &mut Vec<u32>) {
     let all = rounds.drafted.iter().zip(&rounds.accepted);
     for (&drafted, &accepted) in all.take(rounds.drafted.len() - 1) {
@@ -119,8 +118,8 @@ fn count_rounds(drafted: u32, accepted: u32, rounds: u64, counts: &mut [(u64, u6
     }
 }
 
-/// Whether the draft was right at each position of an answer. The first token comes from the prompt and is never
-/// drafted. Nothing is known after the last round.
+/// Whether the draft was right at each position of an answer; `None` if nothing was drafted there or it is not known.
+/// The first token comes from the prompt and is never drafted. Nothing is known after the last round.
 fn bits(answer: &Answer, rounds: &Rounds) -> Vec<Option<bool>> {
     let mut bits = vec![None];
     let tokens = answer.tokens() as usize;

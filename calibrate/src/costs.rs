@@ -24,7 +24,7 @@ pub struct StepRow {
     pub source: usize,
     /// The part of the step that its time covers.
     pub part: Part,
-    /// End of the step as a share of its run's duration, from 0 to 1.
+    /// End of the step as a share of its run's duration, from 0 to 1; 0 for steps of other tools' files.
     pub when: f64,
     /// Number of draft passes after the target's pass. Each runs over one token per request; the first also runs over
     /// the step's tokens.

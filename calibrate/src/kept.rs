@@ -1,5 +1,5 @@
-//! Writes and reads the folder of a calibration: a profile, a truth table, traces, an experiment that runs on them,
-//! the results as JSON, and a page.
+//! Writes and reads the folder of a calibration: a profile, a truth table, acceptance by category, traces, an
+//! experiment that runs on them, the results as JSON, and a page.
 
 use crate::acceptance::Position;
 use crate::calibration::Calibration;
@@ -95,6 +95,9 @@ impl Calibration {
     }
 
     /// Writes the folder, which must be new or empty or, with `overwrite`, hold a calibration.
+    ///
+    /// # Errors
+    /// The folder holds something else, a file cannot be written, or the experiment cannot run.
     pub fn write(&self, folder: &Path, overwrite: bool) -> Result<()> {
         ready(folder, overwrite)?;
         let put = |name: &str, bytes: &[u8]| put(folder, name, bytes);

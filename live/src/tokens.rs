@@ -65,7 +65,7 @@ fn has_folder(model: &Model) -> bool {
 }
 
 /// The tokens that end a text: `eos_token_id` of the model's `generation_config.json`, or of its `config.json`. Empty
-/// if neither file has the key, or the model has no folder or random weights.
+/// if neither file has the key, if the model is a preset, or if its weights are random.
 ///
 /// # Errors
 /// The model's configuration is damaged.

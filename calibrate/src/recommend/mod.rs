@@ -4,7 +4,8 @@
 //! All candidates are simulated with the same requests and the same random draws for each seed, at each observed load
 //! or at the load of an experiment. Among candidates within 1 % of the best the one with the shortest drafts is taken.
 //! A change is advised only if its gain exceeds the root of the sum of squares of two errors: the 95 % interval over
-//! seeds, and the calibration's error between runs.
+//! seeds, and the calibration's error between runs; with several loads, the largest such gain must exceed the largest
+//! such loss. It is also advised if what runs now breaks the limit.
 
 mod advice;
 mod answer;

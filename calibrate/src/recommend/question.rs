@@ -81,7 +81,8 @@ impl Question {
         Plan::of_text(&self.file.display().to_string(), &self.text, &self.sets, folder)
     }
 
-    /// The plan of the experiment at a load. Its policies are replaced by the baseline, its longest draft by `longest`.
+    /// The plan of the experiment at a load. Its policies are replaced by the baseline, its longest draft by `longest`,
+    /// its workload by that of an observed load. Steps are not recorded.
     pub fn plan(&self, load: &AskedLoad) -> Result<Plan> {
         let plan = self.experiment()?;
         one_setting(&plan, &self.file)?;

@@ -47,7 +47,7 @@ pub struct Cell {
     pub ttft_s: Option<f64>,
     /// Mean time per output token after the first, seconds.
     pub tpot_s: Option<f64>,
-    /// Accepted drafts of a round, without the bonus token.
+    /// Accepted drafts of a round, without the bonus token; `None` if the table does not say, or at draft length 0.
     pub accepted: Option<Accepted>,
 }
 
