@@ -22,7 +22,8 @@ pub struct Position {
     pub reached: u64,
     /// Number of the `reached` rounds that accepted this position too.
     pub accepted: u64,
-    /// P(accepted | reached): observed, or extrapolated if nothing was drafted here.
+    /// P(accepted | reached): observed, with one success and one failure added, or extrapolated if no round reached
+    /// this position.
     pub rate: f64,
     /// True if no round reached this position, so that the rate is extrapolated.
     pub extrapolated: bool,
@@ -33,8 +34,7 @@ pub struct Position {
 pub struct Acceptance {
     /// Acceptance at positions 1, 2, … of a round.
     pub positions: Vec<Position>,
-    /// Which drafts of each request were right, as a truth table; `None` if no server reported the rounds of its
-    /// answers.
+    /// Which drafts of each request were right, as a truth table; `None` if of no answer all rounds are known.
     pub table: Option<TruthTable>,
     /// Number of answers whose rounds are all known.
     pub whole: usize,
@@ -43,7 +43,7 @@ pub struct Acceptance {
 }
 
 impl Acceptance {
-    /// Collects the acceptance of observed runs. `None` if nothing was drafted.
+    /// Collects the acceptance of observed runs and of files of other tools. `None` if nothing was drafted.
     pub fn of(sources: &[Source], foreign: &[Foreign]) -> Option<Acceptance> {
         let mut counts = vec![(0u64, 0u64); DEEPEST];
         let mut lengths: Vec<u32> = Vec::new();
@@ -99,8 +99,8 @@ fn index_of(families: &mut Vec<String>, name: &str) -> u16 {
     at as u16
 }
 
-/// Counts the rounds of an answer by position, without its last round. The end of the answer may have cut that round,
-/// so tokens that are missing there are not rejections.
+/// Counts the rounds of an answer, except the last one, by position, and adds their draft lengths to `lengths`. The end
+/// of the answer may have cut that round, so tokens that are missing there are not rejections.
 fn count(rounds: &Rounds, counts: &mut [(u64, u64)], lengths: &mut Vec<u32>) {
     let all = rounds.drafted.iter().zip(&rounds.accepted);
     for (&drafted, &accepted) in all.take(rounds.drafted.len() - 1) {
@@ -118,8 +118,8 @@ fn count_rounds(drafted: u32, accepted: u32, rounds: u64, counts: &mut [(u64, u6
     }
 }
 
-/// Whether the draft was right at each position of an answer. The first token comes from the prompt and is never
-/// drafted. Nothing is known after the last round.
+/// Whether the draft was right at each position of an answer; `None` if nothing was drafted there or it is not known.
+/// The first token comes from the prompt and is never drafted. Nothing is known after the last round.
 fn bits(answer: &Answer, rounds: &Rounds) -> Vec<Option<bool>> {
     let mut bits = vec![None];
     let tokens = answer.tokens() as usize;

@@ -27,7 +27,7 @@ pub struct Calibration {
     pub rows: Vec<StepRow>,
     /// The fitted costs of steps; `None` if no step has a time.
     pub cost: Option<CostFit>,
-    /// Errors of predicted step times, on steps that were left out of a fit.
+    /// Errors of predicted step times, on steps that were left out of a fit and on the fitted steps.
     pub held_out: HeldOut,
     /// How often drafts were right, by position in a round; `None` if nothing was drafted.
     pub acceptance: Option<Acceptance>,
@@ -228,8 +228,8 @@ impl Calibration {
     }
 }
 
-/// The engine's settings: the settings of the first run's experiment, replaced by values from the server's metrics and
-/// from the runs.
+/// The engine's settings: the settings of the first experiment that a run has, replaced by values from the server's
+/// metrics and from the runs.
 fn engine(sources: &[Source]) -> EngineConfig {
     let stated = sources.iter().find_map(|s| s.engine.clone());
     let mut engine = stated.unwrap_or_default();

@@ -14,8 +14,9 @@ use foretoken_spec::problem::Result;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Compares observed runs with what a calibration predicts of them. `fitted` are the runs that the calibration was
-/// made from, as far as their recordings still exist. The simple predictions are made from them.
+/// Compares observed runs with what a calibration predicts of them. `fitted` are the runs that the calibration was made
+/// from, as far as their recordings still exist. The interpolated prediction is made from them. Runs whose draft length
+/// cannot be predicted are left out with a warning. The schedule of each other run is repeated and compared too.
 ///
 /// # Errors
 /// The engine does not accept the calibration's settings.
@@ -47,8 +48,8 @@ pub fn compare(kept: &Kept, runs: &[Source], fitted: &[Source]) -> Result<Server
     Ok(ServerComparison::new(cells, replayed, warnings))
 }
 
-/// Writes `validation.json`, `validation.txt`, `validation.html` and `predicted.svg` into a folder. Replaces existing
-/// files.
+/// Writes `validation.json`, `validation.txt`, `validation.html` and, if there is a figure, `predicted.svg` into a
+/// folder. Replaces existing files.
 ///
 /// # Errors
 /// A file cannot be written.

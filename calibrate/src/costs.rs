@@ -24,7 +24,7 @@ pub struct StepRow {
     pub source: usize,
     /// The part of the step that its time covers.
     pub part: Part,
-    /// End of the step as a share of its run's duration, from 0 to 1.
+    /// End of the step as a share of its run's duration, from 0 to 1; 0 for steps of other tools' files.
     pub when: f64,
     /// Number of draft passes after the target's pass. Each runs over one token per request; the first also runs over
     /// the step's tokens.
@@ -42,7 +42,7 @@ pub struct StepRow {
     /// The time of `part` in seconds. In a step log this is the time of the engine's worker.
     pub elapsed_s: f64,
     /// The host's part in seconds: the time from the previous log line to this one, minus the worker's time. `None` if
-    /// the server may have been idle before the step.
+    /// the server may have been idle before the step, or was interrupted.
     pub host_s: Option<f64>,
 }
 
@@ -55,7 +55,8 @@ const LONGEST_S: f64 = 3600.0;
 
 /// The logged steps of all runs. `engine` has the server's settings, which decide how many draft passes a step makes.
 /// The first step of a run is left out, because it warms up. In a run with several draft lengths, a step is left out if
-/// the log does not show how many tokens were drafted after it.
+/// the log does not show how many tokens were drafted after it. Steps of damaged lines are left out too. With
+/// asynchronous scheduling the time of a step includes its host part.
 pub fn rows(sources: &[Source], engine: &EngineConfig) -> Vec<StepRow> {
     let mut all = Vec::new();
     for (source, s) in sources.iter().enumerate() {

@@ -103,7 +103,7 @@ impl CostFit {
         self.step_s(r).max(LEAST_SHARE * r.elapsed_s)
     }
 
-    /// The predicted time of a step, in seconds.
+    /// The predicted time of a step, or of the part of it that `r` covers, in seconds.
     pub fn step_s(&self, r: &StepRow) -> f64 {
         let (target, d) = (line(&self.batched, tokens(r)) + self.alpha_s * r.context as f64, &self.draft);
         let draft = d.delta_s * passes(r) + d.gamma_s * draft_tokens(r) + d.alpha_s * draft_context(r);
@@ -206,7 +206,8 @@ struct Fitting<'a> {
 }
 
 impl Fitting<'_> {
-    /// Fits the costs by least squares of errors relative to the `expected` times of the steps, in seconds.
+    /// Fits the costs by least squares of errors relative to the `expected` times of the steps, in seconds. Leaves
+    /// `noise` at 0.
     fn weighted(&self, expected: &[f64]) -> CostFit {
         let Fitting { rows, bends, costs, least_s } = *self;
         let drafts = draft_columns(bends);

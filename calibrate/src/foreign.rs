@@ -129,7 +129,8 @@ fn vllm_serve(f: &mut Foreign) -> Result<()> {
     Ok(())
 }
 
-/// Rounds that accepted exactly 0, 1, … tokens, from the shares of rounds that accepted at least 1, 2, … tokens.
+/// (draft length, accepted tokens, number of rounds) for exactly 0, 1, … accepted tokens, from the shares of rounds
+/// that accepted at least 1, 2, … tokens.
 fn by_count(rounds: u64, at_least: &[f64]) -> Vec<(u32, u32, u64)> {
     let k = at_least.len() as u32;
     let share = |n: usize| if n == 0 { 1.0 } else { at_least.get(n - 1).copied().unwrap_or(0.0) };
@@ -200,7 +201,8 @@ fn forward_steps(f: &mut Foreign, source: usize, draft_length: Option<u32>) -> R
     Ok(())
 }
 
-/// Reads SGLang's DSpark records: draft and verification times of steps, and the acceptance of every request.
+/// Reads SGLang's DSpark records: draft and verification times of steps, and, unless it was simulated, the acceptance
+/// of every request.
 fn dspark(f: &mut Foreign, source: usize) -> Result<()> {
     for records in sglang_dspark::read(&f.path).map_err(unread)? {
         if records.simulated_accept_length.is_some() {

@@ -30,7 +30,8 @@ pub struct HeldOutRun {
     pub policy: String,
     /// The name of the run's recording, a tape.
     pub tape: String,
-    /// Error of the sum of all target passes: predicted over measured, minus 1.
+    /// Error of the sum of all target passes: predicted over measured, minus 1; `None` if the run or all other cells
+    /// have none.
     pub target: Option<f64>,
     /// Error of the sum of all draft passes; `None` if the run or all other cells drafted nothing.
     pub draft: Option<f64>,

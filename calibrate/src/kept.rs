@@ -1,5 +1,5 @@
-//! Writes and reads the folder of a calibration: a profile, a truth table, traces, an experiment that runs on them,
-//! the results as JSON, and a page.
+//! Writes and reads the folder of a calibration: a profile, a truth table, acceptance by category, traces, an
+//! experiment that runs on them, the results as JSON, and a page.
 
 use crate::acceptance::Position;
 use crate::calibration::Calibration;
@@ -95,6 +95,9 @@ impl Calibration {
     }
 
     /// Writes the folder, which must be new or empty or, with `overwrite`, hold a calibration.
+    ///
+    /// # Errors
+    /// The folder holds something else, a file cannot be written, or the experiment cannot run.
     pub fn write(&self, folder: &Path, overwrite: bool) -> Result<()> {
         ready(folder, overwrite)?;
         let put = |name: &str, bytes: &[u8]| put(folder, name, bytes);
@@ -213,7 +216,7 @@ fn check_experiment(folder: &Path) -> Result<()> {
     })
 }
 
-/// Removes the files of a calibration.
+/// Removes the files of a calibration, except [`BY_CATEGORY`].
 fn take_away(folder: &Path) {
     for name in [PROFILE, TRUTH, EXPERIMENT, FOUND, PAGE] {
         drop(std::fs::remove_file(folder.join(name)));
@@ -314,11 +317,11 @@ pub struct Known {
     /// Number of positions of a round at which drafts were observed.
     pub positions: u32,
     /// Error between runs, as a share: each run's summed step times are predicted by the other runs, and this is the
-    /// root mean square of the errors.
+    /// root mean square of the errors. If no run was left out, the error on the summed later halves.
     pub between_runs: f64,
     /// Acceptance by position in a round.
     pub acceptance: Vec<Position>,
-    /// Number of requests of all loads together.
+    /// Number of requests of all loads together; each run counts as many as the first run of its load.
     pub requests: usize,
     /// Draws of the factors by which the true costs may differ from the fitted ones; empty if only the error between
     /// runs is known.

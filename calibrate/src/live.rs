@@ -36,6 +36,9 @@ pub struct LiveFound {
 
 impl LiveCalibration {
     /// Writes the folder, which must be new or empty or, with `overwrite`, hold a calibration.
+    ///
+    /// # Errors
+    /// The folder holds something else, or cannot be written.
     pub fn write(&self, folder: &Path, overwrite: bool) -> Result<()> {
         ready(folder, overwrite)?;
         put(folder, PROFILE, self.profile.to_toml())?;

@@ -16,9 +16,10 @@ use std::fmt::Write;
 pub struct ObservedLoad {
     /// The load's name for users: `closed loop of 4`, `Poisson 3/s`, `log of k3, 2.9 requests/s`.
     pub name: String,
-    /// The runs with this load. `requests` and `workload` come from the first one.
+    /// The runs with this load. `requests` and `workload` come from the first one. Empty for the load of another tool's
+    /// file.
     pub runs: Vec<SeenRun>,
-    /// Number of requests of the first run.
+    /// Number of requests of the first run, or of the file.
     pub requests: usize,
     /// The workload that simulates the load. Paths in it are relative to the calibration's folder.
     pub workload: WorkloadSpec,
@@ -55,7 +56,8 @@ pub const TRACES: &str = "traces";
 const NEAR: f64 = 0.05;
 
 impl Calibration {
-    /// The observed loads: closed loops sorted by clients, then open loads sorted by rate.
+    /// The loads of observed runs, and of other tools' files that have arrival times: closed loops sorted by clients,
+    /// then open loads sorted by rate.
     pub fn loads(&self) -> Vec<ObservedLoad> {
         let mut groups: Vec<Vec<usize>> = Vec::new();
         for at in 0..self.sources.len() {
@@ -126,7 +128,7 @@ impl Calibration {
     }
 
     /// The priorities that the run's experiment states for the requested categories. An engine that serves by priority
-    /// needs them.
+    /// needs them; if none is stated, it gets priority 0 for the first category.
     fn priorities(&self, source: &Source) -> BTreeMap<String, i32> {
         let asked = categories(&source.run.workload);
         let stated = source.stated.as_ref().map(|e| e.workload.priorities.clone()).unwrap_or_default();
@@ -137,7 +139,7 @@ impl Calibration {
         priorities
     }
 
-    /// True if a run states priorities for categories that its recording lacks.
+    /// True if a run states priorities, and its recording has none of their categories.
     pub fn loses_priorities(&self) -> bool {
         let lost = |source: &Source| {
             let asked = categories(&source.run.workload);
@@ -234,7 +236,7 @@ fn is_timed(file: &Foreign) -> bool {
 }
 
 /// True if two runs share a load: closed loops with equally many clients and similarly long requests, equal planned
-/// requests, or equal `[workload]` tables.
+/// requests, or equal `[workload]` tables at one time scale.
 fn same_load(a: &Source, b: &Source) -> bool {
     let heads = [a, b].map(|s| &s.recording.head);
     if heads[0].clients != heads[1].clients {
@@ -274,7 +276,8 @@ pub fn mean_rate(w: &Workload) -> f64 {
     if span > 0.0 { (w.len() - 1) as f64 / span } else { 0.0 }
 }
 
-/// The name of a load: the kind of arrivals and their rate. `log` is the name of the log from which arrivals are taken.
+/// The name of a load: the kind of arrivals, and their rate or the number of clients. `log` is the name of the log from
+/// which arrivals are taken.
 pub fn name_of(arrivals: &ArrivalSpec, rate: f64, log: &str) -> String {
     let rate = short(rate);
     match arrivals {
@@ -290,7 +293,7 @@ pub fn name_of(arrivals: &ArrivalSpec, rate: f64, log: &str) -> String {
     }
 }
 
-/// A number with three significant digits, without zeros at its end.
+/// A number with at most three decimals, fewer from 1 on and none from 100 on, without zeros behind the point.
 pub fn short(x: f64) -> String {
     let digits = match x.abs() {
         x if x >= 100.0 => 0,

@@ -39,7 +39,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// The server of these runs; `None` without runs.
+    /// The server of these runs: address and model of the first one, and the first version that a run reports. `None`
+    /// without runs.
     pub fn of(sources: &[Source]) -> Option<Server> {
         let first = sources.first()?;
         let version = sources.iter().find_map(|s| s.recording.head.server.version.clone());
@@ -152,7 +153,7 @@ pub fn check_whole(runs: &[Source]) -> Result<()> {
 }
 
 /// The vLLM release whose rules a calibration simulates, with the reason as text: the release that the server reports
-/// if its rules are known, else the experiment's `engine.version`.
+/// if its rules are known, else the experiment's `engine.version`, else the default.
 pub fn release(sources: &[Source]) -> (Version, String) {
     let server = sources.iter().find_map(|s| s.recording.head.server.version.as_deref());
     // The text goes into a comment of experiment.toml. A line break in it would begin a setting, so it is escaped.

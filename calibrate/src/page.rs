@@ -29,6 +29,7 @@ pub fn page(c: &Calibration) -> Page {
 }
 
 /// A sentence on how well runs are predicted that were left out of the fit, with the worst and the best run by name.
+/// Without such runs, a sentence on the second halves of runs.
 fn headline(c: &Calibration) -> String {
     if c.cost.is_none() {
         return "What steps cost is not known.".to_owned();

@@ -31,7 +31,8 @@ fn content(step: &LoggedStep) -> Content {
     (step.context_requests, step.context_tokens, step.generation_requests, step.generation_tokens)
 }
 
-/// Repeats the schedule of a run. `None` if the run has no step log, or its answers are not known round by round.
+/// Repeats the schedule of a run. `None` if the run has no step log, or an answer did not finish or is not known round
+/// by round.
 ///
 /// # Errors
 /// The engine does not accept the settings.

@@ -77,7 +77,8 @@ pub(crate) fn by_formula(source: &Source, k: u32, kept: &Kept) -> Option<Numbers
     serve(source, kept, &ttft, &tpot)
 }
 
-/// The acceptance rate of the formula: the share of right drafts over all observed positions.
+/// The acceptance rate of the formula: the share of right drafts over all observed positions; without a truth table,
+/// the rate at the first position.
 fn one_rate(kept: &Kept) -> f64 {
     let Some(table) = &kept.table else { return kept.rates.first().copied().unwrap_or(0.0) };
     let known = table.outputs.iter().flat_map(|o| &o.ranks).filter(|rank| **rank != NOT_DRAFTED);
@@ -89,8 +90,8 @@ fn one_rate(kept: &Kept) -> f64 {
     if all > 0 { right as f64 / all as f64 } else { 0.0 }
 }
 
-/// Serves the requests of `source` on a model without steps, whose latencies depend on the requests in flight alone:
-/// `ttft(requests, prompt tokens)` and `tpot(requests)`, in seconds.
+/// Serves the requests of `source` on a model without steps, whose latencies depend on the requests in flight and on
+/// the prompt alone: `ttft(requests, prompt tokens)` and `tpot(requests)`, in seconds.
 fn serve(source: &Source, kept: &Kept, ttft: &dyn Fn(f64, u32) -> f64, tpot: &dyn Fn(f64) -> f64) -> Option<Numbers> {
     let fluid = Fluid { ttft, tpot, most: kept.engine.max_num_seqs as usize };
     let records = fluid.serve(&source.run.workload, source.recording.head.clients);

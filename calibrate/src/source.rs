@@ -35,6 +35,9 @@ pub struct Source {
 
 impl Source {
     /// Reads an observed run from its recording.
+    ///
+    /// # Errors
+    /// The file cannot be read, is damaged, or is no recording.
     pub fn open(path: &Path) -> Result<Source> {
         let bytes = fs_err::read(path).map_err(|e| Problem::bad_input(e.to_string()))?;
         let recording = read_recording(path).map_err(unread)?;
@@ -47,7 +50,8 @@ impl Source {
         Ok(Source { path: path.to_path_buf(), digest, recording, run, findings, k, engine, stated })
     }
 
-    /// The run's name in tables: its results folder, or the recording's file name.
+    /// The run's name in tables: its results folder (with the recording's file name, unless that is the first cell's),
+    /// or else the file name.
     pub fn name(&self) -> String {
         let folder = self.path.parent().and_then(Path::parent);
         let name = folder.filter(|f| f.join(RECORDINGS).is_dir()).and_then(Path::file_name);
@@ -75,7 +79,7 @@ pub(crate) fn load(recording: &Recording) -> String {
 /// Opens the observed runs at these paths: results folders of `observe`, or recordings.
 ///
 /// # Errors
-/// A path does not exist, or the file is damaged or no recording.
+/// A path does not exist, a file is damaged or no recording, or a recording is given twice.
 pub fn open_all(paths: &[PathBuf]) -> Result<Vec<Source>> {
     let mut all: Vec<Source> = Vec::new();
     for path in paths {
@@ -138,7 +142,7 @@ pub fn unread(e: Unread) -> Box<Problem> {
 }
 
 /// The longest draft length of a run if at least 95 % of its rounds and of its steps have it. The last round of an
-/// answer may be shorter and does not count. Rounds alone do not show steps without drafts.
+/// answer may be shorter and does not count. Rounds alone do not show steps without drafts. Without both, 0.
 fn draft_length(run: &ObservedRun) -> Option<u32> {
     let of_rounds = run.answers.iter().filter_map(|a| a.rounds.as_ref());
     let rounds: Vec<u32> =
@@ -151,7 +155,8 @@ fn draft_length(run: &ObservedRun) -> Option<u32> {
     }
 }
 
-/// The longest of these lengths if at least 95 % of them equal it. Near the end of a context an engine drafts less.
+/// The longest of these lengths if at least 95 % of them equal it; 0 without lengths. Near the end of a context an
+/// engine drafts less.
 fn one_length(lengths: &[u32]) -> Option<u32> {
     let most = lengths.iter().max().copied().unwrap_or(0);
     let same = lengths.iter().filter(|&&k| k == most).count();

@@ -99,7 +99,8 @@ fn by_table(lengths: Lengths, fixed: &[u32]) -> Calibration {
     Calibration::of(sources, vec![]).unwrap()
 }
 
-/// Checks that the fitted times of a target pass and of a draft pass are within 2 % of the true ones.
+/// Checks that the fitted times of a target pass and of a draft pass are within 2 % of the true ones, and that the
+/// costs are separate and trusted.
 fn check_costs(c: &Calibration) {
     let fit = c.cost.as_ref().unwrap();
     assert!(c.separated, "{fit:?}");

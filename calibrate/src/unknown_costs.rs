@@ -17,7 +17,7 @@ pub struct CostFactors {
     pub step: f64,
     /// Factor on the host's time per request of such a step.
     pub request: f64,
-    /// Factor on the host's time for kernel launches in steps too large for a captured graph.
+    /// Factor on the additional host time of such a step if it is too large for a captured graph.
     pub launch: f64,
 }
 

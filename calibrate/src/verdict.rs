@@ -13,9 +13,9 @@ pub const TRUSTED: f64 = 0.10;
 /// The verdict on a calibration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// True if the costs may be trusted; `None` if nothing was held out to judge them by.
+    /// True if the costs may be trusted; `None` if nothing was held out to judge them by, or too little was measured.
     pub trusted: Option<bool>,
-    /// The loads and draft lengths for which the costs are trusted, or the reason why they are not.
+    /// What the costs are trusted for, with their errors; or the reason why they are not trusted or not judged.
     pub why: String,
 }
 
@@ -69,7 +69,8 @@ impl Verdict {
         ))
     }
 
-    /// The reason for distrust as text; `None` if the calibration is trusted.
+    /// The reason for distrust as text; `None` if the calibration is trusted. One that was not judged is distrusted
+    /// too.
     pub fn distrust(&self) -> Option<String> {
         (self.trusted != Some(true)).then(|| format!("the calibration is {}", self.in_words()))
     }

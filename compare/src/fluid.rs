@@ -7,11 +7,13 @@
 
 use foretoken_sim::{Outcome, RequestRecords, Time, Workload};
 
-/// A model of a server in which the speed of a request depends only on the number of requests in flight.
+/// A model of a server in which latencies depend only on the number of requests that are served together and, for the
+/// first token, on the prompt.
 pub struct Fluid<'a> {
-    /// Seconds to the first token, given (number of requests in flight, tokens of the prompt).
+    /// Seconds from the start of serving a request to its first token, given (number of requests then served together,
+    /// tokens of the prompt).
     pub ttft: &'a dyn Fn(f64, u32) -> f64,
-    /// Seconds per token after the first, given the number of requests in flight.
+    /// Seconds per token after the first, given the number of requests that are served together.
     pub tpot: &'a dyn Fn(f64) -> f64,
     /// Largest number of requests that are served at one time. Other requests wait.
     pub most: usize,

@@ -2,7 +2,8 @@
 
 use foretoken_sim::RequestRecords;
 
-/// Latencies of finished requests in seconds, in the order of arrival. Outputs of one token have no TPOT.
+/// Latencies of finished requests in seconds, run by run in the order of request ids. Outputs of one token have no
+/// TPOT.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latencies {
     /// Times to first token, seconds.

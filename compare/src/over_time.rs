@@ -55,8 +55,9 @@ fn curve_error(a: &[f64], b: &[f64]) -> Option<f64> {
     (n > 0 && size > 0.0).then(|| apart / size)
 }
 
-/// Mean absolute difference between the numbers of requests in flight in two runs, relative to the observed mean. Both
-/// runs are read at the same instants after their first arrivals. `None` if no observed request finished.
+/// Mean absolute difference between the numbers of requests in flight in two runs, relative to the observed mean. Only
+/// requests that finish count. Both runs are read at the same instants after their first arrivals. `None` if no
+/// observed request finished.
 pub fn in_flight_error(observed: &RequestRecords, predicted: &RequestRecords) -> Option<f64> {
     let (a, b) = (in_flight(observed), in_flight(predicted));
     let end = a.iter().map(|s| s.to_s).fold(0.0, f64::max);

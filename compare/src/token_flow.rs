@@ -48,10 +48,10 @@ pub struct Parting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Difference {
-    /// Different requests or chunks were scheduled, because a request arrived before a step's end in one run and after
-    /// the step's end in the other.
+    /// Different requests or chunks were scheduled, for example because a request arrived before a step's end in one
+    /// run and after the step's end in the other.
     Schedule,
-    /// The requests are equal, but the policy decided differently, because it saw different times.
+    /// The requests are equal, but the policy decided differently, for example because it saw different times.
     Decision,
     /// The decisions are equal, but a different number of tokens was accepted.
     Acceptance,

@@ -16,7 +16,7 @@ pub struct PromptsRequest<'a> {
     pub file: Option<&'a Path>,
     /// Number of prompts per family (`None`: 32), or of lines of the file (`None`: all).
     pub n: Option<u64>,
-    /// Bytes of a generated prompt; `None`: as long as its question is.
+    /// Bytes of a generated prompt; `None`: the length with which it is generated. Must be `None` with a file.
     pub prompt_len: Option<u32>,
     /// Seed of the generated prompts.
     pub seed: u64,
@@ -26,7 +26,7 @@ pub struct PromptsRequest<'a> {
 
 /// The prompts that the target continues.
 pub(crate) struct Prompts {
-    /// Names of the families of prompts, to which `all` has indices.
+    /// Names of the families (kinds of text) of the prompts, to which `all` has indices.
     pub(crate) families: Vec<String>,
     /// Each prompt: (its family, an index into `families`; its tokens).
     pub(crate) all: Vec<(u16, Vec<u32>)>,
@@ -70,7 +70,8 @@ impl Prompts {
     }
 }
 
-/// Generates the prompts. The families alternate, so that the first n prompts have about equally many of each family.
+/// Generates the asked number of prompts of each family, by default 32. The families alternate, so that the first n
+/// prompts have about equally many of each family.
 fn families(asked: &PromptsRequest, tokens: &Tokens) -> Result<Prompts> {
     let (n, seed) = (asked.n.unwrap_or(EACH), asked.seed);
     let mut all = Vec::new();

@@ -23,11 +23,11 @@ struct Run {
     learned: Learned,
 }
 
-/// Fits a profile to the live runs in these folders. To measure the profile's error, predicts each run with costs that
-/// are fitted to the runs of other cells.
+/// Fits a profile to the live runs in these folders. If the runs are of several cells, also predicts each run with
+/// costs that are fitted to the runs of the other cells. The verdict on these errors is stored in the profile.
 ///
 /// # Errors
-/// A folder holds no live runs, a recording is damaged, or costs cannot be fitted to the runs.
+/// A folder holds no live runs, a recording is damaged, no run has a step, or costs cannot be fitted to the runs.
 pub fn calibrate(folders: &[PathBuf]) -> Result<LiveCalibration> {
     let (mut runs, mut probes) = (Vec::new(), Vec::new());
     for (nth, folder) in folders.iter().enumerate() {
@@ -84,7 +84,8 @@ fn read((nth, folder): (usize, &PathBuf), probes: &mut Vec<ProbedPass>) -> Resul
     Ok(all)
 }
 
-/// Predicts the passes of one run with costs that are fitted to the runs of all other cells, and returns the errors.
+/// Predicts the passes of one run with costs that are fitted to the runs of all other cells, and returns the errors. An
+/// error is `None` if the run or the other cells have no such passes.
 fn held_out(run: &Run, all: &[Run]) -> HeldOutRun {
     let mut others = Learned::default();
     all.iter().filter(|other| other.cell != run.cell).for_each(|other| others.extend(&other.learned));

@@ -8,7 +8,7 @@ use foretoken_spec::problem::{Exit, Problem, Result};
 /// Opens the GPU with number `index`.
 ///
 /// # Errors
-/// There is no such GPU, or its driver fails.
+/// There is no such GPU, or the driver is missing, too old, or fails.
 pub fn open(index: u32) -> Result<Cuda> {
     let missing = |what: String| {
         Problem::new(Exit::NoHardware, format!("cuda:{index} cannot be used: {what}"))
@@ -27,7 +27,8 @@ pub fn open(index: u32) -> Result<Cuda> {
     })
 }
 
-/// Describes the GPU with number `index` for a profile.
+/// Describes the GPU with number `index` for a profile: its name and compute capability, and the host's number of
+/// cores.
 pub fn info(index: u32, cuda: &Cuda) -> DeviceInfo {
     let capability = known(index).map(|d| d.compute_capability);
     DeviceInfo {

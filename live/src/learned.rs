@@ -21,7 +21,7 @@ pub struct Learned {
     pub target: Served,
     /// Passes of the draft.
     pub draft: Served,
-    /// Host time between the passes of a step, summed over steps, in seconds.
+    /// Host time of the steps, in seconds: the time between passes, without waits and recording, summed over steps.
     host_s: f64,
     /// Number of steps over which `host_s` is summed.
     steps: u64,
@@ -30,8 +30,9 @@ pub struct Learned {
 }
 
 impl Learned {
-    /// Adds a run's passes. `longer(role, tokens)` is the factor by which passes took longer than usual during the run;
-    /// times are divided by this factor.
+    /// Adds a run's passes, host time and draft lengths. `longer(role, tokens)` is the factor by which a model's passes
+    /// over `tokens` new tokens took longer than usual during the run; pass times are divided by this factor, host
+    /// times are not.
     pub fn add(&mut self, tape: &Tape, longer: impl Fn(Role, u64) -> f64) {
         let mut last_end = Time::ZERO;
         for step in &tape.steps {
@@ -55,7 +56,7 @@ impl Learned {
         }
     }
 
-    /// Adds all passes of `other`.
+    /// Adds the passes, host time and draft lengths of `other`.
     pub fn extend(&mut self, other: &Learned) {
         self.target.extend(&other.target);
         self.draft.extend(&other.draft);
@@ -80,7 +81,8 @@ impl Learned {
     /// passes that show its speed during the runs, `fitted_to` are the digests of the runs' tapes.
     ///
     /// # Errors
-    /// Too few passes to fit α, γ, δ, the costs that policies believe.
+    /// α, γ, δ, the costs that policies believe, cannot be fitted: there are too few passes, or their shapes are too
+    /// alike.
     pub fn calibrated(
         &self,
         device: String,
@@ -132,8 +134,8 @@ pub mod testing {
         Pair { target: 2e-4 + 4e-5 * b + 1e-7 * c, draft: 1e-5 + 5e-6 * b + 1e-8 * c }
     }
 
-    /// A tape of `steps` steps with 1 to 8 requests and drafts of up to `drafts` tokens. All passes take `slower` times
-    /// as long as on the test machine.
+    /// A tape of `steps` steps. Each has 1 to 8 requests of equal context and a draft of 0 to `drafts` tokens for each,
+    /// of which none is accepted. All passes take `slower` times as long as on the test machine.
     pub fn tape(seed: u64, steps: u64, drafts: u64, slower: f64) -> Tape {
         let luck = Luck::new(seed, Stream::Profile, 3);
         let mut now = 0.0;

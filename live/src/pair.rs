@@ -2,10 +2,10 @@
 //! the target's tokens are compared with the drafts or the draft's tokens are read.
 //!
 //! A server that drafts alternates between the models, so a pass finds the other model's weights and KV in the caches.
-//! A pass that is repeated alone finds its own data there and is twice as fast. Each timed pass therefore follows
-//! a pass of the other model over the same requests, unless the models are too large for caches. Only the target's
-//! decode pass, which is a step without drafts, follows a decode pass of the target, as it does in serving: after a
-//! draft's pass it takes a tenth longer if the caches hold just one model.
+//! A pass that is repeated alone finds its own data there and is twice as fast. Each timed pass therefore follows a
+//! pass of the other model over the same requests, unless the models are too large for caches. Before the target's
+//! decode pass, which is a step without drafts, nothing is run. Repeated, it follows a decode pass of the target, as it
+//! does in serving: after a draft's pass it takes a tenth longer if the caches hold just one model.
 //!
 //! A target's prefill pass takes so long that weights and KV are evicted from a cache that is shared with other cores,
 //! and the next passes of both models are slower. This delay is counted as part of a prefill pass's time. A model's
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// such a model does not fit caches anyway.
 const WORTH_ALTERNATING: Duration = Duration::from_millis(20);
 /// Bytes of weights above which no cache holds a model. A pass of this model over one request then evicts the other
-/// model from the caches, and need not run over more requests.
+/// model from the caches, and need not run over more requests. Its own delay after a prompt is taken as 0.
 const NO_CACHE_HOLDS: u64 = 1 << 30;
 /// Number of draft passes in a row of which a sample is the mean, as in a round of drafts. The first finds the target's
 /// weights in the caches, the others find the draft's.
@@ -36,8 +36,8 @@ const RECOVERING: usize = 8;
 /// (requests, context tokens) of the passes that measure the delay after a prompt. The delay is assumed to be the same
 /// for other batches.
 const RECOVERING_BATCH: (u32, u32) = (4, 128);
-/// Number of tokens whose KV is computed before timing. The KV pool is filled with copies of it, so that attention
-/// reads realistic numbers.
+/// Most tokens whose KV is computed before timing. The KV pool is filled with copies of it, so that attention reads
+/// realistic numbers.
 const COMPUTED: usize = 256;
 
 /// The state that is needed to time a pair's passes. It does not borrow the pair, which may serve in between.
@@ -129,7 +129,7 @@ impl Timer {
 const ONE_REQUEST: Shape = Shape { kind: Kind::Decode, requests: 1, new: 1, context: 16 };
 
 impl<D: Device> PairPasses<'_, D> {
-    /// Computes the KV of [`COMPUTED`] tokens and fills the KV pools of both models with copies.
+    /// Computes the KV of at most [`COMPUTED`] tokens and fills the KV pools of both models with copies.
     fn fill_kv(&mut self) -> Result<(), D::Error> {
         let Timer { tokens, batch, .. } = &mut *self.timer;
         for model in &mut self.models {
@@ -152,7 +152,8 @@ impl<D: Device> PairPasses<'_, D> {
     }
 
     /// Seconds that the next passes of this model take longer, in total, because the target has just run a prompt. It
-    /// is a measured difference, so it may be negative.
+    /// is a measured difference, so it may be negative. 0, without measuring, if this model or the target is too large
+    /// for caches, or if no pass fits the memory.
     fn aftermath_s(&mut self, role: Role, prompt: &Shape) -> Result<f64, D::Error> {
         let (requests, context) = RECOVERING_BATCH;
         let next = Shape { kind: Kind::Decode, requests, new: 1, context };
@@ -177,7 +178,7 @@ impl<D: Device> PairPasses<'_, D> {
         Ok(marked.iter().zip(plain).filter(|(m, p)| m.max(**p) <= most).map(|(m, p)| m - p).sum())
     }
 
-    /// Runs one pass as a server does, with the host's work before and after it. Returns the time of both.
+    /// Runs one pass as a server does, with the host's work before and after it. Returns the time of all three.
     fn pass(&mut self, role: Role, shape: &Shape) -> Result<Duration, D::Error> {
         let Timer { tokens, parents, table, batch, choices, accepted, .. } = &mut *self.timer;
         let (model, device) = (&mut *self.models[role as usize], &mut *self.device);
@@ -216,7 +217,8 @@ impl<D: Device> PairPasses<'_, D> {
         Ok(begin.elapsed())
     }
 
-    /// The shape of the other model's pass that a step runs before a pass of `shape`; 0 requests if none fits.
+    /// The shape of the other model's pass that a step runs before a pass of `shape`; 0 requests if none fits. If no
+    /// cache holds the other model, a pass over one request.
     fn before(&self, role: Role, shape: &Shape) -> Shape {
         let other = role.other();
         if self.models[other as usize].weight_bytes() >= NO_CACHE_HOLDS {
@@ -227,8 +229,8 @@ impl<D: Device> PairPasses<'_, D> {
         self.room_for(other, &Shape { kind, new, ..*shape })
     }
 
-    /// The shape with its requests and context reduced to what the model of `role` has memory for; 0 requests if none
-    /// fits.
+    /// The shape with its requests and context reduced to what the model of `role` has memory and positions for; 0
+    /// requests if none fits.
     fn room_for(&self, role: Role, shape: &Shape) -> Shape {
         let model = &self.models[role as usize];
         let limits = model.limits();

@@ -66,7 +66,7 @@ pub struct ProfileRequest<'a> {
     pub now: fn() -> String,
 }
 
-/// Measures a pair, or continues an interrupted measurement, and writes the profile.
+/// Measures a pair, or continues an interrupted measurement. Writes the profile, then removes the side file.
 ///
 /// # Errors
 /// The models, the device or the file cannot be used, a pass fails, costs cannot be fitted to the times, or the work

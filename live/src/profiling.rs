@@ -50,11 +50,12 @@ struct Scale {
     batched: u32,
     /// Most bytes of KV of one model.
     kv_bytes: u64,
-    /// Tokens of KV that are allocated at least, even if they exceed `kv_bytes`.
+    /// Tokens of KV that are allocated at least, even if they exceed `kv_bytes`, unless all requests at full length
+    /// need fewer.
     kv_tokens: u64,
 }
 
-/// Limits for a CPU, which does not serve more than 64 requests at a time or chunks of more than 512 tokens.
+/// Limits for a CPU, which is assumed to serve at most 64 requests and 512 tokens in a pass.
 const CPU_SCALE: Scale = Scale { requests: 64, batched: 512, kv_bytes: 256 << 20, kv_tokens: 2048 };
 
 /// Limits for a GPU: the passes of large servers. KV of at most 4 GiB per model leaves memory for both models' weights.

@@ -1,5 +1,5 @@
-//! Records a truth table: the target writes texts greedily, and for each position the table has whether the draft's
-//! guesses were right.
+//! Records a truth table: the target writes texts greedily. For each position the table has the rank of the target's
+//! token among the draft's guesses, and the draft's confidence.
 
 use crate::acceptance_prompts::{Prompts, PromptsRequest, digest};
 use crate::gpu;
@@ -61,7 +61,7 @@ pub struct Recorded {
     pub bytes: usize,
 }
 
-/// Records the truth table of a pair, and writes the table and its figures.
+/// Records the truth table of a pair. Writes the table and, if a folder is given for them, its figures.
 ///
 /// # Errors
 /// The models, their tokenizers, the prompts, the device or the files cannot be used, a pass fails, or the work was
@@ -118,7 +118,7 @@ fn recorded(model: &Model) -> RecordedModel {
     RecordedModel { name: info.name, dtype: info.dtype, digest: info.weights }
 }
 
-/// Writes the truth table and the figures that show it.
+/// Writes the truth table and, if a folder is given for them, the figures that show it.
 fn write_files(request: &AcceptanceRequest, table: TruthTable) -> Result<Recorded> {
     const HELP: &str = "free some space or make the folder writable";
     let failed = |e: String| Problem::failed(e).help(HELP);

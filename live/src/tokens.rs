@@ -15,7 +15,8 @@ pub enum Tokens {
 }
 
 impl Tokens {
-    /// Finds the model's tokenizer. `key` is the setting that names the model, for errors.
+    /// Finds the model's tokenizer; [`Tokens::Bytes`] if it has no `tokenizer.json`, or one that maps bytes to
+    /// themselves. `key` is the setting that names the model, for errors.
     ///
     /// # Errors
     /// The model's `tokenizer.json` cannot be read.
@@ -50,7 +51,8 @@ impl Tokens {
     }
 }
 
-/// True if the tokenizer maps every byte to a token with the byte's value, as [`Tokens::Bytes`] does.
+/// True if the tokenizer has 256 tokens and encodes two test texts, one with all characters below U+0800, as their
+/// UTF-8 bytes, as [`Tokens::Bytes`] does.
 fn is_bytes(tokenizer: &Tokenizer) -> bool {
     let bytes = |text: &str| text.bytes().map(u32::from).collect::<Vec<_>>();
     let every: String = (0..0x80u8).map(char::from).chain('\u{80}'..'\u{800}').collect();
@@ -63,7 +65,7 @@ fn has_folder(model: &Model) -> bool {
 }
 
 /// The tokens that end a text: `eos_token_id` of the model's `generation_config.json`, or of its `config.json`. Empty
-/// if neither file has the key.
+/// if neither file has the key, if the model is a preset, or if its weights are random.
 ///
 /// # Errors
 /// The model's configuration is damaged.

@@ -29,7 +29,8 @@ pub struct Advice {
     pub best: Option<Best>,
     /// The best fixed draft length over all loads; length 0 is plain decoding.
     pub single: Option<Best>,
-    /// The table of draft lengths by batch size, compared over all loads.
+    /// The policy with draft lengths by batch size (vLLM's table, or SGLang's adaptive policy), compared over all
+    /// loads; `None` if it is no candidate.
     pub by_table: Option<Best>,
     /// True if no fixed draft length is within 1 % of the best one at every load.
     pub depends_on_load: bool,
@@ -50,11 +51,13 @@ pub struct Advice {
     pub loads: Option<Loads>,
     /// The files with which the engine is started.
     pub starts: Vec<Start>,
-    /// The command-line argument with which vLLM follows the advice.
+    /// The command-line argument with which vLLM follows the advice; `None` for SGLang, or if the advice is not to
+    /// draft.
     pub paste: Option<String>,
     /// What the user must add to `paste`, as text; `None` if nothing is missing.
     pub lacks: Option<String>,
-    /// The command that observes the server with the advised policy.
+    /// The command that observes the server with the advised policy, or with what to observe next; `None` if nothing is
+    /// to be changed or observed.
     pub confirm: Option<String>,
     /// Warnings about the advice and its experiment, for the user.
     pub warnings: Vec<String>,

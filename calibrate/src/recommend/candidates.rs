@@ -27,7 +27,8 @@ pub struct Candidate {
     pub longest: u32,
     /// True for a policy with one fixed draft length, plain decoding included.
     pub fixed: bool,
-    /// Mean cost over seeds (see `Objective::cost`); `None` if the policy breaks the limit with a seed.
+    /// Mean cost over seeds (see `Objective::cost`); `None` if it has no cost with some seed, for example because it
+    /// breaks the limit.
     pub cost: Option<f64>,
     /// Gain over the server's policy: 1 − cost / the server's cost, computed for each seed.
     pub gain: Option<Interval>,
@@ -143,7 +144,7 @@ pub fn evaluate(
     Ok(all)
 }
 
-/// The longest draft of a policy.
+/// The longest draft of a policy; the largest `u32` for a policy that does not state one.
 fn longest_of(spec: &PolicySpec) -> u32 {
     match spec {
         PolicySpec::Autoregressive(_) => 0,

@@ -26,7 +26,8 @@ pub fn method(ask: &Question, plan: &Plan) -> Option<String> {
 /// Draft methods that need no separate draft model.
 const WITHOUT_MODEL: [&str; 3] = ["mtp", "ngram", "suffix"];
 
-/// vLLM's command-line argument, and what the user must add to it.
+/// vLLM's command-line argument, and what the user must add to it. `None` for both if the engine is SGLang or there is
+/// no file.
 pub fn paste(ask: &Question, starts: &[Start]) -> (Option<String>, Option<String>) {
     let Some(start) = starts.first().filter(|_| ask.engine == Engine::Vllm) else { return (None, None) };
     let argument = format!("--speculative-config '{}'", start.text.trim());
@@ -45,7 +46,7 @@ pub fn paste(ask: &Question, starts: &[Start]) -> (Option<String>, Option<String
 }
 
 /// The command `foretoken observe` with the policy `spec`, for the server and the experiment of the latest run. Without
-/// runs the command has the question's experiment.
+/// runs, or if that experiment does not exist, the command has the question's experiment.
 pub fn command(ask: &Question, spec: &PolicySpec, runs: &[SeenRun]) -> String {
     let known = ask.known.as_ref();
     let url = known.and_then(|k| k.server.as_ref()).map_or("http://HOST:PORT", |server| server.url.as_str());

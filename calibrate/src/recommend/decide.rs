@@ -20,7 +20,7 @@ pub struct Decision {
     pub best: Option<usize>,
     /// The index of the best fixed draft length.
     pub single: Option<usize>,
-    /// The index of the policy with draft lengths by batch size.
+    /// The index of the policy with draft lengths by batch size: vLLM's table, or SGLang's adaptive policy.
     pub by_table: Option<usize>,
     /// True if no fixed draft length is within 1 % of the best one at every load.
     pub depends_on_load: bool,

@@ -4,7 +4,8 @@
 //! All candidates are simulated with the same requests and the same random draws for each seed, at each observed load
 //! or at the load of an experiment. Among candidates within 1 % of the best the one with the shortest drafts is taken.
 //! A change is advised only if its gain exceeds the root of the sum of squares of two errors: the 95 % interval over
-//! seeds, and the calibration's error between runs.
+//! seeds, and the calibration's error between runs; with several loads, the largest such gain must exceed the largest
+//! such loss. It is also advised if what runs now breaks the limit.
 
 mod advice;
 mod answer;
@@ -44,7 +45,8 @@ use foretoken_spec::experiment::SloSpec;
 use foretoken_spec::problem::{Problem, Result};
 use std::sync::atomic::AtomicBool;
 
-/// Simulates the candidates for a question and gives advice.
+/// Simulates the candidates for a question and gives advice. If the calibration lacks what advice needs, the advice is
+/// what to observe next.
 ///
 /// # Errors
 /// The experiment cannot be loaded, a candidate cannot be simulated, or the user interrupts.

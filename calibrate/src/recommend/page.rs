@@ -1,4 +1,4 @@
-//! The HTML page of a recommendation. It says what the terminal output says.
+//! The HTML page of a recommendation. It says what the terminal output says, and has a figure and all candidates.
 
 use super::advice::Advice;
 use super::answer::Verdict;

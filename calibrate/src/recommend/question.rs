@@ -81,7 +81,8 @@ impl Question {
         Plan::of_text(&self.file.display().to_string(), &self.text, &self.sets, folder)
     }
 
-    /// The plan of the experiment at a load. Its policies are replaced by the baseline, its longest draft by `longest`.
+    /// The plan of the experiment at a load. Its policies are replaced by the baseline, its longest draft by `longest`,
+    /// its workload by that of an observed load. Steps are not recorded.
     pub fn plan(&self, load: &AskedLoad) -> Result<Plan> {
         let plan = self.experiment()?;
         one_setting(&plan, &self.file)?;
@@ -130,7 +131,7 @@ fn inline(workload: &WorkloadSpec) -> Result<String> {
 const ROUNDS: usize = 8;
 
 /// Replaces a variant's arrivals with a closed loop of `max_num_seqs` clients. `requests` are the variant's requests;
-/// the loop sends at least as many.
+/// the loop sends at least as many, and at least [`ROUNDS`] per client.
 pub fn fill(variant: &mut Variant, requests: &Workload) {
     let clients = variant.experiment.engine.max_num_seqs;
     without_instants(&mut variant.experiment.workload);

@@ -38,7 +38,7 @@ pub enum Quantity {
 /// A measured number of a cell, with its value.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
-    /// Index of the cell in the table.
+    /// Index of the cell among the given cells.
     pub cell: usize,
     /// Which number of the cell was measured.
     pub quantity: Quantity,

@@ -84,7 +84,8 @@ pub struct TableCalibration {
     pub fit: Fit,
     /// Every measured number with its prediction: the fitted numbers, then the held-out ones.
     pub judged: Vec<Judged>,
-    /// For each fitted number, the error of a law that was fitted without the number's cell. Empty with few cells.
+    /// For each fitted number, the error of a law that was fitted without the number's cell. Empty with fewer than
+    /// three cells.
     pub left_out: Vec<f64>,
     /// For each load, the errors of a law that was fitted without the load. Empty with fewer than three loads.
     pub by_load: Vec<ErrorsWithoutLoad>,

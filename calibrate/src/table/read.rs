@@ -47,7 +47,7 @@ pub struct Cell {
     pub ttft_s: Option<f64>,
     /// Mean time per output token after the first, seconds.
     pub tpot_s: Option<f64>,
-    /// Accepted drafts of a round, without the bonus token.
+    /// Accepted drafts of a round, without the bonus token; `None` if the table does not say, or at draft length 0.
     pub accepted: Option<Accepted>,
 }
 
@@ -269,7 +269,8 @@ fn accepted(row: &Row, field: &str, k: u32) -> Result<Accepted> {
     }
 }
 
-/// Refuses a value that must be in another unit than the rest of its column.
+/// Refuses a value that must be in another unit than the other rows of its load, and a closed loop whose throughput and
+/// TPOT contradict its number of clients.
 fn units(rows: &[Row], cells: &[Cell]) -> Result<()> {
     let row = |cell: &Cell| rows.iter().find(|row| row.line == cell.line).expect("a cell has a row");
     type Of = fn(&Cell) -> Option<f64>;

@@ -107,7 +107,8 @@ impl Server<'_> {
         workload(self.lengths.as_ref(), cell)
     }
 
-    /// Simulates a cell with draft length `k` and the costs of `law`: the mean over the seeds of the experiment.
+    /// Simulates a cell with draft length `k` and the costs of `law`: the mean over the seeds of the experiment (of
+    /// throughput, the harmonic mean).
     ///
     /// # Errors
     /// The cell cannot be simulated, or the user interrupts.
@@ -176,7 +177,8 @@ pub fn workload(stated: Option<&LengthSpec>, cell: &Cell) -> WorkloadSpec {
     }
 }
 
-/// The rates by position, continued with the last rate for [`DEEPER`] more positions.
+/// The rates by position, continued with the last rate for [`DEEPER`] more positions, up to the longest draft that
+/// Foretoken simulates.
 pub fn deep(rates: &[f64]) -> Vec<f64> {
     let last = rates.last().copied().unwrap_or(0.0);
     let most = (rates.len() as u32 + DEEPER).min(foretoken_sim::MAX_SPEC_LEN) as usize;

@@ -7,7 +7,7 @@ use super::{ErrorsWithoutLoad, Judged, TableCalibration};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// With fewer measured numbers than this times the fitted numbers, errors cannot be judged.
+/// With fewer measured numbers than this times the fitted numbers, there is a warning.
 const FEW: usize = 2;
 
 fn lines(cells: &[&Cell]) -> String {

@@ -29,7 +29,8 @@ pub fn checks(cells: &[CellReport], rankings: &[Ranked], tolerance: &Tolerance) 
     checks
 }
 
-/// The two numbers of a cell that have bounds on their errors, as (name, bound).
+/// The two numbers of a cell that have bounds on their errors, as (name, bound): mean TPOT, and mean E2E or, where
+/// queues amplify errors, completed requests per second.
 fn bounded(cell: &CellReport, tolerance: &Tolerance) -> [(&'static str, f64); 2] {
     let amplified = cell.share.is_some_and(|s| s > QUEUES) || cell.overload.is_some();
     let second = if amplified { (COMPLETED, tolerance.completed) } else { (E2E, tolerance.e2e) };

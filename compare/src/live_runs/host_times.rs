@@ -22,7 +22,7 @@ pub struct HostTime {
 /// The host times of a run. A field is absent if the run has no such step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct HostTimes {
-    /// Time of a step outside of passes and of waits for requests.
+    /// Time of a step outside of passes, of waits for requests and of recording.
     pub step: Option<HostTime>,
     /// As `step`, only of steps with at least [`LARGE_BATCH`] decode requests.
     pub step_at_32: Option<HostTime>,

@@ -164,7 +164,8 @@ fn numbers(name: &str, row: &LiveRow) -> Row {
     Row::of(std::iter::once(Value::text(name)).chain(texts.zip(sort_keys).map(value)))
 }
 
-/// Adds figures to a section. `captions` are pairs (file name of the figure, caption).
+/// Adds figures to a section; a note that no request finished, if the section then has nothing. `captions` are pairs
+/// (file name of the figure, caption).
 fn shown(section: &mut Section, figures: &[Figure], captions: &[(&str, &str)]) {
     for (file, caption) in captions {
         for figure in figures.iter().filter(|f| f.file == *file) {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
-    /// The piece counts: its probes agree, or no probe was made.
+    /// The piece counts: it was finished and its probes agree, or nothing is probed.
     Counts,
     /// The piece does not count: by its probes, the machine changed its speed during the piece.
     Changed,
@@ -23,7 +23,8 @@ pub struct PieceReport {
     pub tapes: Vec<String>,
     /// Whether the piece counts for the validation's numbers, or why not.
     pub standing: Standing,
-    /// Relative difference between the pass times of the piece's probes; absent if a probe is missing.
+    /// Relative difference between the pass times of the piece's probes, of the probed pass that differs most; absent
+    /// if a probe is missing.
     pub spread: Option<f64>,
     /// How much slower (above 0) or faster the machine was during the piece, as a share of the typical probe of the
     /// validation; absent without probes.

@@ -122,7 +122,8 @@ fn cell_text(c: &CellReport) -> String {
     out
 }
 
-/// Remarks below a cell's numbers, one line each: token flow, distributions, sensitivity, host time.
+/// Remarks below a cell's numbers, one line each: pieces, token flow, replay, missing acceptance data, distributions,
+/// curves over time, sensitivity, host time.
 pub fn remarks(c: &CellReport) -> Vec<String> {
     let f = &c.flow;
     let parted =

@@ -83,7 +83,7 @@ pub struct PredictedNumbers {
 }
 
 impl PredictedNumbers {
-    /// The rows of all numbers that every run shows.
+    /// The rows of all numbers that every run and every prediction from the calibration shows.
     pub fn rows(&self) -> Vec<Row<Calibrated>> {
         let median = Numbers::median;
         let (calibrated, own, both) =

@@ -14,7 +14,8 @@ pub struct ServerComparison {
     pub source: &'static str,
     /// The cells; each is one draft length at one load.
     pub cells: Vec<Cell>,
-    /// How many numbers of the held-out cells are predicted within 5 and 10 %, and the number with the largest error.
+    /// How many numbers of the held-out cells are predicted within 5 %, within 10 % and within their intervals, and the
+    /// number with the largest error.
     pub held_out: HeldOutNumbers,
     /// Mean absolute errors on held-out cells, of the simulation and of each simple prediction.
     pub mean_absolute: Vec<MeanErrors>,

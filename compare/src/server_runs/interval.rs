@@ -14,8 +14,8 @@ const REST: f64 = 0.010;
 const REST_TTFT: f64 = 0.020;
 
 /// Half the width of the interval, as a share of the prediction. `draws[i][j]` is the prediction of run j with random
-/// draw i of the calibration's uncertain values. Without draws only [`REST`] counts. `None` for shares, whose errors
-/// are differences.
+/// draw i of the calibration's uncertain values. Without draws only [`REST`] counts, or [`REST_TTFT`]. `None` for
+/// shares, whose errors are differences.
 pub(super) fn half_width(quantity: &Quantity, draws: &[Vec<Numbers>]) -> Option<f64> {
     if quantity.unit == Unit::Share {
         return None;

@@ -44,7 +44,8 @@ pub struct Recorded {
 
 impl Bench<'_> {
     /// Serves the workload with a policy and records the run in the file `tape`. `slo_tpot_s` is the TPOT bound that
-    /// the policy sees, in seconds. `which` is the run's number in the plan as text, for the terminal.
+    /// the policy sees, in seconds. `which` is the run's number in the plan as text, for the terminal. A failure of the
+    /// device during the run is no error: it is the run's ending.
     ///
     /// # Errors
     /// The device cannot serve the policy, or the tape cannot be written.
@@ -80,8 +81,9 @@ impl Bench<'_> {
         Ok(Recorded { run: served.run, ending, host })
     }
 
-    /// Warms up: serves the first `requests` requests in a closed loop, so that caches are warm and the clock frequency
-    /// has risen. The run is recorded in the file `tape`, so that recording has its usual cost.
+    /// Warms up: runs both models a few times, then serves the first `requests` requests in a closed loop of
+    /// `max_num_seqs` clients, so that caches are warm and the clock frequency has risen. The run is recorded in the
+    /// file `tape`, so that recording has its usual cost.
     ///
     /// # Errors
     /// The device fails or cannot serve the policy, or the tape cannot be written.
@@ -152,9 +154,9 @@ struct Requests<'a> {
 /// What was measured while warming up.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Warm {
-    /// Host time between the passes of a step, seconds.
+    /// Mean host time of a step, with the time for recording it, in seconds; 0 if not measured.
     pub overhead_s: f64,
-    /// Finished requests per second.
+    /// Requests per second: all warm-up requests, over the time until the last one finished.
     pub rate: f64,
 }
 

@@ -1,4 +1,5 @@
-//! Statistics of the host time of steps: of the whole step, of the scheduler and of the policy. Uses constant memory.
+//! Statistics of the host time of steps: of all steps, of steps with large batches, and of the scheduler's and the
+//! policy's part. Uses constant memory.
 
 use super::tape::passes;
 use foretoken_compare::live_runs::{HostTime, HostTimes, LARGE_BATCH};
@@ -18,7 +19,7 @@ pub struct HostClock {
 }
 
 impl HostClock {
-    /// Adds the host time of a step.
+    /// Adds the host times of a step; of the first step only its end is kept.
     pub fn add(&mut self, step: &StepTrace) {
         let Some(passes) = passes(step, self.last_end) else { return };
         // The first step is not counted: the time before it belongs to the start of the run.

@@ -93,7 +93,7 @@ pub fn acceptance<'a>(setting: LiveAcceptance, declared: &'a dyn AcceptanceSourc
 /// Loads the models onto the device that the `[live]` table names.
 ///
 /// # Errors
-/// There is no such device, or the models do not fit into its memory.
+/// The name is no device, the device cannot be opened, or the models do not fit into its memory.
 pub fn open(live: &LiveSpec, models: &Models, capacity: Capacity) -> Result<Box<dyn Machine>> {
     match Device::parse(&live.device).map_err(Problem::bad_input)? {
         Device::Cpu => Ok(Box::new(Loaded::load(cpu(live)?, models, capacity, waiting(live))?)),

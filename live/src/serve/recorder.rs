@@ -28,7 +28,7 @@ impl LiveRecorder {
         Ok(LiveRecorder { tape, path: path.to_path_buf(), failed: None, monitor, host: HostClock::default() })
     }
 
-    /// Writes the end of the tape and returns the statistics of host times.
+    /// Removes the progress line, writes the end of the tape and returns the statistics of host times.
     ///
     /// # Errors
     /// The end, or an earlier step, could not be written to the tape.

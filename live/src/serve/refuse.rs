@@ -1,4 +1,5 @@
-//! Checks, before models are loaded, whether each policy of a plan can run on a device. Errors name the policy.
+//! Checks, before models are loaded, whether the settings and each policy of a plan can run on a device. Errors name
+//! the setting or the policy.
 
 use super::machine::{Models, acceptance};
 use foretoken_kernels::cpu::Cpu;

@@ -59,10 +59,11 @@ pub struct Ran {
     pub ended: Option<Box<Problem>>,
 }
 
-/// Opens the device and runs every cell on it.
+/// Finds the models, checks the plan, opens the device and runs every cell on it. A device that fails in a run, and an
+/// interrupt, are no errors: they are in [`Ran::ended`].
 ///
 /// # Errors
-/// The plan cannot run live, or the device or a file fails.
+/// The plan cannot run live, the device cannot be opened or warmed up, or a file cannot be written.
 pub fn run_live(plan: &Plan, live: &LiveSpec, folder: &Folder, interrupt: &AtomicBool) -> Result<Ran> {
     let variant = &plan.variants[0];
     let models = Models::find(live)?;
@@ -147,7 +148,8 @@ impl Runner<'_> {
         Ok(true)
     }
 
-    /// Stores the results of a cell. Returns false if the cell ended early, so that the plan must end too.
+    /// Adds a cell to the report, and stores its results if any request finished. The first cell of a comparison, the
+    /// baseline, sets `slo`. Returns false if the plan must end: the cell ended early, or no request finished.
     fn keep(&mut self, id: CellId, setting: &Setting, recorded: Recorded, slo: &mut Option<Slo>) -> Result<bool> {
         let spec = &self.plan.policies[id.policy].spec;
         let (label, run) = (spec.label(), recorded.run);
@@ -204,7 +206,7 @@ impl Runner<'_> {
     }
 }
 
-/// The last time in the records of a run that ended early.
+/// The last time at which a request of a run was first scheduled, got its first token, or finished.
 fn seen(r: &RequestRecords) -> Time {
     let times = [&r.first_scheduled, &r.first_token, &r.finish].into_iter().flatten();
     times.filter(|at| **at != Time::MAX).max().copied().unwrap_or_default()

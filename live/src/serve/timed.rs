@@ -31,7 +31,7 @@ pub struct Failed(pub String);
 /// Loads the models once, with enough memory to serve runs of `capacity` and to time all passes of a profile.
 ///
 /// # Errors
-/// There is no such device, or the models do not fit into its memory.
+/// The name is no device, the device cannot be opened, a pass fails, or the models do not fit into its memory.
 pub fn open_timed(live: &LiveSpec, models: &Models, capacity: Capacity, asked: &Asked) -> Result<Box<dyn Timed>> {
     match Named::parse(&live.device).map_err(Problem::bad_input)? {
         Named::Cpu => {

@@ -32,8 +32,7 @@ pub struct PassCosts {
     pub models: Pair<LatencySpec>,
     /// How the target's costs count the context of a verify pass.
     pub reads: ContextReads,
-    /// Fixed passes that show how fast the machine was to which the costs were fitted; empty if the costs were measured
-    /// in the same runs.
+    /// Fixed passes that show how fast the machine was to which the costs were fitted; empty for a measured profile.
     pub probes: Vec<ProbedPass>,
 }
 
@@ -103,7 +102,8 @@ impl Compared<'_> {
         Ok((validation, figures))
     }
 
-    /// Simulates each cell (a policy at a load) and compares it with its live runs.
+    /// Simulates each cell (a policy at a load) that has a piece that counts, and compares it with its live runs. The
+    /// others become undecided.
     fn compare_cells(&self, spec: &ValidateSpec) -> Result<ComparedCells<'_>> {
         let mut found = ComparedCells::default();
         let typical = typical(self.runs.probes());
@@ -160,8 +160,8 @@ impl Compared<'_> {
         })
     }
 
-    /// The report of a cell in which no piece counts: each was unfinished, or the machine changed its speed in it.
-    /// `None` if no piece was begun or nothing was probed.
+    /// The report of a cell in which no piece counts: each was unfinished or has no step, or the machine changed its
+    /// speed in it. `None` if no piece was begun or nothing was probed.
     fn undecided(&self, entry: &RunEntry, pieces: Vec<PieceReport>) -> Option<Undecided> {
         let probed = !self.runs.probed.is_empty() && !pieces.is_empty();
         let policy = self.plan.policies.get(entry.policy).filter(|_| probed)?.spec.label();
@@ -246,8 +246,8 @@ impl Compared<'_> {
         })
     }
 
-    /// The speedups of policies over the baseline at the common load. Cells with equal seed and swept values are one
-    /// group; the result has for each group (its seed and swept values as text, the speedups).
+    /// The speedups of policies over the baseline at the common load, or at the load as run. Cells with equal seed and
+    /// swept values are one group; the result has for each group (its seed and swept values as text, the speedups).
     fn speedups(&self, found: &[ComparedCell], spec: &ValidateSpec) -> Vec<(String, Vec<PolicyValue>)> {
         let mut groups: Vec<(&RunEntry, Vec<&ComparedCell>)> = Vec::new();
         for cell in found {
@@ -272,7 +272,7 @@ impl Compared<'_> {
     }
 
     /// The load of a run as a share of the policy's own service rate, given the service rates that were measured before
-    /// the loads were set; `None` if the run has no set rate.
+    /// the loads were set; `None` if the run has no set rate, or if no rates were measured.
     fn share(&self, entry: &RunEntry) -> Option<f64> {
         let rate = |policy: usize| self.runs.rates.get(policy).copied();
         match entry.load {

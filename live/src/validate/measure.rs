@@ -14,7 +14,7 @@ use foretoken_spec::problem::{Problem, Result};
 impl Measuring<'_> {
     /// Makes all pieces. The closed loops come first in the first round, because the other loads are set from the
     /// service rates that they measure. Every second round runs the cells in reverse order, so that no cell is always
-    /// early. After each piece a part of the profile is measured.
+    /// early. After each piece a part of the profile is measured, unless a profile is given.
     ///
     /// # Errors
     /// The workload does not fit the loads, the device or a file fails, or the user interrupts.
@@ -45,8 +45,8 @@ impl Measuring<'_> {
         Ok(pieces.runs)
     }
 
-    /// The cells with set arrival rates: each policy at each share of its own service rate, and all policies at a
-    /// common rate, so that they can be compared.
+    /// The cells with set arrival rates: each policy at each share of its own service rate, and, unless `common_load`
+    /// is 0, all policies at a common rate, so that they can be compared.
     fn open_loads(&self) -> Vec<RunEntry> {
         let common = (self.spec.common_load > 0.0).then_some(Load::Common(self.spec.common_load));
         let loads = || self.spec.loads.iter().map(|&share| Load::Own(share)).chain(common);

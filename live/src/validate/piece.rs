@@ -1,5 +1,5 @@
-//! Makes one piece of a cell on the device: a probe of the machine's speed, the live run, a probe, the same run again,
-//! a probe. Then measures a part of the profile.
+//! Makes one piece of a cell on the device: a warm-up, a probe of the machine's speed, the live run, a probe, the same
+//! run again, a probe. Then measures a part of the profile, unless a profile is given.
 
 use super::piece_requests::{PieceRequests, arriving, counted};
 use super::probe::probe;
@@ -135,7 +135,8 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Serves these requests once, and records the run in the file `tape`.
+    /// Serves these requests once, records the run in the file `tape`, and lists the tape in the manifest. The
+    /// baseline's first run with set arrivals determines the SLO bounds.
     fn live(&mut self, policy: usize, load: Load, requests: &PieceRequests, warm: Warm, tape: &Path) -> Result<()> {
         let which = format!("[piece {} of {}]", self.made + 1, self.all);
         let Measuring { machine, live, policies, setting, prompts, interrupt, .. } = &mut self.measuring;

@@ -10,12 +10,12 @@ use foretoken_spec::problem::{Problem, Result};
 pub struct PieceRequests {
     /// The id in the whole workload of the first request.
     pub first: u32,
-    /// The requests; the first one arrives at time 0.
+    /// The requests. With set arrivals, the first one arrives at time 0.
     pub workload: Workload,
 }
 
 /// Scales the workload's arrivals to a mean of `rate` requests per second, and returns the requests that arrive in the
-/// `nth` interval (from 0) of `run_s` seconds.
+/// `nth` interval (from 0) of `run_s` seconds, but at least two.
 ///
 /// # Errors
 /// The workload has no arrivals to scale, or too few requests.
@@ -49,7 +49,7 @@ pub fn no_arrivals() -> Box<Problem> {
         .help("take arrivals = { poisson = { rate = 1.0 } } with requests = 2000; the rate is set by the loads")
 }
 
-/// The `nth` group (from 0) of `requests` requests. If the workload has too few, the last `requests` requests.
+/// The `nth` group (from 0) of `requests` requests. If the workload has too few, the last `requests` requests, or all.
 pub fn counted(own: &Workload, requests: usize, nth: usize) -> PieceRequests {
     let first = (nth * requests).min(own.len().saturating_sub(requests));
     PieceRequests { first: first as u32, workload: stretch(own, first..first + requests) }

@@ -32,13 +32,14 @@ pub struct Probe {
 
 /// Number of probes in a piece: before, between and after its live runs.
 pub const PROBES: usize = 3;
-/// How long a probe times each pass, including the passes that run before the samples. If other virtual machines share
-/// a cache, the median over 20 ms of passes differs by 6 % from the median over the seconds around it; the median over
-/// a quarter of a second differs by 4 %.
+/// How long a probe times each pass that has its fewest samples, including the passes that run before the samples. If
+/// other virtual machines share a cache, the median over 20 ms of passes differs by 6 % from the median over the
+/// seconds around it; the median over a quarter of a second differs by 4 %.
 const EACH: Duration = Duration::from_millis(80);
 /// (fewest, most) samples of each pass in a probe. With fewer samples, interrupted ones cannot be recognised.
 const TIMES: (usize, usize) = (5, 400);
-/// A pass that takes longer than this is timed once per probe: with a large model, a pass may take seconds.
+/// A probe stops timing a pass when it has spent this long on it, even with fewer samples: with a large model, a pass
+/// may take seconds.
 const LONG: Duration = Duration::from_secs(1);
 /// Number of samples of a pass in a row, after a first pass that is not counted, as in a profile.
 const IN_A_ROW: usize = 3;

@@ -107,7 +107,8 @@ fn partial(name: &str, tape: &Tape) -> Option<PartialRun> {
     Some(PartialRun { tape: name.to_owned(), ended, requests, seconds, why })
 }
 
-/// The tapes of a piece that counts: a finished one whose probes, if any, show a steady machine.
+/// The tapes of a piece that counts: a finished piece whose probes show a steady machine or, if nothing is probed, any
+/// piece.
 pub struct PieceTapes {
     /// Index of the piece in its cell.
     pub index: usize,
@@ -119,7 +120,7 @@ pub struct PieceTapes {
 pub struct CellTapes {
     /// The pieces with a tape that holds a step.
     pub pieces: Vec<PieceTapes>,
-    /// For each partial tape: how much of its run it holds.
+    /// For each partial tape of a piece that counts: how much of its run it holds.
     pub parts: Vec<PartialRun>,
 }
 
@@ -143,7 +144,8 @@ impl<'a> TapeReader<'a> {
     /// Tapes without a step are left out with a note. Incomplete tapes of pieces that do not count are only noted.
     ///
     /// # Errors
-    /// A tape is damaged, or more than one has no end. One may have none: the tape of a run that was cut off.
+    /// A tape is missing or damaged, or more than one has no end: a killed process leaves only one such tape. With
+    /// [`Tapes::intact`], neither damage nor a missing end is an error.
     pub fn read_cell(&mut self, pieces: &[PieceReport]) -> Result<CellTapes> {
         let mut cell = CellTapes { pieces: Vec::new(), parts: Vec::new() };
         for (index, piece) in pieces.iter().enumerate() {

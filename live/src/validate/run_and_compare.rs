@@ -33,7 +33,7 @@ pub const PROFILE: &str = "profile.toml";
 pub const BELIEF: &str = "belief.toml";
 /// File names of the outcome: as JSON, as text, as an HTML page.
 pub const OUTCOME: [&str; 3] = ["validation.json", "validation.txt", "validation.html"];
-/// Seed that decides the order in which the profile's shapes are measured.
+/// Seed that decides the order in which the profile's shapes are measured, and the cross-validation folds.
 const PROFILE_SEED: u64 = 1;
 /// The word with which the report says that the costs come from a measured profile.
 const PROFILED: &str = "profiled";

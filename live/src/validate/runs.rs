@@ -101,7 +101,8 @@ impl Runs {
 
     /// Whether a piece counts in the comparison. It counts if both runs and all probes were made, and for each probed
     /// pass the longest of the probes' mean times is at most `steady` (a share) above the shortest. Results of the runs
-    /// play no part. If nothing is probed, every piece counts.
+    /// play no part. If nothing is probed, every piece counts. Of the others, a piece without all runs and probes is
+    /// unended, the rest changed.
     pub fn standing(&self, piece: &Piece, steady: f64) -> Standing {
         match spread(&piece.probes) {
             _ if self.probed.is_empty() => Standing::Counts,

@@ -21,8 +21,9 @@ use std::sync::atomic::AtomicBool;
 const NUDGE: f64 = 1.03;
 
 /// Simulates a piece: with recorded and with modelled acceptance, with longer passes, and with the costs `learned` from
-/// other runs, if there are any. `tapes` are the tapes of the piece's live runs; `first` is the id in the workload of
-/// the piece's first request.
+/// other runs, if there are any. Also replays the run with its recorded pass times, and compares the tokens of its
+/// steps. `tapes` are the tapes of the piece's live runs; `first` is the id in the workload of the piece's first
+/// request.
 pub fn simulate_piece(replay: &Replay, learned: Option<&Setting>, tapes: &[Tape], first: u32, slo: Slo) -> PieceRuns {
     let (setting, tape) = (replay.setting, &tapes[0]);
     let model = ShiftedAcceptance { whole: setting.acceptance(), first };
@@ -74,7 +75,8 @@ struct SimulatedRun {
 }
 
 impl Replay<'_> {
-    /// Simulates the run with this acceptance source. All passes take `slower` times as long as the costs say.
+    /// Simulates the run with this acceptance source. All passes take `slower` times as long as the costs say at the
+    /// machine's pace.
     fn run(&self, acceptance: &dyn AcceptanceSource, slower: f64) -> SimulatedRun {
         let (setting, head) = (self.setting, self.head);
         let policy: Option<Box<dyn SpecPolicy>> = setting.policy(self.spec);
@@ -119,7 +121,8 @@ impl Replay<'_> {
     }
 
     /// Runs engine and policy again, with the recorded pass times and acceptance. Schedule, decisions and tokens must
-    /// equal the recorded ones in every step. Returns the first difference as text; `None` if there is none.
+    /// equal the recorded ones in every step. Returns the first difference, or an error, as text; `None` if there is
+    /// none. The early end of a partial tape is no difference.
     fn parted(&self, tape: &Tape, acceptance: &dyn AcceptanceSource) -> Option<String> {
         let setting = self.setting;
         let policy = setting.policy(self.spec);

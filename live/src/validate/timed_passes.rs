@@ -14,7 +14,7 @@ use foretoken_sim::{ContextReads, LatencyModel, Pair, PassShape, Time};
 pub struct PredictedPasses {
     /// Errors of the predictions, by kind of pass.
     pub errors: Vec<PassErrors>,
-    /// For each step: measured and predicted time of all its passes.
+    /// For each step: measured and predicted time of all its passes together.
     pub steps: Vec<StepTimes>,
 }
 
@@ -64,7 +64,7 @@ fn kind(step: &StepTrace) -> Kind {
 }
 
 /// Converts the recorded shape of a target pass, which counts context once per request, to a shape that counts context
-/// as `reads` says.
+/// as `reads` says. The shape of a step with draft trees is left as it is.
 fn as_read(shape: PassShape, step: &StepTrace, reads: ContextReads) -> PassShape {
     if reads == ContextReads::Once || step.rounds.iter().any(|r| r.nodes > 0) {
         return shape;

@@ -5,7 +5,8 @@ use foretoken_sim::executor::{DraftPass, Executor, Moment, StepPlan};
 use foretoken_sim::live::{Mark, MarkKind, Round, StepTrace, TracedNode};
 use foretoken_sim::{AroundExecutor, ContextReads, Drafts, PassShape, RequestId, Time};
 
-/// An executor that forwards calls to the executor `inner` and records them as steps.
+/// An executor that forwards calls to the executor `inner`, records them as steps, and lets host time pass between
+/// steps.
 pub struct TraceRecorder<E> {
     inner: E,
     /// True without speculation: target passes then have one token per decode request.

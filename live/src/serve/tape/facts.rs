@@ -27,7 +27,7 @@ pub struct Passes {
     pub draft: Vec<Pass>,
     /// The target pass.
     pub target: Pass,
-    /// Time between passes without waits: scheduler, policy, and the work that ends the step before.
+    /// Time between passes without waits and recording: scheduler, policy, and the work that ends the step before.
     pub host: Time,
 }
 

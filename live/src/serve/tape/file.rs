@@ -268,7 +268,8 @@ mod tests {
         assert!(kept.len() >= 16, "{} of 20 steps, the last of them 1 s before the end", kept.len());
     }
 
-    /// A tape cut at any byte is read up to its last complete step, and the result says where the file was cut.
+    /// A tape that is cut behind its head is read up to its last complete step, and the result says where it was cut. A
+    /// tape that is cut within its head is refused.
     #[test]
     fn a_cut_tape_is_read_up_to_its_last_whole_step_and_says_where_it_ends() {
         let bytes = tape(5, Some(&tail()));
@@ -289,8 +290,8 @@ mod tests {
         assert_eq!(seen, [0, 1, 2, 3, 4, 5]);
     }
 
-    /// A tape in which any bit was flipped, with or without a tail, is reported as damaged, and never as complete or
-    /// cut.
+    /// A tape in which any bit was flipped, with or without a tail, is reported as damaged (in its first 8 bytes: as
+    /// another kind of file or version), and never as complete or cut.
     #[test]
     fn no_flipped_bit_passes_for_a_kill() {
         for bytes in [tape(5, Some(&tail())), tape(5, None)] {

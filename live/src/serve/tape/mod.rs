@@ -32,7 +32,7 @@ pub struct Head {
     pub arrival: Vec<Time>,
     /// Number of prompt tokens of each request.
     pub prompt_len: Vec<u32>,
-    /// Number of output tokens that each request must emit.
+    /// Number of output tokens that each request emits, if `max_model_len` allows it.
     pub output_len: Vec<u32>,
     /// Category of each request (index into the workload's categories).
     pub category: Vec<u16>,
@@ -40,7 +40,7 @@ pub struct Head {
     pub max_model_len: u32,
     /// The TPOT bound that the policy saw, in seconds; infinite without one.
     pub slo_tpot_s: f64,
-    /// Host time between the passes of a step, in seconds, measured while warming up.
+    /// Mean host time of a step, with the time for recording it, in seconds, measured while warming up.
     pub overhead_s: f64,
 }
 

@@ -109,7 +109,8 @@ impl<'a> Rebuilt<'a> {
         Some(record)
     }
 
-    /// Adds up to `tokens` tokens to a request's output, until the output is complete. Returns the number added.
+    /// Adds up to `tokens` tokens to a request's output at time `at`, until the output is complete. Sets the times of
+    /// the first token and of the end; in a closed loop the end sends the next request. Returns the number added.
     fn emit(&mut self, i: usize, tokens: u32, at: Time) -> u32 {
         let r = &mut self.requests;
         let stop_at = self.head.stop_at(i);
