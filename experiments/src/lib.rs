@@ -79,7 +79,8 @@ fn listen() -> problem::Result<()> {
     .map_err(|e| problem::Problem::failed(format!("cannot listen for Ctrl-C: {e}")))
 }
 
-/// Ends the program with clap's message, which quotes the arguments.
+/// Ends the program with clap's message, which is the help, the version, or an error that quotes the arguments.
+/// Characters that could control a terminal are escaped.
 fn refuse(error: &clap::Error) -> ! {
     let plain = error.render().to_string();
     if shown::escape(&plain) == plain {

@@ -11,7 +11,8 @@ const SMALL: u64 = 4 << 30;
 /// If the address space is smaller than this, bytes, the program warns that ordinary experiments may not fit.
 const SHORT: u64 = 256 << 20;
 
-/// Starts the program again with one arena if its address space is small. Must be called before any other work.
+/// On Linux, starts the program again with one arena if its address space is small and [`ARENAS`] is not set. Must be
+/// called before any other work.
 pub fn with_one_arena() {
     #[cfg(target_os = "linux")]
     if limit().is_some_and(|bytes| bytes < SMALL) && std::env::var_os(ARENAS).is_none() {

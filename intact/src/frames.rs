@@ -143,7 +143,7 @@ pub struct Cut {
     pub offset: u64,
     /// Bytes of the frame that the file has.
     pub there: u64,
-    /// Bytes of the whole frame; `None` if even its length is missing.
+    /// Bytes of the whole frame; `None` if the bytes before its body are incomplete, so that its length is not known.
     pub whole: Option<u64>,
 }
 

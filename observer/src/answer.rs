@@ -17,8 +17,8 @@ enum Broken {
     TooLong,
 }
 
-/// Sends a request for `tokens` output tokens and reads its answer. `chunk` is called with the tokens of each event of
-/// the stream as it comes.
+/// Sends a request for `tokens` output tokens, reads its answer, and returns how it ended. `chunk` is called with the
+/// tokens of each event of the stream as it comes.
 pub async fn ask(request: RequestBuilder, tokens: u32, chunk: impl FnMut(Tokens)) -> Ended {
     let response = match request.send().await {
         Ok(response) => response,
@@ -34,8 +34,9 @@ pub async fn ask(request: RequestBuilder, tokens: u32, chunk: impl FnMut(Tokens)
     read_stream(response.bytes_stream().map(|piece| piece.map_err(|e| chain(&e))), tokens, chunk).await
 }
 
-/// Reads the stream of events that answers a request for `tokens` output tokens. `pieces` are its bytes as they come;
-/// an item is an error if the connection failed. `chunk` is called with the tokens of each event.
+/// Reads the stream of events that answers a request for `tokens` output tokens, and returns how it ended; it fails if
+/// the stream is much longer than so few tokens need. `pieces` are its bytes as they come; an item is an error if the
+/// connection failed. `chunk` is called with the tokens of each event.
 pub async fn read_stream<B: AsRef<[u8]>>(
     pieces: impl Stream<Item = Result<B, String>> + Unpin,
     tokens: u32,
@@ -87,7 +88,7 @@ async fn refused(response: Response) -> Ended {
     Ended::Refused { status, said: short(&said), retry_after_s: after.filter(|s| s.is_finite() && *s >= 0.0) }
 }
 
-/// The start of a server's message, for an error.
+/// The first 300 characters of a server's message in one line, for an error.
 fn short(text: &str) -> String {
     const MOST: usize = 300;
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -106,7 +107,8 @@ struct Answer {
 }
 
 impl Answer {
-    /// Reads one event and returns its tokens, if it has any. `Err` holds how the answer ended.
+    /// Reads one event and returns its tokens, if it has any. `Err` holds how the answer failed: the event cannot be
+    /// read, or it is an error of the server.
     fn read(&mut self, data: &str) -> Result<Option<Tokens>, Ended> {
         let event: Event =
             serde_json::from_str(data).map_err(|e| failed(Failure::Garbled, format!("{e} in `{}`", short(data))))?;

@@ -145,7 +145,8 @@ impl Client {
     }
 }
 
-/// Parses the address and makes its path end in `/`, so that paths can be joined to it.
+/// Parses the address of a server, removes a `/v1` at its end, and makes its path end in `/`, so that paths can be
+/// joined to it.
 fn base(url: &str) -> Result<Url> {
     let bad = |what: &str| {
         Problem::bad_input(format!("`{url}` {what}")).help("give an address such as http://127.0.0.1:8000")

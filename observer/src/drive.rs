@@ -80,8 +80,9 @@ impl Shared {
     }
 }
 
-/// Sends requests until every one has ended, the server is lost, or `interrupt` is set; then it gives up the requests
-/// in flight. Must be called within a [`tokio::task::LocalSet`].
+/// Sends requests until every one has ended (none is begun after `observe.run_s`), the server is lost, or `interrupt`
+/// is set. Then it gives up the requests in flight, reads the metrics once more unless the server is lost, and records
+/// the end. Must be called within a [`tokio::task::LocalSet`].
 pub async fn drive(
     client: Client,
     recorder: Recorder,
@@ -195,7 +196,8 @@ async fn closed_loop(shared: &Rc<Shared>, clients: u32) {
     while running.join_next().await.is_some() {}
 }
 
-/// Sends a request and records its answer. Sends it again after a failure, as often as `observe.retries` allows.
+/// Sends a request and records its answer. After a failed connection, or a refusal with 429 or 503, sends it again, as
+/// often as `observe.retries` allows.
 async fn one(shared: &Rc<Shared>, request: usize) {
     let id = request as u32;
     let allowed = Duration::from_secs_f64(shared.spec.timeout_s);
@@ -219,7 +221,7 @@ async fn one(shared: &Rc<Shared>, request: usize) {
     }
 }
 
-/// How long to wait before a request is sent again; `None` if another try would end the same way.
+/// How long to wait before a request is sent again, at most a minute; `None` if it is not sent again after such an end.
 fn wait_before(how: &Ended, attempt: u32) -> Option<Duration> {
     const LONGEST_S: f64 = 60.0;
     let backoff = 0.5 * f64::from(1u32 << attempt.min(10));

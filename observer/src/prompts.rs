@@ -19,8 +19,8 @@ pub enum Prompt {
     Text(String),
 }
 
-/// The prompt of each request. Prompts from a file replace the workload's prompt lengths, if their lengths in tokens
-/// are known.
+/// The prompt of each request. Prompts from a file are repeated if there are too few. If they are token ids, their
+/// lengths replace the prompt lengths of `workload`.
 pub fn prompts(of: &ObserveSpec, workload: &mut Workload, seed: u64) -> Result<Vec<Prompt>> {
     match &of.prompts {
         Prompts::Families => (0..workload.len()).map(|i| as_sent(of, families(workload, seed, i))).collect(),

@@ -48,7 +48,7 @@ pub struct ObservedCell {
     pub recording: String,
     /// Seed of the workload.
     pub seed: u64,
-    /// `done`, `interrupted`, or how the server was lost.
+    /// `done`, `interrupted`, `killed`, or how the server was lost.
     pub ended: String,
     /// Number of requests sent.
     pub sent: usize,
@@ -96,7 +96,8 @@ pub struct Observed {
 /// Observes every cell of a plan whose results the folder lacks.
 ///
 /// # Errors
-/// If the server cannot be reached. Results from before an error are kept.
+/// If the server cannot be reached, lacks the model or answers no request of a warm-up, or a file cannot be read or
+/// written. Results from before an error are kept.
 pub fn observe(
     plan: &Plan,
     spec: &ObserveSpec,
@@ -194,8 +195,8 @@ struct CellResult {
 }
 
 impl Runner<'_> {
-    /// The results of a cell that an earlier call observed completely, else `None`. An incomplete recording is
-    /// renamed, and the cell is run again.
+    /// The results of a cell that an earlier call observed completely, else `None`. A recording that is incomplete or
+    /// cannot be read is renamed, so that the cell can be run again.
     fn kept_result(&self, id: CellId) -> Result<Option<CellResult>> {
         let path = self.folder.path().join(recording_name(id.variant, id.seed));
         if !path.exists() {
@@ -218,7 +219,7 @@ impl Runner<'_> {
         Ok(None)
     }
 
-    /// Runs one cell: warm-up, requests, results, storage.
+    /// Runs one cell: warms up, sends the requests and records them in the folder, and computes the results.
     fn cell(&self, id: CellId) -> Result<CellResult> {
         let (variant, number) = (&self.plan.variants[id.variant], self.plan.seeds[id.seed]);
         let mut setting = Setting::new(variant, number)?;
@@ -295,7 +296,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Sends the first requests one after the other. Their recording is deleted afterwards.
+    /// Sends the first `observe.warm_up_requests` requests one after the other and deletes their recording. Fails if
+    /// they were interrupted, or if none was answered and one was refused or failed.
     fn warm_up(&self, setting: &Setting, asked: &[Prompt], path: &Path, which: &str) -> Result<()> {
         let n = self.spec.warm_up_requests as usize;
         if n == 0 {
@@ -324,7 +326,7 @@ impl Runner<'_> {
         }
     }
 
-    /// The error if no request of the warm-up was answered; `how` is the last request's end.
+    /// The error if no request of a warm-up or of a run was answered; `how` is the end of the first one that ended.
     fn refusal(&self, how: &Ended) -> Box<Problem> {
         match how {
             Ended::Refused { status, said, .. } => {

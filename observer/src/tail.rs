@@ -6,7 +6,8 @@ use std::fs::{File, FileType, Metadata};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// Most bytes read per second. Lines of a log that grows faster are read later.
+/// Most bytes that one call of [`Tail::new_lines`] reads; there is a call each second. Lines of a log that grows faster
+/// are read later.
 const READING: u64 = 16 << 20;
 /// Most bytes of a line; longer lines are dropped. A step's line has about 250.
 const LINE: usize = 16 << 10;

@@ -56,7 +56,7 @@ class Empty(foretoken.Policy):
 
 
 class Reading(Empty):
-    """Every hook looks at one array."""
+    """Every hook that gets arrays looks at one of them."""
 
     def propose(self, batch):
         batch.context
@@ -74,7 +74,7 @@ class Reading(Empty):
 
 
 def cost(policy):
-    """Seconds of the engine a step, and hooks a step: the least of several runs."""
+    """Of several runs of the policy, the fastest: the engine's seconds in all, and the policy's row of the summary."""
     best = None
     for i in range(REPEATS):
         with tempfile.TemporaryDirectory() as folder:

@@ -36,7 +36,7 @@ fn wrong(what: String) -> PyErr {
     PyValueError::new_err(what)
 }
 
-/// A value as error messages show it.
+/// A value as error messages show it: at most the first 80 characters of its `repr`.
 fn shown(value: &Bound<'_, PyAny>) -> String {
     let text = value.repr().map_or_else(|_| "something".to_owned(), |r| r.to_string());
     match text.char_indices().nth(80) {
@@ -62,7 +62,7 @@ fn of_batch<T>(n: usize, each: Vec<T>) -> PyResult<Answer<T>> {
     }
 }
 
-/// The values of a sequence. An array of several dimensions is refused.
+/// The values of a sequence. A text, and a value that is no sequence, are refused.
 fn items<'py>(value: &Bound<'py, PyAny>, expected: &str) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let no = |_| PyTypeError::new_err(format!("it returned {}, and {expected}", shown(value)));
     if value.is_instance_of::<PyString>() {
@@ -112,7 +112,7 @@ impl Limit {
     }
 }
 
-/// Reads what `limit` returned: a number, or a `foretoken.Limit`.
+/// Reads what `limit` returned: a number, or a `foretoken.Limit`. More than an engine can draft is refused.
 pub fn limit(value: Bound<'_, PyAny>) -> PyResult<Limit> {
     let limit = if value.hasattr("max_tree_tokens")? {
         let number_at = |key: &str| whole(&value.getattr(key)?);
@@ -203,8 +203,9 @@ pub fn count(value: &Bound<'_, PyAny>, n: usize) -> PyResult<Option<usize>> {
     }
 }
 
-/// Reads what `select` returned for draft trees: for each request, how many of the best nodes are verified, or a truth
-/// value per node; `None` for all nodes.
+/// Reads what `select` returned for draft trees and marks the kept nodes in `drafts`. The value has for each request
+/// how many of the best nodes are verified, or a truth value per node; `None` for all nodes. `limit` has the most nodes
+/// that each request may keep.
 pub fn select_trees(value: &Bound<'_, PyAny>, drafts: &mut Drafts, limit: &[u32]) -> PyResult<()> {
     if value.is_none() {
         return Ok(());

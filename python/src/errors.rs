@@ -35,6 +35,7 @@ pub fn of(py: Python<'_>, problem: &Problem) -> PyErr {
 }
 
 /// The error that ends a cell after a policy raised `error` in `hook`: a message with the exception and its traceback.
+/// The first such exception of a job is kept as the cause of the Python exception that follows.
 pub fn raised(py: Python<'_>, policy: &str, hook: &str, error: &PyErr) -> Raised {
     let last = error.to_string();
     let text = |traceback: Bound<'_, PyTraceback>| -> PyResult<String> {

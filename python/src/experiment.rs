@@ -161,7 +161,7 @@ pub fn begin(
     })
 }
 
-/// Runs one shard in a folder that `begin` prepared.
+/// Runs one shard in a folder that `begin` prepared. Returns the shard's number of cells; 0 if it was complete before.
 #[pyfunction]
 pub fn shard(
     py: Python<'_>,

@@ -14,7 +14,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::cell::{Cell, OnceCell};
 
-/// The policy object's bound methods; `None` for hooks that it lacks.
+/// The policy object's bound methods; `None` for hooks that it lacks or inherits from the base class.
 struct Methods {
     limit: Py<PyAny>,
     propose: Py<PyAny>,

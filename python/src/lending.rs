@@ -24,13 +24,14 @@ pub struct Lending<T: Lent> {
 }
 
 impl<T: Lent> Lending<T> {
-    /// Lends `object`, to which `others` objects besides the lender refer.
+    /// Prepares `object` for lending. `others` is the number of objects that will refer to it while it is not lent.
     pub fn new(py: Python<'_>, object: Py<T>, others: usize) -> PyResult<Lending<T>> {
         let alone = holders(py, object.bind(py).as_any())? + others;
         Ok(Lending { object, alone })
     }
 
-    /// After a call: does other code still refer to the object or to one of its arrays?
+    /// Takes the object back after a call, which drops its own references to its arrays. Does other code still refer to
+    /// the object or to one of the arrays?
     ///
     /// # Errors
     /// Never in practice: it only reads counts of references.

@@ -200,20 +200,21 @@ impl Drafts {
     }
 
     /// The draft's probability of each token, one row per request, NaN where none was drafted; `None` if `wants` lacks
-    /// it.
+    /// it, or if trees are drafted.
     #[getter]
     fn confidence(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         self.table(py, 0, self.wants.confidence)
     }
 
-    /// The entropy of the draft's distribution at each token, in nats, one row per request; `None` if `wants` lacks it.
+    /// The entropy of the draft's distribution at each token, in nats, one row per request, NaN where none was drafted;
+    /// `None` if `wants` lacks it, or if trees are drafted.
     #[getter]
     fn entropy(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         self.table(py, 1, self.wants.entropy)
     }
 
-    /// KL(target ‖ draft) in nats at each verified position up to the first rejected one. Known only in `observe`;
-    /// `None` if `wants` lacks it.
+    /// KL(target ‖ draft) in nats at each verified position up to and with the first rejected one, NaN elsewhere. Known
+    /// only in `observe`, NaN before; `None` if `wants` lacks it, or if trees are drafted.
     #[getter]
     fn divergence(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         self.table(py, 2, self.wants.divergence)

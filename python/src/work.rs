@@ -21,7 +21,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// the count so far and the total; `None` for no reports.
 ///
 /// # Errors
-/// The error of `job`; `KeyboardInterrupt` after Ctrl-C, once the job has ended in order.
+/// The error of `job`; `KeyboardInterrupt` after Ctrl-C, or what `progress` raised, once the job has ended in order.
 pub fn work<T: Send>(
     py: Python<'_>,
     progress: &Bound<'_, PyAny>,

@@ -40,6 +40,6 @@ def elsewhere(tmp_path, monkeypatch):
 
 
 def digests(folder):
-    """Digests of all files of a results folder, without timings."""
+    """Digests of all files of a results folder but `manifest.json` and `timing.js`, which hold timings."""
     files = [f for f in Path(folder).rglob("*") if f.is_file() and f.name not in ("manifest.json", "timing.js")]
     return {str(f.relative_to(folder)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}

@@ -14,7 +14,7 @@ from foretoken import BadInput, Limit, Policy
 
 
 def equal(results, ours, preset):
-    """The rows of both policies in every table, without the policy's name."""
+    """Asserts that both policies have the same rows in the tables of requests and of steps."""
     for table in (results.requests, results.steps):
         rows = [table.filter(polars.col("policy") == name).drop("policy") for name in (ours, preset)]
         assert rows[0].height > 0
@@ -306,7 +306,7 @@ def test_a_failed_cell_does_not_stop_a_shard(experiment, tmp_path):
 
 
 class Keeping(Base):
-    """Keeps an argument of a hook."""
+    """Keeps what `how` names: an argument of a hook, one of its arrays, or copies."""
 
     wants = ("confidence",)
 

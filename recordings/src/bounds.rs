@@ -27,13 +27,14 @@ pub fn prompt_tokens(n: u32) -> Option<u32> {
     (1..=MOST_TOKENS).contains(&n).then_some(n)
 }
 
-/// The server's `max_model_len`, tokens. `None` if the server does not state one, or if it answered a longer request.
+/// The server's `max_model_len`, tokens. `None` if the server does not state one, if it is not from 1 to
+/// [`MOST_TOKENS`], or if the server answered a longer request.
 pub fn max_model_len(recording: &Recording) -> Option<u32> {
     let said = recording.head.server.max_model_len.and_then(prompt_tokens)?;
     (said >= longest_answer(recording)).then_some(said)
 }
 
-/// Prompt plus answer tokens of the longest request that was answered.
+/// Prompt plus answer tokens of the longest request that was answered, by the server's plausible counts; 0 without any.
 pub(crate) fn longest_answer(recording: &Recording) -> u32 {
     let tokens = |event: &Event| match event {
         Event::Ended {

@@ -82,7 +82,8 @@ fn answers(answers: &[Answer], all: &mut Vec<String>) {
     token_counts(answers, all);
 }
 
-/// Compares the number of tokens that came with the number asked for and with the server's usage.
+/// Notes on answers whose number of tokens differs from the server's usage or exceeds the number asked for, and on
+/// answers without token ids.
 fn token_counts(answers: &[Answer], all: &mut Vec<String>) {
     let finished = || answers.iter().filter(|a| a.finished() && a.counted && !a.chunks.is_empty());
     let other =
@@ -222,7 +223,7 @@ fn log(recording: &Recording, run: &ObservedRun, all: &mut Vec<String>) {
 /// and log lines may be late.
 const OVERLAP: f64 = 3.0;
 
-/// Compares the sum of the steps' times with the time span that holds the steps.
+/// Notes that all steps take no time, or that their times together exceed the time span that holds them too far.
 fn step_times(run: &ObservedRun, all: &mut Vec<String>) {
     let [first, .., last] = run.steps.as_slice() else { return };
     let together: f64 = run.steps.iter().map(|s| s.logged.elapsed_s).sum();

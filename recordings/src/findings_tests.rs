@@ -22,8 +22,8 @@ fn line(end_ms: u64, prompts: (u32, u32), answers: (u32, u32)) -> String {
     )
 }
 
-/// A recording of one request with a prompt of 100 tokens, sent at 0. Its answer comes in chunks of `chunks` tokens,
-/// 10 ms apart, from 20 ms on. The step log has a line for each chunk.
+/// A recording of one request with a prompt of 100 tokens, sent at 1 ms. Its answer comes in chunks of `chunks` tokens,
+/// 10 ms apart, from 21 ms on. The step log has a line for each chunk, written 1 ms before the chunk comes.
 fn recording(chunks: &[u32]) -> Recording {
     let asked = Asked { prompt_len: 100, output_len: chunks.iter().sum(), ..Asked::default() };
     let head = Head {

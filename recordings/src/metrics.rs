@@ -10,7 +10,7 @@ use foretoken_sim::MAX_SPEC_LEN;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// Metrics of a run. A field is `None` if the server does not export it.
+/// Metrics of a run. A field is `None` if the server does not export it, or if its value cannot be true.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metrics {
     /// Number of rounds of drafting during the run.
@@ -98,7 +98,8 @@ impl Metrics {
         metrics
     }
 
-    /// Sets counters with impossible values to `None`, and adds a message about each to `doubts`.
+    /// Sets counters with impossible values to `None`, and adds messages about them to `doubts`. If one counter of
+    /// drafting cannot be true, all of them are left out, with one message.
     fn leave_out_what_cannot_be(&mut self, most_rounds: u64) {
         let counters = [
             ("preemptions", &mut self.preemptions),
@@ -129,8 +130,8 @@ impl Metrics {
         self.accepted_per_pos.clear();
     }
 
-    /// `[j]`: rounds that accepted j tokens, j from 0 to K. `None` if not all rounds drafted K tokens, or if the
-    /// counters are missing.
+    /// `[j]`: rounds that accepted j tokens, j from 0 to K. `None` if the mean round did not draft K tokens, if there
+    /// were no rounds, if a counter fell, or if the counters are missing.
     pub fn rounds_of_one_length(&self) -> Option<Vec<u64>> {
         let (drafts, tokens) = (self.drafts?, self.draft_tokens?);
         let k = self.accepted_per_pos.len() as u64;

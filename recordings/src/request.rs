@@ -21,7 +21,8 @@ pub struct Answer {
     pub chunks: Vec<(Time, u32)>,
     /// Ids of the answer's tokens; empty if the server does not send ids.
     pub ids: Vec<u32>,
-    /// Did the server report each chunk's number of tokens? If `false`, the total is spread evenly over the chunks.
+    /// Did the server report each chunk's number of tokens? If `false`, the answer's total is spread evenly over the
+    /// chunks, or each chunk counts as one token if the total is not known either.
     pub counted: bool,
     /// When and how the answer ended; `None` if the recording ends before.
     pub ended: Option<(Time, Ended)>,
@@ -77,7 +78,8 @@ impl Answer {
         }
     }
 
-    /// How long after its due time the request was sent; zero in a closed loop, where requests have no due time.
+    /// How long after its due time the request was sent. Not meaningful in a closed loop: there the due time is 0, and
+    /// this is the time of sending.
     pub fn late(&self) -> Time {
         self.sent.saturating_sub(self.asked.due)
     }
@@ -144,7 +146,8 @@ pub(crate) fn rounds(metrics: &ServerMetrics, asked: u32) -> Result<Option<Round
     }
 }
 
-/// The requests that were sent, by ascending number.
+/// The requests that were sent, with their answers, by ascending number. If a request was sent again, only its last
+/// attempt counts.
 pub fn answers(recording: &Recording) -> Vec<Answer> {
     let mut answers: Vec<Option<Answer>> = vec![None; recording.head.asked.len()];
     // Tokens that each answer has so far, for servers that report running totals.

@@ -142,7 +142,8 @@ fn step_record(index: u64, step: &PlacedStep, blocks: u32, block_size: u32) -> S
     }
 }
 
-/// Estimates load over time if there is no step log: each chunk of an answer counts as a step of its request.
+/// Estimates load over time and the totals if there is no step log. Each chunk of an answer but the first counts as a
+/// step of its request that began at the chunk before; the first chunk counts as the request's prefill.
 fn without_a_log(answers: &[Answer], totals: &mut Totals, series: &mut Series) {
     let mut spans: Vec<(Time, Time, u32)> = Vec::new();
     for a in answers {
@@ -172,7 +173,7 @@ fn without_a_log(answers: &[Answer], totals: &mut Totals, series: &mut Series) {
     totals.busy = busy(answers);
 }
 
-/// Total time during which at least one request was being answered.
+/// Total time during which at least one request was in flight, from its sending to its answer's last chunk.
 fn busy(answers: &[Answer]) -> Time {
     let ends = |a: &Answer| Some((a.sent, a.chunks.last()?.0));
     let mut spans: Vec<(Time, Time)> = answers.iter().filter_map(ends).collect();
@@ -186,7 +187,8 @@ fn busy(answers: &[Answer]) -> Time {
 }
 
 /// Counts the rounds in `totals` by their drafted and accepted tokens: from each request's rounds if the server reports
-/// them, else from the server's counters by position.
+/// them, else from the server's counters by position. Sets the totals of drafted and verified tokens to match. If no
+/// request has rounds, the request-steps beyond the counted rounds count as rounds without drafts.
 fn rounds(answers: &[Answer], metrics: &Metrics, totals: &mut Totals) {
     let most = MAX_SPEC_LEN as usize;
     let with_rounds: Vec<_> = answers.iter().filter_map(|a| a.rounds.as_ref()).collect();

@@ -51,8 +51,8 @@ pub fn drafts(label: &str, run: &ObservedRun) -> Option<String> {
     }
 }
 
-/// What a run drafted, from its rounds, else from the server's counters, else from the step log. `None` if none of
-/// these exist.
+/// What a run drafted, from its rounds (without the last one of each answer, which may be shorter), else from the
+/// server's counters, else from the step log. `None` if none of these exist.
 fn drafted(run: &ObservedRun) -> Option<Drafted> {
     let mut lengths: BTreeMap<u32, u64> = BTreeMap::new();
     let rounds = run.answers.iter().filter_map(|a| a.rounds.as_ref());
@@ -91,7 +91,8 @@ pub fn series(version: &str) -> Option<(u32, u32)> {
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// A message if the server's release differs from `engine.version`; else `None`.
+/// A message if the server's release differs from `engine.version` or is not known to Foretoken; `None` if they agree
+/// or the server states no version.
 pub fn release(stated: Version, server: Option<&str>) -> Option<String> {
     let server = server?;
     let stated_name = stated.name();

@@ -14,7 +14,8 @@ pub struct PlacedStep {
     pub start: Time,
     /// When the step's line was written.
     pub end: Time,
-    /// Tokens that were read after this step's line and before the next step's.
+    /// Tokens that were read after this step's line was written, or up to 2 ms before, and not yet counted for the next
+    /// step.
     pub emitted: u32,
     /// Tokens among `emitted` that are the first of their answer.
     pub first_tokens: u32,
@@ -31,8 +32,9 @@ impl PlacedStep {
 /// A step's log line may be written up to this long (2 ms) after the client reads the step's tokens.
 const ON_ITS_WAY: Time = Time(2_000_000_000);
 
-/// The logged steps between the run's start and its end, in order. Empty unless the log's times have microseconds
-/// (`--step-log` with the shipped logging configuration).
+/// The logged steps from the run's start on, in order, each once and with the tokens that it emitted; without steps
+/// that cannot be true. Empty unless the log's times have microseconds (`--step-log` with the shipped logging
+/// configuration).
 pub fn steps(recording: &Recording, answers: &[Answer]) -> Vec<PlacedStep> {
     let started = recording.head.started_unix_us as f64 / 1e6;
     let placed = |logged: LoggedStep| {

@@ -40,7 +40,7 @@ pub enum ReportError {
 }
 
 impl ReportError {
-    /// An I/O failure on the way to `path`.
+    /// Returns a function that makes a [`ReportError::Write`] for `path` from an I/O error.
     pub(crate) fn write(path: &Path) -> impl FnOnce(std::io::Error) -> ReportError {
         move |cause| ReportError::Write { path: path.to_path_buf(), cause }
     }

@@ -41,8 +41,8 @@ fn unit(seed: u64, stream: u64, index: u64) -> f64 {
     ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Records of `n` requests at `rate` requests a second. The time per output token is divided by `fast`. The last
-/// request is rejected.
+/// Records of `n` requests at `rate` requests a second. Queueing and the time per output token grow with `rate`; the
+/// time per output token is also divided by `fast`. The last request is rejected.
 pub fn records(n: usize, fast: f64, rate: f64, seed: u64) -> RequestRecords {
     let mut r = RequestRecords::new(n);
     let mut now = 0.0;
@@ -67,7 +67,7 @@ pub fn records(n: usize, fast: f64, rate: f64, seed: u64) -> RequestRecords {
     r
 }
 
-/// Steps of half a second each over `seconds`, with a load that rises and falls.
+/// Steps of 0.45 s, one every half second over `seconds`, with a load that rises and falls.
 fn steps(seconds: f64, fast: f64, draft: u32, rate: f64, seed: u64) -> Vec<StepRecord> {
     let step = |i: u64| {
         let start = i as f64 * 0.5;
@@ -124,7 +124,8 @@ fn cell(policy: usize, rate: Option<f64>, scheduler: Option<&str>, seed: u64, re
     Cell { speedup, series, lengths: totals.lengths.rows(), calibration: calibration(policy, seed), ..cell }
 }
 
-/// Bins of confidence of the policies that look at confidences; the draft is slightly overconfident.
+/// Bins of confidence of the policies that look at confidences, empty for the others; the draft is slightly
+/// overconfident.
 fn calibration(policy: usize, seed: u64) -> Vec<CalibrationBin> {
     let bin = |i: u64| {
         let (drafts, confidence) = (40 + 30 * i, (i as f64 + 0.5) / 20.0);
@@ -134,7 +135,8 @@ fn calibration(policy: usize, seed: u64) -> Vec<CalibrationBin> {
     if (6..10).contains(&policy) { (0..20).map(bin).collect() } else { Vec::new() }
 }
 
-/// A report of the first policies at swept rates and schedulers (both may be empty: not swept), with seeds 1, 2, ….
+/// A report of the first `policies` of [`POLICIES`] at swept rates and schedulers (both may be empty: not swept), with
+/// seeds 1 to `seeds` and `requests` requests a run.
 pub fn report(policies: usize, rates: &[f64], schedulers: &[&str], seeds: u64, requests: usize) -> Report {
     let optional = |n: usize| if n == 0 { vec![None] } else { (0..n).map(Some).collect() };
     let mut cells = Vec::new();

@@ -165,7 +165,8 @@ pub struct Cell {
     pub tpot: Cdf,
     /// End-to-end latencies of the run's finished requests.
     pub e2e: Cdf,
-    /// Sums over the steps with one draft length and a batch size in one bucket; a row for each such pair.
+    /// Sums over the steps with one draft length and a batch size in one bucket; a row for each such pair, and for
+    /// steps with and without prompts.
     pub lengths: Vec<LengthRow>,
     /// Confidences against accepted shares; empty when the policy does not look at confidences.
     pub calibration: Vec<CalibrationBin>,
@@ -179,7 +180,7 @@ impl Cell {
         (self.lengths, self.calibration) = Default::default();
     }
 
-    /// A cell with its numbers; distributions and series are empty.
+    /// A cell with its entry and summary; everything else is empty, false or `None`.
     pub fn new(entry: Entry, summary: Summary) -> Cell {
         Cell {
             entry,
@@ -223,7 +224,7 @@ impl Cell {
         self.entry.stops_for_slo && self.entry.bound.as_ref().is_some_and(|b| b.from != self.key().sweep)
     }
 
-    /// Mean end-to-end latency of finished requests, seconds.
+    /// Mean end-to-end latency of finished requests, seconds; `None` if none finished.
     pub fn e2e_mean_s(&self) -> Option<f64> {
         self.summary.e2e.map(|q| q.mean)
     }

@@ -19,7 +19,8 @@ fn partial_files() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     PARTIAL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A writer to a file that does not exist yet. If it is dropped without [`Staged::commit`], nothing is left.
+/// A writer to a file that gets its final name when it is complete. If the writer is dropped without
+/// [`Staged::commit`], its partial file is removed, and an earlier file of this name stays.
 pub struct Staged {
     // The open file; `None` once it is complete. It is closed before the partial file is removed on drop.
     out: Option<BufWriter<std::fs::File>>,

@@ -15,7 +15,7 @@ pub struct Why {
     pub share: f64,
     /// The difference of each part, seconds, by the part's name. They sum to the whole difference.
     pub parts_s: BTreeMap<String, Interval>,
-    /// A sentence on why the policy is slower or faster, with the part that differs most.
+    /// A sentence on why the policy is slower or faster, with the part that differs most in this direction.
     pub mostly: String,
 }
 
@@ -93,7 +93,7 @@ impl Why {
         Some(why)
     }
 
-    /// The mean difference in the part called `key`, seconds.
+    /// The mean difference in the part called `key`, seconds; 0 for an unknown key.
     pub fn part_s(&self, key: &str) -> f64 {
         self.parts_s.get(key).map_or(0.0, |part| part.mean)
     }

@@ -123,7 +123,8 @@ impl Answer {
         had
     }
 
-    /// Adds the tokens of a step to a streamed answer, and appends the events of these tokens to `into`.
+    /// Adds the tokens of a step to a streamed answer, and appends their event to `into`; at the answer's end also
+    /// `[DONE]`, and before it the usage if the client asked for it.
     pub fn stream(&mut self, tokens: &Tokens, into: &mut Vec<u8>) {
         let had = self.add(tokens);
         let usage = self.sending.continuous_usage.then(|| self.usage());

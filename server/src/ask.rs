@@ -202,7 +202,7 @@ pub fn read(form: Form, body: &[u8], limits: &Limits) -> Result<(Ask, Sending), 
     Ok((ask, sending))
 }
 
-/// The text of a chat as one prompt.
+/// The text of a chat as one prompt: the role and the texts of each message, joined without anything between.
 fn chat(messages: &[Message]) -> Vec<u8> {
     let mut text = String::new();
     for message in messages {

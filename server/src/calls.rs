@@ -17,7 +17,8 @@ pub enum Call {
     Metrics(oneshot::Sender<String>),
 }
 
-/// A message of the engine to a client: first `Begun`, then tokens step by step; or a refusal.
+/// A message of the engine to a client: first `Begun`, then tokens step by step. `Busy` comes instead of `Begun`, and
+/// `Rejected` after it instead of tokens.
 pub enum Piece {
     /// The request waits or runs.
     Begun(RequestId),

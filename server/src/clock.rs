@@ -17,7 +17,7 @@ impl Clock {
         Clock { zero: Instant::now(), zero_unix_s: unix.as_secs_f64() }
     }
 
-    /// The engine's time at an instant.
+    /// The engine's time at an instant; zero for instants before the clock's zero.
     pub fn time_of(&self, instant: Instant) -> Time {
         Time(1000 * u64::try_from(instant.saturating_duration_since(self.zero).as_nanos()).unwrap_or(u64::MAX / 1000))
     }

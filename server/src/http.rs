@@ -54,7 +54,7 @@ impl HandlerState {
     }
 }
 
-/// Answers clients until a message arrives on `closed`.
+/// Answers clients until [`GRACE`] after a message arrived on `closed`.
 ///
 /// # Errors
 /// The connection to the network fails.

@@ -115,7 +115,8 @@ impl Metrics {
         self.accepted_per_pos.iter().take(e.accepted as usize).for_each(IntCounter::inc);
     }
 
-    /// Counts a request's first token. All times are in seconds.
+    /// Records what is known at a request's first token: the number of its prompt tokens, how many of them the prefix
+    /// cache had (`cached`; `None` without prefix caching), its time in the queue and its TTFT in seconds.
     pub fn first_token(&self, prompt_len: u32, cached: Option<u32>, queue_s: f64, ttft_s: f64) {
         self.prompt_tokens.inc_by(prompt_len.into());
         if let Some(cached) = cached {

@@ -26,7 +26,7 @@ impl Prompt {
     /// Number of tokens, and an id for each full block. Prompts with equal beginnings have equal ids there.
     ///
     /// # Errors
-    /// The prompt is empty, or there are several.
+    /// The prompt is empty or has 2^32 tokens or more, or there are several.
     pub fn read(self, by: Reading) -> Result<(u32, Vec<u64>), Refusal> {
         let several =
             || Refusal::bad("prompt", "one prompt a request is served: send the others in requests of their own");

@@ -15,8 +15,9 @@ use std::sync::mpsc;
 use tokio::sync::oneshot;
 
 /// Serves until `interrupt` is set, and returns the totals. `config` is the engine's. The n-th request takes category,
-/// priority, TPOT limit, recording and output length from the n-th request of the workload `likeness`. `begun` is
-/// called with the address once the server listens.
+/// priority, TPOT limit, recording and output length (within the limits that its client gives) from the n-th request of
+/// the workload `likeness`, which begins again after its last one. `begun` is called with the address once the server
+/// listens.
 ///
 /// # Errors
 /// The address is in use, or the step log cannot be written.

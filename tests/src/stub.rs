@@ -20,7 +20,7 @@ pub struct Request {
     pub headers: Vec<String>,
     /// The body as JSON; null without a body.
     pub body: Value,
-    /// Number of completion requests that came before this one.
+    /// Number of completion requests that came before this one; 0 if this is no completion request.
     pub nth: usize,
 }
 
@@ -54,7 +54,7 @@ pub struct Completion {
     pub usage: bool,
     /// The `finish_reason` of the answer.
     pub reason: &'static str,
-    /// The server's metrics for the answer.
+    /// The server's metrics for the answer, sent with the usage; `None` for none.
     pub metrics: Option<Value>,
     /// Number of chunks after which the connection breaks off.
     pub cut_after: Option<usize>,
@@ -114,7 +114,7 @@ impl Completion {
 
 type Say = dyn Fn(&Request) -> Reply + Send + Sync;
 
-/// A running stub. It ends with the process, or by its [`switch`](Stub::switch).
+/// A running stub. It ends when it is dropped, or by its [`switch`](Stub::switch).
 pub struct Stub {
     address: SocketAddr,
     scheme: &'static str,
@@ -124,12 +124,13 @@ pub struct Stub {
 }
 
 impl Stub {
-    /// Starts a stub with the model `stub` that answers completions by `say`.
+    /// Starts a stub that answers requests for models, version, metrics and completions by `say`, and any other with
+    /// 404.
     pub fn start(say: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Stub {
         Stub::listen(Arc::new(say), None)
     }
 
-    /// Starts a stub that uses TLS as the host `name`.
+    /// As [`Stub::start`], with TLS and a certificate that it makes for the host `name`.
     ///
     /// # Panics
     /// If no certificate can be made.

@@ -70,7 +70,7 @@ class Core(EngineCoreProc):
         self.delivered: dict[str, int] = {}
 
     def deliver(self, item) -> None:
-        """Delivers an output to the client at the present time."""
+        """Notes how many tokens an output of the core delivers to each client."""
         for output in item[1].outputs:
             self.delivered[output.request_id] = len(output.new_token_ids)
 

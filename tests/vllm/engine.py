@@ -93,7 +93,7 @@ for name, model in MODELS.items():  # all at once, before any worker is forked
 
 
 def folder(name: str) -> str:
-    """The folder of the workload's model."""
+    """The folder of the model `name` of `MODELS`."""
     return str(Path(FOLDERS.name, name))
 
 

@@ -218,7 +218,7 @@ def draw_pool(rng: Random, work: Workload) -> None:
 
 
 def draw_mistake(rng: Random, work: Workload) -> None:
-    """Draws a setting that vLLM refuses."""
+    """Changes a setting, or a prompt, to one that vLLM refuses; a mistake that does not fit the workload changes nothing."""
     kind = rng.randrange(8)
     if kind == 0:
         work.max_num_batched_tokens = max(1, work.max_num_seqs - 1)

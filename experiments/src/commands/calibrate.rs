@@ -140,7 +140,8 @@ fn table(args: &CalibrateArgs) -> Result<()> {
     found.verdict.judge(&args.output)
 }
 
-/// Is the path a results folder or a recording (`.obs`) of Foretoken? Any other file comes from another tool.
+/// Is the path a results folder or a recording (`.obs`) of Foretoken? Any other file comes from another tool. A path
+/// that does not exist counts as Foretoken's, whose reader then names it in an error.
 fn is_ours(path: &Path) -> bool {
     path.is_dir() || !path.exists() || path.extension().is_some_and(|e| e == "obs")
 }

@@ -94,7 +94,7 @@ pub fn run(args: &ExportArgs) -> Result<()> {
     }
 }
 
-/// SGLang's `adaptive_spec.json` of a preset, or of a policy in an experiment.
+/// Prints SGLang's `adaptive_spec.json` of a preset, or of a policy in an experiment.
 fn sglang(args: &ExportSglangArgs) -> Result<()> {
     let spec = if args.policy.ends_with(".toml") {
         let plan = shipped::load(Path::new(&args.policy), &[])?;
@@ -117,7 +117,8 @@ fn sglang(args: &ExportSglangArgs) -> Result<()> {
     print(&format!("{}\n", json.trim_end()))
 }
 
-/// The best length for each batch size, found by trying every length in closed loops, as vLLM's `speculative_config`.
+/// Finds the best length for each batch size by trying every length in closed loops. Prints it as vLLM's
+/// `speculative_config`, and what was tried to stderr.
 fn vllm(args: &ExportVllmArgs) -> Result<()> {
     if args.batch_sizes.is_empty() || args.batch_sizes.contains(&0) {
         return Err(Problem::bad_input("--batch-sizes: a batch has at least one request").help("for example 1,4,16,64"));

@@ -42,7 +42,8 @@ pub struct ExportPerfettoArgs {
     pub output: Option<PathBuf>,
 }
 
-/// Writes the timeline and prints notes about steps outside the window.
+/// Writes the timeline of one cell to a file or to stdout. Notes which cell it is if several fit, and where the
+/// timeline was cut.
 pub fn perfetto(args: &ExportPerfettoArgs) -> Result<()> {
     let folder = args.dir.as_path();
     let window = window(args)?;

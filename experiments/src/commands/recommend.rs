@@ -153,7 +153,8 @@ fn open(from: &Path) -> Result<(PathBuf, Option<Known>)> {
     Ok((from.to_owned(), folder.map(Known::read).transpose()?))
 }
 
-/// The server's present policy if neither `--now` nor a calibration states it: the experiment's first policy.
+/// The server's present policy if neither `--now` nor a calibration states it: the experiment's first policy. An error
+/// unless it is plain decoding, a fixed length or vLLM's table.
 fn first_policy(file: &Path, sets: &[String]) -> Result<Now> {
     let plan = shipped::load(file, sets)?;
     let first = plan.policies.iter().find(|p| !p.implied).map(|p| &p.spec);

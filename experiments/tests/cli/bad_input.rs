@@ -132,7 +132,8 @@ fn a_missing_experiment() {
     says(&Place::new().fails(&["run", "nowhere.toml"], 2), &["nowhere.toml", "a shipped experiment: quickstart"]);
 }
 
-/// Runs the experiment on a trace of this text.
+/// Runs the experiment on a trace of this text, which must be refused. No folder may be left behind, and a folder that
+/// was there must stay empty. Returns stderr.
 fn on_trace(text: &str) -> String {
     let arrivals = "arrivals = { poisson = { rate = 4.0 } }";
     let place =

@@ -32,7 +32,7 @@ fn text(place: &Place, name: &str) -> String {
     std::fs::read_to_string(place.path(name)).unwrap()
 }
 
-/// The verdict must be in the terminal's output, in the JSON, on the page and in the profile.
+/// The verdict must be in the terminal's output, in the JSON and on the page. A trusted profile has no `distrust`.
 #[test]
 fn a_calibration_states_its_verdict_everywhere() {
     let (place, said) = calibrated(&[0, 3], 0);

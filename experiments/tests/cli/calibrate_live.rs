@@ -15,7 +15,8 @@ fn two_runs() -> Place {
     place
 }
 
-/// Calibrates on run `a` and asserts that exit code and verdict agree. The verdict depends on how busy the machine is.
+/// Calibrates on run `a` and asserts that the exit code and the profile agree with the verdict, which depends on how
+/// busy the machine is. Returns stdout.
 fn calibrated(place: &Place, more: &[&str]) -> String {
     let output = place.foretoken().args(["calibrate", "a", "-o", "cal"]).args(more).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);

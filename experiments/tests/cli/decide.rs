@@ -4,7 +4,7 @@
 use crate::support::Place;
 use serde_json::{Value, json};
 
-/// Runs `foretoken decide -` on a state.
+/// Runs `foretoken decide -` on a state; it must succeed. Returns the decisions.
 fn decide(state: &Value, more: &[&str]) -> Vec<Value> {
     let place = Place::new();
     let output = place.foretoken().args(["decide", "-"]).args(more).write_stdin(state.to_string()).output().unwrap();
@@ -263,8 +263,8 @@ fn cost_tables_are_of_the_states_own_batch() {
     close(&dspark["own_estimate"], 4.88e3 / 17.2);
 }
 
-/// docs/model.md 10: the draft length that SGLang's first adaptive policy (generation 1) chooses after a history of
-/// accepted tokens.
+/// docs/model.md 10: the draft length that SGLang's adaptive policies (generations 1 to 3) and `ema-tier` choose after
+/// a history of accepted tokens.
 #[test]
 fn sglang_learns_from_the_history() {
     let steps = |policy: Value, history: Vec<Vec<u32>>| {

@@ -71,7 +71,7 @@ fn priorities() {
     assert_eq!(code, Some(0), "{error}");
 }
 
-/// Refused combinations of settings for the order of scheduling and drafting.
+/// Combinations of settings for the order of scheduling and drafting: eight that are refused, and one that is accepted.
 #[test]
 fn impossible_orders_of_scheduling_and_drafting_are_refused() {
     let cases: [(&str, &[&str]); 8] = [

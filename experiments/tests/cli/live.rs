@@ -150,7 +150,8 @@ fn prompts_are_tokenised_with_the_checkpoints_tokenizer() {
     assert!(refused.contains("tokenizers of") && refused.contains("differ"), "{refused}");
 }
 
-/// Refused before a model is loaded, without leaving files.
+/// Instructions that the processor lacks are refused before a model is loaded, without leaving files. So are unknown
+/// instructions and too many threads. Plain instructions run on every processor.
 #[test]
 fn instructions_that_the_processor_lacks_are_refused() {
     let place = Place::holding(LIVE);

@@ -10,14 +10,14 @@ const ALPHA: f64 = 3e-7;
 const GAMMA: f64 = 55e-6;
 const DELTA: f64 = 11e-3;
 
-/// A machine with linear costs α, γ, δ of target passes; draft passes take a tenth.
+/// Seconds of a pass on a machine where target passes have the linear costs α, γ, δ and draft passes take a tenth.
 fn straight(role: Role, shape: &Shape) -> f64 {
     let p = shape.pass(ContextReads::Once);
     let seconds = ALPHA * p.context as f64 + GAMMA * p.batched as f64 + DELTA;
     if role == Role::Draft { seconds / 10.0 } else { seconds }
 }
 
-/// A machine that pads passes to the next power of two.
+/// Seconds of a pass on a machine that pads batched tokens to the next power of two.
 fn padded(_: Role, shape: &Shape) -> f64 {
     1e-3 * shape.batched().next_power_of_two() as f64 + 1e-8 * f64::from(shape.requests * shape.context)
 }
@@ -260,7 +260,8 @@ fn a_pair_is_measured_drawn_and_used() {
     assert!(stderr.contains("already there") && stderr.contains("--overwrite"), "{stderr}");
 }
 
-/// Passes that the engine will never run are not measured, and the run reports how truth and belief count context.
+/// Passes that the engine will never run are not measured. The smallest possible engine can be profiled; an engine for
+/// no sequences is refused.
 #[test]
 fn a_profile_measures_only_passes_of_its_engine() {
     let place = with_model();

@@ -155,7 +155,8 @@ fn recommend_accepts_every_kind_of_arrivals() {
     }
 }
 
-/// The experiment's own policies are ignored, even if they draft longer than the candidates.
+/// The example runs with less time and shorter drafts. The experiment's own policies are ignored, even if they draft
+/// longer than the candidates.
 #[test]
 fn the_example_of_the_help_works_as_printed() {
     let place = Place::new();

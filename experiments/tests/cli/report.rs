@@ -243,7 +243,8 @@ fn pages_of_other_programs_are_not_replaced() {
     assert_eq!(std::fs::read_to_string(place.path("site/index.html")).unwrap(), "mine");
 }
 
-/// A stand-in for the desktop's opener: it notes what it was asked to open.
+/// `foretoken open` shows the newest page of a folder, or the page that is named. A script stands in for the desktop's
+/// opener and notes what it was asked to open.
 #[cfg(target_os = "linux")]
 #[test]
 fn open_shows_the_newest_page_of_a_folder() {

@@ -72,7 +72,7 @@ impl Server {
         Server { child, stderr, address, said }
     }
 
-    /// Sends a request and returns the connection.
+    /// Sends a request, a GET if `body` is empty and otherwise a POST, and returns the connection.
     fn send(&self, path: &str, body: &str) -> TcpStream {
         let mut connection = TcpStream::connect(self.address).unwrap();
         connection.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -84,7 +84,7 @@ impl Server {
         connection
     }
 
-    /// The status and the body of an answer.
+    /// Sends a request and returns the status and the body of the answer.
     fn ask(&self, path: &str, body: &str) -> (u16, String) {
         read(&mut self.send(path, body))
     }

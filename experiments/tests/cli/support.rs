@@ -32,18 +32,18 @@ adaspec-scale = 1.0
 steps = true
 "#;
 
-/// A folder with an experiment in it.
+/// A temporary folder with an experiment in it, `x.toml`; it is removed when the value is dropped.
 pub struct Place {
     dir: tempfile::TempDir,
 }
 
 impl Place {
-    /// A folder with [`EXPERIMENT`].
+    /// A folder with [`EXPERIMENT`] as `x.toml`.
     pub fn new() -> Place {
         Place::holding(EXPERIMENT)
     }
 
-    /// A folder with the given experiment.
+    /// A folder with the given experiment as `x.toml`.
     pub fn holding(experiment: &str) -> Place {
         let place = Place { dir: tempfile::tempdir().unwrap() };
         std::fs::write(place.path("x.toml"), experiment).unwrap();
@@ -64,7 +64,7 @@ impl Place {
         std::fs::write(&path, foretoken_intact::seal::seal(foretoken_intact::seal::Syntax::Json, &text)).unwrap();
     }
 
-    /// The program, started in the folder.
+    /// A command that starts the program in the folder, without `FORETOKEN_TRACES` in its environment.
     pub fn foretoken(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_foretoken"));
         command.current_dir(self.dir.path()).env_remove("FORETOKEN_TRACES");
@@ -78,7 +78,7 @@ impl Place {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Runs a command that must exit with `code`. Returns stderr.
+    /// Runs a command that must exit with `code` and print nothing to stdout. Returns stderr.
     pub fn fails(&self, args: &[&str], code: i32) -> String {
         let output = self.foretoken().args(args).output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
@@ -100,8 +100,8 @@ pub fn refused(text: &str, from: &str, to: &str, says: &[&str]) {
     }
 }
 
-/// Every file below a folder with its bytes. The manifest's timing, and the script file that repeats it for the page,
-/// are left out.
+/// Every file below a folder with its bytes. The manifest's timing and seal, and the script file that repeats the
+/// timing for the page, are left out.
 pub fn bytes_of(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut all = BTreeMap::new();
     collect(folder, "", &mut all);

@@ -22,7 +22,7 @@ _FIGURES = ("speedup*.svg", "tpot*.svg", "ttft*.svg", "slo-attainment*.svg", "dr
 
 
 def _number(value: dict[str, Any] | None, factor: float, digits: int) -> str:
-    """A mean with half the width of its 95 % interval, where there are several seeds."""
+    """A mean, with half the width of its 95 % interval if there are several seeds; a dash without a value."""
     if value is None:
         return "–"
     half = value.get("half_width")

@@ -89,7 +89,7 @@ class Drafts:
     def trees(self) -> list[Tree] | None: ...
 
 class Outcome:
-    """What a step brought. Good for the call."""
+    """The outcome of a step. Valid only during the call."""
 
     def __len__(self) -> int: ...
     @property
@@ -108,7 +108,7 @@ class Outcome:
     def verify_time(self) -> float: ...
 
 class PassTimes:
-    """What passes take. Good while a policy is made."""
+    """Times of passes. Valid only while a policy is made."""
 
     @property
     def context_reads(self) -> str: ...

@@ -17,7 +17,10 @@ def _in_a_notebook() -> bool:
 
 @contextlib.contextmanager
 def shown(wanted: bool | None, unit: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Yields a function that takes the number done and the total and draws a bar; ``None`` if no bar is shown."""
+    """Yields a function that takes the number done and the total and draws a bar; ``None`` if no bar is shown.
+
+    If ``wanted`` is ``None``, a bar is shown in terminals and notebooks.
+    """
     if wanted is None:
         wanted = sys.stderr.isatty() or _in_a_notebook()
     if not wanted:

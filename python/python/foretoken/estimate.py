@@ -62,7 +62,7 @@ class Estimate:
     Attributes
     ----------
     passes : int
-        Number of draft passes so far.
+        Number of depths so far; with autoregressive drafting each is a draft pass.
     """
 
     __slots__ = ("_belief", "_draft_s", "_riders", "_verify_s", "passes")

@@ -433,7 +433,7 @@ def _number(value: Any) -> Any:
 
 
 def _code(factory: Any) -> str:
-    """Digest of a policy's source: of its module's file, or of the class itself in a notebook."""
+    """Digest of a policy's full name and source: its module's file, or in a notebook the class and its bases."""
     module = sys.modules.get(getattr(factory, "__module__", None) or "")
     file = getattr(module, "__file__", None)
     if file and Path(file).suffix == ".py" and Path(file).is_file():

@@ -156,7 +156,10 @@ def _shards(ray: Any, folder: Path, comparisons: int, cells: int, wanted: int | 
 
 
 def _shard(folder: str, which: str, policies: list[Registered], retries: int, retry_failed: bool) -> int:
-    """Runs one shard; this is the function of a Ray task with one processor."""
+    """Runs one shard; this is the function of a Ray task with one processor. Returns the number of cells it ran.
+
+    While another process holds the shard, it waits five seconds and tries again, ``retries`` times at most.
+    """
     for policy in policies:
         policy.register()
     while True:
@@ -176,7 +179,7 @@ def _finished(folder: Path) -> int:
 
 
 def _cancel(ray: Any, waiting: dict[Any, str]) -> None:
-    """Cancels the tasks and waits for them; running tasks keep their finished cells."""
+    """Cancels the tasks and waits up to 30 seconds for them; running tasks keep their finished cells."""
     for ref in waiting:
         ray.cancel(ref)
     ray.wait(list(waiting), num_returns=len(waiting), timeout=30)

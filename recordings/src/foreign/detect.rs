@@ -135,7 +135,7 @@ fn names() -> String {
     format!("known are {}", names.join(", "))
 }
 
-/// The first words of `text`, for an error message.
+/// The first 60 characters of the first line of `text`, for an error message.
 fn beginning(text: &str) -> String {
     text.lines().next().unwrap_or_default().chars().take(60).collect()
 }

@@ -141,7 +141,8 @@ fn read_record(path: &Path, line: usize, mut raw: Raw) -> Result<RequestRecord, 
     })
 }
 
-/// SGLang omits the histogram if no step verified a draft. It updates step count, sum and histogram together.
+/// Reads the counts of drafts; an error if they contradict each other. SGLang omits the histogram if no step verified a
+/// draft, and the result is then `None`. It updates step count, sum and histogram together.
 fn read_speculation(raw: &mut Raw) -> Result<Option<RequestSpeculation>, String> {
     let Some(histogram) = raw.spec_correct_drafts_histogram.take() else {
         return match raw.spec_verify_ct {

@@ -74,10 +74,11 @@ impl RecordingWriter {
 const HINT: &str = "give a recording that `foretoken observe` wrote";
 const AGAIN: &str = "fetch the file again, or observe again";
 
-/// Reads a recording to its end. A file that was cut between frames is read up to the cut.
+/// Reads a recording to its end. A file that was cut is read up to the last whole frame.
 ///
 /// # Errors
-/// If the file cannot be read, is no recording, has another version, or is damaged.
+/// If the file cannot be read, is no recording, has another version, ends before the first frame does, is damaged, or
+/// has events that no run records.
 pub fn read_recording(path: &Path) -> Result<Recording, Unread> {
     let file = File::open(path).map_err(|e| Unread::file(path, format!("cannot be read: {e}"), HINT))?;
     parse_recording(path, BufReader::with_capacity(1 << 18, file))
@@ -228,7 +229,7 @@ mod tests {
         }
     }
 
-    /// A limit on the file's size stands for a full disk.
+    /// A file that is open for reading only stands for a full disk.
     #[test]
     fn events_that_a_full_disk_refused_are_written_later() {
         let dir = tempfile::tempdir().unwrap();

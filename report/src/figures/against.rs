@@ -64,9 +64,11 @@ impl Quantity {
         self.ends.map_or(value, |(low, high)| value.clamp(low, high))
     }
 
-    /// An axis that covers the means and their intervals; `None` without means. The interval over two seeds can be many
-    /// times wider than the spread of the means: on an axis that shows all of it, the means would lie on one spot. So
-    /// the axis ends at most half the spread of the means beyond them, and longer whiskers are cut.
+    /// An axis for the means, their intervals and `reference`; `None` without means. With `ends` it covers all possible
+    /// values, or only those around the means if they span less than 40 % of these. Without `ends` it covers the
+    /// intervals, but passes the means by at most half of their spread or 2 % of the greatest; longer whiskers are cut.
+    /// The interval over two seeds can be many times wider than the spread of the means, which would then lie on one
+    /// spot.
     pub fn range(&self, of: &[Mean], ticks: usize) -> Option<Axis> {
         let means = || of.iter().map(|i| i.mean).chain(self.reference);
         let (low, high) = (means().fold(f64::INFINITY, f64::min), means().fold(f64::NEG_INFINITY, f64::max));
@@ -93,7 +95,8 @@ impl Quantity {
     }
 }
 
-/// Draws one figure for each setting swept over at least two numbers. Returns (the setting's path, SVG).
+/// Draws one figure for each setting swept over at least two numbers; none if no cell has the quantity. Returns (the
+/// setting's path, SVG).
 pub fn draw(view: &View, quantity: &Quantity) -> Vec<(String, String)> {
     let paths = view.combinations.first().map_or(0, |c| c.len());
     (0..paths).filter_map(|at| Some((view.combinations[0][at].path.clone(), draw_path(view, quantity, at)?))).collect()

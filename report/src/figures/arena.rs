@@ -6,7 +6,7 @@ use super::style::{GREY, INK, LINE, MARGIN, PAPER, RULE, Rgb, TEXT, TITLE, WIDTH
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
-/// Classes of loss: greatest loss in %, label, colour (viridis; light is good).
+/// Classes of loss: the loss in % that the class stays below, label, colour (viridis; light is good).
 const CLASSES: [(f64, &str, Rgb); 7] = [
     (1.0, "under 1", (0xfd, 0xe7, 0x25)),
     (3.0, "1–3", (0x90, 0xd7, 0x43)),

@@ -1,4 +1,4 @@
-//! Scales and ticks. Ticks are at 1, 2 and 5 times powers of ten, or where the swept values are.
+//! Scales and ticks. Ticks are at round numbers, at the swept values, or one for each row of a list.
 
 /// A scale from data to a share of the axis' length, with its ticks.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,8 +32,8 @@ impl Axis {
         Axis { low, high, ticks: rounded.ticks.into_iter().filter(|t| inside(t.0)).collect(), ..rounded }
     }
 
-    /// A logarithmic axis over positive values; ticks at 1, 2, 5 a decade, over more than three decades at powers of
-    /// ten.
+    /// A logarithmic axis over positive values, widened to a factor of two where it would be shorter. Over more than
+    /// three decades the ticks are powers of ten, over more than 0.6 decades 1, 2 and 5 times these, else closer.
     pub fn log(low: f64, high: f64) -> Axis {
         // At least a factor of two, so that there is something to mark.
         let widen = (2.0 * low / high).max(1.0).sqrt();
@@ -63,7 +63,8 @@ impl Axis {
         Axis { low, high, log, ticks: values.to_vec() }
     }
 
-    /// A linear axis of the whole numbers from 0 to `high`, with a margin of half a unit at both ends.
+    /// A linear axis of the whole numbers from 0 to `high`, with a margin of half a unit at both ends. Ticks: each
+    /// number up to `high` = 12, every second one up to 24, else every fifth one.
     pub fn whole(high: u32) -> Axis {
         let every = match high {
             0..=12 => 1,
@@ -74,7 +75,7 @@ impl Axis {
         Axis { low: -0.5, high: f64::from(high) + 0.5, log: false, ticks }
     }
 
-    /// An axis of batch sizes from `low` to `high`: linear up to 12, else logarithmic.
+    /// An axis of batch sizes from `low` to `high` with ticks at whole numbers: linear up to 12, else logarithmic.
     pub fn batch_sizes(low: f64, high: f64) -> Axis {
         if high > 12.5 && low > 0.0 {
             let mut axis = Axis::log(low, high);

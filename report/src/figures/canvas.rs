@@ -72,7 +72,7 @@ fn stroke(colour: Rgb, width: f64) -> ShapeStyle {
 }
 
 impl Canvas<'_> {
-    /// Draws a line through `points`, `width` px wide.
+    /// Draws a line through `points`, `width` px wide; nothing if all points are the same or there is one only.
     pub fn line(&self, points: &[Point], colour: Rgb, width: f64, dash: Dash) {
         let mut path: Vec<_> = points.iter().copied().map(fine).collect();
         path.dedup();
@@ -102,7 +102,8 @@ impl Canvas<'_> {
         self.line(&[a, (b.0, a.1), b, (a.0, b.1), a], colour, 1.0, Dash::Solid);
     }
 
-    /// Draws a policy's marker. A thin edge in the background's colour separates overlapping markers.
+    /// Draws the marker of `look`. A thin edge in the background's colour separates overlapping markers; a ring has no
+    /// such edge, and its inside is filled with the background's colour.
     pub fn marker(&self, at: Point, look: Look) {
         let corners = |shape: &[Point], r: f64| shape.iter().map(|(x, y)| (at.0 + x * r, at.1 + y * r)).collect();
         let polygon = |shape: &[Point]| {

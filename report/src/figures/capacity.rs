@@ -55,8 +55,8 @@ pub struct CapacityWords<'a> {
 }
 
 const ROW: f64 = 24.0;
-/// The axis of rates starts at the first number times the least capacity, and ends at the second number times the
-/// greatest capacity.
+/// A panel's axis of rates starts at the first number times the panel's least capacity, and ends at the second number
+/// times its greatest capacity.
 const SHOWN: [f64; 2] = [0.5, 1.6];
 
 /// Draws `capacity.svg`, `attainment-over-rate.svg` and, if a number is swept, `capacity-over.svg`. Draws none if no
@@ -76,7 +76,7 @@ fn panels(all: &[Carried]) -> Vec<&str> {
     seen
 }
 
-/// The policies with their looks; the one with the highest capacities comes first.
+/// The policies with their looks, in descending order of the sum of their capacities over swept values.
 fn policies(all: &[Carried]) -> Vec<(&str, Look)> {
     let mut seen: Vec<(&str, Look, f64)> = Vec::new();
     for c in all {

@@ -1,5 +1,5 @@
-//! Draws a ratio against a count within a run: draft length by batch size, acceptance by depth, calibration of
-//! confidences. One line per policy, one panel per combination of swept values.
+//! Draws means against another number of the same run: draft length by batch size, acceptance by depth, right drafts by
+//! confidence. One line per policy, one panel per combination of swept values.
 
 use super::axis::Axis;
 use super::page::{Page, columns};

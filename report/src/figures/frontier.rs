@@ -41,8 +41,8 @@ pub struct FrontierWords<'a> {
     pub source: &'a str,
 }
 
-/// Latencies are shown up to this multiple of the bound. The latency of a fleet that falls behind depends on the length
-/// of the run and may be much higher.
+/// Latencies are shown up to this multiple of the bound, if there is one; higher ones are drawn at the upper edge. The
+/// latency of a fleet that falls behind depends on the length of the run and may be much higher.
 const SHOWN: f64 = 3.0;
 
 /// Draws `frontier.svg`; `None` if no run was made to its end.

@@ -40,7 +40,8 @@ struct Field {
 /// The fields of a combination by (least batch size, draft length).
 type Map = BTreeMap<(u32, u32), Field>;
 
-/// Draws the figure; `None` if no batch size has two lengths that were chosen without looking at the requests.
+/// Draws the figure; `None` if no batch size has two lengths with [`FEWEST`] steps each that were chosen without
+/// looking at the requests.
 pub fn draw(view: &View) -> Option<String> {
     let maps: Vec<Map> = view.combinations.iter().map(|&c| map(view, |s| s == c)).collect();
     let all = || maps.iter().flatten();

@@ -74,13 +74,13 @@ pub enum Kind {
     Memory,
     /// Change of mean latency against other results.
     Change,
-    /// Times of passes as a profile's fit predicts them, against the measured ones.
+    /// Times of passes as a profile's fit predicts them, against the measured ones; or the fit's relative errors.
     Fit,
     /// Live or observed runs beside their simulation.
     Validation,
     /// Gain of drafting, by load.
     Gain,
-    /// The request rate that policies carry within bounds.
+    /// The request rate that policies carry within bounds; or the latency of a fleet against its price.
     Capacity,
     /// The loss of policies by scenario of the arena.
     Arena,

@@ -45,7 +45,7 @@ pub fn draft_len(bins: &[Bin]) -> Option<f64> {
 type Stretches = Vec<Vec<(f64, f64)>>;
 
 /// Draws one figure per combination of swept values and returns each with its combination. A policy whose value is
-/// always 0 has no panel.
+/// always 0 has no panel, and a combination without panels has no figure.
 pub fn draw<'a>(view: &View<'a>, course: &Course) -> Vec<(&'a [Swept], String)> {
     view.combinations.iter().filter_map(|&c| Some((c, draw_one(view, course, c)?))).collect()
 }

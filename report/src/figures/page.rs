@@ -1,5 +1,5 @@
-//! The layout of a figure: its title, a grid of panels that share both axes, the legend beside them, the source line
-//! below.
+//! The layout of a figure: its title, a grid of panels, the legend beside them, the source line below. All panels share
+//! the vertical axis, and the horizontal one unless each has its own.
 //!
 //! The legend has a column of its own and so never hides data. A tick label that would touch the one before it is
 //! left out.

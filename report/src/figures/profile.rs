@@ -48,7 +48,7 @@ const MARKERS: [Marker; 4] = [Marker::Circle, Marker::Square, Marker::Triangle, 
 /// Residuals beyond this are drawn at the edge, %.
 const EDGE: f64 = 50.0;
 
-/// Draws `predicted.svg` and `residuals.svg`; none if no pass has a positive time.
+/// Draws `predicted.svg` and `residuals.svg`; none if no pass has both a measured and a predicted time above 0.
 pub fn profile_figures(profile: &Profiled) -> Vec<Figure> {
     let passes = || profile.fits.iter().flat_map(|fit| &fit.passes);
     let shown = |p: &&ProfiledPass| p.measured_s > 0.0 && p.predicted_s > 0.0;

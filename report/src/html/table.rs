@@ -1,4 +1,4 @@
-//! Tables that the reader can sort: each value carries its sort key.
+//! Tables that the reader can sort: a number carries its sort key, a text sorts alphabetically.
 
 use crate::{Dash, Look, Marker};
 use serde::{Serialize, Serializer};

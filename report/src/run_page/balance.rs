@@ -12,7 +12,8 @@ const OPEN: usize = 6;
 /// Up to this number of policies are all named; of more only a few.
 const FEW: usize = 3;
 
-/// The bounds as text for the section "What was asked"; `None` without bounds.
+/// The bounds as text for the section "What was asked", with the runs that TPOT bounds are scaled from; `None` without
+/// bounds.
 pub fn asked(view: &View) -> Option<String> {
     let all = view.all(|_| true);
     let said = |c: &&[Swept]| bounds(&view.all(|s| s == *c));
@@ -51,8 +52,8 @@ fn origin(view: &View, scaled: &[&ScaledBound]) -> String {
     }
 }
 
-/// Names the policies that stop speculating for a TPOT bound, and the setting that the bound is scaled from; `None` if
-/// no policy does.
+/// Names the policies that stop speculating for a TPOT bound, and the setting that the bound is scaled from if rows of
+/// other settings use it; `None` if no policy stops.
 pub fn stops_for_slo(view: &View) -> Option<String> {
     let stops: Vec<&Cell> = view.all(|_| true).into_iter().filter(|c| c.entry.stops_for_slo).collect();
     let stops: Vec<&Cell> = stops.into_iter().filter(|c| c.summary.slo.tpot_s.is_some()).collect();

@@ -22,7 +22,8 @@ pub fn headline(report: &Report) -> String {
     answer(report, &view, &ranked(report, &view))
 }
 
-/// The page's headline, and the sentences on each setting below it.
+/// The page's headline; below it the sentences on each setting, if there are several, and a text on the policies that
+/// stop speculating for a bound.
 pub fn parts(report: &Report, view: &View) -> Vec<Part> {
     let ranked = ranked(report, view);
     let mut parts = vec![Part::Headline(answer(report, view, &ranked))];

@@ -48,8 +48,8 @@ pub struct RunFacts {
     pub version: String,
 }
 
-/// Name of the file in the page's folder with the simulator's speed. Two runs of one experiment differ in this file and
-/// not in the page.
+/// Name of the file in the page's folder that holds how long the run took. Two runs of one experiment differ in this
+/// file and not in the page.
 pub const TIMING: &str = "timing.js";
 
 /// Makes the page of a run.

@@ -28,7 +28,8 @@ pub struct Behind<'a> {
 enum Verdict {
     /// Within [`AS_GOOD`] of the leader, and the seeds show no clear difference.
     Tied,
-    /// Slower than the leader: in every seed, or because the interval of the difference does not hold 0.
+    /// Slower than the leader: the interval of the difference does not hold 0; or it is more than [`AS_GOOD`] slower on
+    /// average and slower in every seed; or there is one seed only.
     Slower,
     /// More than [`AS_GOOD`] slower on average, but not in every seed, and the interval of the difference holds 0.
     Noisy,
@@ -45,7 +46,7 @@ impl Ranking<'_> {
         self.who_are(Verdict::Noisy)
     }
 
-    /// The fastest policy that is slower than the leader.
+    /// The fastest of the policies that are slower than the leader, that is, neither as good nor too noisy to say.
     pub fn next(&self) -> Option<&Behind<'_>> {
         self.others.iter().find(|b| b.verdict == Verdict::Slower)
     }
@@ -63,7 +64,7 @@ impl Ranking<'_> {
     }
 }
 
-/// The contenders of a setting that have a speedup in every seed; `None` when there are none.
+/// Ranks the contenders of a setting that have a speedup in every seed; `None` when there are none.
 pub fn rank<'a>(report: &Report, view: &View<'a>, combination: &[Swept]) -> Option<Ranking<'a>> {
     let is_contender =
         |name: &str| report.cells.iter().any(|c| c.key().policy == name && c.entry.role == Role::Contender);

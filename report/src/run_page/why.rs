@@ -7,7 +7,8 @@ use crate::number::fixed;
 use crate::why::{WORDS, Why};
 use crate::{Report, Role};
 
-/// The section; `None` if no run recorded how its requests' time was spent, as on a device.
+/// The section; `None` without a run of plain decoding, or if no run recorded what its requests' time was spent on
+/// (runs on a device do not).
 pub fn section(report: &Report, view: &View) -> Option<Section> {
     let baseline = report.cells.iter().find(|c| c.entry.role == Role::Baseline)?.key().policy.as_str();
     let swept = view.combinations.first().map_or(&[][..], |c| *c);

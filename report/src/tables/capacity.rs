@@ -45,7 +45,7 @@ pub struct ProbeRow {
 /// Writes `capacity.parquet`.
 ///
 /// # Errors
-/// The file cannot be written.
+/// The file cannot be written, or the rows differ in their swept paths.
 pub fn write_capacity(path: &Path, rows: &[CapacityRow]) -> Result<(), ReportError> {
     let columns = |rows: &[CapacityRow]| -> Vec<Column> {
         let slo = |i: usize| rows.iter().map(|r| r.slo[i]).collect::<Vec<_>>();
@@ -67,7 +67,7 @@ pub fn write_capacity(path: &Path, rows: &[CapacityRow]) -> Result<(), ReportErr
 /// Writes `probes.parquet`.
 ///
 /// # Errors
-/// The file cannot be written.
+/// The file cannot be written, or the rows differ in their swept paths.
 pub fn write_probes(path: &Path, rows: &[ProbeRow]) -> Result<(), ReportError> {
     let columns = |rows: &[ProbeRow]| -> Vec<Column> {
         let counted = |i: usize| rows.iter().map(|r| r.counted[i]).collect::<Vec<_>>();

@@ -110,7 +110,7 @@ impl Column {
         self.present.clear();
     }
 
-    /// Writes all rows.
+    /// Writes all rows and closes the column.
     pub(super) fn write(&self, mut to: SerializedColumnWriter<'_>) -> Result<()> {
         let present = Some(self.present.as_slice());
         match &self.values {

@@ -29,7 +29,8 @@ impl Frame {
         Ok(Frame { file, rows: 0..rows, path: path.to_path_buf() })
     }
 
-    /// The rows of a cell. Rows of a cell lie together, so the keys are read first, then only this cell's rows.
+    /// Opens a file to read the rows of one cell; none if the cell is not there. Rows of a cell lie together: the keys
+    /// of all rows are read here, and columns are then read for this cell's rows only.
     pub(super) fn open_cell(path: &Path, key: &Key) -> Result<Frame, ReportError> {
         let mut frame = Frame::open(path)?;
         let keys = frame.key_columns(key.sweep.iter().map(|s| s.path.as_str()))?;
@@ -44,7 +45,7 @@ impl Frame {
         self.names().any(|column| column == name)
     }
 
-    /// Number of rows.
+    /// Number of rows that columns are read for.
     pub(super) fn height(&self) -> usize {
         self.rows.len()
     }
@@ -161,7 +162,7 @@ impl Frame {
     }
 }
 
-/// Reads `n` rows of a column, from row `first` of its group on.
+/// Reads `n` rows of a column, from row `first` of its group on, and appends them to `to`; a null is `None`.
 fn read_rows<T: DataType>(column: ColumnReader, first: usize, n: usize, to: &mut Vec<Option<T::T>>) -> Decoded<()> {
     let mut column: ColumnReaderImpl<T> = get_typed_column_reader(column);
     column.skip_records(first)?;

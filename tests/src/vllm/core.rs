@@ -18,7 +18,7 @@ use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Replays a recorded workload.
+/// Replays a recorded workload of the engine core with the given rules.
 ///
 /// # Errors
 /// The first difference.
@@ -161,7 +161,7 @@ struct WatcherState {
     now: u64,
     /// Number of requests that had arrived by the last call of `schedule`.
     arrived: usize,
-    /// Number of updates in a row without a token.
+    /// Number of updates in a row without a token or an arrival.
     idle: u32,
     /// For each of the last two calls of `schedule`: true if no request was scheduled or preempted.
     empty: [bool; 2],

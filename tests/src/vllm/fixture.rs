@@ -55,7 +55,7 @@ pub struct Recorded {
 /// The values that vLLM derives from its settings, by name.
 pub type Derived = BTreeMap<String, u64>;
 
-/// One call of `schedule` that scheduled or preempted a request.
+/// One call of `schedule`. Recordings of the scheduler alone have only calls that scheduled or preempted a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// Start of the call, in µs.

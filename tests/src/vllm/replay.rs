@@ -9,7 +9,8 @@ use foretoken_sim::{BadConfig, DraftMethod, Time, Version};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
-/// Replays a workload with the rules of its vLLM release.
+/// Replays a workload with the rules of its vLLM release, and compares the values derived from the settings. If vLLM or
+/// our rules refuse the settings, compares the refusals instead.
 ///
 /// # Errors
 /// The first difference to the recording.

@@ -36,7 +36,7 @@ fn our_scheduler_makes_every_recorded_step() {
     }
 }
 
-/// Each rule of vLLM's scheduler fired at least 200 times in the recordings, so that they test it.
+/// Each rule of vLLM's scheduler fired at least 200 times in the recordings of 0.33 and of 0.32, so that they test it.
 #[test]
 fn every_rule_fired_often() {
     let rules = [
@@ -61,7 +61,8 @@ fn every_rule_fired_often() {
     }
 }
 
-/// Each effect of the order of calls occurred at least 200 times, except skipped drafts in 0.32, which has none.
+/// Each effect of the order of calls occurred at least 200 times in the core's recordings; skipped drafts, and drafts
+/// that delayed the next step, in those for 0.33. Each order ran in at least 200 workloads of 0.33.
 #[test]
 fn every_order_of_calls_occurred_often() {
     let both = ["stale output", "extra step after an end", "empty schedule", "slept 1 ms"];

@@ -3,7 +3,8 @@
 use foretoken_report::{plain_table, table_lines};
 use foretoken_traces::truth::{DEPTHS, TruthSummary, TruthTable, by_category};
 
-/// Acceptance by family and depth, ranks and calibration.
+/// The summary in blocks: acceptance by family and depth, ranks, calibration, acceptance by context, and the rates of
+/// each family as TOML for an experiment.
 pub fn text(table: &TruthTable, summary: &TruthSummary) -> String {
     let header = &table.header;
     let (target, draft) = (&header.target, &header.draft);

@@ -22,8 +22,9 @@ pub struct Scenarios {
 }
 
 impl Scenarios {
-    /// The plan of an experiment file, made by `load` with the overrides `sets`. `None` if the file is a scenario whose
-    /// trace is missing, or that a quick run leaves out.
+    /// The plan of an experiment file, made by `load` with the overrides `sets`; a quick run takes only its first two
+    /// seeds. `None` if the file is a scenario that needs a missing file, such as a trace, or that a quick run leaves
+    /// out; both are kept for the table.
     ///
     /// # Errors
     /// The experiment is wrong, or a file that it needs is missing and it is no scenario.
@@ -77,7 +78,7 @@ impl Scenarios {
     /// JSON, CSV and a page.
     ///
     /// # Errors
-    /// The page cannot be written.
+    /// One of the files cannot be written.
     pub fn standings(self, quick: bool, folder: &Path) -> Result<Option<Standings>> {
         if self.finished.is_empty() {
             return Ok(None);

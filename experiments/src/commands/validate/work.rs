@@ -64,7 +64,7 @@ fn show(args: &ValidateArgs, validation: &Validation) -> Result<()> {
     }
 }
 
-/// Exits with 3 if nothing is decided or a bound is broken.
+/// The error with exit code 3 if nothing is decided or a bound is broken; else `Ok`.
 fn verdict(validation: &Validation) -> Result<()> {
     if !validation.decided() {
         let message = format!(
