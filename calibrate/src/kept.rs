@@ -216,9 +216,9 @@ fn check_experiment(folder: &Path) -> Result<()> {
     })
 }
 
-/// Removes the files of a calibration, except [`BY_CATEGORY`].
+/// Removes the files of a calibration.
 fn take_away(folder: &Path) {
-    for name in [PROFILE, TRUTH, EXPERIMENT, FOUND, PAGE] {
+    for name in [PROFILE, TRUTH, EXPERIMENT, FOUND, PAGE, BY_CATEGORY] {
         drop(std::fs::remove_file(folder.join(name)));
     }
     drop(std::fs::remove_dir_all(folder.join(TRACES)));

@@ -2,7 +2,7 @@
 
 use crate::calibration::Calibration;
 use crate::compare_server::compare;
-use crate::kept::Kept;
+use crate::kept::{BY_CATEGORY, EXPERIMENT, Kept};
 use crate::predict::{AcceptanceFrom, Prediction};
 use crate::source::{Source, open_all};
 use crate::synthetic::{LAW, Law, Lengths, write_recording};
@@ -14,6 +14,18 @@ use std::sync::OnceLock;
 fn calibrated(folder: &Path, lengths: &[u32], law: &Law) -> (Calibration, Vec<Source>) {
     let paths: Vec<_> = lengths.iter().flat_map(|&k| [1, 4, 8].map(|c| law.write(folder, k, c, 1))).collect();
     (Calibration::of(open_all(&paths).unwrap(), vec![]).unwrap(), open_all(&paths).unwrap())
+}
+
+/// A calibration that is overwritten leaves no file behind: old laws by category would be read beside new costs.
+#[test]
+fn overwriting_removes_every_file_of_the_earlier_calibration() {
+    let dir = tempfile::tempdir().unwrap();
+    let (c, _) = calibrated(dir.path(), &[0, 3], &LAW);
+    let folder = dir.path().join("cal");
+    c.write(&folder, false).unwrap();
+    std::fs::write(folder.join(BY_CATEGORY), "old").unwrap();
+    c.write(&folder, true).unwrap();
+    assert!(folder.join(EXPERIMENT).exists() && !folder.join(BY_CATEGORY).exists());
 }
 
 #[test]
