@@ -108,7 +108,7 @@ mod local {
     pub(crate) mod per_request;
 }
 
-/// Policies that stop by confidence, entropy or divergence.
+/// Policies that decide by the draft's confidence, entropy or divergence.
 mod confidence {
     pub(crate) mod adaedl;
     pub(crate) mod dsde;
@@ -149,7 +149,7 @@ mod foresight {
     pub(crate) mod settings;
 }
 
-/// Bounds, which see hidden truth, and lengths drawn at random.
+/// Bounds and wrappers, which see hidden truth, and lengths drawn at random.
 mod bounds {
     pub(crate) mod clairvoyant_static;
     pub(crate) mod frontier;

@@ -3,7 +3,7 @@
 /// Why a name cannot be a policy's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadName {
-    /// The name is not in kebab-case.
+    /// The name is not in kebab-case, or has more than 40 characters.
     #[error("`{name}` is no name for a policy: {why}")]
     Malformed {
         /// The given name.
@@ -25,7 +25,7 @@ pub enum BadName {
 const LONGEST: usize = 40;
 
 /// Refuses names that are not in kebab-case: words of lower-case letters and digits with single hyphens between them,
-/// the first beginning with a letter.
+/// the first beginning with a letter. Also refuses names that are longer than [`LONGEST`].
 ///
 /// # Errors
 /// [`BadName::Malformed`].
@@ -46,7 +46,8 @@ pub(crate) fn kebab_case(name: &str) -> Result<(), BadName> {
     Err(BadName::Malformed { name: name.into(), why })
 }
 
-/// Refuses a name that is in `taken`. Hyphens are ignored: `fixed` and `fi-xed` would be one name in prose and in code.
+/// Refuses a name that is in `taken`. Hyphens, underscores and case are ignored: `fixed` and `fi-xed` would be one name
+/// in prose and in code.
 ///
 /// # Errors
 /// [`BadName::Taken`].

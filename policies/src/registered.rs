@@ -33,7 +33,8 @@ pub enum CannotRegister {
 /// none. The policy gets a look that no other policy has. Call it before `main` of `foretoken` reads an experiment.
 ///
 /// # Errors
-/// A name that is not in kebab-case or that another policy has; defaults that the policy's own check refuses.
+/// A name that is not in kebab-case or that another policy has; defaults that the policy's own check refuses; settings
+/// that are not a table of named values.
 pub fn register<T>(name: &'static str, preset: T) -> Result<(), CannotRegister>
 where
     T: Definition + Clone + fmt::Debug + PartialEq + Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static,
@@ -118,7 +119,8 @@ impl<T: Definition + fmt::Debug + PartialEq + Serialize + Send + Sync + 'static>
 
 type Read = dyn Fn(&mut dyn erased_serde::Deserializer) -> Result<Arc<dyn Settings>, erased_serde::Error> + Send + Sync;
 
-/// A registered policy: its name, look and default settings, and how to read settings of its type.
+/// A registered policy: its name, look and default settings, and how to read settings of its type and make their
+/// schema.
 struct Entry {
     name: &'static str,
     look: Look,

@@ -69,7 +69,8 @@ macro_rules! policies {
                 }
             }
 
-            /// Unique display label: the name and every setting that differs from the preset's.
+            /// Display label: the policy's own short label if it has one, else the name and every setting that differs
+            /// from the preset's.
             pub fn label(&self) -> String {
                 self.definition().short_label().unwrap_or_else(|| match self {
                     $($(
@@ -265,7 +266,8 @@ impl PolicySpec {
         self.definition().check().map_err(|e| BadParameter { policy: self.name(), ..e })
     }
 
-    /// Builds the policy. Call [`check`](PolicySpec::check) first.
+    /// Builds the policy. With `staleness_steps` above 0, a policy that is no oracle learns outcomes that number of
+    /// steps late. Call [`check`](PolicySpec::check) first.
     pub fn build(&self, context: &PolicyContext) -> Speculation {
         match self.definition().build(context) {
             Speculation::Policy(policy) if context.staleness_steps > 0 => {

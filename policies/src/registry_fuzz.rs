@@ -11,7 +11,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Replaces about a third of the settings by extreme values of the same type.
+/// Replaces about a third of the numbers by extreme ones of the same type, draws booleans anew, and takes the last
+/// entry from a quarter of the lists.
 fn mutate(value: &mut Value, rng: &mut TestRng) {
     let chance = rng.next_u32();
     let pick = |n: u32| chance % n;
@@ -36,7 +37,7 @@ fn mutate(value: &mut Value, rng: &mut TestRng) {
     }
 }
 
-/// The policy with some settings at their extremes. `None` if its check refuses them.
+/// The policy with settings that [`mutate`] changed. `None` if they cannot be read or the policy's check refuses them.
 fn extreme(policy: &PolicySpec, rng: &mut TestRng) -> Option<PolicySpec> {
     let mut value = serde_json::to_value(policy).expect("plain values");
     mutate(&mut value, rng);
@@ -45,7 +46,8 @@ fn extreme(policy: &PolicySpec, rng: &mut TestRng) -> Option<PolicySpec> {
 }
 
 /// Runs steps as the engine makes them: requests join, leave for some steps and end, and some steps have no decode
-/// request. Returns false for an oracle and for a policy that drafts nothing.
+/// request. Asserts that the draft length stays within `max_draft_len`. Returns false, without a step, for an oracle
+/// and for a policy without a drafter.
 fn run(policy: &PolicySpec, context: &PolicyContext, batches: &[Batch], rng: &mut TestRng) -> bool {
     let Speculation::Policy(mut policy) = policy.build(context) else { return false };
     let mut first_id = 0;

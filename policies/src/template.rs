@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 const TEMPLATE: &str = include_str!("template/policy.txt");
 
-/// The family of a new policy if none is given.
+/// The family of a new policy, a folder below `policies/src`, if none is given.
 pub const USUAL_FAMILY: &str = "plain";
 
 /// The files that were written.
@@ -72,8 +72,8 @@ pub enum CannotWrite {
 /// accepts its line of the golden snapshots.
 ///
 /// # Errors
-/// A name that is not in kebab-case, is taken, or is not a name in Rust; an unknown family; a tree that is not
-/// Foretoken's; the system's errors about files. Nothing is written then.
+/// A name that is not in kebab-case, is taken, or is not a name in Rust; an unknown family; a file that exists already;
+/// a tree that is not Foretoken's; the system's errors about files. Nothing is written then.
 pub fn new_policy(root: &Path, name: &str, family: Option<&str>) -> Result<NewPolicy, CannotWrite> {
     name::kebab_case(name)?;
     let source = root.join("policies/src");
@@ -197,7 +197,7 @@ impl<'a> Table<'a> {
         (!path.starts_with([' ', '/', '}'])).then(|| path.split_once("::"))?.map(|(family, _)| family)
     }
 
-    /// The families that have policies, in the table's order.
+    /// The families that have a row and a `mod` block, in the table's order.
     fn families(&self) -> Vec<String> {
         let mut families: Vec<String> = Vec::new();
         for family in self.rows().iter().filter_map(|l| Table::family_of(l)) {

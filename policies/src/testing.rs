@@ -140,7 +140,8 @@ pub fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
 }
 
-/// The outcome of a step with these lengths, for `observe`.
+/// The outcome of a step with these lengths, for `observe`: every draft is verified, request ids are missing, and the
+/// times are 0.
 pub fn outcome<'a>(drafts: &'a Drafts, verified: &'a [u32], accepted: &'a [u32]) -> StepOutcome<'a> {
     StepOutcome {
         ids: &[],
@@ -172,7 +173,7 @@ impl Run {
 
     /// Runs one step as the engine does. `confidence(i, j)` is the confidence of the j-th token (from 0) of request i;
     /// `run[i]` is the number of drafts of request i that would be accepted. Asserts that lengths respect the limits.
-    /// Returns the drafted and verified lengths.
+    /// Lets a policy that is no oracle observe the outcome. Returns the drafted and verified lengths.
     pub fn step(&mut self, batch: &Batch, confidence: impl Fn(usize, usize) -> f64, run: &[u32]) -> Drafts {
         let mut batch = batch.clone();
         if let Speculation::Policy(policy) = &mut self.speculation {
