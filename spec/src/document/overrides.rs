@@ -16,7 +16,7 @@ impl Document {
     /// Applies one `path=value` argument. The value is TOML; a bare word is taken as a string.
     ///
     /// # Errors
-    /// The argument has no `=`, no path, more than [`DEEPEST`] steps in its path, or no value; the value is not valid
+    /// The argument has no `=`, no path, more than 64 steps in its path, or no value; the value is not valid
     /// TOML; or the path leads into a value that is no table, or past the end of a list.
     pub fn set(&mut self, argument: &str) -> Result<()> {
         let name = format!("{SET}{argument}");
