@@ -165,7 +165,7 @@ impl DepthController {
     }
 
     /// Adds one round of drafts of length `depth` that took `ms` milliseconds to its average and to the clock, and
-    /// moves the warm-up and the probe on by a round. Outside of both it then decides about the length.
+    /// moves the warm-up and the probe on by a round. If neither goes on, it decides about the length.
     fn round(&mut self, depth: usize, ms: f64) {
         self.clock_ms += ms;
         let clock_ms = self.clock_ms;
