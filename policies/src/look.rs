@@ -15,7 +15,8 @@ pub(crate) const BLUE: Colour = (0, 114, 178);
 pub(crate) const VERMILLION: Colour = (213, 94, 0);
 pub(crate) const PURPLE: Colour = (204, 121, 167);
 
-/// The look of the fixed draft length `k`. The papers' 1, 3 and 5 differ in dash as well.
+/// The look of the fixed draft length `k`; lengths that differ by 8 look alike. The papers' 1, 3 and 5 differ in dash
+/// as well.
 pub(crate) const fn of_length(k: u32) -> Look {
     const MARKERS: [Marker; 8] = [
         Marker::Ring,

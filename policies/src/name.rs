@@ -3,7 +3,7 @@
 /// Why a name cannot be a policy's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadName {
-    /// The name is not in kebab-case.
+    /// The name is not in kebab-case, or has more than 40 characters.
     #[error("`{name}` is no name for a policy: {why}")]
     Malformed {
         /// The given name.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 const TEMPLATE: &str = include_str!("template/policy.txt");
 
-/// The family of a new policy if none is given.
+/// The family of a new policy, a folder below `policies/src`, if none is given.
 pub const USUAL_FAMILY: &str = "plain";
 
 /// The files that were written.
@@ -72,8 +72,8 @@ pub enum CannotWrite {
 /// accepts its line of the golden snapshots.
 ///
 /// # Errors
-/// A name that is not in kebab-case, is taken, or is not a name in Rust; an unknown family; a tree that is not
-/// Foretoken's; the system's errors about files. Nothing is written then.
+/// A name that is not in kebab-case, is taken, or is not a name in Rust; an unknown family; a file that exists already;
+/// a tree that is not Foretoken's; the system's errors about files. Nothing is written then.
 pub fn new_policy(root: &Path, name: &str, family: Option<&str>) -> Result<NewPolicy, CannotWrite> {
     name::kebab_case(name)?;
     let source = root.join("policies/src");

@@ -1,6 +1,7 @@
 //! The `[arena]` table of an experiment file: a scenario in which all policies meet.
 //!
-//! Policies are tuned on some scenarios and judged on others, so a file says which of the two it is for. If a scenario
+//! Policies are tuned on some scenarios and judged on others, so a file says which of the two it is for, or that it
+//! judged an earlier version of a policy. If a scenario
 //! does not list `policies`, every policy that can run in it takes part.
 
 use serde::{Deserialize, Serialize};

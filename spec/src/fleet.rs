@@ -106,7 +106,7 @@ impl Replicas {
 }
 
 impl FleetSpec {
-    /// How old the loads are that the router sees.
+    /// How old the loads are that the router sees: `signals`, or as the router's own program has them.
     pub fn signals(&self) -> Signals {
         self.signals.unwrap_or_else(|| self.router.usual_signals())
     }

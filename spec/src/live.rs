@@ -180,7 +180,7 @@ pub enum Device {
 }
 
 impl Device {
-    /// Reads `cpu` or `cuda:N`.
+    /// Reads `cpu`, `cuda:N`, or `cuda`, which is `cuda:0`.
     ///
     /// # Errors
     /// A message that says what is wrong with the text.

@@ -288,7 +288,9 @@ fn check_memory(doc: &Document, path: &str, spec: &LatencySpec, target: &Latency
     }
 }
 
-/// A help text that names the preset nearest to the one given, when `key` names presets.
+/// The help text for an error at `key` of a roofline. For an unknown preset it names the nearest one, or says how to
+/// give the numbers. For a known preset it says that the values do not fit together. `None` for other keys and other
+/// models.
 fn preset_help(path: &str, spec: &LatencySpec, key: &str) -> Option<String> {
     let LatencySpec::Roofline(roofline) = spec else { return None };
     let known = match key {
@@ -355,7 +357,7 @@ pub fn trace_problem(doc: &Document, error: &foretoken_traces::TraceError) -> Bo
     }
 }
 
-/// The error for a policy name that does not exist, with the nearest name that does.
+/// The error for a policy name that does not exist, with the nearest name that does and a list of all names.
 pub fn unknown_policy(name: &str, known: &[&str]) -> Box<Problem> {
     let problem = Problem::bad_input(format!("no policy is called `{name}`"));
     match nearest(name, known.iter().copied()) {

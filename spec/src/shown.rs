@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 /// Most characters of a message.
 const MESSAGE: usize = 2000;
-/// A number with more digits than this is shown as a power of ten.
+/// A number with this number of digits or more, before or after its point, is shown as a power of ten.
 const DIGITS: usize = 25;
 
 /// True for control characters, invisible characters and those that change the direction of writing; false for line

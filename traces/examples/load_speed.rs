@@ -1,7 +1,7 @@
-//! Measures how fast a trace of BurstGPT's size is generated, written and read back: `cargo run --release --example
-//! load_speed`.
+//! Measures how fast a trace of BurstGPT's size is generated and, from a file, read back by a second process:
+//! `cargo run --release --example load_speed`.
 //!
-//! Prints seconds, rows a second and the peak memory of the process. Generates its own data.
+//! Prints seconds, rows a second and the peak memory of each process. Writing the file is not timed.
 
 use foretoken_sim::Workload;
 use foretoken_traces::{TraceSpec, WorkloadSpec, build, read};

@@ -95,7 +95,8 @@ pub fn build(spec: &WorkloadSpec, seed: u64, baseline_tpot_s: Option<f64>) -> Re
     Ok(built)
 }
 
-/// Gives each request the priority of its category.
+/// Gives each request the priority of its category, 0 if the category is not named. Refuses names that are no category
+/// of the workload.
 fn set_priorities(workload: &mut Workload, priorities: &BTreeMap<String, i32>) -> Result<(), TraceError> {
     if let Some(unknown) = priorities.keys().find(|name| !workload.categories.contains(name)) {
         let what = format!("no request is of the category {unknown}");
@@ -158,7 +159,8 @@ impl Built {
         Ok(())
     }
 
-    /// Reads the arrival trace. Returns whether it has lengths of its own.
+    /// Reads the arrival trace as the workload. Returns whether it has lengths of its own; an error if it has no
+    /// arrival times.
     fn take_arrivals(&mut self, spec: &TraceSpec, baseline_tpot_s: Option<f64>) -> Result<bool, TraceError> {
         let trace = self.note(spec, read(spec, baseline_tpot_s)?);
         self.workload = trace.workload;
@@ -189,7 +191,8 @@ impl Built {
 /// Arrival times in order. [`Stalled`] is the error if the process finds no further arrival within its [`Effort`].
 type Process = Box<dyn Iterator<Item = Result<Time, Stalled>>>;
 
-/// The arrival times of a generator, cut at `duration_s` and `requests`.
+/// The arrival times of a generator, cut at `duration_s`, `requests` and the end of the clock. Shapes without either
+/// setting end at [`SHAPE_S`].
 fn arrivals(generator: &ArrivalSpec, spec: &WorkloadSpec, seed: u64) -> Process {
     let draws = Draws::new(seed, Stream::Arrivals, 0);
     let is_shape = matches!(generator, ArrivalSpec::T1(_) | ArrivalSpec::T2(_) | ArrivalSpec::T3(_));
@@ -219,7 +222,8 @@ fn arrivals(generator: &ArrivalSpec, spec: &WorkloadSpec, seed: u64) -> Process 
     )
 }
 
-/// Requests with the given arrival times. Lengths, categories, recordings and SLOs come from the length source.
+/// Requests with the given arrival times. Lengths come from the length source, and so do categories, recordings,
+/// prefixes and SLOs if it has them.
 fn replace_lengths(arrivals: &[Time], lengths: &LengthSpec, source: Option<&Workload>, seed: u64) -> Workload {
     let each = |request: u64| Draws::new(seed, Stream::Lengths, request);
     let numbered = arrivals.iter().zip(0u64..);

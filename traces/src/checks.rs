@@ -18,7 +18,7 @@ pub(crate) fn span(key: &str, value: f64) -> Result<(), TraceError> {
     within(key, value, 1e-6, f64::MAX, "a finite number of seconds, at least 1e-6")
 }
 
-/// Refuses a coefficient of variation beyond 1000: nearly all draws of such a log-normal are 0.
+/// Refuses a coefficient of variation below 0 or above 1000. Above it, nearly all draws of such a log-normal are 0.
 pub(crate) fn variation(key: &str, value: f64) -> Result<(), TraceError> {
     within(key, value, 0.0, 1e3, "a coefficient of variation from 0 to 1000")
 }

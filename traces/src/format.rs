@@ -1,4 +1,4 @@
-//! Detects the public format of a file by its header or first JSON line.
+//! Detects the public format of a file by its header, its first JSON line or, for truth tables, its first bytes.
 
 use crate::error::TraceError;
 use crate::open::Lines;

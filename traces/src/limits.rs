@@ -12,7 +12,8 @@ pub const REQUEST: u64 = 200;
 /// Memory to assume, bytes, if the system does not report any.
 const UNKNOWN: u64 = 16 << 30;
 
-/// Bytes of memory that this program may use: the value of [`VARIABLE`], else three quarters of the machine's memory.
+/// Bytes of memory that this program may use: the value of [`VARIABLE`] if it is valid, else three quarters of the
+/// memory that the system reports, or of 16 GiB.
 pub fn memory() -> u64 {
     static LIMIT: OnceLock<u64> = OnceLock::new();
     *LIMIT.get_or_init(|| given().ok().flatten().unwrap_or_else(|| machine().unwrap_or(UNKNOWN) / 4 * 3))

@@ -18,7 +18,7 @@ const BUFFER: usize = 1 << 16;
 /// a pipe stay in memory for that.
 ///
 /// # Errors
-/// The system's error, or the file is a device, which has no end.
+/// The system's error, or the file is a character device, which has no end.
 pub fn raw(path: &Path) -> std::io::Result<Box<dyn Read>> {
     #[cfg(unix)]
     {

@@ -15,7 +15,8 @@ struct Pipe {
 }
 
 impl Pipe {
-    /// Waits for up to 64 KiB more and appends them to `bytes`. If no byte comes, the pipe has ended.
+    /// Waits for up to 64 KiB more and appends them to `bytes`. If no byte comes, the pipe has ended. An error if the
+    /// pipe has given more than a sixteenth of the memory limit.
     fn fetch(&mut self) -> std::io::Result<()> {
         let most = limits::memory() / 16;
         if self.bytes.len() as u64 > most {

@@ -42,7 +42,7 @@ pub struct TraceStats {
     pub output: Option<LengthStats>,
     /// Tokens in full prefix blocks that an earlier request had / prompt tokens: the hit rate of an unlimited cache.
     pub prefix_shared: Option<f64>,
-    /// Number of requests in each category, in order of appearance.
+    /// Number of requests in each category, in the order of the workload's list of categories.
     pub categories: Vec<(String, usize)>,
     /// Statistics of recorded acceptance.
     pub recorded: Option<RecordedStats>,
@@ -128,7 +128,8 @@ impl TraceStats {
     }
 
     /// The statistics of a workload. `span` = (start, end) in seconds sets the start of the bins and the duration; the
-    /// default is from the first to the last arrival. Arrivals outside the span are not counted in bins.
+    /// default is from the first to the last arrival. Arrivals outside the span are not counted in bins, but in the
+    /// mean rate.
     pub fn of(w: &Workload, gives: Gives, span: Option<(f64, f64)>) -> TraceStats {
         let lengths = |column: &[u32]| (gives.lengths && !column.is_empty()).then(|| LengthStats::of(column));
         let mut categories: Vec<(String, usize)> = w.categories.iter().map(|name| (name.clone(), 0)).collect();

@@ -1,8 +1,8 @@
 //! Transformations of a workload, applied in the order in which they are written.
 //!
-//! No transformation makes up a request. Window, thin and max-requests leave some out; the others move arrivals and
-//! never change their order. Windowing and then scaling by f equals scaling and then windowing with bounds divided by
-//! f, except for the rounding of each arrival to a whole picosecond.
+//! No transformation makes up a request. Window, thin and max-requests leave some out. Window, rate-scale
+//! and spread move arrivals, and never change their order. Windowing and then scaling by f equals scaling and then
+//! windowing with bounds divided by f, except for the rounding of each arrival to a whole picosecond.
 
 use crate::checks::{not_negative, positive};
 use crate::error::TraceError;

@@ -38,7 +38,8 @@ impl DraftLenSchedule {
     }
 }
 
-/// Checks that batch sizes ascend, lengths can run, and at least one length is above 0.
+/// Checks that the schedule is not empty, batch sizes ascend from 1 or more, no length is above `MAX_SPEC_LEN`, and at
+/// least one length is above 0.
 pub(crate) fn check_schedule(check: &Check, schedule: &[(u32, u32)]) -> Result<(), BadParameter> {
     const KEY: &str = "draft_len_schedule";
     check.that(KEY, !schedule.is_empty(), || "is empty; give [largest batch size, draft length] pairs".into())?;
@@ -52,7 +53,8 @@ pub(crate) fn check_schedule(check: &Check, schedule: &[(u32, u32)]) -> Result<(
     check.that(KEY, drafts, || "drafts nothing at any batch size; use autoregressive".into())
 }
 
-/// Returns (first batch size, length) of each range of a checked schedule, the range beyond the last bound included.
+/// Returns (first batch size, length) of each range of a checked schedule, and of the range beyond the last bound,
+/// whose length is 0. Lengths below `floor` are raised to it.
 pub(crate) fn ranges(schedule: &[(u32, u32)], floor: u32) -> Vec<(u32, u32)> {
     let starts = [1].into_iter().chain(schedule.iter().map(|s| s.0.saturating_add(1)));
     let lengths = schedule.iter().map(|s| s.1).chain([0]);

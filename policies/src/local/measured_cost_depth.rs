@@ -17,7 +17,8 @@ const MEMORY_MS: f64 = 400.0;
 /// A sample above `OUTLIER` times the estimate has `OUTLIER_WEIGHT` of its usual weight.
 const OUTLIER: f64 = 2.0;
 const OUTLIER_WEIGHT: f64 = 0.25;
-/// Assumed milliseconds of a round until two lengths were measured: without drafts, and per draft token.
+/// Assumed milliseconds of a round without drafts, until a length was measured, and of each draft token, as long as the
+/// slowest measured length is not longer than the fastest one.
 const PRIOR_BASE_MS: f64 = 30.0;
 const PRIOR_ROW_MS: f64 = 7.0;
 /// Another length is adopted if its score is better by more than this share.
@@ -99,7 +100,8 @@ struct DepthController {
     warmup: usize,
     /// The length being probed, and the rounds left of the probe.
     probe: Option<(usize, u32)>,
-    /// The clock at the last probe of the rival, and of the length measured longest ago, in milliseconds.
+    /// The clock when a probe of the rival was last due, and a probe of the length measured longest ago, in
+    /// milliseconds; at first the clock at the end of the warm-up.
     rival_at_ms: f64,
     stalest_at_ms: f64,
 }
@@ -129,7 +131,8 @@ impl DepthController {
     }
 
     /// Milliseconds of a round with drafts of length `depth`: measured, or on the line through the measured lengths
-    /// with the shortest and the longest rounds.
+    /// with the shortest and the longest rounds. If these are one length, or the shorter length is the slower, the line
+    /// has the slope `PRIOR_ROW_MS`. Before any measurement the prior holds.
     fn ms(&self, depth: usize) -> f64 {
         if let Some(ms) = self.measured[depth - 1].ms {
             return ms;
@@ -145,7 +148,7 @@ impl DepthController {
         (cheap.1 + slope * (depth as f64 - cheap.0)).max(0.1 * cheap.1)
     }
 
-    /// Expected tokens of a request per millisecond.
+    /// Expected tokens of a request per millisecond, with drafts of length `depth`.
     fn score(&self, depth: usize) -> f64 {
         let (mut reached, mut tokens) = (1.0, 1.0);
         for rate in &self.rate[..depth] {
@@ -155,13 +158,14 @@ impl DepthController {
         tokens / self.ms(depth)
     }
 
-    /// The length other than `depth` with the best score; the shorter on a tie.
+    /// The length other than `depth` with the best score, the shorter on a tie; `None` if there is no other.
     fn best_rival(&self, depth: usize) -> Option<usize> {
         let others = (1..=self.longest).filter(|&d| d != depth);
         others.max_by(|&a, &b| self.score(a).total_cmp(&self.score(b)).then(b.cmp(&a)))
     }
 
-    /// Adds one round of drafts of length `depth` that took `ms` milliseconds.
+    /// Adds one round of drafts of length `depth` that took `ms` milliseconds to its average and to the clock, and
+    /// moves the warm-up and the probe on by a round. If neither goes on, it decides about the length.
     fn round(&mut self, depth: usize, ms: f64) {
         self.clock_ms += ms;
         let clock_ms = self.clock_ms;
@@ -191,7 +195,8 @@ impl DepthController {
         }
     }
 
-    /// Adopts the best rival if its score is better by more than [`MARGIN`]. Else starts a probe if one is due.
+    /// Adopts the best rival if its score is better by more than [`MARGIN`]. Else starts a probe if one is due: of the
+    /// length measured longest ago, or of the rival if its score is close.
     fn decide(&mut self) {
         let Some(rival) = self.best_rival(self.current) else { return };
         if self.score(rival) > self.score(self.current) * (1.0 + MARGIN) {

@@ -9,7 +9,7 @@ use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy,
 use serde::{Deserialize, Serialize};
 
 /// Number of windows for which a newly adopted length is held before the other length challenges it. Each challenge
-/// lost in a row multiplies this number by four, up to `LONGEST_WAIT`.
+/// lost in a row multiplies this number by four, up to `LONGEST_WAIT`. The first challenge comes after one window.
 const WAIT: u32 = 4;
 const LONGEST_WAIT: u32 = 64;
 
@@ -143,7 +143,8 @@ impl Arms {
         self.lengths[self.held ^ usize::from(self.challenge)]
     }
 
-    /// Adds one round at the present length.
+    /// Adds one round at the present length; a round of the warm-up only counts down. Ends full windows, and starts and
+    /// ends challenges.
     fn round(&mut self, tokens: u64, seconds: f64) {
         if self.warmup > 0 {
             self.warmup -= 1;
@@ -195,7 +196,8 @@ impl SpecPolicy for Arms {
         plan.fill(self.length());
     }
 
-    /// Ignores late outcomes of steps that ran another length than the present one.
+    /// Counts a step only if every request drafted the present length. Drafts that were cut short, and late outcomes of
+    /// steps with the other length, are left out.
     fn observe(&mut self, outcome: &StepOutcome) {
         let length = self.length();
         if !outcome.drafted.is_empty() && outcome.drafted.iter().all(|&drafted| drafted == length) {

@@ -149,7 +149,8 @@ impl Scheduler {
         }
     }
 
-    /// Fills `ranked` with the batch's drafts, by their present confidences.
+    /// Fills `ranked` with the batch's drafts, by their present confidences; survivals are rounded to single precision
+    /// unless the policy was given confidences.
     fn push_live(&mut self, drafts: &Drafts) {
         self.ranked.clear();
         for (i, &len) in drafts.draft_len.iter().enumerate() {
@@ -161,7 +162,8 @@ impl Scheduler {
         }
     }
 
-    /// Fills `ranked` with the batch's drafts, by the confidences that have reached the host.
+    /// Fills `ranked` with the batch's drafts, by the confidences that have reached the host, and counts the budget in
+    /// `relay`.
     fn push_late(&mut self, batch: &BatchView, drafts: &Drafts) {
         self.ranked.clear();
         for (i, (&id, &len)) in batch.ids.iter().zip(&drafts.draft_len).enumerate() {
@@ -173,7 +175,8 @@ impl Scheduler {
         self.relay.budget_computed();
     }
 
-    /// The number of draft tokens to verify; `None` before the first confidences have arrived.
+    /// The number of draft tokens with the best rate, raised to the captured graph's size if `align`; it may then
+    /// exceed the number of drafts. `None` before the first confidences have arrived. Notes the rates for `explain`.
     fn budget(&mut self, batch: &BatchView, drafts: &Drafts) -> Option<usize> {
         if self.told {
             self.push_live(drafts);

@@ -1,4 +1,5 @@
-//! Recorded decisions of SGLang's planner against [`super`]: every budget, the tokens verified, and the estimated rate.
+//! Recorded decisions of SGLang's planner against [`super`]: in which rounds there is a budget, the tokens
+//! verified, and the estimated rate.
 
 use super::*;
 use crate::recorded::{draw, histories, near};

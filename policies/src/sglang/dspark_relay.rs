@@ -34,7 +34,8 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// A relay for rounds of up to `width` tokens per request, whose confidences arrive `lag` rounds late.
+    /// A relay for rounds of up to `width` tokens per request, whose confidences arrive `lag` rounds late,
+    /// but at least 1 and with overlap at least 2.
     pub(crate) fn new(lag: u32, overlap: bool, width: u32) -> Relay {
         let ring = if overlap { RING as u32 } else { 0 };
         Relay {
@@ -56,7 +57,8 @@ impl Relay {
     }
 
     /// Writes the confidences of a request that have reached the host into `late`; all are 1 if none has. `live` are
-    /// the confidences of the present drafts. Call it once per request in every round with a budget.
+    /// the confidences of the present drafts. With a carry, its row for this round, once read, gets the ring's newest
+    /// confidences, or `live` without overlap. Call it once per request in every round with a budget.
     pub(crate) fn late(&mut self, id: RequestId, live: impl Iterator<Item = f64>, late: &mut [f64]) {
         late.fill(1.0);
         let place = self.place(id);

@@ -90,7 +90,8 @@ fn interpolated(curve: &[(u32, f64)], at: usize) -> f64 {
     y0 + (at as f64 - f64::from(x0)) / f64::from(x1 - x0) * (y1 - y0)
 }
 
-/// The pass sizes, in tokens, that SGLang times: dense for small passes, sparse for large ones.
+/// The pass sizes, in tokens, that SGLang times: dense for small passes, sparse for large ones, and
+/// `most` as the last.
 fn sweep(most: u32) -> Vec<u32> {
     let ranges =
         [(12, 128, 4), (128, 256, 16), (256, 1024, 32), (1024, 2048, 128), (2048, most.saturating_add(1), 256)];

@@ -63,7 +63,7 @@ impl EmaTier {
         EmaTier { off_list: OffList::Add, ..EmaTier::default() }
     }
 
-    /// The candidates in rising order, without duplicates.
+    /// The candidates in rising order, without duplicates; in generation 2 `initial_steps` is one of them.
     fn tiers(&self) -> Vec<u32> {
         let mut tiers = self.candidates.clone();
         if self.off_list == OffList::Add {
@@ -158,6 +158,7 @@ impl Tiers {
     }
 
     /// Adds one verify batch: `requests` requests with `accepted` accepted drafts together, bonus tokens excluded.
+    /// Decides if an interval ends with this batch. Without requests it does nothing.
     fn feed(&mut self, requests: u64, accepted: u64) {
         if requests == 0 {
             return;

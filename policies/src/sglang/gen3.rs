@@ -100,7 +100,7 @@ pub(crate) fn check_keys(check: &Check, keys: impl Iterator<Item = u32>) -> Resu
     check.that("slots", below > 0, || "is empty; give at least one slot".into())
 }
 
-/// Checks the candidates of a slot: at least one, ascending, from `shortest` on.
+/// Checks the candidates of a slot: at least one, ascending, from `shortest` to `MAX_SPEC_LEN`.
 pub(crate) fn check_candidates(
     check: &Check,
     batch_size: u32,
@@ -233,7 +233,7 @@ impl SlotState {
     }
 
     /// Adds one verify batch; `mean` is the mean of its accepted drafts. At length 0 the average stays, but the batch
-    /// counts.
+    /// counts. Decides if an interval ends with this batch.
     fn feed(&mut self, mean: f64) {
         if self.steps() > 0 {
             self.ema = (1.0 - self.rule.ema_alpha) * self.ema + self.rule.ema_alpha * mean;
@@ -304,7 +304,8 @@ impl Slots {
 }
 
 impl SpecPolicy for Slots {
-    /// The limit is the length of the last batch's slot, because the next batch's slot is not yet known.
+    /// The limit is the length of the last batch's slot, because the next batch's slot is not yet known. Before the
+    /// first batch it is the longest present length of all slots.
     fn limits(&self) -> DraftLimits<'_> {
         let steps = match self.last {
             Some(slot) => self.slots[slot].steps(),

@@ -7,7 +7,8 @@
 //! `srt/speculative/adaptive_spec_params.py` @13d3f642 and @015c8726, and `_parse_bs_candidates` in
 //! `throughput_aware_controller.py` @088c5abe; restated in docs/model.md 1.1 to 1.4.
 //!
-//! SGLang sorts candidates and ignores unknown keys. Here both are errors, because such a file does not say what runs.
+//! SGLang sorts candidates and ignores unknown keys. Here unsorted candidates and unknown keys are errors, because such
+//! a file does not say what runs.
 
 use crate::PolicySpec;
 use crate::sglang::ema_tier::EmaTier;
@@ -61,10 +62,11 @@ pub fn from_sglang_json(text: &str) -> Result<PolicySpec, BadSglangJson> {
     }
 }
 
-/// Writes a policy as an `adaptive_spec.json`. Only SGLang's policies can be written.
+/// Writes a policy as an `adaptive_spec.json`, without its initial length. Only `ema-tier`, `sglang-gen1` to
+/// `sglang-gen3` and `sglang-throughput` have such a file.
 ///
 /// # Errors
-/// A policy that is not SGLang's, or settings that its check refuses.
+/// A policy that has no such file, or settings that its check refuses.
 pub fn to_sglang_json(policy: &PolicySpec) -> Result<String, BadSglangJson> {
     if let Err(e) = policy.check() {
         return bad(e.key, e.why);
@@ -121,7 +123,8 @@ fn is_batch_size(key: &str) -> bool {
     !key.is_empty() && key.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// The entries of batch sizes in rising order.
+/// The entries of batch sizes in rising order. Refuses keys that are no batch size from 1 on, entries that are no
+/// object, sizes given twice, and a file without any.
 fn sorted(slots: Map<String, Value>) -> Result<Vec<(u32, Entry)>, BadSglangJson> {
     let mut found = Vec::new();
     for (key, value) in slots {
@@ -190,7 +193,8 @@ impl Entry {
         }
     }
 
-    /// Takes `candidate_steps` out: at least `fewest` lengths, ascending, each at least `shortest`.
+    /// Takes `candidate_steps` out: at least `fewest` lengths, ascending, each from `shortest` to `MAX_SPEC_LEN`.
+    /// `None` if the object does not have the key.
     fn candidates(&mut self, fewest: usize, shortest: u32) -> Result<Option<Vec<u32>>, BadSglangJson> {
         let Some(list) = self.counts(CANDIDATES)? else { return Ok(None) };
         let at = self.full_key(CANDIDATES);

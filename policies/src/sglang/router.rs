@@ -32,7 +32,8 @@ impl Router {
     }
 }
 
-/// The batch sizes that SGLang captures with speculation: 1 to 8, then steps of 2, 4, 8 and 16, and the largest.
+/// The batch sizes that SGLang captures with speculation: 1 to 8, then steps of 2, 4, 8 and 16 up to `max_num_seqs`,
+/// which is the last.
 pub(crate) fn captured_sizes(max_num_seqs: u32) -> Vec<u32> {
     let steps = (1..9).chain((10..33).step_by(2)).chain((40..65).step_by(4)).chain((72..257).step_by(8));
     let mut sizes: Vec<u32> =

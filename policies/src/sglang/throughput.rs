@@ -155,7 +155,7 @@ impl Tracker {
     }
 
     /// Adds a verify batch: for each position below `steps`, the acceptance rate over the requests that had it
-    /// verified.
+    /// verified. Ends at the first position that no request had verified.
     fn take_in(&mut self, outcome: &StepOutcome, steps: u32) {
         for (j, position) in (0..steps).zip(&mut self.positions) {
             let verified = outcome.verified.iter().filter(|&&v| v > j).count();
@@ -186,8 +186,8 @@ impl Tracker {
         self.positions.iter().take(steps as usize).all(|p| p.rates.len() == self.window)
     }
 
-    /// Expected tokens of a round with `steps` drafts: 1 + the sum of the positions' rates. The rates of positions that
-    /// were never verified are extrapolated as a geometric series. `None` before the first rate is known. docs/model.md
+    /// Expected tokens of a round with `steps` drafts: 1 + the sum of the positions' rates. The rates of positions
+    /// without a rate are extrapolated as a geometric series. `None` before the first rate is known. docs/model.md
     /// 1.4.
     fn expected_tokens(&self, steps: u32) -> Option<f64> {
         let (mut sum, mut first, mut last) = (1.0, 0.0, 0.0);
@@ -219,7 +219,7 @@ struct CostTable {
 }
 
 impl CostTable {
-    /// Profiles each captured batch size at the candidate lengths of its slot.
+    /// Profiles each captured batch size that the settings do not leave out, at the candidate lengths of its slot.
     fn profile(params: &SglangThroughput, router: &Router, longest: u32, context: &PolicyContext) -> CostTable {
         let wanted = |size: &u32| {
             params.profile_run_batch_sizes.as_ref().is_none_or(|sizes| sizes.contains(size))
@@ -301,7 +301,8 @@ impl BestScore {
         }
     }
 
-    /// True if this step decides: the interval is over and all rates and costs are known.
+    /// True if this step decides: the interval is over, the window of every position of the present length is full, and
+    /// at least one batch size was profiled.
     fn due(&self) -> bool {
         self.batches > 0
             && self.batches.is_multiple_of(self.params.update_interval.into())
@@ -309,13 +310,15 @@ impl BestScore {
             && !self.table.batch_sizes.is_empty()
     }
 
-    /// Expected tokens per second of one request in a batch of this size.
+    /// Expected tokens per second of one request in a batch of this size, with `steps` drafts; `None` if a rate or the
+    /// cost is not known.
     fn score(&self, steps: u32, batch_size: u32) -> Option<f64> {
         Some(self.tracker.expected_tokens(steps)? / self.table.at(batch_size, steps)?)
     }
 
     /// Takes the best of the slot's candidates, the shortest one on a tie. Keeps the present length if none has a
-    /// score.
+    /// score, or if the best is not better by more than `switch_hysteresis`. A shorter length forgets the rates of the
+    /// positions beyond it.
     fn decide(&mut self, batch_size: u32) {
         self.weighed.begin();
         let mut best = (f64::NEG_INFINITY, self.steps);

@@ -63,7 +63,7 @@ impl OwnRates {
         self.0.as_ref().and_then(|rates| rates.get(id as usize)).copied()
     }
 
-    /// The mean rate of a batch; `None` if the policy is not given any.
+    /// The mean rate of a batch; `None` if the policy is not given any, or the batch is empty.
     pub(crate) fn mean(&self, ids: &[RequestId]) -> Option<f64> {
         let rates = self.0.as_ref().filter(|_| !ids.is_empty())?;
         Some(ids.iter().filter_map(|&id| rates.get(id as usize)).sum::<f64>() / ids.len() as f64)
@@ -82,7 +82,8 @@ pub(crate) struct RunningMean {
 }
 
 impl RunningMean {
-    /// The value is `start` before the first step with values; then the mean over the last `window` such steps.
+    /// The value is `start` before the first step with values; then the mean of all values of the last `window` such
+    /// steps, or of all steps if `window` is `None`.
     pub(crate) fn new(start: f64, window: Option<u32>) -> RunningMean {
         let window = window.map(|w| w as usize);
         let steps = VecDeque::with_capacity(window.map_or(0, |w| w + 1));

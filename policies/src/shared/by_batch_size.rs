@@ -36,7 +36,8 @@ pub(crate) struct ByBatchSize {
 }
 
 impl ByBatchSize {
-    /// Builds a policy that drafts the length of the last of `ranges` that starts at or below the batch size.
+    /// Builds a policy that drafts the length of the last of `ranges` that starts at or below the batch size, at most
+    /// `max_draft_len`.
     pub fn build(counted: Counted, ranges: Vec<(u32, u32)>, max_draft_len: u32) -> Speculation {
         Speculation::Policy(Box::new(ByBatchSize::new(counted, ranges, max_draft_len)))
     }
@@ -85,7 +86,8 @@ pub(crate) mod tests {
     use crate::definition::Definition;
     use crate::testing::{Batch, CONTEXT};
 
-    /// The lengths that a new policy gives to batches of (number of decodes, number of prefill chunks).
+    /// The lengths that a new policy gives to batches of (number of decodes, number of prefill chunks). Asserts that a
+    /// batch has one length, which is charged for the next batch.
     pub(crate) fn lengths(policy: &dyn Definition, batches: &[(usize, u32)]) -> Vec<u32> {
         policy.check().unwrap();
         let Speculation::Policy(mut running) = policy.build(&CONTEXT) else { panic!("a policy") };

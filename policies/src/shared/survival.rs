@@ -2,8 +2,8 @@
 //! many draft tokens of a batch to verify, and which.
 //!
 //! Survival never rises along a request. The tokens with the greatest survival in a batch are therefore prefixes of its
-//! drafts, if ties go to the smaller position. Shared by `vllm-adaptive`, `dspark` and `tetris` (docs/model.md 6 and
-//! 7.1).
+//! drafts, if ties go to the smaller position. Shared by `vllm-adaptive`, `dspark`, `tetris` and `verify-budget`
+//! (docs/model.md 6 and 7.1).
 
 use crate::shared::weighed::Weighed;
 

@@ -142,7 +142,7 @@ struct Running {
 /// The state of the step in progress. Its vectors are reused between steps.
 #[derive(Default)]
 struct Step {
-    /// Estimated time of the drafts so far; set by `propose`.
+    /// Estimated time of the step with the drafts so far; set by `propose`.
     estimate: Option<Estimate>,
     /// Expected tokens of the batch: one bonus token per request, plus the cumulative confidence of every draft token
     /// to verify.
@@ -228,7 +228,7 @@ impl Running {
     }
 
     /// Alg. 1 line 5: true if one more pass would raise the throughput above `best`, if each of its tokens has the
-    /// expected confidence.
+    /// expected confidence. False if no request has room for one more token.
     fn worth_a_pass(&mut self, batch: &BatchView, best: f64) -> bool {
         let depth = self.step.passes + 1;
         let at = self.depths.at(depth);
@@ -249,7 +249,8 @@ impl Running {
         self.step.estimate.as_ref().expect("the engine proposes before it drafts")
     }
 
-    /// Reads the confidences of the passes that ran since the last call.
+    /// Reads the confidences of the passes that ran since the last call, and adds their tokens to the step's expected
+    /// tokens and estimated time.
     fn take_in(&mut self, batch: &BatchView, drafts: &Drafts) {
         let stride = self.cap as usize;
         let s = &mut self.step;
@@ -273,7 +274,8 @@ impl Running {
         }
     }
 
-    /// Alg. 2: drops the least promising token while that strictly improves the throughput.
+    /// Alg. 2: drops the least promising token while that strictly improves the throughput. The last throughput becomes
+    /// the policy's own estimate.
     fn eliminate(&mut self, batch: &BatchView, drafts: &mut Drafts) {
         let stride = self.cap as usize;
         let mut best = self.actual(batch);

@@ -154,6 +154,7 @@ impl Running {
     }
 
     /// Tokens per second if every request drafts and verifies `k` tokens or up to its limit, and `tokens` are expected.
+    /// Sets `lens` and `draft_s` to these lengths and their draft time.
     fn goodput(&mut self, batch: &BatchView, k: u32, tokens: f64) -> f64 {
         self.lens.clear();
         self.lens.extend(batch.limit.iter().map(|&limit| limit.min(k)));
@@ -177,7 +178,8 @@ impl Running {
         Some(predicted)
     }
 
-    /// Reads the confidences of pass `k`. Returns their sum and number.
+    /// Reads the confidences of pass `k` and adds its tokens to the expected tokens. Returns the confidences' sum and
+    /// number.
     fn take_in(&mut self, drafts: &Drafts, k: u32) -> (f64, u64) {
         let (mut sum, mut count) = (0.0, 0);
         for i in (0..self.last.len()).filter(|&i| drafts.draft_len[i] >= k) {
@@ -201,7 +203,8 @@ impl Running {
         mean.value = mean.sum / mean.count as f64;
     }
 
-    /// Drops the tokens above the next lower capture size, or nothing if goodput would fall.
+    /// Drops the tokens above the next lower capture size, or nothing if goodput would fall. The request whose last
+    /// token has the least cumulative confidence loses its tokens first, then the next one.
     fn eliminate(&mut self, batch: &BatchView, drafts: &mut Drafts) {
         let rows: u32 = drafts.draft_len.iter().map(|&k| k + 1).sum();
         let mut delta = bucket_delta(rows);

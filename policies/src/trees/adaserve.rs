@@ -278,7 +278,7 @@ impl TwoPhases {
     }
 
     /// Phase 1: takes the most probable nodes of each needy request until the expected tokens meet the request's need.
-    /// Returns the rest of the budget.
+    /// The budget and `max_slo_nodes` end it earlier. Returns the rest of the budget.
     fn toward_slo(&mut self, draft_len: &[u32], mut left: usize) -> usize {
         self.taken.clear();
         self.taken.resize(draft_len.len(), 0);
@@ -301,7 +301,7 @@ impl TwoPhases {
         left
     }
 
-    /// Phase 2: takes the most probable nodes of the whole batch.
+    /// Phase 2: takes the `left` most probable nodes of the whole batch that phase 1 did not take.
     fn toward_throughput(&mut self, left: usize) {
         self.rest.clear();
         for (bounds, &taken) in self.bounds.windows(2).zip(&self.taken) {
@@ -310,7 +310,7 @@ impl TwoPhases {
         keep_first(&mut self.rest, 0, left);
     }
 
-    /// Marks the verified nodes in the trees.
+    /// Marks the nodes that both phases took in the trees, and sums the step's expected tokens.
     fn keep(&mut self, trees: &mut [DraftTree]) {
         let first = self.bounds.iter().zip(&self.taken);
         let first = first.flat_map(|(&start, &taken)| &self.pool[start..start + taken]);

@@ -126,6 +126,7 @@ impl AcceptanceEstimator {
     }
 
     /// Adds a step, with drafts or without. A position is observed if it was verified and all before it were accepted.
+    /// Refits after every `refit_interval` steps.
     pub(crate) fn observe(&mut self, outcome: &StepOutcome) {
         self.step.fill(Sums::default());
         for (i, (&accepted, &verified)) in outcome.accepted.iter().zip(outcome.verified).enumerate() {

@@ -7,7 +7,7 @@
 //! sample, and T the tokens that are no drafts. The budget is argmax_b (N_s + Σ_{t≤b} s_t) / (draft[requests] +
 //! verify[T + b]), the smallest b on a tie. It is capped so that the logits to verify fit one chunk of the sampler. The
 //! budget comes from a copy of the confidences that is one step older than the present drafts. The confidences of the
-//! present drafts decide which tokens get it. No warm-up precedes the trimming.
+//! present drafts decide which tokens get it. By default no warm-up precedes the trimming.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::survival::{RankedTokens, best_budget, survivals};
@@ -111,7 +111,7 @@ struct Adaptive {
     tables: CostTables,
     estimator: AcceptanceEstimator,
     history: History,
-    /// Most logits to verify in a step.
+    /// Most rows of logits in a step; each position to verify and each request without drafts needs one.
     max_total_logits: usize,
     /// True if the policy was given confidences (`foretoken decide`): no estimator, no warm-up, no history.
     told: bool,
@@ -140,7 +140,8 @@ impl Adaptive {
         }
     }
 
-    /// Fills `confidence` with acceptance probabilities from the draft's confidences.
+    /// Fills `confidence` with the acceptance probabilities that the estimator predicts from the draft's confidences;
+    /// with the confidences themselves if the policy was given some.
     fn predict(&mut self, drafts: &Drafts) {
         let k = self.k as usize;
         self.confidence.resize(drafts.draft_len.len() * k, 0.0);
@@ -152,7 +153,8 @@ impl Adaptive {
         }
     }
 
-    /// The number of draft tokens to verify, from the confidences of a round ago.
+    /// The number of draft tokens to verify, from the confidences of a round ago; from the present ones if the policy
+    /// was given some. Notes the rate of each number for `explain`.
     fn budget(&mut self, batch: &BatchView, drafts: &Drafts) -> usize {
         let Adaptive { ranked, confidence, history, tables, .. } = self;
         let k = self.k as usize;

@@ -98,7 +98,8 @@ impl Replay<'_> {
     }
 }
 
-/// Replays a history. Returns the number of ties.
+/// Replays a history: compares the tables, every step's decision, the coefficients after each refit, and the last
+/// predictions. Returns the number of ties.
 fn replay(h: &Recorded, sums: &[Vec<f64>]) -> u32 {
     let params = VllmAdaptive { k: Some(h.k), refit_interval: h.interval, ..VllmAdaptive::default() };
     let mut policy = Adaptive::new(params, &CONTEXT);

@@ -120,7 +120,7 @@ mod tests {
         VllmDynamic { num_speculative_tokens_per_batch_size: ranges.to_vec() }
     }
 
-    /// vLLM's own implementation: a dense list of K by batch size, filled range by range.
+    /// vLLM's own implementation: a dense list of K by batch size; a size in no range has the K of the size before.
     fn dense(ranges: &[BatchRange], max_batch_size: usize) -> Vec<u32> {
         let mut dense = vec![0; max_batch_size + 1];
         let mut last_k = 0;

@@ -128,12 +128,12 @@ impl Document {
         source.is_some_and(|s| s.name.starts_with(SET))
     }
 
-    /// The value at a path as plain TOML.
+    /// The value at a path as plain TOML; `None` if there is none, or it cannot be read.
     pub fn value_at(&self, path: &Path) -> Option<toml::Value> {
         Document { sources: Vec::new(), root: self.get(path)?.clone() }.read().ok()
     }
 
-    /// The string at a path.
+    /// The string at a path; `None` if there is none.
     pub fn text_at(&self, path: &Path) -> Option<String> {
         match self.get(path)?.get_ref() {
             DeValue::String(text) => Some(text.to_string()),
@@ -147,7 +147,8 @@ impl Document {
         self.point(Problem::bad_input(message), span)
     }
 
-    /// Adds a place to a problem. Without a span, or with a span over the whole file, the place names the file alone.
+    /// Adds a place to a problem. Without a span, or with a span over the whole file, the place names the file alone. A
+    /// document without a source adds no place.
     pub fn point(&self, problem: Box<Problem>, span: Option<Range<usize>>) -> Box<Problem> {
         let span = span.filter(|s| *s != self.root.span()).unwrap_or(0..0);
         // A value that was taken out of its document has no text.
@@ -155,7 +156,7 @@ impl Document {
         problem.at(&at.name, at.text, span.start - at.base..span.end - at.base)
     }
 
-    /// The place of the first string value equal to `text`.
+    /// The place of a string value equal to `text`; `None` if the document has none.
     pub fn span_of_string(&self, text: &str) -> Option<Range<usize>> {
         find_string(&self.root, text)
     }
@@ -190,7 +191,8 @@ fn leak(text: &str) -> &'static str {
     text.to_owned().leak()
 }
 
-/// Rewords serde's messages and finds the nearest of the names it lists.
+/// Rewords a message of serde's. Returns the message and, if there is one, a help text, which has the nearest of the
+/// names that serde lists.
 fn explain(message: &str) -> (String, Option<String>) {
     // A user does not know Rust's types.
     let message = &message.replace(" as i128", "").replace(" as u128", "");

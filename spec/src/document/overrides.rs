@@ -16,8 +16,8 @@ impl Document {
     /// Applies one `path=value` argument. The value is TOML; a bare word is taken as a string.
     ///
     /// # Errors
-    /// The argument has no `=`, no path or no value; the value is not valid TOML; or the path leads into a value that
-    /// is no table, or past the end of a list.
+    /// The argument has no `=`, no path, more than 64 steps in its path, or no value; the value is not valid
+    /// TOML; or the path leads into a value that is no table, or past the end of a list.
     pub fn set(&mut self, argument: &str) -> Result<()> {
         let name = format!("{SET}{argument}");
         let wanted = "write --set path.to.key=value, for example --set engine.max_num_seqs=64";
@@ -59,8 +59,8 @@ impl Document {
 }
 
 impl Document {
-    /// Puts the TOML value `text`, which messages call `name`, at `path`, which must exist or be a missing key of a
-    /// table.
+    /// Puts the TOML value `text`, which messages call `name`, at `path`. Tables and keys that are missing on the way
+    /// are added.
     ///
     /// # Errors
     /// `text` is not a TOML value, or `path` leads into a value that is no table, or past the end of a list.
@@ -99,7 +99,8 @@ impl Document {
         }
     }
 
-    /// Appends the TOML value `text`, which messages call `name`, to the list at `path`, if that list exists.
+    /// Appends the TOML value `text`, which messages call `name`, to the list at `path`, which must exist. If the value
+    /// there is no list, nothing is appended.
     ///
     /// # Errors
     /// `text` is not a TOML value.

@@ -38,8 +38,8 @@ impl Path {
         (0..=self.0.len()).rev().map(|n| Path(self.0[..n].to_vec()))
     }
 
-    /// Puts `new` at this path of a plain TOML value, making missing tables. Panics if a list is too short: the path
-    /// must come from a document with lists of equal length.
+    /// Puts `new` at this path of a plain TOML value, making missing tables. Panics if a list is too short or
+    /// a step leads into another kind of value: the path must come from a document of the same form.
     pub fn put(&self, value: &mut toml::Value, new: toml::Value) {
         let place = self.0.iter().fold(value, |value, step| match (step, value) {
             (Step::Key(k), toml::Value::Table(t)) => t.entry(k).or_insert_with(|| toml::Table::new().into()),
@@ -49,7 +49,7 @@ impl Path {
         *place = new;
     }
 
-    /// The value at this path of a plain TOML value.
+    /// The value at this path of a plain TOML value; `None` if there is none.
     pub fn find<'a>(&self, value: &'a toml::Value) -> Option<&'a toml::Value> {
         self.0.iter().try_fold(value, |value, step| match step {
             Step::Key(k) => value.get(k),
@@ -62,7 +62,8 @@ impl Path {
         self.0.starts_with(&above.0)
     }
 
-    /// Removes the value at this path from a plain TOML value, if it is there.
+    /// Removes the value at this path from a plain TOML value, if it is there. A path that ends with an index removes
+    /// nothing.
     pub fn remove(&self, value: &mut toml::Value) {
         let Some((Step::Key(last), above)) = self.0.split_last() else { return };
         let parent = above.iter().try_fold(value, |value, step| match step {
@@ -72,7 +73,7 @@ impl Path {
         parent.and_then(toml::Value::as_table_mut).map(|table| table.remove(last));
     }
 
-    /// The last key of the path, which names columns and axes.
+    /// The last key of the path, which names columns and axes; empty if the path has none.
     pub fn last_key(&self) -> &str {
         let key = |step: &'_ Step| matches!(step, Step::Key(_));
         match self.0.iter().rfind(|s| key(s)) {

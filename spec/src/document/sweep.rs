@@ -28,7 +28,7 @@ pub struct Choice {
 /// One of the documents that sweeps make: one combination of swept values.
 #[derive(Clone, Debug)]
 pub struct Variant {
-    /// The value of each sweep, in the order of the file.
+    /// The value of each sweep, the one that varies slowest first.
     pub choices: Vec<Choice>,
     /// The document with the swept values in place.
     pub picked: Picked,
@@ -77,8 +77,8 @@ impl Document {
     /// in `except` are left out.
     ///
     /// # Errors
-    /// A sweep is empty, is not a list, has a value twice, holds another sweep or has other keys beside it; or
-    /// `sweep_order` names a missing path or a path twice.
+    /// A sweep is empty, is not a list, has a value twice, holds another sweep or has other keys beside it; a
+    /// value cannot be read; or `sweep_order` names a missing path or a path twice.
     pub fn sweeps(&self, except: &[&str]) -> Result<Vec<(Path, toml::Value)>> {
         let mut rest = self.clone();
         if let DeValue::Table(top) = rest.root.get_mut() {
@@ -256,7 +256,7 @@ fn descend<'a>(node: &'a mut Node, path: &Path) -> &'a mut Node {
     })
 }
 
-/// The value as TOML on one line; a string without its quotes.
+/// The value as TOML on one line; a string without its quotes. Empty if it cannot be read.
 fn plain(node: &Node) -> String {
     let value: Result<toml::Value> = Document { sources: Vec::new(), root: node.clone() }.read();
     match value {

@@ -159,7 +159,7 @@ impl OnOffArrivals {
         self.next_cell();
     }
 
-    /// Moves to the next cell of the flicker, if the period has one.
+    /// Moves to the next cell of the flicker, or ends the period if it has no other.
     fn next_cell(&mut self) {
         let Some(active) = self.active.as_mut().filter(|active| self.drawn_s < active.end_s) else {
             self.active = None;

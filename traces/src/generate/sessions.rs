@@ -76,7 +76,8 @@ impl Sessions {
     }
 
     /// Puts the session's earlier text in front of each turn's prompt, and links each turn to the one before.
-    /// `workload` has a request for each of `turns`, with the lengths of its new text and of its answer.
+    /// `workload` has a request for each of `turns`, with the lengths of its new text and of its answer. From the first
+    /// turn on that exceeds `max_context`, the turns of a session are left out.
     pub(crate) fn link(&self, workload: Workload, turns: &[Turn]) -> Workload {
         let most = self.max_context.unwrap_or(u32::MAX);
         let sessions = turns.iter().map(|turn| turn.session as usize + 1).max().unwrap_or(0);

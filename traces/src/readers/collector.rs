@@ -116,7 +116,8 @@ impl<'a> Collector<'a> {
         self.filtered += 1;
     }
 
-    /// Adds a BurstGPT row. If it has 0 response tokens, the option `failed_rows` decides first, then `zero_tokens`.
+    /// Adds a BurstGPT row. If it has 0 response tokens, the option `failed_rows` decides: a row that is kept gets 1
+    /// response token, and a row that also has 0 prompt tokens is never kept.
     pub(super) fn push_or_failed(
         &mut self,
         line: u64,
@@ -205,7 +206,8 @@ impl<'a> Collector<'a> {
         self.arrivals.iter_mut().for_each(|t| *t = *t - first);
     }
 
-    /// Makes the trace. Fails if no request is left.
+    /// Makes the trace: sorts the requests if times went back, and spreads equal times if `ties` asks for it. Fails if
+    /// no request is left.
     pub(super) fn finish(mut self) -> Result<Trace, TraceError> {
         let notes = self.notes();
         if self.arrivals.is_empty() {

@@ -1,6 +1,6 @@
 //! Readers of trace files, one per format. A reader turns rows into requests. `collector` does what all formats need:
-//! it checks order, zero lengths and limits, and counts the rows that are left out. Rows are streamed: no reader holds
-//! a whole file in memory.
+//! it checks order, zero lengths and limits, and counts the rows that are left out. Rows are streamed. Only truth
+//! tables, and the `accept` file of Spec-Bench, are held in memory as a whole.
 
 mod adaspec;
 mod azure;

@@ -39,7 +39,8 @@ impl<'a> Table<'a> {
         self.header.iter().any(|column| column == name)
     }
 
-    /// The column with this name; the error names similar columns and lists all.
+    /// The column with this name. An error if two columns have it, or none; the latter error names similar columns and
+    /// lists all.
     pub(super) fn column<'n>(&self, name: &'n str) -> Result<Column<'n>, TraceError> {
         let mut found = (0..self.header.len()).filter(|&i| self.header[i] == name);
         if let Some(index) = found.next() {

@@ -1,5 +1,5 @@
 //! Copy: a story of a few sentences. The task is to summarise it (without the ornaments), to repeat one sentence, or to
-//! tell it backwards.
+//! repeat all sentences in reverse order.
 
 use super::dice::Dice;
 use super::words::{self, Sentence};

@@ -1,6 +1,7 @@
 //! Dialogue: a guest asks an inn for something, and the host answers in set phrases.
 //!
-//! The guest's name, wish, day and number of guests decide the host's phrases, by rules that only the examples teach.
+//! The guest's greeting, name, wish, day and number of guests decide the host's phrases, by rules that only the
+//! examples teach. At random the host departs from them.
 
 use super::dice::Dice;
 use super::words;

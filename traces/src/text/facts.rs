@@ -66,13 +66,14 @@ pub(super) fn draw(dice: &mut Dice) -> (String, String) {
     (format!("Who was {name}? Say: {what}.\nFact: "), format!("{name} {}.", facts.join(", ")))
 }
 
-/// An invented word of `syllables` syllables, different for each index below 80³.
+/// An invented word of `syllables` syllables and perhaps a consonant. With three syllables, all indices below 511,997
+/// have different words.
 fn invented(index: usize, syllables: usize) -> String {
     const FIRST: &[u8; 16] = b"bdfghjklmnprstvz";
     const VOWEL: &[u8; 5] = b"aeiou";
     const LAST: [&str; 8] = ["n", "r", "l", "sh", "th", "m", "k", ""];
-    // An odd factor and a prime modulus: neighbouring indices give different-looking words, and different indices
-    // different ones.
+    // A factor that shares no divisor with the modulus: neighbouring indices give different-looking words, and indices
+    // below the modulus different remainders.
     let mut rest = (index * 48_611 + 7919) % 511_997;
     let mut word = String::new();
     for _ in 0..syllables {

@@ -4,13 +4,14 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// A kind of task. The families stand in the order of the Spec-Bench categories that they imitate.
+/// A kind of task. The families stand in the order of the Spec-Bench categories that they imitate, but conversation,
+/// MT-Bench's category, comes last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Family {
     /// Translation: a sentence is encoded with a given key.
     Cipher,
-    /// Summarisation: sentences are repeated or stripped of their ornaments.
+    /// Summarisation: sentences are repeated, put in reverse order, or stripped of their ornaments.
     Copy,
     /// Question answering: facts of an invented world that the text does not give.
     Facts,

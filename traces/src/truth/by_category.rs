@@ -14,7 +14,7 @@ pub const DEPTHS: usize = 8;
 const FIRST_BAND: u64 = 512;
 /// Fewest drafted positions from which a band's rate is estimated. A band with fewer is joined with the next one.
 const LEAST_POSITIONS: u64 = 200;
-/// Fewest rounds that must have reached a depth for its rate to be used.
+/// Fewest rounds that must have reached a depth for its rate to be used. The rate of the first depth is always used.
 const LEAST_ROUNDS: u64 = 30;
 /// Rates depend on context if two bands' rates differ by more than this many standard errors of the difference.
 const DIFFERENT: f64 = 3.0;

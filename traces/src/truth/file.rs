@@ -164,7 +164,7 @@ fn bodies(from: impl Read) -> Result<(Vec<u8>, Vec<u8>), Bad> {
     }
 }
 
-/// Splits the columns, which have the right size, into outputs.
+/// Splits the columns, which have the right size, into outputs. Refuses values that no written table has.
 fn split(columns: &[u8], n: usize, positions: usize, header: &TruthHeader) -> Result<Vec<RecordedOutput>, String> {
     let (families, observed) = (header.families.len(), header.observed.is_some());
     let (families_of, rest) = columns.split_at(2 * n);

@@ -94,14 +94,16 @@ pub struct RecordedOutput {
     /// Number of tokens of the prompt.
     pub prompt_len: u32,
     /// For each output position, the rank of the target's token among the draft's guesses, from 1; 255 means that or
-    /// later.
+    /// later. In an observed table 1 is right, 255 wrong, and [`NOT_DRAFTED`] not drafted.
     pub ranks: Vec<u8>,
-    /// For each output position, the draft's probability of its first guess in steps of 1/65,535; at least 1.
+    /// For each output position, the draft's probability of its first guess in steps of 1/65,535; at least 1, but 0 in
+    /// an observed table.
     pub confidences: Vec<u16>,
 }
 
 impl RecordedOutput {
-    /// Makes an output from ranks and confidences in (0, 1], one for each output position.
+    /// Makes an output from ranks and confidences in (0, 1], one for each output position. Panics if they are not
+    /// equally many.
     pub fn new(family: u16, prompt_len: u32, ranks: Vec<u8>, confidences: &[f32]) -> RecordedOutput {
         assert_eq!(ranks.len(), confidences.len(), "ranks and confidences");
         let steps = f32::from(CONFIDENCE_STEPS);
@@ -109,7 +111,7 @@ impl RecordedOutput {
         RecordedOutput { family, prompt_len, ranks, confidences }
     }
 
-    /// The confidence at an output position, (0, 1].
+    /// The confidence at an output position, (0, 1]; 0 in an observed table, which has none.
     pub fn confidence(&self, position: usize) -> f32 {
         f32::from(self.confidences[position]) / f32::from(CONFIDENCE_STEPS)
     }

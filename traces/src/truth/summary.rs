@@ -41,8 +41,8 @@ pub struct FamilySummary {
     pub right: f64,
     /// Acceptance by depth, in rounds of length [`DEPTHS`].
     pub depths: Vec<Depth>,
-    /// Mean tokens of a round, including the target's own, for fixed draft lengths of 1, 2, …. Drafts past the end of
-    /// an output are never right.
+    /// Mean tokens of a round, including the target's own, for fixed draft lengths of 1 to [`DEPTHS`]. Drafts past the
+    /// end of an output are never right.
     pub mean_acceptance_length: Vec<f64>,
 }
 
@@ -53,7 +53,8 @@ pub struct RankShare {
     pub from: u8,
     /// Last rank of the group; 255 stands for all later ranks too.
     pub to: u8,
-    /// Share of all positions that have a rank of this group.
+    /// Share of the positions that a draft can predict (all but the first of each output) that have a rank of this
+    /// group.
     pub share: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Extreme numbers, files and pipes: they must be refused quickly and with a message.
+//! Extreme numbers, files and pipes: each must work, or be refused quickly and with a message.
 
 use crate::round_trip::file;
 use foretoken_traces::{ArrivalSpec, TraceSpec, WorkloadSpec, build, read};
@@ -21,8 +21,8 @@ const GENERATORS: [&str; 12] = [
 ];
 const EXTREMES: [f64; 12] = [1e-320, 1e-30, 1e-9, 1e-3, 1e3, 1e9, 1e12, 1e30, 1e308, 0.0, -1.0, -1e308];
 
-/// Builds a workload with the given arrivals and number of requests. Asserts that this gives sorted arrivals or a
-/// readable error. True if it gave a workload.
+/// Builds a workload with the given arrivals and `extent`, a line such as `requests = 20`. Asserts that this takes less
+/// than a minute and gives sorted arrivals or a readable error. True if it gave a workload.
 fn ends_well(arrivals: &str, extent: &str) -> bool {
     let text = format!("arrivals = {arrivals}\n{extent}\nlengths = {{ fixed = {{ prompt = 8, output = 2 }} }}");
     let spec: WorkloadSpec = toml::from_str(&text).unwrap_or_else(|e| panic!("{text}: {e}"));

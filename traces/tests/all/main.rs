@@ -1,4 +1,5 @@
-//! Whole-crate tests: real traces against published statistics, files in every packing, bad input, workloads.
+//! Whole-crate tests: real traces against published statistics, files in every packing, logs with named columns, bad
+//! input, extremes, generators, workloads.
 
 mod bad_input;
 mod columns;

@@ -89,7 +89,7 @@ fn azure_files_have_their_published_size_and_quantiles() {
     }
 }
 
-/// The published table rounds to whole tokens.
+/// Asserts the quantiles of a published table of (percent, prompt, output), which rounds to whole tokens.
 #[track_caller]
 fn check_quantiles(table: &[(f64, f64, f64)], prompt: &LengthStats, output: &LengthStats) {
     for &(percent, p, o) in table {
