@@ -114,12 +114,13 @@ pub trait Definition {
     /// How the policy differs from the published artefact, and why.
     fn differences(&self) -> &'static str;
 
-    /// Colour, dash and marker in figures: `usual`, from the table of policies, unless the policy's settings choose another.
+    /// Colour, dash and marker in figures: `usual`, from the table of policies, unless the policy's settings choose
+    /// another.
     fn look(&self, usual: Look) -> Look {
         usual
     }
 
-    /// True if the policy sees the hidden truth. It is then a bound, not a policy that a server can run.
+    /// True if the policy sees the hidden truth. It is then a bound or a wrapper, not a policy that a server can run.
     fn sees_hidden_truth(&self) -> bool {
         false
     }

@@ -18,8 +18,8 @@
 //!    yet, a token costs what it costs on average over the prompts that usually come.
 //! 7. **A backlog of prompts** (`price.rs`): if requests wait because prompts fill the steps, a token starts no waiting
 //!    prompt sooner, so that time is dearer.
-//! 8. **Room for prompts**: while prompts wait or run, decode requests with their drafts may take at most a share of the
-//!    token budget. One draft token a request is always allowed.
+//! 8. **Room for prompts**: while prompts wait or run, decode requests with their drafts may take at most a share of
+//!    the token budget. One draft token a request is always allowed.
 //! 9. **Probing**: a policy that drafts nothing learns nothing. From time to time it drafts one token, to notice when
 //!    drafting pays again.
 
