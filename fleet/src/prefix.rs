@@ -22,7 +22,7 @@ pub(crate) fn prefixes<'a>(request: &Asked<'a>) -> impl Iterator<Item = u64> + u
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// A hash of the first `tokens` tokens of a prompt, rounded up to whole prefix blocks. If the prompt does not have that
-/// many [prefix blocks](prefixes), its hash differs from those of all other requests.
+/// many [prefix blocks](prefixes), no other request has its hash.
 pub(crate) fn beginning(request: &Asked, tokens: u32) -> u64 {
     let tokens = tokens.min(request.prompt_len);
     let blocks = tokens.div_ceil(request.prefix_block.max(1)) as usize;

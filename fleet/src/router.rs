@@ -50,7 +50,7 @@ pub struct Asked<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seen {
     /// Requests that the router sent to the replica and that have not ended; ends are deducted only if the router
-    /// [needs](Needs) ends or first tokens.
+    /// [needs](Needs) ends or first tokens, or if the fleet follows an SLO verdict.
     pub in_flight: u32,
     /// All requests that the router has sent to the replica.
     pub sent: u64,

@@ -50,7 +50,8 @@ pub fn columns(data: &[u8]) {
     with_file(data, |path| trace(&TraceSpec { columns: Some(columns), ..TraceSpec::new(path) }));
 }
 
-/// Reads `data` as both kinds of tables of published results: SpecForge's, and steps of trees.
+/// Reads `data` as both kinds of published results: as SpecForge's summary CSV, whose numbers are finite, and as the
+/// JSON lines of tree steps.
 pub fn published(data: &[u8]) {
     with_file(data, |path| {
         match read_specforge(path) {

@@ -29,7 +29,7 @@ impl Draw {
 }
 
 /// A random prompt: its length and the ids of its shared blocks of 16 tokens. Half of the prompts have no shared
-/// blocks, the others up to 11.
+/// blocks, the others 0 to 11.
 fn prompt(draw: Draw, id: u32) -> (u32, Vec<u64>) {
     let shared = if draw.below(50, 2) == 0 { 0 } else { draw.below(51, 12) };
     let text = draw.below(52, 6);

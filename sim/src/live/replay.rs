@@ -28,8 +28,8 @@ pub struct Diverged {
 /// An executor with recorded times.
 pub struct ReplayClock<'a> {
     truths: Truths<'a>,
-    /// The marks that are not replayed yet, without those of the kind `Recorded`; each with the step to which it
-    /// belongs.
+    /// The marks that are not replayed yet, each with the step to which it belongs. Marks of the kind `Recorded` are
+    /// left out.
     marks: Box<dyn Iterator<Item = (u64, Mark)> + 'a>,
     now: Time,
     step: u64,

@@ -74,7 +74,7 @@ impl<'a> RecordedRounds<'a> {
         }
     }
 
-    /// Adds the rounds of a step that drafted. Steps must come in order.
+    /// Adds a step's rounds; a round without drafts is left out. Steps must come in order.
     pub fn add(&mut self, step: &StepTrace) {
         let (mut confidence, mut looks, mut nodes) = (0, 0, 0);
         for &round in &step.rounds {

@@ -46,8 +46,8 @@ fn llm_d_default() {
     });
 }
 
-/// On random headrooms, the replicas with the highest score are those of `sloheadroomtier/plugin.go` and
-/// `latency/plugin.go`.
+/// On random headrooms, our scores and the scores of `sloheadroomtier/plugin.go` and `latency/plugin.go` are highest
+/// for the same replicas.
 #[test]
 fn llm_d_slo() {
     use crate::routers::llm_d_slo::{Headroom, Headrooms, scores};
