@@ -170,7 +170,8 @@ impl<'a> Fleet<'a> {
         None
     }
 
-    /// Runs all replicas until their requests have ended. `Some` if the run ended early.
+    /// Runs all replicas until their requests have ended, and reports the ends to the router and to the SLO verdict.
+    /// `Some` if the run ended early.
     fn drain(&mut self, interrupt: &AtomicBool) -> Option<Ending> {
         let stride = Time::from_s(if self.patience.is_some() { STRIDE_S } else { LONG_STRIDE_S });
         while let Some((_, least)) = self.first() {
@@ -230,8 +231,9 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Lets the router choose a replica for a request that is sent at `now`; returns the replica's index. Replicas
-    /// whose state the router sees must have run up to `now`.
+    /// Reports to the router what it needs of the time up to `now` (first tokens, ends, loads). Then lets it choose a
+    /// replica for a request that is sent at `now`, and counts the request there. Returns the replica's index; the
+    /// caller gives it the request. Replicas whose state the router sees must have run up to `now`.
     fn send(&mut self, id: RequestId, now: Time) -> usize {
         if self.follows() {
             self.tell_first_tokens(now);
@@ -262,7 +264,8 @@ impl<'a> Fleet<'a> {
         to
     }
 
-    /// Reports to the router the first tokens that were emitted up to `now`.
+    /// Reports to the router the first tokens that were emitted up to `now`. Removes their requests from `silent`, and
+    /// rejected ones.
     fn tell_first_tokens(&mut self, now: Time) {
         let Fleet { silent, replicas, routed, router, .. } = self;
         silent.retain(|&id| {
@@ -277,7 +280,8 @@ impl<'a> Fleet<'a> {
         });
     }
 
-    /// Reports the requests that ended up to `now` to the router and to the SLO verdict, in order of time.
+    /// Reports the requests that ended up to `now` to the router and to the SLO verdict, in order of time. They are no
+    /// longer in flight.
     fn tell_ends(&mut self, now: Time) {
         while let Some(&Reverse((at, id))) = self.ends.peek().filter(|end| end.0.0 <= now) {
             self.ends.pop();

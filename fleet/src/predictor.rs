@@ -27,7 +27,7 @@ impl Features {
     }
 }
 
-/// Recursive least squares with forgetting.
+/// A linear fit of a latency to the features: recursive least squares with forgetting.
 #[derive(Clone, Debug)]
 pub(crate) struct Predictor {
     weights: [f64; N],

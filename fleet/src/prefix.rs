@@ -8,7 +8,8 @@ use foretoken_sim::luck::mix;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Hashes of the prefixes of a prompt: of its first block, of its first two blocks, and so on.
+/// Hashes of the prefixes of a prompt: of its first block, of its first two blocks, and so on, as far as the prompt
+/// fills blocks whose ids are known.
 pub(crate) fn prefixes<'a>(request: &Asked<'a>) -> impl Iterator<Item = u64> + use<'a> {
     let whole = request.prompt_len.checked_div(request.prefix_block).unwrap_or(0) as usize;
     let ids = request.prefix.iter().take(whole);
@@ -20,7 +21,8 @@ pub(crate) fn prefixes<'a>(request: &Asked<'a>) -> impl Iterator<Item = u64> + u
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A hash of the first `tokens` tokens of a prompt. Two prompts have equal hashes only if these tokens are equal.
+/// A hash of the first `tokens` tokens of a prompt, rounded up to whole prefix blocks. If the prompt does not have that
+/// many [prefix blocks](prefixes), no other request has its hash.
 pub(crate) fn beginning(request: &Asked, tokens: u32) -> u64 {
     let tokens = tokens.min(request.prompt_len);
     let blocks = tokens.div_ceil(request.prefix_block.max(1)) as usize;
@@ -81,7 +83,8 @@ impl PrefixIndex {
         self.dropped(replica, hash);
     }
 
-    /// Removes the least recently used entries of a replica's cache until its size is at most `most`.
+    /// Removes the least recently used entries of a replica's cache until its size is at most `most`. Of the last of
+    /// them, if it is the unshared end of a prompt, only the excess is removed.
     pub fn cut(&mut self, replica: usize, most: u64) {
         while let Some(hash) = self.caches[replica].cut(most) {
             self.dropped(replica, hash);
@@ -150,8 +153,9 @@ impl Cache {
         }
     }
 
-    /// Removes the oldest entries while the size exceeds `most`. Returns at the first removed prefix, so that the
-    /// caller can go on; `None` once the size is small enough.
+    /// Removes the oldest entries while the size exceeds `most`; an unshared end that is larger than the excess only
+    /// shrinks. Returns at the first removed prefix, so that the caller can go on; `None` once the size is small
+    /// enough.
     fn cut(&mut self, most: u64) -> Option<u64> {
         while self.held > most && self.linked > 0 {
             let (at, slot) = (self.oldest, self.slots[self.oldest as usize]);

@@ -50,7 +50,7 @@ pub struct Report {
     pub at: Time,
     /// The replica's load when it answered.
     pub load: Load,
-    /// Output tokens per second that the replica emitted since its previous report.
+    /// Output tokens per second that the replica emitted since its previous report; 0 in the first report.
     pub tok_s: f64,
 }
 
@@ -87,7 +87,7 @@ impl Board {
         self.next
     }
 
-    /// Queries all replicas, which must have run up to [`next`](Board::next).
+    /// Queries all replicas, which must have run up to [`next`](Board::next), and moves `next` on by one interval.
     pub fn ask(&mut self, replicas: &[Box<dyn Replica + '_>]) {
         for (reports, replica) in self.reports.iter_mut().zip(replicas) {
             reports.make(self.next.max(replica.now()), replica.load(), self.delay);

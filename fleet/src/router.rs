@@ -8,7 +8,8 @@ pub trait Router {
     /// Chooses the replica of a request, by index into `replicas`, which are never empty.
     fn route(&mut self, request: &Asked, replicas: &[Seen]) -> usize;
 
-    /// Called when a replica has emitted a request's first token, at `at`.
+    /// Called, before the next choice, when a replica has emitted a request's first token, at `at`. Only for routers
+    /// that [need](Needs) first tokens.
     fn first_token(&mut self, _id: RequestId, _replica: usize, _at: Time) {}
 
     /// Called when a request has ended: finished or was rejected.
@@ -48,7 +49,8 @@ pub struct Asked<'a> {
 /// What a router knows of a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seen {
-    /// Requests that the router sent to the replica and that have not ended.
+    /// Requests that the router sent to the replica and that have not ended; ends are deducted only if the router
+    /// [needs](Needs) ends or first tokens, or if the fleet follows an SLO verdict.
     pub in_flight: u32,
     /// All requests that the router has sent to the replica.
     pub sent: u64,

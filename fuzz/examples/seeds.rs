@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 
 type Done = Result<(), Box<dyn std::error::Error>>;
 
-/// The place of a seed.
+/// The path of the seed `name` of a target. Makes the target's folder.
 fn seed(target: &str, name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target);
     std::fs::create_dir_all(&folder).expect("the folder can be made");
@@ -82,7 +82,8 @@ fn tape() -> Done {
     Ok(())
 }
 
-/// The frames of the table that stands as JSON and columns beside it.
+/// Writes a truth table as a file of frames. The table is read from the seed `measured`, which has it as JSON and
+/// columns.
 fn truth() -> Done {
     let text = std::fs::read(seed("truth-table", "measured"))?;
     let end = text.iter().position(|&b| b == b'\n').ok_or("a line of JSON")?;

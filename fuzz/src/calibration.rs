@@ -1,9 +1,9 @@
-//! Tables of measured cells.
+//! Fuzzes the reader of tables of measured cells.
 
 use crate::said;
 use foretoken_calibrate::table::read;
 
-/// The table of `foretoken calibrate TABLE.csv`.
+/// Reads `data` as the table of `foretoken calibrate TABLE.csv`. Its numbers are finite.
 pub fn table(data: &[u8]) {
     const FILE: &str = "table.csv";
     let Some(text) = said::text(data) else { return };

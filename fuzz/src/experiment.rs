@@ -1,4 +1,4 @@
-//! Experiments, their overrides, and states to decide in.
+//! Fuzzes the readers of experiments, of their `--set` overrides, and of states to decide in.
 
 use crate::said;
 use foretoken_run::decide::decisions;
@@ -9,11 +9,12 @@ use foretoken_spec::problem::Result;
 use std::path::Path as FilePath;
 
 const FILE: &str = "experiment.toml";
-/// Where relative paths start: no file is found.
+/// The folder from which relative paths start. It does not exist, so no file is found.
 const NOWHERE: &str = "/no/such/folder";
 
-/// An experiment. What is written beside its results gives the same plan. `config.json` has a target of its own, and
-/// one of the name `-` would be read from the terminal.
+/// Plans the experiment in `data`. The resolved experiment, which a run writes beside its results, must give the same
+/// plan again. Texts with the word `config` are skipped: `config.json` has a target of its own, and one of the name `-`
+/// would be read from the terminal.
 pub fn experiment(data: &[u8]) {
     let Some(text) = said::text(data).filter(|text| !text.contains("config")) else { return };
     let plan = |text: &str| Plan::of_text(FILE, text, &[], FilePath::new(NOWHERE));
@@ -27,10 +28,11 @@ pub fn experiment(data: &[u8]) {
     assert_eq!(first, written(&again), "what was written reads otherwise");
 }
 
-/// The experiment that overrides are of.
+/// The experiment to which overrides apply.
 const BASE: &str = include_str!("../../experiments/quickstart.toml");
 
-/// `--set` arguments, one a line. What is set is there.
+/// Applies `--set` arguments, one a line, to an experiment, then reads the first four of its variants. A value that was
+/// set must be found at its path.
 pub fn overrides(data: &[u8]) {
     let Some(text) = said::text(data) else { return };
     let mut document = Document::parse(FILE, BASE).unwrap_or_else(|e| panic!("{e}"));
@@ -56,7 +58,8 @@ pub fn overrides(data: &[u8]) {
     }
 }
 
-/// A state, and the decisions of its policies. Every decision has a time and a rate.
+/// Reads a state and lets its policies decide in it. The step time and the token goodput that every decision estimates
+/// are finite.
 pub fn decide_state(data: &[u8]) {
     const STATE: &str = "state.json";
     let Some(text) = said::text(data) else { return };

@@ -1,4 +1,5 @@
-//! Files of the tools of vLLM and SGLang. Each is read as its own format, and its format is detected.
+//! Fuzzes the readers of files of vLLM's and SGLang's tools. Each target reads its own format, in which numbers must be
+//! finite, and also lets the format be detected.
 
 use crate::said;
 use foretoken_recordings::Unread;
@@ -6,17 +7,17 @@ use foretoken_recordings::foreign as readers;
 use std::fmt::Debug;
 use std::path::Path;
 
-/// `vllm bench serve`.
+/// A file of `vllm bench serve`.
 pub fn vllm_bench(data: &[u8]) {
     read(data, readers::vllm_bench::parse);
 }
 
-/// `vllm bench forward`. Shapes that were read can be asked for again.
+/// A file of `vllm bench forward`.
 pub fn vllm_forward(data: &[u8]) {
     read(data, readers::vllm_forward::parse);
 }
 
-/// `sglang.benchmark.serving`.
+/// A file of `sglang.benchmark.serving`.
 pub fn sglang_bench(data: &[u8]) {
     read(data, readers::sglang_bench::parse);
 }

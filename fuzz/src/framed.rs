@@ -1,8 +1,9 @@
-//! Files of frames whose checksums are right, so that what stands in the frames is read.
+//! Repairs the checksums of fuzzed files of frames, so that readers get to the contents of the frames.
 
 use foretoken_intact::frames::{Kind, Writer};
 
-/// The frames of `data`, a file of `kind`, with right checksums. A frame that is longer than what is left ends there.
+/// The frames of `data` as a file of `kind`: with its first bytes and with right checksums. A frame that is longer than
+/// the rest of `data` ends with it.
 pub(crate) fn repaired(kind: Kind, data: &[u8]) -> Vec<u8> {
     let mut out = Writer::begin(Vec::new(), kind).expect("memory can be written");
     let mut rest = data.get(8..).unwrap_or_default();

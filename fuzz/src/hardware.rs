@@ -1,4 +1,4 @@
-//! Models' shapes and profiles.
+//! Fuzzes the readers of models' shapes and of profiles.
 
 use crate::said;
 use foretoken_hardware::models::{ModelChoice, ModelShape};
@@ -7,7 +7,8 @@ use foretoken_profiler::Profile;
 use foretoken_run::profiled::{Either, read_either};
 use foretoken_sim::PassShape;
 
-/// A Hugging Face `config.json`. A roofline of the shape has finite numbers.
+/// Reads a Hugging Face `config.json`. The shapes of the model and of its MTP module have finite numbers, are equal
+/// after they are written and read again, and give a roofline that can predict a pass, or an error.
 pub fn config_json(data: &[u8]) {
     let Some(text) = said::text(data) else { return };
     match config::read(text, "model") {
@@ -37,7 +38,7 @@ fn modelled(shape: ModelShape) {
     }
 }
 
-/// A measured profile. What is written reads the same and has a whole seal.
+/// Reads a measured profile. It is equal after it is written and read again, and what is written has a whole seal.
 pub fn profile(data: &[u8]) {
     let Some(text) = said::text(data) else { return };
     Profile::changed(text).into_iter().for_each(|why| said::message(&why));
@@ -52,7 +53,8 @@ pub fn profile(data: &[u8]) {
     }
 }
 
-/// A profile of either kind, as an experiment reads it. What is written from a calibrated one reads the same.
+/// Reads a profile, measured or calibrated, as an experiment does. A calibrated one is equal after it is written and
+/// read again.
 pub fn calibrated_profile(data: &[u8]) {
     const FILE: &str = "profile.toml";
     let Some(text) = said::text(data) else { return };

@@ -1,4 +1,4 @@
-//! Files that show damage.
+//! Fuzzes the readers of files that show damage: frames with checksums, and sealed texts.
 
 use crate::said;
 use foretoken_intact::frames::{Kind, Next, Reader, Writer};
@@ -6,7 +6,8 @@ use foretoken_intact::seal::{Syntax, check, seal as sealed};
 
 const KIND: Kind = Kind { name: b"FTKTEST", version: b'1' };
 
-/// A file of frames. The frames that are whole give its bytes again.
+/// Reads a file of frames up to its end or to the first damaged frame. The frames that were read, written again, are
+/// the file's bytes so far.
 pub fn frames(data: &[u8]) {
     let mut reader = match Reader::begin(data, KIND) {
         Ok(Some(reader)) => reader,
@@ -33,7 +34,7 @@ pub fn frames(data: &[u8]) {
     assert!(data.starts_with(&again.into_inner()), "the file has other frames");
 }
 
-/// Sealed texts. A text that is sealed is whole.
+/// Checks the seal of any text, as JSON and as TOML. Then seals the text: now the seal must be whole.
 pub fn seal(data: &[u8]) {
     let Some(text) = said::text(data) else { return };
     for syntax in [Syntax::Json, Syntax::Toml] {

@@ -1,4 +1,4 @@
-//! Files of live runs.
+//! Fuzzes the readers of files of live runs.
 
 use crate::framed::repaired;
 use crate::said;
@@ -7,7 +7,7 @@ use foretoken_live::serve::parse_jsonl;
 use foretoken_live::serve::tape::{KIND, parse_tape};
 use std::path::Path;
 
-/// A tape, as it is and with right checksums, and the records that are rebuilt from it.
+/// Reads a tape, as it is and with right checksums, and rebuilds the records of its requests.
 pub fn tape(data: &[u8]) {
     for bytes in [data, &repaired(KIND, data)] {
         match parse_tape(bytes) {
@@ -17,7 +17,7 @@ pub fn tape(data: &[u8]) {
     }
 }
 
-/// Prompts of a live run, one a line.
+/// Reads the prompts of a live run, one a line. There is at least one, and none is empty.
 pub fn prompts(data: &[u8]) {
     const FILE: &str = "prompts.jsonl";
     let Some(text) = said::text(data) else { return };
@@ -27,7 +27,7 @@ pub fn prompts(data: &[u8]) {
     }
 }
 
-/// The `config.json` of a model that runs on a device.
+/// Reads the `config.json` of a model that runs on a device. Its numbers are finite.
 pub fn device_config(data: &[u8]) {
     const FILE: &str = "config.json";
     match parse_config(Path::new(FILE), data) {

@@ -1,4 +1,4 @@
-//! What clients and servers send.
+//! Fuzzes the readers of what clients and servers send.
 
 use crate::said;
 use foretoken_observer::{parse_jsonl, read_stream, samples};
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-/// Prompts that are sent, one a line.
+/// Reads the prompts of an observed run, one a line, once to be sent as text and once as token ids.
 pub fn prompts(data: &[u8]) {
     const FILE: &str = "prompts.jsonl";
     let Some(text) = said::text(data) else { return };
@@ -24,8 +24,8 @@ pub fn prompts(data: &[u8]) {
     }
 }
 
-/// The stream of events that answers a request. The first byte says in which pieces it comes; tokens and end do not
-/// depend on it.
+/// Reads the stream of events that answers a request: once in one piece, and once in pieces of as many bytes as the
+/// first byte says. Tokens and end must be the same.
 pub fn answer_stream(data: &[u8]) {
     let Some((&piece, stream)) = data.split_first() else { return };
     let (whole, ended) = answered(stream, stream.len().max(1));
@@ -47,7 +47,7 @@ fn answered(bytes: &[u8], piece: usize) -> (Vec<Tokens>, Ended) {
     }
 }
 
-/// The text of a server's `/metrics`, and the counters in it.
+/// Reads the text of a server's `/metrics`, and derives a run's metrics from its counters. All samples are finite.
 pub fn metrics(data: &[u8]) {
     let Some(text) = said::text(data) else { return };
     match samples(text) {
@@ -63,7 +63,8 @@ pub fn metrics(data: &[u8]) {
     }
 }
 
-/// The body of a request to `foretoken serve`. What is asked for fits into the model.
+/// Reads the body of a request to `foretoken serve`, as a completion and as a chat. A request that is accepted fits
+/// into the model; a refusal names the parameter.
 pub fn request_body(data: &[u8]) {
     let reading = Reading { bytes_per_token: 4, block: Some(16) };
     let limits = Limits { model: "m".into(), max_model_len: 4096, reading };

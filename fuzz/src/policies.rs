@@ -1,9 +1,9 @@
-//! Settings of other engines' policies.
+//! Fuzzes the reader of another engine's policy settings.
 
 use crate::said;
 use foretoken_policies::{from_sglang_json, to_sglang_json};
 
-/// SGLang's `adaptive_spec.json`. What is written from it reads the same.
+/// Reads SGLang's `adaptive_spec.json`. The policy has finite numbers and is equal after it is written and read again.
 pub fn sglang_json(data: &[u8]) {
     let Some(text) = said::text(data) else { return };
     match from_sglang_json(text) {

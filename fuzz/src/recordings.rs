@@ -1,4 +1,4 @@
-//! What servers reported: recordings and step logs.
+//! Fuzzes the readers of what servers reported: recordings and step logs.
 
 use crate::framed::repaired;
 use crate::said;
@@ -8,7 +8,8 @@ use foretoken_recordings::run::ObservedRun;
 use foretoken_recordings::step_log::LoggedStep;
 use std::path::Path;
 
-/// A recording, as it is and with right checksums, and the run that is derived from it.
+/// Reads a recording, as it is and with right checksums. The run that is derived from it has finite numbers; its
+/// findings are derived, too.
 pub fn recording(data: &[u8]) {
     read(data);
     read(&repaired(KIND, data));
@@ -26,7 +27,7 @@ fn read(bytes: &[u8]) {
     }
 }
 
-/// Lines of vLLM's step log.
+/// Reads the lines of vLLM's step log. Their numbers are finite.
 pub fn step_log(data: &[u8]) {
     let Some(text) = said::text(data) else { return };
     for line in text.lines() {

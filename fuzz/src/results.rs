@@ -1,11 +1,12 @@
-//! Folders of results.
+//! Fuzzes the readers of the files in a folder of results.
 
 use crate::said;
 use foretoken_intact::seal::{Syntax, seal};
 use foretoken_run::cells::{Manifest, Stored};
 use std::path::Path;
 
-/// The manifest of a results folder, as it is and with a right seal. What is written reads the same.
+/// Reads the manifest of a results folder, as it is and with a right seal. It has finite numbers and is equal after it
+/// is written and read again.
 pub fn manifest(data: &[u8]) {
     read(data);
     let Some(text) = said::text(data) else { return };
@@ -27,7 +28,8 @@ fn read(bytes: &[u8]) {
     }
 }
 
-/// A finished cell behind its checksum. What is written reads the same.
+/// Reads the bytes of a finished cell that stand behind its checksum. Its numbers are equal after it is written and
+/// read again.
 pub fn cell(data: &[u8]) {
     match postcard::from_bytes::<Stored>(data) {
         Err(error) => said::message(&error.to_string()),

@@ -1,4 +1,4 @@
-//! What every target holds of results and errors.
+//! The checks that the targets make on results and on error messages.
 
 use foretoken_recordings::Unread;
 use foretoken_spec::problem::Problem;
@@ -8,7 +8,7 @@ use std::fmt::Debug;
 /// Most bytes of an error message.
 const MOST: usize = 10_000;
 
-/// A message that goes out as it is says something, in fewer than 10,000 bytes.
+/// Checks that a message, which a user sees as it is, is not blank and has fewer than 10,000 bytes.
 ///
 /// # Panics
 /// It does not.
@@ -17,7 +17,8 @@ pub fn raw(text: &str) {
     assert!(text.len() < MOST, "an error of {} bytes: {}", text.len(), text.chars().take(500).collect::<String>());
 }
 
-/// A library's message says something. What a user sees of it, a [`Problem`], has fewer than 10,000 bytes.
+/// Checks that a library's message is not blank, and that the [`Problem`] that a user sees of it has fewer than 10,000
+/// bytes.
 ///
 /// # Panics
 /// It does not.
@@ -25,7 +26,7 @@ pub fn message(text: &str) {
     raw(Problem::bad_input(text).message());
 }
 
-/// An error about a file names the file.
+/// Checks that an error's text names the file `file`, and checks it as [`message`] does.
 ///
 /// # Panics
 /// It does not, or the message is no good.
@@ -35,7 +36,8 @@ pub fn names(text: &str, file: &str) {
     assert!(text.contains(file), "it does not name {file}: {start}");
 }
 
-/// An error points into `file`, or its message names the file.
+/// Checks that a problem's place, or else its message, names `file`, and that its message is not blank and not too
+/// long.
 ///
 /// # Panics
 /// It does neither, or the message is no good.
@@ -46,7 +48,7 @@ pub fn problem(problem: &Problem, file: &str) {
     assert!(place.contains(file), "it names no place in {file}: {}", problem.in_words());
 }
 
-/// An error of a trace names `file`.
+/// Checks that an error of a trace names `file`, and that it is not too long with its hint.
 ///
 /// # Panics
 /// It does not, or the message is no good.
@@ -55,7 +57,7 @@ pub fn trace(error: &TraceError, file: &str) {
     raw(&Problem::bad_input(error.to_string()).help(error.hint()).in_words());
 }
 
-/// An error of a foreign file names `file` and says what to do.
+/// Checks that an error of a foreign file names `file` and has a hint on what to do.
 ///
 /// # Panics
 /// It does not, or the message is no good.
@@ -64,7 +66,7 @@ pub fn unread(error: &Unread, file: &str) {
     message(&error.hint);
 }
 
-/// No number of `value` is infinite or not a number.
+/// Checks that no number in the debug text of `value`, outside of quotes, is infinite or NaN.
 ///
 /// # Panics
 /// One is.
@@ -86,7 +88,7 @@ pub fn finite(value: &impl Debug) {
     assert!(!wrong, "a number is not finite: {}", text.chars().take(2000).collect::<String>());
 }
 
-/// `data` as text.
+/// `data` as text; `None` if it is not UTF-8.
 pub(crate) fn text(data: &[u8]) -> Option<&str> {
     std::str::from_utf8(data).ok()
 }

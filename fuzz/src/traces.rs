@@ -1,4 +1,4 @@
-//! Traces of requests, and tables of published results.
+//! Fuzzes the readers of traces of requests and of tables of published results.
 
 use crate::said;
 use foretoken_traces::{Columns, TraceError, TraceFormat, TraceSpec, inspect, read, read_specforge, read_tree_steps};
@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use tempfile::NamedTempFile;
 
-/// A trace whose format is detected.
+/// Reads a trace whose format is detected, and computes its statistics, which are finite.
 pub fn any(data: &[u8]) {
     with_file(data, |path| {
         trace(&TraceSpec::new(path));
@@ -17,27 +17,27 @@ pub fn any(data: &[u8]) {
     });
 }
 
-/// A trace of BurstGPT.
+/// Reads `data` as a trace of BurstGPT.
 pub fn burstgpt(data: &[u8]) {
     of(TraceFormat::BurstGpt, data);
 }
 
-/// A trace of Azure.
+/// Reads `data` as a trace of Azure.
 pub fn azure(data: &[u8]) {
     of(TraceFormat::Azure, data);
 }
 
-/// A trace of Mooncake.
+/// Reads `data` as a trace of Mooncake.
 pub fn mooncake(data: &[u8]) {
     of(TraceFormat::Mooncake, data);
 }
 
-/// Requests of Spec-Bench.
+/// Reads `data` as requests of Spec-Bench.
 pub fn spec_bench(data: &[u8]) {
     of(TraceFormat::SpecBench, data);
 }
 
-/// A log whose columns the experiment names.
+/// Reads `data` as a log whose columns the experiment names.
 pub fn columns(data: &[u8]) {
     let name = |name: &str| name.to_owned();
     let columns = Columns {
@@ -50,7 +50,8 @@ pub fn columns(data: &[u8]) {
     with_file(data, |path| trace(&TraceSpec { columns: Some(columns), ..TraceSpec::new(path) }));
 }
 
-/// Tables of published results: CSV, and JSON lines.
+/// Reads `data` as both kinds of published results: as SpecForge's summary CSV, whose numbers are finite, and as the
+/// JSON lines of tree steps.
 pub fn published(data: &[u8]) {
     with_file(data, |path| {
         match read_specforge(path) {
@@ -67,7 +68,7 @@ fn of(format: TraceFormat, data: &[u8]) {
     with_file(data, |path| trace(&TraceSpec { format: Some(format), ..TraceSpec::new(path) }));
 }
 
-/// Requests come in order, and have prompts and outputs.
+/// Reads a trace. Its requests come in order and have prompts and outputs; their bounds on time per token are above 0.
 fn trace(spec: &TraceSpec) {
     match read(spec, Some(0.05)) {
         Err(error) => failed(&error, &spec.path),
@@ -86,7 +87,7 @@ fn failed(error: &TraceError, path: &Path) {
     said::trace(error, &path.display().to_string());
 }
 
-/// Traces are read by path alone.
+/// Calls `read` with the path of a temporary file that holds `data`: traces can only be read by path.
 fn with_file(data: &[u8], read: impl FnOnce(&Path)) {
     let mut file = NamedTempFile::new().expect("a temporary file can be made");
     file.write_all(data).expect("it can be written");

@@ -88,7 +88,7 @@ impl GpuChoice {
     /// The GPU's numbers.
     ///
     /// # Errors
-    /// There is no such preset, or a number is not above 0.
+    /// There is no such preset, or a number is not finite and above 0.
     pub fn gpu(&self) -> Result<Cow<'_, Gpu>, BadLatency> {
         match self {
             GpuChoice::Preset(GpuName(name)) => match gpu(name) {

@@ -82,8 +82,9 @@ impl LatencyModel for Measured {
 struct Curve(Vec<(u64, Time)>);
 
 impl Curve {
-    /// The time at size `x`, on the line through the two nearest points. Integer arithmetic rounds down to whole
-    /// picoseconds, so that every machine gives the same result.
+    /// The time at size `x`, on the line through the two nearest points, at least 0. With one point it is that point's
+    /// time, without points it is 0. Integer arithmetic rounds down to whole picoseconds, so that every machine gives
+    /// the same result.
     fn at(&self, x: u64) -> Time {
         let [(x0, t0), (x1, t1)] = match self.0.as_slice() {
             [] => return Time::ZERO,

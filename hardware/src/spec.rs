@@ -54,7 +54,8 @@ impl LatencySpec {
         }
     }
 
-    /// The memory that is left for KV; `None` unless the model is a valid roofline.
+    /// The memory that is left for KV; `None` unless this is a roofline of a GPU and a model that are known and have no
+    /// fault.
     pub fn memory(&self) -> Option<Memory> {
         match self {
             LatencySpec::Roofline(r) => r.memory().ok(),

@@ -2,12 +2,12 @@
 
 use crate::report_board::Signals;
 
-/// SMG's program asks workers for their load every 10 s.
+/// How SMG's program queries its workers' loads: every 10 s, and the answer comes without delay.
 pub(super) fn smg_signals() -> Signals {
     Signals { interval_s: 10.0, delay_s: 0.0 }
 }
 
-/// llm-d's endpoint picker reads the metrics of every server each 50 ms.
+/// How llm-d's endpoint picker reads the metrics of every server: each 50 ms, and they come without delay.
 pub(super) fn llm_d_signals() -> Signals {
     Signals { interval_s: 0.05, delay_s: 0.0 }
 }

@@ -261,7 +261,8 @@ pub(super) fn pick(costs: &[f64], temperature: f64, seed: u64, request: &Asked) 
     softmax(costs, temperature, Luck::new(seed, Stream::Router, request.id.into()).unit(0))
 }
 
-/// The index that a uniform `sample` draws from the softmax of the negative costs.
+/// The index that a uniform `sample` draws from the softmax of the negative costs, which are scaled to a range of 1 and
+/// then divided by `temperature`.
 pub(super) fn softmax(costs: &[f64], temperature: f64, sample: f64) -> usize {
     let (least, most) = costs.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, m), &c| (l.min(c), m.max(c)));
     let weight = |cost: f64| if least == most { 1.0 } else { (-(cost - least) / ((most - least) * temperature)).exp() };

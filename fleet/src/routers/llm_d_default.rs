@@ -128,7 +128,7 @@ impl Cached {
         Cached { index, block_size, max_blocks, capacity, matched: Vec::new(), shares: Vec::new() }
     }
 
-    /// The share of a prompt's blocks that each replica may have cached.
+    /// The share of a prompt's whole KV blocks, up to `max_blocks` of them, that each replica may have cached.
     pub(super) fn shares(&mut self, request: &Asked) -> &[f64] {
         self.index.matched(prefixes(request), &mut self.matched);
         let total = (request.prompt_len / self.block_size).min(self.max_blocks);
@@ -141,7 +141,8 @@ impl Cached {
         &self.shares
     }
 
-    /// Adds the prefixes of a request that was sent to the replica `to` to its estimated cache.
+    /// Adds the prefixes of a request that was sent to the replica `to` to its estimated cache. Cuts the cache to the
+    /// number of blocks that the replica reported, or to `capacity` before its first report.
     pub(super) fn sent(&mut self, request: &Asked, to: usize, replica: &Seen) {
         let total = u64::from((request.prompt_len / self.block_size).min(self.max_blocks));
         let each = u64::from((request.prefix_block / self.block_size).max(1));

@@ -192,7 +192,8 @@ fn finite(bound_s: f64) -> f64 {
 }
 
 /// Scores from 0 to 1 by headroom. If some replicas are within the bounds and some are not, only those within are
-/// scored; with `explore`, only those that are not. Replicas of the other kind get −∞.
+/// scored; with `explore`, only those that are not. Replicas of the other kind get −∞. Of replicas that miss a bound,
+/// all but the [least severe](least_severe) get 0.
 pub(super) fn scores(all: &[Headrooms], settings: &LlmDSlo, explore: bool) -> Vec<f64> {
     let keeps = |kept: bool| (0..all.len()).filter(|&i| all[i].kept() == kept).collect::<Vec<usize>>();
     let (positive, negative) = (keeps(true), keeps(false));
@@ -255,7 +256,8 @@ fn score_bucket(all: &[Headrooms], bucket: &[usize], settings: &LlmDSlo, least: 
     }
 }
 
-/// llm-d's scores without a prediction: free KV blocks, waiting queue and cached share, each with weight 1.
+/// llm-d's scores without a prediction: the mean of the share of free KV blocks, the waiting queue's score and the
+/// cached share of the prompt, rounded to hundredths.
 pub(super) fn composite(replicas: &[Seen], shares: &[f64]) -> Vec<f64> {
     let waiting = |r: &Seen| r.report.map_or(0, |report| report.load.waiting);
     let most = replicas.iter().map(waiting).max().unwrap_or(0);

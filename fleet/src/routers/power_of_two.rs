@@ -50,7 +50,8 @@ impl Router for Choices {
     }
 }
 
-/// The less loaded of two replicas; if both are equal, `first`.
+/// The less loaded of two replicas, by the share of KV blocks in use if both have reported it, else by requests in
+/// flight; if both are equal, `first`.
 pub(super) fn less_loaded(replicas: &[Seen], first: usize, second: usize) -> usize {
     let (a, b) = (&replicas[first], &replicas[second]);
     let loads = match (a.report, b.report) {

@@ -1,4 +1,5 @@
-//! The replica that has seen most of the prompt, unless load is uneven.
+//! The replica that has seen most of the prompt; the least loaded one if load is uneven or if too little of the prompt
+//! was seen.
 
 use super::checks;
 use crate::Signals;
@@ -116,7 +117,8 @@ pub(super) fn least_loaded(replicas: &[Seen]) -> usize {
     (0..replicas.len()).min_by_key(key).expect("a fleet has a replica")
 }
 
-/// Do the requests in flight of the fullest and the emptiest replica differ by more than both thresholds?
+/// Does the fullest replica have more requests in flight than the emptiest one, by more than `balance_abs_threshold`
+/// and by more than the factor `balance_rel_threshold`?
 pub(super) fn uneven(replicas: &[Seen], settings: &SmgCacheAware) -> bool {
     let loads = || replicas.iter().map(|r| r.in_flight);
     let (least, most) = (loads().min().unwrap_or(0), loads().max().unwrap_or(0));

@@ -90,8 +90,9 @@ impl Router for Drains {
 }
 
 impl Drains {
-    /// The score of a replica, seconds; if no replica has reported (`reported` is false), its requests in flight.
-    /// `nominal` is the mean rate of the replicas that reported one, tokens a second.
+    /// The score of a replica: for one that has reported, the seconds that [`SmgLeastLoad`] defines. For one that has
+    /// not, while another has (`reported`), the seconds for its requests in flight at the rate `nominal`, tokens a
+    /// second. If no replica has reported, its number of requests in flight.
     fn score(&self, sent: &Sent, replica: &Seen, nominal: f64, reported: bool) -> f64 {
         let settings = &self.settings;
         match replica.report {

@@ -28,7 +28,8 @@ impl Draw {
     }
 }
 
-/// A random prompt: its length and the ids of its shared blocks of 16 tokens. Half of the prompts have shared blocks.
+/// A random prompt: its length and the ids of its shared blocks of 16 tokens. Half of the prompts have no shared
+/// blocks, the others 0 to 11.
 fn prompt(draw: Draw, id: u32) -> (u32, Vec<u64>) {
     let shared = if draw.below(50, 2) == 0 { 0 } else { draw.below(51, 12) };
     let text = draw.below(52, 6);
@@ -71,6 +72,7 @@ fn context<'a>(replicas: usize, seed: u64, true_steps: &'a [u32]) -> RouterConte
 }
 
 /// Routes `STATES` random requests over `n` replicas, and compares each choice with that of the second implementation.
+/// Every replica must be chosen at least once.
 fn compare(router: &RouterSpec, n: usize, mut second: impl FnMut(&Asked, &[Seen]) -> usize) {
     let test = 1000 + n as u64;
     let mut first = router.build(&context(n, 7, &[]));
@@ -125,7 +127,8 @@ fn least_requests() {
     });
 }
 
-/// `power_of_two.rs`: the second worker is the first plus a random offset, so that the two differ.
+/// `power_of_two.rs`: the second worker is the first plus a random offset, so that the two differ. The one with the
+/// lower share of KV blocks in use is taken; if a report is missing, the one with fewer requests in flight.
 #[test]
 fn power_of_two() {
     compare(&RouterSpec::PowerOfTwo(Default::default()), 6, |request, seen| {
@@ -283,7 +286,8 @@ fn smg_cache_aware() {
     });
 }
 
-/// Every router has a summary and a source, and is read back unchanged from its JSON and from its name.
+/// Every router has good default settings, a summary and a source, and is read back unchanged from its JSON and from
+/// its name. An unknown name is refused.
 #[test]
 fn the_table_is_whole() {
     let all = RouterSpec::all();

@@ -72,7 +72,8 @@ pub(super) struct CategorySums {
 }
 
 impl VerifyWork {
-    /// The expected work of a request, from the ended requests of its category, or else from all ended requests.
+    /// The expected work of a request, from the ended requests of its category, or else from all ended requests, or
+    /// else with `first_output_len` output tokens, one a step.
     pub(super) fn work(&self, prompt_len: u32, category: Option<&CategorySums>, all: &CategorySums) -> f64 {
         let known = category.filter(|known| known.requests > 0.0).unwrap_or(all);
         let (output, a_step) = match known.requests > 0.0 {

@@ -14,7 +14,8 @@ struct Book {
     ended: Vec<(RequestId, usize)>,
 }
 
-/// A replica whose given and ended requests are written into a [`Book`].
+/// A replica whose given and ended requests are written into a [`Book`]. It asserts that only running requests hold KV
+/// blocks, that none are held at the end, and that its records are of its own requests alone.
 struct BookedReplica<'a> {
     inner: Box<dyn Replica + 'a>,
     book: Rc<RefCell<Book>>,
@@ -125,7 +126,8 @@ proptest! {
     }
 }
 
-/// Two runs of a fleet with one seed are equal, and another seed makes the router choose otherwise.
+/// With every router, two runs of a fleet with one seed are equal. Another seed makes the random router choose
+/// otherwise.
 #[test]
 fn a_fleet_is_deterministic() {
     let setup = Setup::new(requests(200, 20.0, 60, 9));

@@ -157,7 +157,8 @@ pub fn conversations(sessions: u32, turns: u32, gap_s: f64) -> Workload {
 }
 
 /// `n` Poisson arrivals at `rate` requests per second, with up to `longest` output tokens and 64 + `longest` prompt
-/// tokens. Half of the prompts begin with one of four shared texts of 64 tokens.
+/// tokens. Half of the prompts begin with one of four shared texts of 64 tokens. Each request has one of three
+/// categories.
 pub fn requests(n: u32, rate: f64, longest: u32, seed: u64) -> Workload {
     let mut at = 0.0;
     let mut all: Workload = (0..n)
@@ -184,7 +185,8 @@ pub fn routers() -> Vec<RouterSpec> {
     RouterSpec::all()
 }
 
-/// Asserts that two runs are equal, request for request and step for step.
+/// Asserts that two runs are equal in the records of requests, the time series, the rejected requests, the ending, and
+/// the counts of steps and tokens.
 pub fn assert_same(a: &Run, b: &Run, what: &str) {
     assert_eq!(a.records, b.records, "{what}");
     assert_eq!(a.series, b.series, "{what}");

@@ -9,8 +9,8 @@ use serde_json::Value;
 /// Reads a layer that attends to all earlier tokens: latent if the file has `kv_lora_rank`, else grouped.
 ///
 /// # Errors
-/// A key that the layer needs is missing or out of range, the heads do not divide the hidden size, or the KV heads do
-/// not divide the heads.
+/// A key that the layer needs is missing or out of range, the heads do not divide the hidden size, the KV heads do not
+/// divide the heads, or `attention_output_gate` is true for grouped attention.
 pub fn full(fields: &Fields, family: &Family) -> Result<Attention, BadConfig> {
     if let Some(kv_rank) = fields.size_of(&["kv_lora_rank"])? {
         // Files with latent attention give these keys without using them (`head_dim` is 64 in GLM-5 and 192 in

@@ -12,7 +12,8 @@ const RATIOS: [u32; 3] = [0, 4, 128];
 ///
 /// # Errors
 /// A key that the layers need is missing or out of range, the list of ratios does not have one entry for each layer
-/// (and none or one for each MTP module after them), an entry is not known, or an MTP module has compressed entries.
+/// (and none or one for each MTP module after them), an entry is not known, an MTP module has compressed entries, there
+/// is more than one KV head, or `o_groups` does not divide the heads.
 pub fn layers(fields: &Fields, count: u32) -> Result<Vec<Attention>, BadConfig> {
     let ratios = match fields.numbers("compress_ratios")? {
         Some(ratios) => by_number(fields, ratios, count)?,

@@ -35,7 +35,7 @@ impl<'a> Fields<'a> {
         BadConfig { key: format!("{}{key}", self.path), why: why.into() }
     }
 
-    /// The value at `key`; `None` for null and for a missing key.
+    /// The value at `key`; `None` for null and for a missing key. Notes the key as read.
     pub fn get(&self, key: &str) -> Option<&'a Value> {
         self.read.borrow_mut().insert(format!("{}{key}", self.path));
         self.table.get(key).filter(|v| !v.is_null())

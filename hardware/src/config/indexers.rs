@@ -4,8 +4,8 @@ use super::bad::BadConfig;
 use super::fields::Fields;
 
 /// Whether each of `count` layers has an indexer and so chooses its tokens. The list `indexer_types` decides. Without
-/// it the letters of `index_topk_pattern` decide. Without both the first `index_skip_topk_offset` layers have one, and
-/// after them every `index_topk_freq`-th layer.
+/// it the letters of `index_topk_pattern` decide. Without both the first `index_skip_topk_offset` layers (2 if not
+/// given) have one, and after them every `index_topk_freq`-th layer.
 ///
 /// # Errors
 /// A list does not have `count` entries, a name or a letter is not known, the first layer has no indexer, or a number

@@ -19,7 +19,8 @@ pub struct Entry {
     pub model: String,
     /// The file from which the shape's numbers are.
     pub source: String,
-    /// Published number of parameters; a test compares the shape with it.
+    /// Published number of parameters; a test compares the shape with it. For an MTP module it is the shape's own
+    /// number.
     pub published_parameters: f64,
     /// Published parameters that the shape does not count: a vision tower, an MTP module, copies of the embedding. The
     /// number is negative where the shape counts an output head that a draft shares with its target.
@@ -101,8 +102,8 @@ pub struct Uniform {
 }
 
 impl ModelShape {
-    /// The sizes of the model's layers if all have attention to all tokens and a gated dense block, as Llama's have.
-    /// `None` for other models.
+    /// The sizes of the model's layers if all are equal and of Llama's kind: grouped attention to all tokens without an
+    /// output gate, values as wide as keys, and a gated dense block. `None` for other models.
     pub fn uniform(&self) -> Option<Uniform> {
         let [group] = self.layers.as_slice() else { return None };
         let Attention::Grouped {
@@ -136,7 +137,8 @@ mod tests {
         assert!(wrong.is_empty(), "{wrong:#?}");
     }
 
-    /// Prints the warnings of every preset: `cargo test -p foretoken-hardware -- --nocapture warnings`.
+    /// Every warning of a preset has more than one word. `cargo test -p foretoken-hardware -- --nocapture warnings`
+    /// prints them.
     #[test]
     fn warnings_are_sentences() {
         for (e, warning) in catalog().iter().flat_map(|e| e.warnings.iter().map(move |warning| (e, warning))) {

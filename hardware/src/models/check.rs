@@ -8,8 +8,9 @@ impl ModelShape {
     /// Checks the values that serde cannot check.
     ///
     /// # Errors
-    /// A size is 0, more experts are used than there are, or a number of bits is not from 1 to 32. The error's key
-    /// starts with `model.`.
+    /// A size is 0, heads do not divide evenly, a layer has a window and a selection or chooses among no entries, the
+    /// active experts are not from 1 to all, a number of weights or bytes is out of range, or a number of bits is not
+    /// from 1 to 32. The error's key starts with `model.`.
     pub fn check(&self) -> Result<(), BadLatency> {
         let sizes = [("hidden", self.hidden), ("vocab", self.vocab), ("layers", self.num_layers())];
         if let Some((key, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {

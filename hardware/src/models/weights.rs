@@ -134,7 +134,8 @@ impl FeedForward {
         }
     }
 
-    /// Width of an expert's input and output: numbers that a token sends to an expert and gets back.
+    /// Width of an expert's input and output: numbers that a token sends to an expert and gets back; `hidden` for a
+    /// layer without experts.
     pub fn expert_width(&self, hidden: u32) -> u32 {
         match *self {
             FeedForward::Experts { latent, .. } => latent.unwrap_or(hidden),

@@ -16,7 +16,8 @@ pub struct Work {
     pub always_bytes: f64,
     /// Feed-forward blocks, in groups with equal numbers of experts.
     pub blocks: Vec<Blocks>,
-    /// FLOP for a token in all layers, by precision; attention over KV is not included.
+    /// FLOP for a token in all layers and in the joining matrix, by precision; attention over KV and the output head
+    /// are not included.
     pub token_flops: FlopsByBits,
     /// Bytes of the output head.
     pub head_bytes: f64,
@@ -35,7 +36,8 @@ pub struct Work {
     pub sparse_layers: f64,
     /// Number of routed experts that a token uses in a layer with a mixture; the largest number of all layers.
     pub active_experts: f64,
-    /// Width of an expert's input and output: numbers that a token sends to an expert and gets back.
+    /// Width of an expert's input and output, the largest of all layers: numbers that a token sends to an expert and
+    /// gets back.
     pub expert_width: f64,
 }
 
@@ -76,12 +78,13 @@ impl FlopsByBits {
 pub struct AttentionWork {
     /// Bytes of KV that a pass reads for each token of context, summed over these layers.
     pub bytes: f64,
-    /// Bytes of KV that a token of context takes in memory; 0 if a window drops older tokens.
+    /// Bytes of KV that a token of context takes in memory. 0 for the window of compressed attention, which drops older
+    /// tokens; other windows are counted as if they kept every token.
     pub kept_bytes: f64,
     /// FLOP of a query-key pair, summed over these layers.
     pub pair_flops: f64,
-    /// FLOP of latent attention if it expands compressed keys and values first; `None` for attention without
-    /// compression.
+    /// FLOP of latent attention to all tokens if it expands compressed keys and values first; `None` for all other
+    /// attention.
     pub unpacked: Option<Unpacked>,
     /// Most tokens that a token attends to: a window, or the chosen ones; `None`: all.
     pub window: Option<f64>,

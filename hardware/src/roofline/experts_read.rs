@@ -6,7 +6,8 @@ use crate::models::ModelShape;
 
 const KEY: &str = "experts_read";
 
-/// Checks that a table of `[tokens, experts]` rises and fits the model's number of experts.
+/// Checks a table of `[tokens, experts]`, if it is not empty. The model must have a mixture of experts, the first point
+/// must be at 1 token, tokens must rise, and experts must not fall and be from 1 to the layer's number.
 pub(super) fn check(points: &[(u32, f64)], shape: &ModelShape) -> Result<(), BadLatency> {
     let Some(&(first, _)) = points.first() else { return Ok(()) };
     let totals = shape.work().blocks.iter().map(|b| b.total).filter(|total| *total > 1.0).collect::<Vec<_>>();
@@ -45,7 +46,8 @@ impl ExpertsRead {
         ExpertsRead { points: points.iter().map(|&(tokens, experts)| (tokens.into(), experts)).collect() }
     }
 
-    /// Distinct experts of a layer that a pass of `tokens` tokens reads; `None` if the table is empty.
+    /// Distinct experts of a layer that a pass of `tokens` tokens reads: on the line between two points, level beyond
+    /// them; `None` if the table is empty.
     pub(super) fn at(&self, tokens: f64) -> Option<f64> {
         let last = self.points.last()?;
         let next = self.points.partition_point(|point| point.0 < tokens);
@@ -74,7 +76,8 @@ mod tests {
         assert_eq!(ExpertsRead::new(&[]).at(3.0), None);
     }
 
-    /// A table filled with the formula for independent tokens gives the same times as the formula.
+    /// A table filled with the formula for independent tokens gives the same times as the formula; one with fewer
+    /// experts gives a shorter time.
     #[test]
     fn a_table_of_the_formula_is_the_formula() {
         let points: Vec<(u32, f64)> =

@@ -49,7 +49,7 @@ impl BlockTimes {
     }
 
     /// Seconds to read the distinct experts of `tokens` tokens: the number that was `counted`, or else the expected
-    /// number if each token chooses independently.
+    /// number if each token chooses independently. A dense block is read once.
     fn seconds(&self, tokens: f64, counted: Option<f64>) -> f64 {
         let read = match counted {
             _ if self.total <= 1.0 => 1.0,

@@ -194,10 +194,10 @@ impl RooflineSpec {
         }
     }
 
-    /// The memory that is left for KV.
+    /// The memory for KV that weights and activations leave on all GPUs together.
     ///
     /// # Errors
-    /// As [`check`](RooflineSpec::check).
+    /// The GPU or the model has no known name or has a fault.
     pub fn memory(&self) -> Result<Memory, BadLatency> {
         let (gpu, work) = (self.gpu.gpu()?, self.shape()?.work());
         let n = f64::from(self.tensor_parallel);

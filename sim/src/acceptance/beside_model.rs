@@ -41,7 +41,7 @@ impl LookupBesideModel {
     }
 }
 
-/// Draws which drafts are right, for a prompt lookup with a draft model.
+/// Draws which drafts are right and where the lookup has a match, for a prompt lookup with a draft model.
 pub(super) struct Beside {
     model: ByDepth,
     lookups: Lookups,
@@ -105,7 +105,8 @@ mod tests {
         row
     }
 
-    /// Each round has as many right tokens as in a run of only the drafter that the round's start selects.
+    /// A round has a match where the lookup alone has one. It has as many right tokens in a row as with only the
+    /// drafter that its start selects.
     #[test]
     fn the_start_of_a_round_decides_who_drafts_it() {
         let lookup = PromptLookup { match_rate: 0.5, precision: 0.8, mean_run: 6.0 };

@@ -69,7 +69,8 @@ impl CategoryRates {
 }
 
 impl ByCategory {
-    /// The number of draft depths with different rates: the most in any category's law.
+    /// The number of draft depths with different rates: the most in any law, `otherwise` included. A law that is not by
+    /// depth counts as 1.
     pub fn depths(&self) -> usize {
         let depths = |law: &CategoryRates| if let CategoryRates::ByDepth { rates } = law { rates.len() } else { 1 };
         self.categories.values().chain(&self.otherwise).map(depths).max().unwrap_or(1)
@@ -119,7 +120,7 @@ pub(super) struct Laws {
     laws: Vec<Box<dyn Bits>>,
     /// Index in `laws` of each category's law.
     of: Vec<usize>,
-    /// Index in `laws` of the law for requests without a category.
+    /// Index in `laws` of the law for requests without a category; 0, which no request uses, if `otherwise` is not set.
     fallback: usize,
 }
 
@@ -184,7 +185,7 @@ mod tests {
         ByCategory { categories, otherwise }
     }
 
-    /// 60 requests of the categories 0, 1, 2, 0, 1, …
+    /// 60 requests with the category indices 0, 1, 2, 0, 1, …; `names` are the names of the categories.
     fn workload(names: &[&str]) -> Workload {
         let request = |i: u16| Request { category: i % 3, ..Request::new(Time::ZERO, 1000, 500) };
         let mut workload: Workload = (0..60).map(request).collect();

@@ -85,7 +85,8 @@ impl Confidence {
     }
 }
 
-/// Number of tabulated rates, spaced evenly in their logit over ±RATE_REACH; the rate at the ends is 1e-4.
+/// Number of tabulated rates, spaced evenly in their logit over ±RATE_REACH; the outermost rates are about 1e-4 and 1 −
+/// 1e-4.
 const RATES: usize = 64;
 /// The tabulated rates have logits between −9.2 and 9.2.
 const RATE_REACH: f64 = 9.2;
@@ -97,7 +98,8 @@ const REACH: f64 = 12.0;
 /// Number of points of the numeric integrals over z.
 const POINTS: usize = 512;
 
-/// Draws confidences from tabulated distributions.
+/// Draws confidences from tabulated distributions, and turns a confidence back into the log-odds that its token is
+/// right.
 pub(super) struct ConfidenceModel {
     spec: Confidence,
     seed: u64,
@@ -149,9 +151,9 @@ impl ConfidenceModel {
         table
     }
 
-    /// Draws the confidence at `depth` of the round that starts at output position `round_start`. `right` is the truth
-    /// bit, or `None` off the path, where `path` tells branches apart. `rate` is the probability that the token is
-    /// right.
+    /// Draws the confidence that policies see, from 1e-6 to 1, for the token at `depth` (from 0) of the round that
+    /// starts at output position `round_start`. `right` is the truth bit. Off the path it is `None`: then `path` tells
+    /// branches apart, and the token is drawn like a wrong one. `rate` is the probability that the token is right.
     pub fn draw(&self, id: RequestId, round_start: u32, depth: u32, right: Option<bool>, path: u64, rate: f64) -> f32 {
         let off_path = || Luck::new(self.seed, Stream::OffPath, id.into()).narrow(round_start.into());
         let u = match right {
@@ -182,8 +184,8 @@ fn tabulated_rate(i: usize) -> f64 {
     sigmoid(((i as f64 + 0.5) / RATES as f64 - 0.5) * 2.0 * RATE_REACH)
 }
 
-/// Finds `x` in [0, 1] on a grid of `n` midpoints: the index of the cell and the fraction within it. Clamped at the
-/// ends.
+/// Finds `x` in [0, 1] on a grid of `n` midpoints: the index of the midpoint below it, and the fraction of the way to
+/// the next midpoint. Clamped at the ends.
 fn cell(x: f64, n: usize) -> (usize, f64) {
     let at = (x * n as f64 - 0.5).clamp(0.0, (n - 1) as f64);
     let low = (at as usize).min(n - 2);

@@ -1,5 +1,5 @@
-//! What bounds, and no other policies, see of unfinished requests: the probabilities of their acceptance, and the
-//! confidences of tokens that are not drafted yet.
+//! What bounds, and no other policies, see of unfinished requests: their lengths, the law of their acceptance, where
+//! the draft has a proposal, and the confidences of tokens that are not drafted yet.
 
 use super::law::Law;
 use super::{AcceptanceSource, Truths};
@@ -19,7 +19,7 @@ impl<'a> Hidden<'a> {
         Hidden { acceptance, truths }
     }
 
-    /// The law of the source; `None` for recordings, which have none.
+    /// The law of the source; `None` for sources without a law, such as recordings.
     pub fn law(&self) -> Option<&'a dyn Law> {
         self.acceptance.law()
     }

@@ -36,9 +36,10 @@ pub trait Law: Send + Sync {
     /// `position` and `depth` (from 0) of its round, if all tokens before it in the round are right.
     fn own_rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64;
 
-    /// The probability that a token with this confidence is right. Policies see it in the confidence's place if `shown`
-    /// says so. If the confidence carries no information, it is the mean rate of all requests
-    /// ([`Calibrated`](Shown::Calibrated)) or the request's own rate ([`OwnRate`](Shown::OwnRate)).
+    /// What policies see of a token with this confidence: the confidence itself ([`Confidence`](Shown::Confidence)), or
+    /// the probability that the token is right, given the confidence ([`Calibrated`](Shown::Calibrated)) or given the
+    /// confidence and the request's own rate ([`OwnRate`](Shown::OwnRate)). If the confidence carries no information,
+    /// `Calibrated` is the mean rate of all requests and `OwnRate` the request's own rate.
     fn chance(&self, request: RequestTruth, position: u32, depth: u32, confidence: f64, shown: Shown) -> f64;
 }
 

@@ -90,8 +90,8 @@ pub(super) struct MixtureBits {
 }
 
 impl MixtureBits {
-    /// Builds the laws by category index; a category without a law takes `mixture.all`. `mixture` must have passed the
-    /// check.
+    /// Builds the laws by category index; a category without a law takes `mixture.all`, which is the one law if there
+    /// are no categories. `mixture` must have passed the check.
     pub fn new(mixture: &Mixture, categories: &[String], seed: u64) -> MixtureBits {
         let beta_of = |name: &String| mixture.categories.get(name).copied().unwrap_or(mixture.all);
         let mut betas: Vec<Beta> = categories.iter().map(beta_of).collect();

@@ -94,8 +94,8 @@ impl TruthRow {
         self.known.is_empty() || word < self.words_per_depth && self.known[row + word] >> (n % 64) & 1 == 1
     }
 
-    /// Sets the positions that have a match, word by word: `matched(word, right)` gets the bitmap of right positions.
-    /// Only for drafts that may have nothing to propose.
+    /// Sets the positions that have a match, word by word: `matched(word, right)` gets the bitmap of the positions that
+    /// are right at depth 0 and returns that of the matched ones. Only for drafts that may have nothing to propose.
     fn match_where(&mut self, matched: impl Fn(usize, u64) -> u64) {
         let right = self.words.iter().take(self.words_per_depth).enumerate();
         self.matched.extend(right.map(|(w, &right)| matched(w, right)));
@@ -113,14 +113,16 @@ impl TruthRow {
         self.proposed = lengths;
     }
 
-    /// The most tokens that a round proposes if it starts at output position `n`: 0 without a match.
+    /// The most tokens that a round proposes if it starts at output position `n`: 0 without a match, `u32::MAX` if
+    /// positions set no limit.
     #[inline]
     pub fn proposed(&self, n: u32) -> u32 {
         let limit = self.proposed.get(n as usize).map_or(u32::MAX, |&tokens| tokens.into());
         if self.matched(n) { limit } else { 0 }
     }
 
-    /// The bitmap of the positions of `word` that have a match; 0 beyond the end.
+    /// The bitmap of the positions of `word` that have a match; 0 beyond the end, and if the draft always has a
+    /// proposal.
     fn matches(&self, word: usize) -> u64 {
         self.matched.get(word).copied().unwrap_or(0)
     }

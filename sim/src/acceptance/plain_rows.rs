@@ -26,7 +26,8 @@ impl PlainRows {
         PlainRows { stride: 0, words: Vec::new(), request_in: Vec::new(), first_word: vec![NONE; requests] }
     }
 
-    /// Puts the bitmap of a request into a row. Rounds may start at any position up to `positions`.
+    /// Puts the bitmap of a request into a row, and widens all rows if it is too long for them. Rounds may start at any
+    /// position up to `positions`.
     pub fn set(&mut self, row: u32, id: RequestId, bitmap: &[u64], positions: usize) {
         // With one spare word, so that a round may read across the end.
         let words = bitmap.len().max(positions / 64 + 2);

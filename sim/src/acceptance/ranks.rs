@@ -70,7 +70,8 @@ impl RankLaw {
         RANKS as u32 + 2
     }
 
-    /// The draft's probability of its `rank`-th guess when its first guess has probability `first`; at most `first`.
+    /// The draft's probability of its `rank`-th guess when its first guess has probability `first`: at most `first`,
+    /// and 0 for ranks above 65.
     pub fn guess(&self, first: f64, rank: u32) -> f64 {
         match rank {
             1 => first,
@@ -85,7 +86,7 @@ impl RankLaw {
     }
 
     /// KL(target ‖ draft), in nats, at a position where a greedy target (all its mass on one token) picks the draft's
-    /// `rank`-th guess: −ln of the draft's probability of this guess.
+    /// `rank`-th guess: −ln of the draft's probability of this guess, which counts as at least 1e-6.
     pub fn divergence(&self, first: f64, rank: u32) -> f64 {
         -self.guess(first, rank).max(1e-6).ln()
     }
@@ -121,7 +122,8 @@ mod tests {
         assert_eq!(RankLaw::new(vec![0.0]).unwrap().at(0.5), RANKS as u32 + 2);
     }
 
-    /// The draft's probabilities sum to one, and `entropy` is their entropy, if the first guess is the largest.
+    /// The draft's probabilities sum to about one, and `entropy` is close to their entropy, if the first guess is the
+    /// largest. No guess has a higher probability than the first.
     #[test]
     fn guesses_are_a_distribution() {
         let law = RankLaw::default();

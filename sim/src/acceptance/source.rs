@@ -7,21 +7,22 @@ use crate::drafts::Shown;
 use crate::executor::RequestTruth;
 use crate::luck::{Luck, Stream, threshold};
 
-/// Draws the bits that say which drafts are right.
+/// Draws the bits that say which drafts are right, and gives the probabilities of the bits and recorded values.
 pub(super) trait Bits: Send + Sync {
-    /// Fills in the bits of the first `positions` output positions.
+    /// Fills in the bits of the first `positions` output positions, and where and how much the draft proposes if that
+    /// differs.
     fn fill(&self, request: RequestTruth, positions: usize, out: &mut TruthRow);
 
     /// The probability that a draft at `position` and `depth` is right, pooled over the rounds that reach this depth.
     /// The law of its confidence is solved for this rate.
     fn rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64;
 
-    /// The recorded confidence at `position`, where the draft was on the target's path.
+    /// The recorded confidence at `position`, where the draft was on the target's path; `None` if none was recorded.
     fn recorded_confidence(&self, _request: RequestTruth, _position: u32) -> Option<f32> {
         None
     }
 
-    /// The recorded rank, from 2, at `position`, where the draft's first choice is wrong.
+    /// The recorded rank, from 2, at `position`, where the draft's first choice is wrong; `None` if none was recorded.
     fn recorded_rank(&self, _request: RequestTruth, _position: u32) -> Option<u32> {
         None
     }
@@ -52,7 +53,8 @@ pub(super) trait Bits: Send + Sync {
         self.rate_of_hypothesis(request, hypothesis, position, depth)
     }
 
-    /// The mean of [`rate`](Bits::rate) over all requests of the same category whose rounds reach this depth.
+    /// The mean of [`rate`](Bits::rate) over all requests of the same category whose rounds reach this depth. By
+    /// default they have the same rate.
     fn mean_rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64 {
         self.rate(request, position, depth)
     }

@@ -1,5 +1,6 @@
-//! Compares the acceptance sources with theory: rates, correlation, hazards, and that equal arguments give equal draws.
-//! Calibration and recordings are tested in `tests/truth`.
+//! Compares the acceptance sources with theory: rates, correlation, hazards and the chances that policies see. Equal
+//! arguments must give equal draws, and bad settings are refused. Calibration and recordings are tested in
+//! `tests/truth`.
 
 use super::*;
 use crate::drafts::Shown;
@@ -40,8 +41,8 @@ fn one_law(a: f64, b: f64, autocorrelation: f64) -> Rates {
 }
 
 /// If policies see chances in place of confidences, a share p of the tokens with chance p is right. This holds in every
-/// tenth of [0, 1] and at the depths that a round reaches, for confidences that are true, over-confident or without
-/// information.
+/// tenth of [0, 1] with over 1000 tokens, for the first and for later drafts of a round, and for confidences that are
+/// true, over-confident or without information.
 #[test]
 fn chances_are_the_shares_of_right_tokens() {
     for misfit in [Misfit::default(), Misfit { scale: 2.0, shift: 1.0 }, Misfit { scale: 0.0, shift: 0.3 }] {

@@ -136,9 +136,10 @@ impl AcceptanceSpec {
     /// Checks the values that serde cannot check.
     ///
     /// # Errors
-    /// A rate is not in [0, 1], a span is 0, an autocorrelation is not in [0, 1), the shape of a Beta distribution is
-    /// not in [0.001, 1000000], or the model of the confidences or of the prompt lookup has a fault. The error names
-    /// the setting.
+    /// A list of rates, points or categories is empty, a rate is not in [0, 1], the tokens of points do not rise, a
+    /// span is 0, an autocorrelation is not in [0, 1), the shape of a Beta distribution is not in [0.001, 1000000], or
+    /// the model of the confidences, of the prompt lookup, of the suffix tree or of the draft model beside a lookup has
+    /// a fault. The error names the setting.
     pub fn check(&self) -> Result<(), BadAcceptance> {
         if let Some((key, why)) = self.confidence.fault() {
             return bad(key, why);

@@ -86,7 +86,7 @@ impl Suffix {
     }
 }
 
-/// The acceptance source of a suffix tree.
+/// Draws which tokens of a suffix tree's proposals are right, where it has a match, and how long its proposals are.
 pub(super) struct SuffixTree {
     lookups: Lookups,
     /// Probability, at each token of a match whose length is drawn, that the match ends there: 1 / mean length.
@@ -101,7 +101,7 @@ impl SuffixTree {
         SuffixTree { lookups, ends: 1.0 / spec.mean_match, proposals: spec.proposals() }
     }
 
-    /// A geometric length of at least 1, from the uniform draw `u`.
+    /// A geometric length from 1 to 1001, from the uniform draw `u`.
     fn length(&self, u: f64) -> usize {
         // No tree is deeper than 1000 tokens.
         if self.ends >= 1.0 { 1 } else { 1 + (u.ln() / (1.0 - self.ends).ln()).min(1000.0) as usize }
@@ -153,8 +153,8 @@ mod tests {
         row
     }
 
-    /// Arctic Inference 0.3.0's tree of depth 24, asked after a repeated text of 1, 2, … tokens with `max_spec_factor`
-    /// 1, 0.5 and 3 (`tests/arctic/record.py`).
+    /// The proposals are as long as those that `tests/arctic/record.py` recorded from Arctic Inference 0.3.0's tree of
+    /// depth 24, after a repeated text of 1, 2, … tokens with `max_spec_factor` 1, 0.5 and 3.
     #[test]
     fn proposals_are_as_long_as_arctic_inference_makes_them() {
         let recorded: serde_json::Value = serde_json::from_str(include_str!("suffix_proposals.json")).unwrap();

@@ -19,7 +19,7 @@ pub struct Truths<'a> {
     requests: Vec<RequestTruth>,
     free_rows: Vec<u32>,
     row_of: Vec<u32>,
-    /// The bitmaps side by side; `None` once a row was not [plain](TruthRow::is_plain).
+    /// The bitmaps side by side; `None` without drafts, and once a row was not [plain](TruthRow::is_plain).
     plain: Option<PlainRows>,
 }
 
@@ -63,7 +63,7 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// Forgets a request; does nothing if it never started.
+    /// Forgets a request; does nothing if it never started or has ended already.
     pub fn end(&mut self, id: RequestId) {
         let row = self.row_of.get_mut(id as usize).map_or(NO_ROW, |row| std::mem::replace(row, NO_ROW));
         if row != NO_ROW {
@@ -91,7 +91,7 @@ impl<'a> Truths<'a> {
     }
 
     /// Lowers the draft limit of each request: with a match to what the match proposes, without one to what a draft
-    /// model drafts (0 if there is none).
+    /// model drafts (0 if there is none). Limits stay if the draft always has a proposal.
     pub fn cap_draft_limits(&self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
         if self.max_draft_len == 0 || !self.acceptance.may_lack_proposals() {
             return;
@@ -125,8 +125,9 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// Writes into `accepted` how many tokens verification accepts of `drafts.verify_len`, or of the kept nodes of
-    /// trees. Fills in divergences if the policy wants them.
+    /// Writes into `accepted` how many tokens verification accepts of the `verify_len` drafts of each chain, or of the
+    /// kept nodes of each tree, and reports unknown bits that decided it to the source. Trees also store their accepted
+    /// path; for chains the divergences are filled in if the policy wants them.
     pub fn accept(&self, batch: &BatchView, drafts: &mut Drafts, accepted: &mut [u32]) {
         if drafts.in_trees() {
             for (i, a) in accepted.iter_mut().enumerate().take(batch.len()) {
@@ -175,7 +176,8 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// Fills in what the policy wants to see of the tokens that pass `pass` drafted.
+    /// Fills in, for each token that the pass drafted, the confidence that the policy sees, and the entropy if it wants
+    /// that.
     fn look(&self, batch: &BatchView, pass: &DraftPass, out: &mut Drafts) {
         let depth = pass.pass - 1;
         for i in (0..batch.len()).filter(|&i| pass.draft_len[i] >= pass.pass) {
@@ -188,7 +190,8 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// What a policy is shown for a token with confidence `c`.
+    /// What a policy is shown for a token with confidence `c`: see [`Law::chance`](super::Law::chance). Without a law
+    /// it is `c`.
     #[inline]
     fn shown(&self, shown: Shown, id: RequestId, start: u32, depth: u32, c: f32) -> f64 {
         if shown == Shown::Confidence {

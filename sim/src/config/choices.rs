@@ -22,7 +22,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// The name in files.
+    /// The version's name in experiment files, such as `vllm-0.33`.
     pub fn name(self) -> &'static str {
         match self {
             Version::V0 => "vllm-v0",

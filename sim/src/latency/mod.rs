@@ -84,7 +84,7 @@ impl Coefficients {
     /// Coefficients of a model that costs nothing.
     pub const FREE: Coefficients = Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 0.0 };
 
-    /// Time of a pass in seconds.
+    /// Seconds of a pass that reads `context` tokens of context and runs over `batched` tokens.
     pub fn pass_s(&self, context: f64, batched: f64) -> f64 {
         self.alpha_s * context + self.gamma_s * batched + self.delta_s
     }

@@ -28,7 +28,8 @@ pub struct Diverged {
 /// An executor with recorded times.
 pub struct ReplayClock<'a> {
     truths: Truths<'a>,
-    /// Each mark with the step to which it belongs.
+    /// The marks that are not replayed yet, each with the step to which it belongs. Marks of the kind `Recorded` are
+    /// left out.
     marks: Box<dyn Iterator<Item = (u64, Mark)> + 'a>,
     now: Time,
     step: u64,
@@ -55,7 +56,8 @@ impl<'a> ReplayClock<'a> {
         }
     }
 
-    /// Moves the clock to the end of the next recorded mark, which must have the kind `asked`.
+    /// Moves the clock to the end of the next recorded mark. If that has another kind than `asked`, or there is none,
+    /// the replay has diverged, and the clock stands still from then on.
     fn pass(&mut self, asked: MarkKind) {
         if self.diverged.is_some() {
             return;

@@ -38,7 +38,7 @@ struct Entry {
     nodes: usize,
 }
 
-/// The rounds of one request, sorted by start.
+/// The rounds of one request that drafted, sorted by start.
 #[derive(Clone, Debug, Default)]
 struct Request {
     entries: Vec<Entry>,
@@ -74,7 +74,7 @@ impl<'a> RecordedRounds<'a> {
         }
     }
 
-    /// Adds the rounds of a step. Steps must come in order.
+    /// Adds a step's rounds; a round without drafts is left out. Steps must come in order.
     pub fn add(&mut self, step: &StepTrace) {
         let (mut confidence, mut looks, mut nodes) = (0, 0, 0);
         for &round in &step.rounds {
@@ -144,8 +144,8 @@ impl<'a> RecordedRounds<'a> {
         self.tree(entry).iter().find(|(n, p)| *p == wanted && n.rank == rank && at_depth(n)).map(|(n, _)| n)
     }
 
-    /// The ranks of the target's tokens that a round revealed, by depth; 1 means that the first guess is right. If no
-    /// guess of a tree was right, the rank is `u32::MAX`.
+    /// The ranks of the target's tokens that a round revealed, by depth; 1 means that the first guess is right. At the
+    /// depth where the round failed the rank is `u32::MAX`; nothing is revealed below it.
     fn revealed(&self, entry: &Entry) -> impl Iterator<Item = u32> {
         let Round { accepted, verified, nodes, .. } = entry.round;
         let accepted_rank = |depth: u32| match nodes {

@@ -88,7 +88,7 @@ pub struct StepTrace {
     pub num_waiting: u32,
     /// The prefill chunks.
     pub chunks: Vec<Chunk>,
-    /// The decode requests.
+    /// The rounds of the decode requests.
     pub rounds: Vec<Round>,
     /// The draft's probability of each token of each chain.
     pub confidence: Vec<f32>,
@@ -103,7 +103,7 @@ pub struct StepTrace {
 }
 
 impl StepTrace {
-    /// Empties the trace. Keeps the buffers.
+    /// Empties all columns and keeps their buffers. The step's index and its counts of requests stay.
     pub fn clear(&mut self) {
         self.marks.clear();
         self.chunks.clear();

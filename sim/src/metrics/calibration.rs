@@ -6,7 +6,7 @@
 use crate::drafts::Drafts;
 use serde::{Deserialize, Serialize};
 
-/// Number of bins of equal width over (0, 1].
+/// Number of bins of equal width from 0 to 1. A bound belongs to the bin above it, 1 to the last bin.
 const BINS: usize = 20;
 
 /// The drafts with confidences in one bin.
@@ -27,7 +27,7 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// Adds the drafts of a step.
+    /// Adds the drafts of a step whose result is known; `accepted` is the number of accepted drafts of each request.
     pub fn step(&mut self, drafts: &Drafts, accepted: &[u32]) {
         for (i, (&verified, &accepted)) in drafts.verify_len.iter().zip(accepted).enumerate() {
             for j in 0..verified.min(accepted + 1) {

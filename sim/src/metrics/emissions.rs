@@ -31,7 +31,8 @@ impl Emissions {
         self.at.resize(requests, Time::MAX);
     }
 
-    /// Records that the decode requests `ids` of a step, except the requests in `dropped`, emitted at `end`.
+    /// Records that the decode requests `ids` of a step, except the requests in `dropped`, emitted at `end`. Adds the
+    /// gap since each one's last emission to `gaps`.
     #[inline]
     pub fn step(&mut self, ids: &[RequestId], dropped: &[RequestId], end: Time, gaps: &mut Gaps) {
         if dropped.is_empty() && self.members == ids {
@@ -44,7 +45,7 @@ impl Emissions {
         }
     }
 
-    /// Records that the running requests `ids` emitted at `end`.
+    /// Records that the running requests `ids` emitted at `end`. Adds the gap since each one's last emission to `gaps`.
     #[inline]
     pub fn running(&mut self, ids: impl ExactSizeIterator<Item = RequestId> + Clone, end: Time, gaps: &mut Gaps) {
         // A fold over all requests is faster than a search for the first that differs.
@@ -57,7 +58,7 @@ impl Emissions {
         }
     }
 
-    /// Records that the requests `ids` of a step emitted at `end`.
+    /// Records that the requests `ids` of a step emitted at `end`, and their gaps.
     fn record_all(&mut self, ids: impl Iterator<Item = RequestId> + Clone, end: Time, gaps: &mut Gaps) {
         let since_last =
             if ids.clone().eq(self.members.iter().copied()) { self.members.len() } else { self.change(ids, end, gaps) };
@@ -67,7 +68,8 @@ impl Emissions {
         self.end = end;
     }
 
-    /// Replaces the members by the requests that emit at `end`. Returns how many of them emitted in the last step too.
+    /// Replaces the members by the requests that emit at `end`. Writes down the times of members that leave, and
+    /// records the gaps of requests that join. Returns how many members stay; their gaps are not recorded yet.
     fn change(&mut self, ids: impl Iterator<Item = RequestId>, end: Time, gaps: &mut Gaps) -> usize {
         std::mem::swap(&mut self.members, &mut self.before);
         self.members.clear();
@@ -89,8 +91,8 @@ impl Emissions {
         since_last
     }
 
-    /// Records that a request emitted at the end of its prompt, in the step that was recorded last. Returns whether it
-    /// was the request's first token.
+    /// Records that a request emitted at the end of its prompt, in the step that was recorded last, and the gap if it
+    /// had emitted before. Returns whether it was the request's first token.
     pub fn after_prompt(&mut self, id: RequestId, gaps: &mut Gaps) -> bool {
         self.members.push(id);
         let last = self.at[id as usize];

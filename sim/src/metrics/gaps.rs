@@ -89,7 +89,7 @@ impl Gaps {
         self.len() == 0
     }
 
-    /// The exact mean of the gaps, seconds.
+    /// The exact mean of the gaps, seconds; NaN without gaps.
     pub fn mean_s(&self) -> f64 {
         self.sum as f64 / crate::time::PS_PER_S / self.len() as f64
     }

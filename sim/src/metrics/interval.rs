@@ -33,9 +33,9 @@ impl Interval {
 pub struct RatioInterval {
     /// The mean of the per-seed ratios.
     pub mean: f64,
-    /// The lower end of the 95 % interval, at most the mean; `None` with one seed.
+    /// The lower end of the 95 % interval, at most the mean; `None` with one seed or if it is not finite.
     pub low: Option<f64>,
-    /// The upper end of the 95 % interval, at least the mean; `None` with one seed.
+    /// The upper end of the 95 % interval, at least the mean; `None` with one seed or if it is not finite.
     pub high: Option<f64>,
     /// Number of replications.
     pub n: usize,

@@ -56,7 +56,7 @@ pub struct Lengths {
 }
 
 impl Lengths {
-    /// Adds a step to the sums of its bucket.
+    /// Adds a step to the sums of its bucket; leaves out a step without a decode request.
     #[inline]
     pub fn step(&mut self, s: &StepRecord) {
         if s.batch_size == 0 {
@@ -72,7 +72,7 @@ impl Lengths {
         sums.emitted += u64::from(s.emitted);
     }
 
-    /// Adds `steps` plain decode steps with the same batch size, which took `busy` together.
+    /// Adds `steps` steps without drafts and without prompts, all with the same batch size, which took `busy` together.
     pub fn plain_steps(&mut self, batch_size: u32, steps: u64, busy: Time) {
         let n = u64::from(batch_size) * steps;
         let sums = self.sums_at(batch_size, 0, false);

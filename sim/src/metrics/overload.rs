@@ -13,24 +13,24 @@ pub struct Overload {
     pub offered_req_s: f64,
     /// Requests per second that finished before the last arrival.
     pub completed_req_s: f64,
-    /// Number of requests that waited at a half, three quarters and the end of the arrivals.
+    /// Number of requests that waited at a half, three quarters and the end of the time in which requests arrive.
     pub waiting: [u64; 3],
 }
 
 /// Fewest waiting requests that can count as overload.
 const LEAST_WAITING: u64 = 8;
 
-/// [`overload`] of a run that was observed until `seen`; `None` if not all requests had arrived by then.
+/// [`overload`] of a run that was observed until `seen`; `None` also if not all requests had arrived by then.
 pub fn overload_of(records: &RequestRecords, seen: Time) -> Option<Overload> {
     records.arrival.iter().max().filter(|last| **last <= seen).and_then(|_| overload(records))
 }
 
 /// Checks a run with open arrivals for overload. Three conditions must hold. At the last arrival at least 8 requests,
-/// or 5 % of all if that is more, are waiting. At three quarters of the arrivals at least half as many waited. Fewer
-/// requests per second completed than arrived.
-/// The time after the last arrival, when the queue drains, does not count. A burst at the end makes a queue that was
-/// not there before, and a busy part that was worked off leaves none: neither is overload. A closed loop cannot fall
-/// behind: do not call this for one.
+/// or 5 % of all if that is more, are waiting. At three quarters of the time in which requests arrive, at least half as
+/// many waited. In that time fewer requests per second completed than arrived. `None` if a condition fails, for fewer
+/// than 8 requests, and if all arrive at once. The time after the last arrival, when the queue drains, does not count.
+/// A burst at the end makes a queue that was not there before, and a busy part that was worked off leaves none: neither
+/// is overload. A closed loop cannot fall behind: do not call this for one.
 pub fn overload(records: &RequestRecords) -> Option<Overload> {
     overload_among(records, 0..records.len())
 }
@@ -54,7 +54,7 @@ pub fn overload_among(records: &RequestRecords, ids: Range<usize>) -> Option<Ove
     (waiting[2] >= least && no_burst && found.completed_req_s < found.offered_req_s).then_some(found)
 }
 
-/// Number of requests among `ids` that had arrived by `at` and were first scheduled after it, or never.
+/// Number of requests among `ids` that had arrived by `at` and by then were neither scheduled nor rejected.
 fn waiting(r: &RequestRecords, ids: Range<usize>, at: Time) -> u64 {
     ids.filter(|&i| r.arrival[i] <= at && r.first_scheduled[i].min(r.finish[i]) > at).count() as u64
 }

@@ -16,7 +16,8 @@ pub enum Outcome {
     Rejected,
 }
 
-/// The records of all requests, as columns of equal length indexed by request id.
+/// The records of all requests, as columns of equal length indexed by request id. The time of a first scheduling, first
+/// token or end that has not happened is `Time::MAX`.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct RequestRecords {
     /// When the request arrived.

@@ -110,8 +110,8 @@ impl Series {
         self.last_end
     }
 
-    /// Adds `steps` plain decode steps with the same batch size, which took `busy` together and end in the bin that
-    /// contains `end`.
+    /// Adds `steps` steps without drafts and without prompts, all with the same batch size, which took `busy` together
+    /// and end in the bin that contains `end`.
     pub fn lump(&mut self, end: Time, batch_size: u32, steps: u64, busy: Time) {
         let n = u64::from(batch_size) * steps;
         let bin = self.bin(end);
@@ -121,7 +121,8 @@ impl Series {
         bin.emitted += n;
     }
 
-    /// Opens bins up to the one that contains `at`.
+    /// Opens bins up to the one that contains `at`. While they would be more than [`MAX_BINS`], neighbouring bins
+    /// merge.
     #[cold]
     fn reach(&mut self, at: Time) {
         while (at.0 / self.width.0) as usize >= MAX_BINS {

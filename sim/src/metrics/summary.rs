@@ -47,7 +47,8 @@ pub struct Slo {
 }
 
 impl Slo {
-    /// Whether a finished request meets every bound. Its own TPOT bound, seconds, takes precedence over the run's.
+    /// Whether a finished request meets every bound. Its own TPOT bound, seconds, takes precedence over the run's. An
+    /// output of one token meets every TPOT bound.
     pub fn met_by(&self, records: &RequestRecords, i: usize, own_tpot_s: Option<f64>) -> bool {
         let under = |bound: Option<f64>, value: Option<f64>| bound.zip(value).is_none_or(|(b, v)| v <= b);
         let own = own_tpot_s.filter(|s| s.is_finite());
@@ -68,7 +69,8 @@ pub struct PositionCounts {
     pub accepted: u64,
 }
 
-/// The numbers of one run (one policy, one seed).
+/// The numbers of one run (one policy, one seed). `queue`, `ttft`, `tpot` and `e2e` are over finished requests, `itl`
+/// is over all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Number of requests that arrived.
@@ -89,7 +91,7 @@ pub struct Summary {
     pub duration_s: f64,
     /// Time inside steps, seconds.
     pub busy_s: f64,
-    /// Share of busy time in draft passes.
+    /// Share of busy time in draft passes and in decisions.
     pub draft_time_share: f64,
     /// Time from arrival to first scheduling, seconds.
     pub queue: Option<Quantiles>,
@@ -109,9 +111,9 @@ pub struct Summary {
     pub busy_token_goodput_tok_s: f64,
     /// G2: requests meeting every bound / (last finish − first arrival); `None` without a bound.
     pub slo_goodput_req_s: Option<f64>,
-    /// G3: output tokens of requests meeting every bound / (last finish − first arrival).
+    /// G3: output tokens of requests meeting every bound / (last finish − first arrival); `None` without a bound.
     pub slo_token_goodput_tok_s: Option<f64>,
-    /// G4: requests meeting every bound / (finished + rejected).
+    /// G4: requests meeting every bound / (finished + rejected); `None` without a bound.
     pub slo_attainment: Option<f64>,
     /// The bounds that were applied.
     pub slo: Slo,

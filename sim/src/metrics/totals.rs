@@ -18,7 +18,7 @@ pub struct Totals {
     pub busy: Time,
     /// Time in draft passes and in decisions.
     pub draft_time: Time,
-    /// Time in target passes.
+    /// Time of target passes and of the host.
     pub verify_time: Time,
     /// Number of draft passes.
     pub draft_passes: u64,
@@ -78,7 +78,8 @@ impl Default for Totals {
 }
 
 impl Totals {
-    /// Adds a step to all counters.
+    /// Adds a step to the counters that follow from its record: all but `gaps`, `verified_accepted`, `calibration` and
+    /// `lives`.
     #[inline]
     pub fn step(&mut self, s: &StepRecord) {
         let span = s.end - s.start;
@@ -99,8 +100,8 @@ impl Totals {
         self.lengths.step(s);
     }
 
-    /// Adds `steps` plain decode steps with the same batch size, which took `busy` together. `context_time` is as in
-    /// the field.
+    /// Adds `steps` steps without drafts and without prompts, all with the same batch size, which took `busy` together.
+    /// `context_time` is as in the field. Leaves out `gaps`, `peak_blocks` and `lives`.
     pub fn plain_steps(&mut self, batch_size: u32, steps: u64, busy: Time, context_time: u128) {
         let n = u64::from(batch_size) * steps;
         self.steps += steps;

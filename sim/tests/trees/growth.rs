@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 /// A node by its path: the ranks from the root to it.
 type Path = Vec<u32>;
 
-/// Confidences that differ from node to node: they fall with the rank and depend on a hash of the path.
+/// The draft's confidence in the node at `path`: a number from 0.15 to 0.95 that a hash of the parent's path gives,
+/// divided by the square of the rank.
 fn opinion(path: &[u32]) -> f64 {
     let (rank, above) = path.split_last().expect("a node is no root");
     let key = above.iter().fold(17u64, |key, &r| key.wrapping_mul(31).wrapping_add(u64::from(r)));
@@ -104,6 +105,7 @@ proptest! {
     }
 
     /// The accepted path is the longest kept path from the root that agrees with the target, found among all paths.
+    /// Nothing deeper than the kept nodes is looked up, and kept nodes and their depth are counted right.
     #[test]
     fn acceptance_is_the_longest_matching_path(
         (growth, depth) in any_growth(), drop in prop::collection::vec(any::<bool>(), 1..40),
@@ -128,7 +130,8 @@ proptest! {
         prop_assert_eq!(tree.kept_depth() as usize, deepest);
     }
 
-    /// `keep_best` keeps the nodes with the highest scores wherever they are in the tree, and with each its parent.
+    /// `keep_best` keeps the `most` nodes with the highest scores, wherever they are in the tree (of equal ones the
+    /// earlier), and with each its parent.
     #[test]
     fn the_best_nodes_are_a_prefix_of_the_sorted_pool((growth, depth) in any_growth(), most in 0u32..60) {
         let mut tree = grown(&growth, depth);

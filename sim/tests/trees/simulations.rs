@@ -168,7 +168,8 @@ fn records_count_nodes_and_depths_apart() {
     assert_eq!((run.records.verified, run.records.accepted), (vec![60; 3], vec![20; 3]));
 }
 
-/// A wider tree is never worse than the chain inside it, position by position: it has the same truth and more guesses.
+/// A wider beam of the same depth accepts more tokens a round, and needs fewer rounds, than a narrower one or a chain:
+/// it has the same truth and more guesses.
 #[test]
 fn a_wider_tree_of_the_same_depth_accepts_at_least_as_much() {
     let source = || Rates::Constant { rate: 0.6 };

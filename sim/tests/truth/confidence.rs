@@ -1,5 +1,6 @@
-//! Tests that P(right | confidence) is the declared curve for every acceptance source, and that which drafts are right
-//! never depends on confidences (docs/model.md 13).
+//! Tests that P(right | confidence) is the declared curve for the acceptance sources without lookups, and that which
+//! drafts are right never depends on confidences (docs/model.md 13). Tests misfits, tokens off the path and extreme
+//! settings, too.
 
 use foretoken_sim::acceptance::{AcceptanceSpec, Beta, Confidence, Curve, Misfit, Mixture, Rates};
 use foretoken_sim::{AcceptanceSource, Recording, Request, RequestTruth, Time, TruthRow, Workload};
@@ -161,7 +162,8 @@ fn misfit_moves_what_is_seen_by_exactly_its_logit() {
     }
 }
 
-/// Off the path no draft is right: confidences follow the law of wrong positions of the same request.
+/// Off the path no draft is right: the mean confidence is that of wrong drafts of the same request, and below that of
+/// right ones.
 #[test]
 fn off_path_looks_like_wrong() {
     let spec = AcceptanceSpec { source: Rates::Constant { rate: 0.7 }, ..AcceptanceSpec::default() };

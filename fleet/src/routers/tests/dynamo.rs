@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Recomputes Dynamo's costs for each decision from a list of all requests in flight and their blocks.
+/// Recomputes Dynamo's costs for each decision from a list of all requests in flight and their blocks. The router must
+/// take the cheapest worker, of equal ones the drawn one.
 #[test]
 fn dynamo_kv() {
     struct Booked {

@@ -46,7 +46,8 @@ fn llm_d_default() {
     });
 }
 
-/// `sloheadroomtier/plugin.go` and `latency/plugin.go` on random headrooms.
+/// On random headrooms, our scores and the scores of `sloheadroomtier/plugin.go` and `latency/plugin.go` are highest
+/// for the same replicas.
 #[test]
 fn llm_d_slo() {
     use crate::routers::llm_d_slo::{Headroom, Headrooms, scores};

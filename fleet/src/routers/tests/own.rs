@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// `verify-work`: the expected work of a request is the mean work of the ended requests of its category.
+/// `verify-work` takes the replica with the least expected work in flight. It expects the mean output length and the
+/// mean tokens a step of the ended requests of the same category, or of all if there are none.
 #[test]
 fn verify_work() {
     let settings = VerifyWork::default();
