@@ -174,7 +174,7 @@ fn scenarios(s: &Standings) -> Grid {
     grid
 }
 
-/// Lines that explain the columns of both tables, and those of the marks `!`, `^` and `(n)` that occur.
+/// Lines that explain the columns of both tables, and the marks `!`, `^` and `(n)` if they occur.
 pub fn legend(s: &Standings) -> Vec<String> {
     let mut lines = vec![
         "L: 100 ln(mean E2E / mean E2E of the reference), paired by seed; the reference is the best oracle of a scenario".to_owned(),
