@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The search found the highest rate that is carried.
+    /// The search found a capacity.
     Rate,
     /// No rate is carried, not even a very low one.
     NoRate,
@@ -20,13 +20,13 @@ pub enum Verdict {
     EveryRateTried,
 }
 
-/// Why a policy does not carry a rate above its capacity.
+/// Why a rate was not carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
-    /// Too many requests miss their SLO bounds.
+    /// Too many requests miss their SLO bounds (the server may also fail to keep up).
     Bounds,
-    /// The server does not keep up: its queue grows as long as requests arrive.
+    /// Few enough requests miss their bounds, but the server does not keep up with the arrivals.
     Queue,
 }
 
@@ -39,15 +39,16 @@ pub struct SeedResult {
     pub verdict: Verdict,
     /// The capacity, requests per second; `None` if no rate is carried, or if every tried rate is carried.
     pub req_s: Option<f64>,
-    /// Why the policy does not carry a higher rate; `None` if every rate that was tried is carried.
+    /// Why the lowest of the rates that failed was not carried; `None` if every rate that was tried is carried.
     pub limit: Option<Limit>,
     /// The SLO bounds that requests had to keep.
     pub slo: Slo,
-    /// Rates, requests per second, that were carried although some lower rate was not carried.
+    /// Rates, requests per second, that were carried although some lower rate was not carried; ascending.
     pub exceptions: Vec<f64>,
     /// The highest rate that was tried, requests per second.
     pub tried_up_to: f64,
-    /// Output tokens per second and GPU at the capacity; `None` without a capacity.
+    /// Output tokens per second and GPU at the capacity: `req_s` × mean output tokens of a counted request / GPUs.
+    /// `None` without a capacity.
     pub tok_s_gpu: Option<f64>,
     /// How the arrivals are spread over time.
     pub spread: Spread,
@@ -139,7 +140,8 @@ impl Capacity {
         unlimited.map(|s| s.tried_up_to).fold(f64::INFINITY, f64::min)
     }
 
-    /// Sentences about the capacity for the reader, for example that the queue sets the limit.
+    /// A sentence, with its number of seeds, for each of these that occurs: no rate is carried; every tried rate is
+    /// carried; the queue sets the limit; a higher rate is carried where a lower one is not.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let seeds = self.seeds.len();

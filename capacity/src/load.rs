@@ -50,10 +50,12 @@ pub struct Log {
 }
 
 impl Load {
-    /// Makes the load for a capacity search from a variant's workload. Cuts a log to the requests that a probe needs.
+    /// Makes the load for a capacity search from a variant's workload. Without a window, cuts a log in `setting` to the
+    /// first requests, as many as a probe needs.
     ///
     /// # Errors
-    /// The arrivals are a closed loop, which has no rate; there are too few requests; or all arrive at the same time.
+    /// The arrivals are a closed loop, which has no rate; there are too few requests; all arrive at the same time; or
+    /// the window has no request or ends after the last one.
     pub fn of(setting: &mut Setting, variant: &Variant, spec: &CapacitySpec) -> Result<Load> {
         if setting.arrivals() != Arrivals::Open {
             return Err(closed_loop());
@@ -81,7 +83,8 @@ impl Load {
     /// requests count but the warm-up at both ends, which is at most a tenth of all requests at either end.
     ///
     /// # Errors
-    /// The arrivals are a closed loop, there are too few requests for the asked share, or all arrive at the same time.
+    /// The arrivals are a closed loop, there are too few requests for the asked share, all arrive at the same time, or
+    /// the window has no request or ends after the last one.
     pub fn whole(setting: &mut Setting, variant: &Variant, spec: &CapacitySpec) -> Result<Load> {
         if setting.arrivals() != Arrivals::Open {
             return Err(closed_loop());
@@ -153,7 +156,7 @@ impl Load {
         self.rate * self.base[self.base.len() - 1].as_s() / LONGEST_S
     }
 
-    /// The rate of the experiment's arrivals before scaling, requests per second.
+    /// The rate of the experiment's arrivals before scaling (on average, or in the window), requests per second.
     pub fn own_rate(&self) -> f64 {
         self.rate
     }
@@ -164,7 +167,8 @@ fn closed_loop() -> Box<Problem> {
         .help("give requests that come by themselves: workload.arrivals = { poisson = { rate = 5.0 } }")
 }
 
-/// The ids of the requests that arrive in the window (from, to), seconds of the workload.
+/// The ids of the requests that arrive in the window (from, to), seconds of the workload. It is an error if there are
+/// none, or if the window ends long after the last request.
 fn in_window(arrival: &[Time], [from, to]: [f64; 2], variant: &Variant) -> Result<Range<RequestId>> {
     let first_id_from = |s: f64| arrival.partition_point(|&t| t < Time::from_s(s)) as RequestId;
     let counted = first_id_from(from)..first_id_from(to);

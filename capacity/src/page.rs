@@ -10,7 +10,8 @@ use foretoken_run::scope;
 use foretoken_spec::document::Path;
 use foretoken_spec::problem::Result;
 
-/// The HTML page of the answer. `figures` are shown below the table of capacities by swept values.
+/// The HTML page of the answer. `figures` are shown between the table of capacities by swept values and the table of
+/// all capacities.
 ///
 /// # Errors
 /// The experiment cannot be written as TOML.
@@ -120,7 +121,7 @@ fn with_half(c: &Capacity) -> String {
     format!("{}{half}", c.rate_in_words())
 }
 
-/// The table of all capacities, the highest first.
+/// The table of all capacities: by swept values in the order of the sweep, then the highest first.
 fn table(answer: &Answer, plan: &Plan) -> Table {
     let swept = answer.capacities.iter().any(|c| !c.sweep.is_empty());
     let mut columns = vec![

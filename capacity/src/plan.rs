@@ -9,7 +9,8 @@ use std::path::Path as FilePath;
 /// Reads the document of an experiment. Returns the plan and the `[capacity]` table. Relative paths start at `folder`.
 ///
 /// If arrivals are generated, the plan's workload has exactly the number of requests that a probe (one tried rate)
-/// needs. If arrivals come from a log, [`Load`](crate::load::Load) takes the log's first requests.
+/// needs. If arrivals come from a log, [`Load`](crate::load::Load) takes the log's first requests. With
+/// `capacity.window_s` the workload stays whole.
 ///
 /// # Errors
 /// The experiment is wrong.

@@ -24,15 +24,18 @@ use std::time::Instant;
 
 /// A figure shows tried rates up to this multiple of the capacity.
 pub const SHOWN: f64 = 1.6;
-/// If two rates have a ratio below this, a figure shows only one of them.
+/// A probe above the answer is repeated to its end only if its rate is at least this multiple of the next lower rate
+/// that has a run to the end.
 const APART: f64 = 1.03;
 /// A search with a later seed begins with the rates (first seed's capacity / this) and (first seed's capacity × this).
 const NEAR: f64 = 1.1;
-/// The two rates with which the first search begins, as multiples of the experiment's own rate.
+/// The two rates with which the first search begins, as multiples of the experiment's own rate, unless
+/// `capacity.bracket` gives them.
 const GUESS: [f64; 2] = [0.5, 2.0];
 
 /// Searches the capacity of every policy and writes the results into the folder at `path`, on the threads of `pool`.
-/// With `figures`, also writes figures and the HTML page. Continues an unfinished search if `mode` allows it.
+/// With `figures`, also writes figures and the HTML page. Continues an unfinished search if `mode` allows it. Returns a
+/// complete folder as it is.
 ///
 /// # Errors
 /// The experiment is wrong, the search is interrupted, the folder holds other results, or a file cannot be written.
@@ -143,8 +146,9 @@ impl Searcher<'_> {
         Ok(SeedResult::of(number, end, slo, tokens_gpu, &load, probes))
     }
 
-    /// Repeats probes of rates above the answer `found` that were stopped early, until all their counted requests have
-    /// ended. A figure shows the share of requests within their bounds at these rates.
+    /// Repeats probes that were stopped early at rates from the answer `found` to [`SHOWN`] times it, until all their
+    /// counted requests have ended. Skips a rate that is close to another one ([`APART`]). A figure shows the share of
+    /// requests within their bounds at these rates.
     fn finish(&self, trial: &Trial<'_>, setting: &mut Setting, found: f64, probes: &mut [Probe]) -> Result<()> {
         let mut above: Vec<&mut Probe> =
             probes.iter_mut().filter(|p| p.rate > found && p.rate <= SHOWN * found).collect();
@@ -163,7 +167,7 @@ impl Searcher<'_> {
     }
 
     /// The SLO bounds of a setting. A TPOT bound that is given as a multiple is scaled from the P90 TPOT of
-    /// autoregressive decoding with one request at a time.
+    /// autoregressive decoding with one request at a time. Without any bound, it is an error.
     fn slo(&self, setting: &mut Setting) -> Result<Slo> {
         let given = setting.slo(None);
         let scaled = self.plan.variants[0].experiment.slo.adaspec_scale.is_some();

@@ -34,7 +34,7 @@ pub enum Next {
 pub struct Search {
     /// The two rates to begin with, requests per second, ascending.
     pub bracket: [f64; 2],
-    /// The relative width of the bracket at which the search ends.
+    /// The relative width of the bracket at which it is no longer narrowed and the answer is checked.
     pub tolerance: f64,
     /// A very low rate, requests per second. If this rate is not carried, the answer is that no rate is.
     pub floor: f64,
@@ -125,7 +125,8 @@ mod tests {
     }
 
     proptest! {
-        /// For any bracket, the answer is at most the tolerance below the true capacity, and not above.
+        /// For any bracket, the answer is at most the tolerance below the true capacity, and not above; no rate is an
+        /// exception.
         #[test]
         fn the_answer_is_within_the_tolerance(truth in 1e-3..1e4f64, low in 1e-2..1e3f64, wide in 1.01..50.0f64, tolerance in 0.001..0.2f64) {
             let (end, tried) = search(Search { bracket: [low, low * wide], tolerance, floor: 1e-6 }, |rate| rate <= truth);

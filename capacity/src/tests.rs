@@ -167,6 +167,7 @@ fn poisson_arrivals(requests: u32) -> Vec<f64> {
 }
 
 /// A log with Poisson arrivals has the same capacity as the generated load, also if the log's rate is lower or scaled.
+/// The text says which of its requests are run.
 #[test]
 fn a_log_has_the_capacity_of_its_load() {
     let arrivals = poisson_arrivals(1700);
@@ -324,7 +325,8 @@ fn a_note_says_if_requests_are_too_few_to_fill_the_server() {
     assert!(capacity.notes()[0].contains("raise capacity.requests"), "{:?}", capacity.notes());
 }
 
-/// The shares of requests within their bounds that a figure shows equal the shares in runs that end by themselves.
+/// With the first seed, the shares of requests within their bounds that a figure shows equal the shares in runs that
+/// end by themselves. With the second seed, runs may be stopped early.
 #[test]
 fn shown_rates_are_of_whole_runs() {
     let text = ONE_SERVER.replace("requests = 20000", "requests = 1000").replace("[1, 2, 3, 4, 5]", "[7, 8]");
@@ -379,7 +381,8 @@ fn impossible_questions_are_refused() {
     }
 }
 
-/// An interrupted search continues from its stored probes and gives the same answer as one that is not interrupted.
+/// An interrupted search continues from its stored probes and gives the same answer as one that is not interrupted. An
+/// interrupt keeps them.
 #[test]
 fn an_interrupted_search_continues() {
     let text =

@@ -93,7 +93,8 @@ impl Answer {
         self.at_each_value().into_iter().map(line).collect()
     }
 
-    /// The notes on the numbers. Equal notes are joined into one, which names all policies to which it applies.
+    /// The notes on the numbers. Equal notes are joined into one, which names all policies to which it applies. Notes
+    /// on the load come last.
     pub fn notes(&self) -> Vec<String> {
         let mut notes: Vec<(String, Vec<String>)> = Vec::new();
         for c in &self.capacities {
@@ -108,7 +109,8 @@ impl Answer {
         lines.chain(self.of_the_load()).collect()
     }
 
-    /// Notes on the requests: which requests of a log are run, and whether the rate changes in time.
+    /// Notes on the requests: which requests of a log are run, and which window the rates count, or without a window
+    /// whether the load changes in time.
     pub fn of_the_load(&self) -> Vec<String> {
         let seeds = || self.capacities.iter().flat_map(|c| c.seeds.iter().map(move |s| (c, s)));
         let mut notes: Vec<String> = Vec::new();
@@ -182,7 +184,8 @@ impl Capacity {
 }
 
 /// A sentence that names the policy with the highest capacity, and by how much it exceeds the baseline's and the second
-/// best policy's. Policies that no server can run are not ranked; the best of them is named at the end.
+/// best policy's. Policies that no server can run are not ranked; the best of them is named at the end. If some
+/// policies carry every tried rate, the sentence names only these.
 fn headline(capacities: &[&Capacity]) -> String {
     let mut found: Vec<&Capacity> = capacities.iter().copied().filter(|c| c.req_s.is_some() && !c.bound).collect();
     found.sort_by(|a, b| b.rank().total_cmp(&a.rank()));
@@ -248,7 +251,7 @@ fn more_than(best: &Capacity, other: &Capacity) -> String {
 /// Logarithm of the ratio above which a difference is written as a factor and not in percent: ln 2.
 const TWICE: f64 = std::f64::consts::LN_2;
 
-/// A share in percent as text, with two digits; without the sign %.
+/// A share in percent as text, without the sign %: with one decimal below 10, else with none.
 fn percent(share: f64) -> String {
     let percent = 100.0 * share;
     if percent.abs() < 9.95 { format!("{percent:.1}") } else { format!("{percent:.0}") }

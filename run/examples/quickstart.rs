@@ -1,6 +1,7 @@
 //! How a program of your own runs an experiment: `cargo run --release -p foretoken-run --example quickstart`.
 //!
-//! Reads the quickstart with one seed, runs it into a folder and prints the fastest policy that a server can run.
+//! Reads the quickstart with one seed, runs it into a temporary folder, and prints the fastest policy that a server can
+//! run and its speedup.
 
 use foretoken_run::cells::Mode;
 use foretoken_run::compare::PolicyResult;

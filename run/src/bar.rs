@@ -29,7 +29,8 @@ impl Counts {
     }
 }
 
-/// A progress bar, with the counts behind it.
+/// A progress bar. It is drawn only if stderr is a terminal and [`Counts`] do not turn it off; the counts are kept
+/// always.
 pub struct Bar {
     drawn: ProgressBar,
     counts: Counts,

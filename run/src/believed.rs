@@ -56,8 +56,8 @@ impl Believed {
         })
     }
 
-    /// The passes that policies may time before serving starts. `draft` and `target` are the machine's true costs;
-    /// `reads` says how the machine's verify pass counts context.
+    /// The passes that policies may time before serving starts. `draft` and `target` are the machine's true costs (not
+    /// used if the belief is fitted to another machine); `reads` says how the machine's verify pass counts context.
     pub fn profile<'a>(
         &'a self,
         draft: &'a dyn LatencyModel,
@@ -69,7 +69,8 @@ impl Believed {
     }
 }
 
-/// Times passes for the cost tables of policies, before serving starts.
+/// Gives pass times for the cost tables of policies, before serving starts: by the linear belief, or timed (true costs
+/// × scale × random error), as `belief.tables` says.
 pub struct Profile<'a> {
     believed: &'a Believed,
     draft: &'a dyn LatencyModel,

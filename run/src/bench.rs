@@ -17,7 +17,7 @@ pub struct Timed {
     pub policy: String,
     /// Request-steps of one run: the sum over steps of the requests that decode.
     pub request_steps: u64,
-    /// Median wall time of the repeats, seconds.
+    /// Median wall time of the repeats, seconds; the upper median of an even number.
     pub median_s: f64,
     /// Wall time of the fastest repeat, seconds.
     pub min_s: f64,

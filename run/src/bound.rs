@@ -58,8 +58,8 @@ impl Plan {
         self.variants.iter().position(|v| v.choices.iter().eq(wanted.iter().copied()))
     }
 
-    /// The choice with the lowest value in the sweep of `own`'s setting, if this setting changes the load; otherwise
-    /// `own`.
+    /// The choice with the lowest value in the sweep of `own`'s setting, if this setting changes the load and all its
+    /// values are numbers; otherwise `own`.
     fn lowest<'a>(&'a self, own: &'a Choice) -> &'a Choice {
         let numbers = || values(self, &own.path).map(|c| c.number.filter(|n| n.is_finite()));
         if !is_load(&own.path) || numbers().any(|n| n.is_none()) {

@@ -34,7 +34,7 @@ pub struct Comparison {
     pub seeds: Vec<u64>,
     /// One result per combination of swept values.
     pub variants: Vec<VariantResult>,
-    /// Warnings of policies and of the engine.
+    /// Warnings about the experiment's inputs, policies and engine.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// How measured host time would change the speedup of the fastest policy; absent if the run counts host time, or
@@ -170,8 +170,9 @@ pub struct PolicyResult {
 }
 
 impl Comparison {
-    /// Compares the `cells` of a plan. `cells` and `usable_blocks` (KV blocks that a cell's requests could use) are in
-    /// the order of the plan.
+    /// Compares the `cells` of a plan. The headline, the warnings and all fields that may be absent are left for the
+    /// caller to fill in. `cells` and `usable_blocks` (KV blocks that a cell's requests could use) are in the order of
+    /// the plan.
     pub fn of(plan: &Plan, cells: &[Cell], usable_blocks: &[u32]) -> Comparison {
         let size = plan.seeds.len() * plan.policies.len();
         let variants = plan.variants.iter().zip(cells.chunks(size)).zip(usable_blocks.chunks(size));

@@ -50,8 +50,9 @@ pub struct Complete {
     pub page: Option<PathBuf>,
 }
 
-/// Runs a plan into the folder at `path`, on the threads of `pool`, until the folder has complete results. If `work` is
-/// interrupted, the run stops with an error, and finished cells stay in the folder.
+/// Runs a plan into the folder at `path`, on the threads of `pool`, and makes tables, figures, comparison and page,
+/// until the folder has complete results. If `work` is interrupted, the run stops with an error, and finished cells
+/// stay in the folder.
 ///
 /// # Errors
 /// The experiment is wrong (found before anything runs), a cell cannot be run or stored, or the run is interrupted.
@@ -78,8 +79,9 @@ pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool, work: &
     Ok(Complete { folder, made: Some(Made { results, notes, speed }), page })
 }
 
-/// Makes all results from finished cells but the manifest and the page: tables, figures and the comparison. Also
-/// returns lines on settings that changed no number.
+/// Makes all results from finished cells but the manifest and the page: tables, figures and the comparison. For the
+/// comparison it tries settings (as `how` says) and host times in further runs. Also returns lines on settings that
+/// changed no number.
 ///
 /// # Errors
 /// A cell's file is missing or damaged, a file cannot be written, or the run is interrupted.
@@ -114,7 +116,7 @@ pub fn kept_report<T: DeserializeOwned>(path: &Path) -> Result<T> {
     serde_json::from_str(&text).map_err(|e| Problem::failed(format!("{}: cannot be read back: {e}", path.display())))
 }
 
-/// Writes the comparison into the folder, as text and as JSON.
+/// Writes the comparison into the folder: as text with the main columns, as text with all columns, and as JSON.
 ///
 /// # Errors
 /// A file cannot be written.

@@ -95,7 +95,7 @@ pub fn of_folder(folder: &Path, format: Format, show_implied: bool) -> Result<St
         .collect();
     let swept = report.variants.first().map_or(&[][..], |setting| &setting.sweep);
     let (paths, names): (Vec<_>, Vec<_>) = swept.iter().map(|s| (s.path.as_str(), s.name.as_str())).unzip();
-    // A column is left out if no policy has its number, or if it shows counts that are all 0.
+    // A column is left out if no policy has its number, or if its numbers are shown without decimals and are all 0.
     let says = |n: &Number| rows.iter().any(|(_, p)| measured(p, n).is_some_and(|m| m.mean != 0.0 || n.digits > 0));
     let numbers: Vec<&Number> = NUMBERS.iter().filter(|n| says(n)).collect();
     match format {
@@ -163,7 +163,8 @@ fn shown(m: Measured, n: &Number, between: &str) -> String {
     }
 }
 
-/// A sentence below the table: where the numbers come from, and that half the width of an interval follows each mean.
+/// A note on the table: where the numbers come from, that half the width of an interval follows each mean (with several
+/// seeds), and for what the results hold.
 fn note(report: &Report) -> String {
     let seeds = match report.seeds.len() {
         1 => "one seed".to_owned(),

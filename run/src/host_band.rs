@@ -24,13 +24,13 @@ pub fn measured() -> HostLaw {
     }
 }
 
-/// Does the plan, in any variant, take its costs from a roofline and count no host time? Then host time might change
-/// the answer whether drafts pay.
+/// Does the plan, in any variant, take the target's costs from a roofline and count no host time? False for measured
+/// runs. Then host time might change the answer whether drafts pay.
 pub fn is_left_out(plan: &Plan) -> bool {
     plan.measured.is_none() && plan.variants.iter().any(leaves_out)
 }
 
-/// Does this variant take its costs from a roofline and count no host time?
+/// Does this variant take the target's costs from a roofline and count no host time?
 pub fn leaves_out(variant: &Variant) -> bool {
     let e = &variant.experiment;
     let no_host = e.engine.host.is_zero() && e.engine.step_overhead_s == 0.0;

@@ -11,7 +11,8 @@ use foretoken_spec::problem::Result;
 use std::sync::atomic::AtomicBool;
 
 /// Simulates the fastest policy of the first variant with the first seed, with and without the host time of a measured
-/// server. `None` if the run counts host time, or no policy drafts.
+/// server. `None` if every variant counts host time, or no policy drafts. If only the first variant counts it, the
+/// result has no speedups.
 ///
 /// # Errors
 /// The setting cannot be built, or the work is interrupted.

@@ -358,7 +358,8 @@ fn resolve(
     Ok(value)
 }
 
-/// Replaces each `${NAME}` in a path of the experiment by the environment variable `NAME`.
+/// Replaces each `${NAME}` in a path of the experiment by the environment variable `NAME`. An empty path and a variable
+/// that is not set are errors.
 pub(crate) fn locate(document: &Document, given: &str) -> Result<PathBuf> {
     if given.is_empty() {
         let problem = document.point(Problem::bad_input("the path is empty"), document.span_of_string(given));

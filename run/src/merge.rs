@@ -186,7 +186,8 @@ pub enum Merged {
 }
 
 /// Makes complete results from the shards in the folder at `path`. They equal the results of a run on one machine but
-/// for the manifest's timing: the engine time is the sum over shards, the wall time is that of the longest shard.
+/// for the manifest's timing: the engine time is the sum over shards, the wall time is that of the longest shard. If
+/// the folder is complete already, only removes what complete results do not need.
 ///
 /// # Errors
 /// The folder holds no shards, or shards of different runs; another merge is running; a trace is missing or changed; a

@@ -86,7 +86,7 @@ fn put(document: &mut Document, path: &Path, given: &str, shape: &ModelShape) ->
 }
 
 /// The name for a model that is read from `file`: the folder's name for a `config.json`, else the file's name without
-/// its ending.
+/// its ending, or `model` for standard input.
 fn called(file: &str) -> String {
     let path = FilePath::new(file);
     let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("model");

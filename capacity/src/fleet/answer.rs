@@ -1,5 +1,5 @@
 //! The result of a fleet's search: for each policy the fewest replicas that carry the load, their price, and how many
-//! replicas perfect scaling would need.
+//! replicas perfect scaling would need. Also the comparison of fleets with and without drafts.
 
 use super::probe::Probe;
 use foretoken_report::Swept;
@@ -26,10 +26,10 @@ pub struct SeedResult {
 }
 
 /// The number of replicas of an ideal fleet, which changes its size with the load and loses nothing by being split. In
-/// a time window with rate λ(t) it has ⌈λ(t) / μ⌉ replicas, where μ is the capacity of one replica.
+/// a time window with rate λ(t) it has ⌈λ(t) / μ⌉ replicas and at least one, where μ is the capacity of one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Perfect {
-    /// The largest number of replicas at any time.
+    /// The largest number of replicas in any window.
     pub peak: u32,
     /// The mean number of replicas over time.
     pub mean: f64,
@@ -52,7 +52,8 @@ const LEAST_IN_A_WINDOW: f64 = 100.0;
 const SHORTEST_S: f64 = 60.0;
 
 impl LoadOverTime {
-    /// Counts arrivals in windows. The first arrival must be at 0 s.
+    /// Counts arrivals in windows of equal width: as many windows as fit with 60 s and 100 requests on average in each,
+    /// and at least one. The first arrival must be at 0 s.
     pub fn of(arrivals: &[Time]) -> LoadOverTime {
         let span_s = arrivals.last().map_or(0.0, |t| t.as_s());
         let least = span_s * LEAST_IN_A_WINDOW / arrivals.len() as f64;
@@ -101,9 +102,9 @@ pub struct PolicyFleet {
     pub gpus_of_one: u32,
     /// The fewest replicas that carry the load with every seed; `None` if with some seed no tried number carries it.
     pub replicas: Option<u32>,
-    /// The fewest replicas, found for each seed: mean over seeds and 95 % interval.
+    /// The fewest replicas, found for each seed: mean over seeds and 95 % interval. `None` if `replicas` is.
     pub over_seeds: Option<Interval>,
-    /// Number of GPUs of a fleet with `replicas` replicas.
+    /// Number of GPUs of a fleet with `replicas` replicas; `None` without `replicas`, as are the two prices.
     pub gpus: Option<u32>,
     /// Price of `gpus` GPUs per hour, in the currency of `fleet.price_gpu_hour`.
     pub cost_hour: Option<f64>,
@@ -149,7 +150,8 @@ pub struct Alternative {
     pub e2e_mean_s: Option<f64>,
 }
 
-/// The request rate at which drafts stop paying on a fleet, or start to pay.
+/// A comparison of drafts with no drafts at several request rates, and the rate at which drafts stop paying, or start
+/// to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Crossover {
     /// The swept values as text; empty if nothing is swept.
@@ -166,7 +168,8 @@ pub struct Crossover {
 }
 
 impl Crossover {
-    /// Finds the highest rate at which the speedup is 1, by linear interpolation in logarithms of rate and speedup.
+    /// Finds the highest rate at which the speedup crosses 1, by linear interpolation in logarithms of rate and
+    /// speedup. `speedups` ascends by rate.
     pub fn of(at: String, policy: String, replicas: u32, speedups: Vec<(f64, f64)>) -> Crossover {
         let crossing = speedups.windows(2).rev().find(|w| (w[0].1 >= 1.0) != (w[1].1 >= 1.0));
         let req_s = crossing.map(|w| {
@@ -197,9 +200,10 @@ pub struct FleetAnswer {
     pub warnings: Vec<String>,
     /// The fleet of each policy at each combination of swept values. Swept values vary slowest.
     pub fleets: Vec<PolicyFleet>,
-    /// Three alternatives for the GPUs of the cheapest drafting fleet, at each combination of swept values.
+    /// Three alternatives to compare, at each combination of swept values: no drafts and drafts, both on the fewest
+    /// replicas that any drafting policy needs, and no drafts on one replica more.
     pub ways: Vec<Alternative>,
-    /// The rate at which drafts stop paying, at each combination of swept values.
+    /// The rate at which drafts stop paying, at each combination of swept values with a drafting fleet.
     pub crossovers: Vec<Crossover>,
 }
 

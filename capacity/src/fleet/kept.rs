@@ -56,7 +56,8 @@ fn rows(answer: &FleetAnswer) -> Vec<FleetProbeRow> {
 /// Reads a latency of a probe, seconds.
 type Read = fn(&Probe) -> Option<f64>;
 
-/// The latency that the figure shows, the first of TTFT, TPOT and E2E that has a bound: (name, how to read it, bound).
+/// The latency that the figure shows, its P99 over requests: the first of TTFT, TPOT and E2E that has a bound, or E2E
+/// if none has. As (name, how to read it, bound).
 fn shown(slo: &Slo) -> (&'static str, Read, Option<f64>) {
     match (slo.ttft_s, slo.tpot_s) {
         (Some(bound), _) => ("TTFT", |p| Some(p.latencies?.ttft.p99), Some(bound)),

@@ -14,7 +14,7 @@ pub struct Question {
     pub plan: Plan,
     /// The experiment without the fleet, for the capacity of one replica alone.
     pub alone: Plan,
-    /// The `[capacity]` table: how many requests count, and which share must keep its bounds.
+    /// The `[capacity]` table, such as which share of the requests must keep its bounds.
     pub spec: CapacitySpec,
     /// Price of one GPU per hour.
     pub price_gpu_hour: f64,
@@ -54,7 +54,7 @@ pub fn load(document: &Document, folder: &FilePath) -> Result<Question> {
 
 impl Question {
     /// The index of the variant of `alone` that has the swept values of the fleet's variant number `variant`, apart
-    /// from swept settings of the fleet.
+    /// from swept settings of the fleet; 0 if there is none.
     pub fn alone_of(&self, variant: usize) -> usize {
         let choices: Vec<_> =
             self.plan.variants[variant].choices.iter().filter(|c| !c.path.starts_with("fleet.")).collect();

@@ -29,7 +29,8 @@ use std::time::Instant;
 const RATES: [f64; 7] = [0.125, 0.25, 0.5, 0.7, 0.85, 1.0, 1.15];
 
 /// Searches the fewest replicas for every policy and writes the results into the folder at `path`, on the threads of
-/// `pool`. `figures`: write the figure too? Continues an unfinished search if `mode` allows it.
+/// `pool`. `figures`: write the figure too? Continues an unfinished search if `mode` allows it. Returns a complete
+/// folder as it is.
 ///
 /// # Errors
 /// The experiment is wrong, the folder holds other results, a file cannot be written, or the search is interrupted.
@@ -61,7 +62,8 @@ pub fn complete(
     Ok(folder)
 }
 
-/// Searches the fewest replicas for every policy at all swept values, on the threads of the current pool.
+/// For every policy at all swept values, searches the capacity of one replica and then the fewest replicas; then
+/// compares drafts with no drafts. Uses the threads of the current pool.
 ///
 /// # Errors
 /// The experiment is wrong, a probe cannot be stored, or the search is interrupted. Finished probes stay stored.
@@ -162,7 +164,8 @@ impl Searcher<'_> {
         })
     }
 
-    /// Searches for one policy with one seed. Also returns the mean number of output tokens of a counted request.
+    /// Searches for one policy with one seed, and stores each probe. Also returns the mean number of output tokens of a
+    /// counted request.
     fn search(&self, id: SearchId) -> Result<(SeedResult, f64)> {
         let (plan, variant) = (self.plan(), &self.plan().variants[id.variant]);
         let Prepared { mut setting, load, slo } = self.prepare(id.variant, id.seed)?;
@@ -224,7 +227,7 @@ impl Searcher<'_> {
     }
 
     /// The SLO bounds of a setting. A TPOT bound that is given as a multiple is scaled from the P90 TPOT of
-    /// autoregressive decoding with one request at a time on one replica.
+    /// autoregressive decoding with one request at a time on one replica. Without any bound, it is an error.
     fn slo(&self, setting: &mut Setting) -> Result<Slo> {
         let plain = &self.plan().policies[self.plan().baseline].spec;
         let scaled = self.plan().variants[0].experiment.slo.adaspec_scale.is_some();
@@ -249,8 +252,9 @@ impl Searcher<'_> {
         Ok(LoadOverTime::of(&load.at(load.own_rate())))
     }
 
-    /// Makes the three alternatives and the crossover for the fleet of the drafting policy with the fewest replicas: no
-    /// drafts, drafts, and no drafts with one replica more. Nothing is compared if no drafting policy has a fleet.
+    /// Makes the three alternatives and the crossover for the fleet of the drafting policy with the fewest replicas (of
+    /// those that see no hidden truth): no drafts, drafts, and no drafts with one replica more. Nothing is compared if
+    /// no drafting policy has a fleet.
     fn compare(&self, variant: usize, fleets: &[PolicyFleet]) -> Result<Compared> {
         let policies = self.plan().policies.len();
         let fleets = &fleets[variant * policies..(variant + 1) * policies];
@@ -308,7 +312,7 @@ impl Searcher<'_> {
 
     /// Makes a probe at `by` times the experiment's rate that runs until all counted requests have ended. Returns the
     /// rate, requests per second, and the probe. A stored probe with this rate and these replicas is returned without a
-    /// run.
+    /// run; a new one is stored.
     fn whole(&self, id: SearchId, replicas: u32, by: f64) -> Result<(f64, Probe)> {
         let mut stored = self.store.load(id);
         let Prepared { mut setting, load, slo } = self.prepare(id.variant, id.seed)?;

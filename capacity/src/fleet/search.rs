@@ -24,7 +24,7 @@ pub enum Next {
 /// Where a search begins, and the largest number that it tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Search {
-    /// The number of replicas that is tried first.
+    /// The number of replicas that is tried first, if it is from 1 to `most`; else the nearer end.
     pub first: u32,
     /// The largest number of replicas that is tried.
     pub most: u32,
@@ -46,8 +46,8 @@ impl Search {
         }
     }
 
-    /// Checks the answer `found` by trying one replica more. If that number does not carry the load, the search goes on
-    /// above it.
+    /// Checks the answer `found` by trying one replica more, unless `found` is `most`. If that number does not carry
+    /// the load, the search goes on above it.
     fn check(&self, found: u32, tried: &[Tried]) -> Next {
         let is_checked = tried.iter().any(|t| t.replicas == found + 1);
         if is_checked || found == self.most { Next::Found(found) } else { Next::Try(found + 1) }

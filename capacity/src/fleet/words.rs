@@ -187,7 +187,8 @@ fn rank(f: &PolicyFleet) -> f64 {
     f.cost_hour.unwrap_or(f64::INFINITY)
 }
 
-/// A sentence on the cheapest fleet, compared with the fleet without drafts.
+/// A sentence on the cheapest of the fleets that a server can run, compared with the fleet without drafts; or that no
+/// fleet keeps the bounds.
 fn headline(fleets: &[&PolicyFleet]) -> String {
     let able = fleets.iter().filter(|f| !f.bound && f.replicas.is_some());
     let Some(best) = able.min_by(|a, b| rank(a).total_cmp(&rank(b))) else {
@@ -222,7 +223,8 @@ impl PolicyFleet {
 }
 
 impl Crossover {
-    /// A sentence that says up to which rate drafts pay.
+    /// A sentence that says up to (or from) which rate drafts are faster, or that they are faster or slower at every
+    /// rate tried.
     pub fn in_words(&self) -> String {
         let Crossover { at, policy, replicas, speedups, req_s } = self;
         let at = if at.is_empty() { String::new() } else { format!("{at}: ") };

@@ -1,5 +1,5 @@
 //! Fills in the policies of an arena scenario that names none: the reference oracles, every fixed draft length, and
-//! every other policy.
+//! every other policy that a server can run.
 
 use foretoken_policies::PolicySpec;
 use foretoken_sim::EngineConfig;
@@ -47,8 +47,9 @@ pub fn fill(document: &mut Document) -> Result<()> {
     document.replace(&Path::of("policies"), "the policies of the arena", &format!("[{}]", policies.join(", ")))
 }
 
-/// Every policy that drafts at most `longest` tokens, as TOML. The clairvoyant policy, which takes the best fixed
-/// length in hindsight, is left out, because every fixed length is returned as a policy of its own.
+/// The policies of [`REFERENCES`], the fixed lengths from 1 to `longest`, and every other policy that sees no hidden
+/// truth and asks for at most `longest` drafts, as TOML. The clairvoyant policy, which takes the best fixed length in
+/// hindsight, is left out, because every fixed length is returned as a policy of its own.
 fn default_policies(longest: u32) -> Result<Vec<String>> {
     let fixed = (1..=longest).map(|k| format!("{{ fixed = {{ k = {k} }} }}"));
     let others = PolicySpec::all().into_iter().filter(|policy| {

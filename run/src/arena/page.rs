@@ -1,5 +1,5 @@
-//! The arena as an HTML page: a figure of every policy's loss in every scenario, the table of ranks, and the scenarios
-//! in which a policy is slower than the best fixed draft length.
+//! The arena as an HTML page: a figure of every policy's loss in every scenario, the table of policies by rank (with
+//! the scenarios in which each is slower than the best fixed draft length), and the table of scenarios.
 
 use super::render::{heading, legend, losses, name, short};
 use super::scenario::Part;
@@ -32,7 +32,7 @@ pub fn page(s: &Standings) -> Page {
     }
 }
 
-/// A sentence with the first and the second policy and their scores.
+/// A sentence with the first and the second ranked policy and their scores; or that no two are ranked.
 fn headline(s: &Standings) -> String {
     let ranked: Vec<&Standing> = s.rows.iter().filter(|row| row.rank.is_some()).collect();
     match ranked.as_slice() {

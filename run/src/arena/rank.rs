@@ -17,9 +17,9 @@ pub(super) const DRAWS: u64 = 1000;
 pub struct Rank {
     /// The rank, from 1 for the least loss; policies with equal losses have the same rank.
     pub rank: usize,
-    /// The first (best) rank of the 95 % interval.
+    /// The first (best) rank of the 95 % interval; at most `rank`.
     pub low: usize,
-    /// The last (worst) rank of the 95 % interval.
+    /// The last (worst) rank of the 95 % interval; at least `rank`.
     pub high: usize,
 }
 

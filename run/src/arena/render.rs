@@ -11,7 +11,8 @@ use std::fmt::Write;
 /// A table as rows of cells; the first row has the headings.
 type Grid = Vec<Vec<String>>;
 
-/// The standings as ASCII text for a terminal: both tables, the legend and the skipped scenarios.
+/// The standings as ASCII text for a terminal: the tables of policies and of scenarios, the legend and the skipped
+/// scenarios.
 pub fn render(s: &Standings) -> String {
     let mut text =
         format!("{}\n\n{}\n{}\n", heading(s), plain(policies(s), &[1]), plain(scenarios(s), &[0, 1, 3, 5, 7]));
@@ -22,7 +23,7 @@ pub fn render(s: &Standings) -> String {
     foretoken_spec::shown::escape(&text).into_owned()
 }
 
-/// The standings as Markdown.
+/// The standings as Markdown: the tables of policies and of scenarios, the legend and the skipped scenarios.
 pub fn render_markdown(s: &Standings) -> String {
     let mut text = format!("# The arena\n\n{}.\n\n", heading(s));
     for grid in [policies(s), scenarios(s)] {
@@ -173,7 +174,7 @@ fn scenarios(s: &Standings) -> Grid {
     grid
 }
 
-/// The meaning of the table's columns, one line each.
+/// Lines that explain the columns of both tables, and the marks `!`, `^` and `(n)` if they occur.
 pub fn legend(s: &Standings) -> Vec<String> {
     let mut lines = vec![
         "L: 100 ln(mean E2E / mean E2E of the reference), paired by seed; the reference is the best oracle of a scenario".to_owned(),

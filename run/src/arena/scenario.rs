@@ -29,7 +29,7 @@ pub struct Scenario {
 pub struct Ran {
     /// The policy's label.
     pub policy: String,
-    /// The policy's part in the comparison: reference, bound or ranked policy.
+    /// The policy's part in the comparison, such as reference or contender.
     pub part: Part,
     /// Does the policy draft trees? False for chains.
     pub trees: bool,

@@ -32,7 +32,7 @@ impl Failures {
         Failures(folder.cells())
     }
 
-    /// The failure of a cell; `None` if the cell did not fail. A failure file that cannot be read counts as a failure.
+    /// The failure of a cell; `None` if it has no failure file. A file whose text is no failure counts as a failure.
     pub fn get(&self, id: CellId) -> Option<Failure> {
         let text = std::fs::read_to_string(self.path(id)).ok()?;
         let unreadable = |e| Failure {

@@ -92,7 +92,8 @@ impl Folder {
         Folder { path, made: Vec::new(), fresh: false }
     }
 
-    /// Makes the folder ready for a plan. Returns the folder, and true if it already holds the plan's complete results.
+    /// Makes the folder ready for a plan, and writes its manifest and experiment. If the folder already holds the
+    /// plan's complete results, only removes what they do not need. Returns the folder, and true in that case.
     ///
     /// # Errors
     /// The folder cannot be made, listed, emptied or written. With `Mode::Fresh`: the folder is not empty. With
@@ -129,8 +130,8 @@ impl Folder {
     /// check. Returns the folder, and true if it already holds the plan's complete results.
     ///
     /// # Errors
-    /// The folder cannot be made, locked, listed or written; it holds a run of another plan; or it has files that are
-    /// not of a run.
+    /// The folder cannot be made, locked, listed or written; it holds a run of another plan; or no shard has begun in
+    /// it and it is not empty.
     pub fn join(path: PathBuf, plan: &Plan) -> Result<(Folder, bool)> {
         let folder = Folder::at(path);
         // The experiment's file is written last: if it exists, the folder is ready.
@@ -160,8 +161,8 @@ impl Folder {
         Ok((folder, false))
     }
 
-    /// Writes the manifest and the experiment of a plan. `foretoken validate` calls this a second time, with the costs
-    /// that it measured.
+    /// Writes the experiment of a plan and a manifest that says that results are not complete. `foretoken validate`
+    /// calls this a second time, with the costs that it measured.
     ///
     /// # Errors
     /// The experiment cannot be written as TOML, or the manifest or the experiment's file cannot be written.
@@ -192,8 +193,9 @@ impl Folder {
         self.write(MANIFEST, manifest.to_json().as_bytes())
     }
 
-    /// Removes the files of a run that failed before a cell was finished. Does nothing if the folder had results before
-    /// this run. Errors are ignored, because the caller already has an error to report.
+    /// Removes the manifest, the experiment and the empty folders of a run that failed. Does nothing if a cell is
+    /// finished, or if the run continued another. Errors are ignored, because the caller already has an error to
+    /// report.
     pub fn abandon(&self) {
         let own = |e: std::fs::DirEntry| is_own(CELLS, &e.file_name().to_string_lossy());
         let finished = std::fs::read_dir(self.cells()).is_ok_and(|entries| entries.flatten().any(own));
@@ -257,7 +259,8 @@ impl Folder {
         file.commit().map_err(write_problem)
     }
 
-    /// Completes the folder: writes a manifest that says that all results are there, then removes the stored cells.
+    /// Completes the folder: writes a manifest that says that all results are there, then removes stored cells, probes
+    /// and the progress of shards.
     ///
     /// # Errors
     /// A file of the results cannot be read for its digest, the manifest cannot be written, or a stored cell cannot be
@@ -300,7 +303,8 @@ impl Folder {
         self.write(MANIFEST, manifest.to_json().as_bytes())
     }
 
-    /// The result files in the folder, with their digests.
+    /// The digest of each result file in the folder, by its path; the manifest, the HTML pages, stored cells and probes
+    /// are not among them.
     fn digests(&self) -> Result<BTreeMap<String, String>> {
         let whole =
             OURS.iter().filter(|n| ![MANIFEST, CELLS, SHARDS, REPORT, FIGURES, TAPES, RECORDINGS, PROBES].contains(n));

@@ -13,8 +13,8 @@ impl Lock {
     /// Takes the lock; `None` while another process has it.
     ///
     /// # Errors
-    /// The file cannot be made. A file system without locks gives no error: all processes write the same results, so a
-    /// missing lock does no harm.
+    /// The file cannot be made or locked. A file system without locks gives no error: all processes write the same
+    /// results, so a missing lock does no harm.
     pub fn try_take(path: &Path) -> Result<Option<Lock>> {
         let file = open(path)?;
         match file.try_lock() {

@@ -87,8 +87,9 @@ impl Marks {
         Ok((of, marks))
     }
 
-    /// Begins a shard. While the returned lock lives, no other process runs the shard. Returns `None` if the shard is
-    /// complete and `whole` says that its cells are undamaged. `goes_on`: may a shard that was begun before continue?
+    /// Begins a shard and writes its progress file. While the returned lock lives, no other process runs the shard.
+    /// Returns `None` if the shard is complete and `whole` says that its cells are undamaged. `goes_on`: may a shard
+    /// that was begun before continue?
     ///
     /// # Errors
     /// The shard runs already; the shard was begun before and `goes_on` is false; or the folder's shards have another

@@ -44,7 +44,8 @@ use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Runs every cell of the plan that is not in the folder yet. Finished cells stay there after an error or an interrupt.
+/// Runs every cell of the plan that is not in the folder yet, or is damaged there. Finished cells stay there after an
+/// error or an interrupt. Returns the speed.
 ///
 /// # Errors
 /// The folder of the cells cannot be made, a cell's setting cannot be built, a policy cannot be run (see [`play`]), a
@@ -124,7 +125,8 @@ impl Runner<'_> {
         run(&first).and_then(|()| run(&rest))
     }
 
-    /// Runs all policies of one comparison. The baseline runs first, because the TPOT bound may be scaled from it.
+    /// Runs the policies of one comparison that are not finished and have not failed. The baseline runs first, because
+    /// the TPOT bound may be scaled from it; if it fails, the others do not run.
     fn comparison(&self, variant: usize, seed: usize) -> Result<()> {
         let id = |policy| CellId { variant, seed, policy };
         let baseline = id(self.plan.baseline);

@@ -8,17 +8,19 @@ use std::path::{Path, PathBuf};
 pub const EXPERIMENT: &str = "experiment.toml";
 /// Folder of the tapes (logs) of live runs, one per cell.
 pub const TAPES: &str = "tapes";
-/// Folder of the recordings of observed runs, one per cell.
+/// Folder of the recordings of observed runs, one per combination of swept values and seed.
 pub const RECORDINGS: &str = "recordings";
-/// Folder of the results of a capacity search's probes (rates that it tried), until the search is complete.
+/// Folder of the results of a search's probes (rates or numbers of replicas that it tried), until the search is
+/// complete.
 pub const PROBES: &str = "probes";
-/// Folder of the finished cells of a run that is not complete.
+/// Folder of the finished cells of a run that is not complete, and of the failures of a shard's cells.
 pub const CELLS: &str = "cells";
-/// Folder of the progress files of a run's shards, until the shards are merged.
+/// Folder of the progress files and locks of a run's shards and of the experiment as it was given, until the shards are
+/// merged.
 pub const SHARDS: &str = "shards";
 /// Folder of the SVG figures.
 pub const FIGURES: &str = "figures";
-/// Folder of the HTML page, which can be made again from the other files at any time.
+/// Folder of the HTML pages, which can be made again from the other files at any time.
 pub const REPORT: &str = "report";
 
 /// The names of the files that the program writes, folder by folder. `#` stands for a number, `*` for any text.

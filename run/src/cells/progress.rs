@@ -33,7 +33,7 @@ impl Progress {
         Progress { bar: Bar::new(cells, "cells", counts), started: Instant::now(), sums: Mutex::default() }
     }
 
-    /// Counts `cells` cells that an earlier run finished; they do not enter the speed.
+    /// Counts `cells` cells that are not run, because they finished or failed before; they do not enter the speed.
     pub fn skip(&self, cells: u64) {
         self.bar.inc(cells);
     }

@@ -25,7 +25,7 @@ struct Decision {
     draft_len: Vec<u32>,
     /// Number of draft tokens of each request to verify; for a tree, the depth of its deepest node to verify.
     verify_len: Vec<u32>,
-    /// Number of draft passes; each has at least one request.
+    /// Number of draft passes, at one token of each request a pass: the longest of `draft_len`.
     draft_forwards: u32,
     /// Number of nodes of each request's tree to verify; absent for chains.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -56,8 +56,8 @@ pub fn page(machine: Option<&Machine>) -> String {
     page.replacen("/*PRESETS*/", &presets, 1)
 }
 
-/// The hardware that the page offers, as JSON: datasheets of GPUs, bytes and operations of models, and the defaults of
-/// a roofline.
+/// The hardware that the page offers, as JSON: datasheets of GPUs, bytes and operations of models, the defaults of a
+/// roofline, and `machine`.
 fn presets(machine: Option<&Machine>) -> Value {
     let mut gpus: Map<String, Value> = gpus().iter().map(|g| (g.name.clone(), gpu(&g.gpu, &g.source))).collect();
     let mut models: Map<String, Value> = catalog().iter().map(|e| (e.name.clone(), json!(e.shape.work()))).collect();
@@ -109,7 +109,7 @@ fn own_hardware(
     named["model"] = name.into();
 }
 
-/// The default settings of a roofline, on any GPU and model.
+/// The default settings of a roofline, with the first GPU and the first model of the lists.
 fn defaults() -> RooflineSpec {
     RooflineSpec::new(&gpus()[0].name, &catalog()[0].name)
 }

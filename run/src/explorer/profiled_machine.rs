@@ -8,7 +8,7 @@ use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
 
 /// The machine that the profile `file` describes. A profile has the times of single passes, or costs that were fitted
-/// to the steps of an observed server.
+/// to the steps of an observed server. Prints a warning if the file was edited after it was made.
 ///
 /// # Errors
 /// The file is no profile, or its target passes take no time.

@@ -143,8 +143,8 @@ fn numbers(plan: &Plan) -> Option<Vec<Numbers>> {
     each.collect()
 }
 
-/// The paths of the schema's leaves, each with the names that are valid values. `[]` stands for any index, `*` for any
-/// name that the user chooses.
+/// The paths of the schema's leaves without the groups that are not tried, each with the names that are valid values.
+/// `[]` stands for any index, `*` for any name that the user chooses.
 fn schema_leaves() -> BTreeMap<String, BTreeSet<String>> {
     let schema = schemars::schema_for!(Experiment).to_value();
     let mut leaves = BTreeMap::new();

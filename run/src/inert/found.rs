@@ -61,8 +61,9 @@ pub enum Evidence {
 }
 
 impl Inert {
-    /// The lines of the report. Settings that did nothing for one reason share a line. Settings without a known reason
-    /// have a line each. One more line names the settings that were not tried because of the cost.
+    /// The lines of the report. Settings that did nothing for one reason and on the same evidence share a line.
+    /// Settings without a known reason have a line each. One more line names the settings that were not tried because
+    /// of the cost.
     pub fn lines(&self) -> Vec<String> {
         let mut groups: Vec<Vec<&WithoutEffect>> = Vec::new();
         for one in &self.without_effect {

@@ -1,7 +1,8 @@
 //! Repeats a plan without a setting, to see whether any number changes. First each setting is left out alone, and only
 //! the first requests of one comparison are run. Most settings change a number there, so they have an effect. The
-//! remaining settings are left out together, and the whole run is repeated. If a number changes, they are split into
-//! halves, and each half is tried. So all settings that do nothing cost one run together.
+//! remaining settings of one policy (or of none) are left out together, and the whole run is repeated. If a number
+//! changes, they are split into halves, and each half is tried. So all settings of a policy that do nothing cost one
+//! run together.
 //!
 //! The cost is counted in simulated work, not in seconds, so that a plan always gets the same answer.
 
@@ -135,7 +136,7 @@ impl Judge<'_> {
     }
 
     /// Repeats the run without all suspects, as far as the budget goes. Returns how much of the run gave equal numbers;
-    /// `None` if a number changes.
+    /// `None` if a number changes or the changed experiment is wrong.
     fn together(&mut self, policy: Option<usize>, suspects: &[Trial]) -> Result<Option<Evidence>> {
         let trials: Vec<&Trial> = suspects.iter().collect();
         let (variants, seeds) = (self.plan.variants.len(), self.plan.seeds.len());

@@ -104,7 +104,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// The settings of `[engine]` that have no effect if no policy drafts.
+/// Further settings that have no effect if no policy drafts.
 const OF_DRAFTS: [&str; 6] = [
     "engine.draft_prefill",
     "engine.draft_gap",

@@ -9,7 +9,7 @@ pub fn keys(plan: &Plan, numbers: &[Numbers]) -> Vec<String> {
     keys.filter(|(at, _)| changes_nothing(plan, numbers, *at)).map(|(_, path)| path).collect()
 }
 
-/// Does every seed give the same numbers?
+/// Are there several seeds, and do all give the same numbers?
 pub fn seeds_agree(plan: &Plan, numbers: &[Numbers]) -> bool {
     let policies = plan.policies.len();
     let digests = |row: &[Numbers]| row.iter().map(|n| n.digest).collect::<Vec<_>>();

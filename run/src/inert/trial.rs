@@ -43,7 +43,7 @@ pub struct Trial {
 pub struct Trials {
     /// One trial per key, in the order of the file.
     pub trials: Vec<Trial>,
-    /// Required keys for which no other valid value is known: names and paths of files.
+    /// Keys that cannot be left out and for which no other valid value is known, such as paths of files.
     pub impossible: Vec<Path>,
 }
 
@@ -90,8 +90,8 @@ pub fn alter(plan: &Plan, variant: usize, trials: &[&Trial], policy: Option<usiz
     })
 }
 
-/// Limits the requests of a generated workload to one more than before, if leaving `workload.requests` out made
-/// `duration_s` the only limit. One more is enough to see a difference, and the run stays short.
+/// Limits the requests of a generated workload to one more than in the original run, if `duration_s` is the only limit.
+/// One more is enough to see a difference, and the run stays short.
 fn bound(document: &mut Document, requests: u64) -> Result<()> {
     let given = |key: &str| document.get(&Path::of("workload").key(key)).is_some();
     match given("duration_s") && !given("requests") {
@@ -183,8 +183,9 @@ fn step_in_altered(i: usize, step: &Step) -> Step {
     }
 }
 
-/// Values to try in place of `value`: half and double a number, the opposite of a boolean, and for a text the names of
-/// GPUs and models. Other names and paths cannot be guessed.
+/// Values to try in place of `value`: half and double a number (also 1 more of an integer; 0.5 for 0.0) or all numbers
+/// of a list, the opposite of a boolean, and for a text the names of GPUs and models. Other names and paths cannot be
+/// guessed.
 pub(super) fn others(value: &Value) -> Vec<Value> {
     let scaled = |by: f64| scale(value, by);
     match value {

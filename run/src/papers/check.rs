@@ -10,7 +10,8 @@ use foretoken_spec::problem::{Problem, Result, nearest};
 /// Checks that the claims of a plan's `[paper]` table name only policies, swept values and bounds of the experiment.
 ///
 /// # Errors
-/// A claim names something that the experiment lacks; the error points at its place in the file.
+/// There are no claims, two claims have one id, a claim names something that the experiment lacks, or a number in it is
+/// out of range; the error points at its place in the file.
 pub fn check(plan: &Plan) -> Result<()> {
     let Some(paper) = &plan.variants[0].experiment.paper else { return Ok(()) };
     check_claims(plan, &paper.claims, "paper")
@@ -19,7 +20,8 @@ pub fn check(plan: &Plan) -> Result<()> {
 /// Checks `claims`, which stand in the table `table` (`paper` or `question`).
 ///
 /// # Errors
-/// A claim names something that the experiment lacks; the error points at its place in the file.
+/// There are no claims, two claims have one id, a claim names something that the experiment lacks, or a number in it is
+/// out of range; the error points at its place in the file.
 pub fn check_claims(plan: &Plan, claims: &[Claim], table: &str) -> Result<()> {
     let labels = plan.policies.iter().map(|p| p.spec.label()).collect();
     let stated = if table == "question" { "reported" } else { "paper" };

@@ -35,8 +35,9 @@ pub struct Compared {
     pub ours: Measured,
     /// Are the values shares, so that 0.1 means a gain of 10 %?
     pub share: bool,
-    /// Our value / the document's value − 1; 0 if ours is inside the document's range. If our value is a range, the end
-    /// that lies farther outside is taken. Absent if a ratio has no meaning, as for names.
+    /// Our value / the document's value − 1 (of shares, 1 + share is compared); 0 if ours is inside the document's
+    /// range. If our value is a range, the end that lies farther outside is taken. Absent if a ratio has no meaning, as
+    /// for names.
     pub difference: Option<f64>,
     /// Is our value within a tenth of the document's? If the document states a direction (at least, at most), is our
     /// value in that direction? Absent if the document states no value.

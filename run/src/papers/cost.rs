@@ -9,7 +9,8 @@ use foretoken_sim::{BatchView, Categories, ChunkTotals, DraftPlan, LatencyModel,
 use foretoken_spec::paper::{BeliefLength, ImpliedLength, Keep};
 use foretoken_spec::problem::Result;
 
-/// The draft length that maximises goodput under the linear cost model that policies believe, for each variant.
+/// The draft length that maximises goodput under the linear cost model that policies believe: the range over the
+/// variants that `what.at` picks.
 ///
 /// # Errors
 /// A variant cannot be built, for example because no linear cost model fits its true costs.
@@ -65,7 +66,8 @@ fn best(what: &BeliefLength, belief: &Belief, longest: u32) -> u32 {
     plan.draft_len[0]
 }
 
-/// The tokens per round that a published throughput implies: tokens per second × time of a round by our costs.
+/// The tokens per round that a published throughput implies: tokens per second × time of a round by our costs. It is a
+/// range over the variants that `what.at` picks.
 pub fn implied_length(what: &ImpliedLength, plan: &Plan) -> Measured {
     let each = variants(plan, &what.at).map(|v| {
         let hardware = &plan.variants[v].experiment.hardware;
