@@ -25,7 +25,7 @@ pub fn cores() -> u32 {
 /// Upper limit of started threads. It is above the number of cores of any machine.
 const MOST_THREADS: usize = 1024;
 
-/// Number of threads to start: `wanted`, or one per core; at least 1, at most [`MOST_THREADS`], and not more than
+/// Number of threads to start: `wanted`, or one per core; at least 1, at most 1024, and not more than
 /// `pieces`, the number of pieces of work.
 pub fn threads(wanted: Option<usize>, pieces: usize) -> usize {
     wanted.unwrap_or_else(|| cores() as usize).min(pieces).clamp(1, MOST_THREADS)

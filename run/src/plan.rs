@@ -19,7 +19,7 @@ pub struct Plan {
     pub seeds: Vec<u64>,
     /// One variant for each combination of swept values.
     pub variants: Vec<Variant>,
-    /// The policies to compare, including the autoregressive baseline.
+    /// The policies to compare, including the baseline.
     pub policies: Vec<Entrant>,
     /// Index of the baseline in `policies`.
     pub baseline: usize,
@@ -239,7 +239,8 @@ impl Plan {
         self.baseline = 0;
     }
 
-    /// The default results folder: `results/`, then `prefix` (empty for `foretoken run`), the name and the digest.
+    /// The default results folder: `results/`, then `prefix` (empty for `foretoken run`), the name without this prefix,
+    /// a hyphen and the first 8 digits of the digest.
     pub fn usual_folder(&self, prefix: &str) -> PathBuf {
         let name = self.name.strip_prefix(prefix).unwrap_or(&self.name);
         PathBuf::from("results").join(format!("{prefix}{name}-{}", &self.digest()[..8]))

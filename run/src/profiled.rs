@@ -185,7 +185,7 @@ pub struct Costs {
     pub step_overhead_s: Option<f64>,
     /// Host time that depends on the requests and tokens of a step.
     pub host: HostLaw,
-    /// Why the profile should not be trusted; `None` if it is good.
+    /// Why the profile should not be trusted, or else the first warning of a calibrated profile; `None` if it is good.
     pub distrust: Option<String>,
     /// The observed draft lengths, if draft passes could not be separated from target passes, so that only these
     /// lengths can be predicted. `None` if all lengths can.
@@ -330,7 +330,8 @@ fn as_toml(value: &impl serde::Serialize) -> Result<toml::Value> {
     toml::Value::try_from(value).map_err(|e| Problem::failed(format!("the profile cannot be written as TOML: {e}")))
 }
 
-/// A latency model that records its largest pass, to warn of passes beyond the profile.
+/// A latency model that records the most tokens and the most context of its passes, to warn of passes beyond the
+/// profile.
 pub struct LargestPass<'a> {
     model: &'a dyn LatencyModel,
     batched: AtomicU64,

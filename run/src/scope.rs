@@ -43,7 +43,7 @@ fn line(plan: &Plan, mut parts: Vec<String>) -> String {
 }
 
 /// The parts of the line about machine, fleet and load of one experiment. `scale_is_swept`: leave the scale of the rate
-/// out, because the end of the line has it.
+/// out, because the end of the line has it. `with_rate`: name the rate of generated arrivals?
 fn machine_and_load(e: &Experiment, scale_is_swept: bool, with_rate: bool) -> Vec<String> {
     let mut parts = vec![machine(e)];
     if let Some(fleet) = &e.fleet {

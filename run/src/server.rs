@@ -234,8 +234,9 @@ impl Server {
 }
 
 impl Variant {
-    /// The engine's settings. Settings that the file does not give are derived from the hardware. With `drafting`, the
-    /// drafter's weights take memory from the KV blocks.
+    /// The engine's settings. The number of KV blocks and the draft's part of them are derived from the hardware if the
+    /// file does not give them. With `drafting`, the drafter's weights take memory from the KV blocks, unless it has
+    /// its own device. With `[live]`, steps are as in a live run.
     ///
     /// # Errors
     /// The GPU's memory has no room for KV blocks beside the weights.

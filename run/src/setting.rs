@@ -44,7 +44,8 @@ impl Setting {
     /// # Errors
     /// The workload cannot be built or needs too much memory, a recording is missing, a setting of the acceptance is
     /// wrong, the model does not fit into the GPU's memory, no linear belief fits the true costs, priorities are asked
-    /// for and no request has one, or the engine would not start with a policy.
+    /// for and no request has one, a policy needs a law of acceptance or a category that is not there, or the engine
+    /// would not start with a policy.
     pub fn new(variant: &Variant, seed: u64) -> Result<Setting> {
         let e = &variant.experiment;
         let unloaded = unloaded_tpot_s(&*e.hardware.target.build());
@@ -250,12 +251,12 @@ impl Setting {
         serve(&mut *engine)
     }
 
-    /// How requests arrive: at the workload's times (open loop), or by clients in a closed loop.
+    /// How requests arrive: at the workload's times (open loop), by clients in a closed loop, or by users in sessions.
     pub fn arrivals(&self) -> Arrivals {
         self.arrivals
     }
 
-    /// Changes how requests arrive (open or closed loop); everything else stays.
+    /// Changes how requests arrive (open loop, closed loop or sessions); everything else stays.
     pub fn set_arrivals(&mut self, arrivals: Arrivals) {
         self.arrivals = arrivals;
     }
@@ -330,7 +331,7 @@ impl Setting {
         &*self.server.acceptance
     }
 
-    /// Latencies, rates and counts of a run, with the SLO bounds `slo`.
+    /// Latencies, rates and counts of a run, with the SLO bounds `slo`; in an open loop also its overload.
     pub fn summary(&self, run: &Run, slo: Slo) -> Summary {
         let own_bounds = &self.workload.slo_tpot_s;
         let numbers =

@@ -50,8 +50,9 @@ const COLUMNS: [Column; 18] = [
     ("reject-\ned", BOTH, |p| Some(p.rejected.to_string()).filter(|_| p.rejected > 0)),
 ];
 
-/// The whole report: headline, scope, a table for each combination of swept values, and the legend. `show_implied`:
-/// show the baseline's row if the experiment does not list the baseline?
+/// The whole report: headline, scope, what host time would change, a table for each combination of swept values with a
+/// line per overloaded policy, the legend, and the paper's claims or the question's answer if there are any.
+/// `show_implied`: show the baseline's row if the experiment does not list the baseline?
 pub fn render(comparison: &Comparison, show_implied: bool, width: Width) -> String {
     let mut text = comparison.partial.iter().map(|part| format!("{part}\n")).collect::<String>();
     text += &format!("{}\n{}\n", ascii(&comparison.headline), ascii(&comparison.scope));
@@ -153,7 +154,7 @@ fn kv(variants: &[VariantResult]) -> Option<(u32, Option<u32>, Option<u32>)> {
     variants.iter().all(|v| blocks(v) == first).then_some(first)
 }
 
-/// Replaces the characters of a page's text that are not ASCII.
+/// Replaces the no-break space, ×, · and ± of a page's text by ASCII.
 fn ascii(text: &str) -> String {
     text.replace('\u{a0}', " ").replace('×', "x").replace('·', "|").replace('±', "+-")
 }

@@ -32,8 +32,8 @@ struct Policy {
     why: Option<Why>,
 }
 
-/// The tables for a results folder. There is one for each combination of swept values, with a row for each policy and a
-/// sentence below.
+/// The tables for a results folder. There is one for each combination of swept values, with a row for each policy and
+/// below it a sentence on the slowest policy that a server can run.
 ///
 /// # Errors
 /// The folder's comparison cannot be read, or no policy in it can be compared with plain decoding.

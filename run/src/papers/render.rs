@@ -1,5 +1,6 @@
-//! The table of claims as text: the paper's value, our value, the difference, the reason. Columns have fixed widths, so
-//! that the table looks the same in a terminal, a log and a README.
+//! The table of claims as text: for each claim its name, what the paper says, the paper's value, our value, the
+//! difference, the reason. Columns have fixed widths, so that the table looks the same in a terminal, a log and a
+//! README.
 
 use super::compared::{Compared, PaperReport};
 use super::results::Measured;
@@ -89,7 +90,8 @@ pub fn in_words(measured: &Measured, ours: bool, one: impl Fn(f64) -> String) ->
     }
 }
 
-/// A number as text with about three significant digits; a share is shown in percent with a sign.
+/// A number as text with no decimal from 100, one from 10, else two; a share is shown in percent with a sign and one
+/// decimal.
 pub fn number(x: f64, share: bool) -> String {
     if share {
         return format!("{:+.1} %", x * 100.0);

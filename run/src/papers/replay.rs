@@ -1,5 +1,5 @@
-//! Compares estimated with actual accepted tokens of a fixed draft length, request by request. No engine runs, because
-//! an estimate from confidences does not depend on time (AdaSpec, section 4.2 and Fig. 8).
+//! Compares estimated with actual accepted tokens of a fixed draft length, summed over all requests. No engine runs,
+//! because an estimate from confidences does not depend on time (AdaSpec, section 4.2 and Fig. 8).
 
 use super::results::Measured;
 use crate::plan::{Plan, variants};
@@ -8,7 +8,8 @@ use foretoken_sim::{RequestTruth, TruthRow};
 use foretoken_spec::paper::{Estimate, Keep};
 use foretoken_spec::problem::Result;
 
-/// Estimated / actual accepted tokens − 1 over all requests, with the first seed, for each variant.
+/// Estimated / actual accepted tokens − 1 over all requests, with the first seed: the range over the variants that
+/// `what.at` picks.
 ///
 /// # Errors
 /// A variant cannot be built, for example because its trace is missing.

@@ -9,7 +9,8 @@ use foretoken_spec::paper::Windows;
 /// Quantiles over windows. Draft lengths below the first and above the second are rare and left out.
 const USUAL: [f64; 2] = [0.1, 0.9];
 
-/// The range of the windows' mean draft lengths between the two quantiles [`USUAL`].
+/// The range of the windows' mean draft lengths between the two quantiles [`USUAL`], over all seeds and all variants
+/// that `what.at` picks.
 pub fn lengths(what: &Windows, results: Results) -> Measured {
     let cells = variants(results.plan, &what.at).flat_map(|v| results.cells_of(v, &what.policy));
     let mut lengths: Vec<f64> = cells.flat_map(|c| of_series(what, &c.series)).collect();

@@ -49,7 +49,7 @@ pub struct Recorded<'a> {
 pub struct Window {
     /// Start of the window on the run's clock.
     pub from: Time,
-    /// End of the window on the run's clock; `None` shows the first [`MOST_STEPS`] steps.
+    /// End of the window on the run's clock; `None` shows the first [`MOST_STEPS`] steps from `from` on.
     pub to: Option<Time>,
 }
 

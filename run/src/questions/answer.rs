@@ -24,7 +24,7 @@ pub struct Answer {
     pub asks: String,
     /// Does the answer hold for all values that the experiment assumes?
     pub decided: Decided,
-    /// The answer in one sentence.
+    /// The answer in one sentence, or which claim leaves it open.
     pub answer: String,
     /// What the thread does not say, with the values that the experiment assumes for it.
     pub assumed: Vec<String>,
@@ -38,9 +38,10 @@ pub struct Answer {
 pub enum Decided {
     /// All of these claims hold.
     Yes,
-    /// One of these claims does not hold for any assumed value.
+    /// At least one of these claims holds for no assumed value.
     No,
-    /// One of these claims holds for some of the assumed values only.
+    /// At least one of these claims holds for some of the assumed values only or was not measured, and none is as in
+    /// `No`.
     CannotSay,
 }
 

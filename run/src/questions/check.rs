@@ -7,11 +7,11 @@ use foretoken_spec::paper::Claim;
 use foretoken_spec::problem::{Problem, Result};
 use foretoken_spec::question::{Question, Reported};
 
-/// Checks that claims name only policies, swept values and bounds of the experiment, and that the answer and
-/// `decided_by` name only claims.
+/// Checks that claims name only policies, swept values and bounds of the experiment, that the answers and `decided_by`
+/// name only claims, that `decided_by` is not empty, and that the URL begins with https://.
 ///
 /// # Errors
-/// A claim, `decided_by` or an answer names something that is missing; the error points at its place in the file.
+/// One of these checks fails; the error points at its place in the file.
 pub fn check(plan: &Plan) -> Result<()> {
     let Some(question) = &plan.variants[0].experiment.question else { return Ok(()) };
     let claims: Vec<Claim> = question.claims.iter().map(Reported::as_claim).collect();

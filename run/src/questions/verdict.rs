@@ -16,9 +16,10 @@ pub enum Verdict {
     Agrees,
     /// All measured shares have the sign of the reported one, but some differ from it by more than a tenth.
     SameSign,
-    /// The measured value agrees for some assumed values and not for others.
+    /// The measured value agrees for some assumed values and not for others. Of shares: the signs differ or are not
+    /// clear.
     CannotSay,
-    /// The measured value agrees for no assumed value.
+    /// The measured value agrees for no assumed value. Of shares: all have the other sign.
     Differs,
     /// The thread reports no value.
     NotReported,
@@ -67,7 +68,8 @@ pub fn verdict(reported: Option<&Measured>, ours: &Measured, share: bool) -> Ver
 }
 
 /// Does the claim hold for all assumed values? `None` if it holds for some of them only. A claim without a reported
-/// value holds if the measured shares are positive.
+/// value holds if the measured shares are positive, if the measured policies are all the same, or if it measures other
+/// numbers.
 pub fn holds(verdict: Verdict, ours: &Measured, share: bool) -> Option<bool> {
     match (verdict, ours) {
         (Verdict::Agrees | Verdict::SameSign, _) => Some(true),

@@ -27,8 +27,8 @@ pub fn make_in(folder: &Path) -> Result<PathBuf> {
     write(results, None, &to)
 }
 
-/// Writes the page of results into the folder `to`. `baseline` are results of another folder with which the page
-/// compares. Returns the page's path.
+/// Writes the page of results into the folder `to`, with its timing and the explorer's page beside it. `baseline` are
+/// results of another folder with which the page compares. Returns the page's path.
 ///
 /// # Errors
 /// The results and the baseline have no run in common, the folder cannot be made, the folder holds a page that

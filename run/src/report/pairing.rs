@@ -59,7 +59,8 @@ fn same(a: &Key, b: &Key) -> bool {
         && a.sweep.iter().zip(&b.sweep).all(|(a, b)| a.path == b.path && value(a, b))
 }
 
-/// Reasons why cells have no partner: swept settings, policies and seeds that only one of the two results has.
+/// Reasons why cells have no partner: swept settings or their values, policies and seeds that only one of the two
+/// results has, or no finished run.
 fn reasons(own: &Results, other: &Results) -> Vec<String> {
     let entries = |r: &Results| r.cells.iter().map(|c| c.entry.clone()).collect::<Vec<_>>();
     let (here, there) = (entries(own), entries(other));

@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// The one variant of a plan, with a closed loop in place of its arrivals. Settings that a closed loop with a fixed
 /// draft length does not use (arrivals, their transformations, bounds, beliefs) are set to their defaults, so that a
-/// sweep over them does not matter.
+/// sweep over them does not matter; a note on stderr names such sweeps. Steps are recorded.
 ///
 /// # Errors
 /// The experiment sweeps a setting that makes a difference in closed loops.

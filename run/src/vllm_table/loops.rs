@@ -29,7 +29,7 @@ pub struct Measured {
     pub tok_s: Vec<f64>,
     /// Number of steps by the number of requests that they schedule, prompts included; summed over seeds.
     pub sizes: BTreeMap<u32, u64>,
-    /// Largest share (0 to 1) of the KV blocks in use, over all seeds.
+    /// Largest share (0 to 1) of the KV blocks in use, over the whole loops of all seeds.
     pub kv_peak: f64,
 }
 
@@ -110,7 +110,7 @@ impl Measured {
     }
 }
 
-/// The results of the measured part of one loop, with one seed.
+/// The results of one loop with one seed: rate and sizes of the measured part, and the KV peak of the whole loop.
 struct Window {
     tok_s: f64,
     /// Number of steps by the number of requests that they schedule, prompts included.

@@ -4,7 +4,8 @@ use foretoken_hardware::LatencySpec;
 use foretoken_sim::Drafting;
 use foretoken_spec::experiment::Hardware;
 
-/// The note, with an example of the options to give; `None` if the draft's `method` and `model` are both known.
+/// The note, with an example of the options to give; `None` if the draft's `method` and `model` are both known, or the
+/// method is an n-gram lookup, which has no model.
 pub fn no_draft(hardware: &Hardware, method: Option<&str>, model: Option<&str>) -> Option<String> {
     // vLLM's n-gram lookup drafts without a model.
     let wants_model = method.is_none_or(|m| !m.starts_with("ngram"));

@@ -36,7 +36,8 @@ pub struct Table {
 pub struct Row {
     /// Number of clients. Each client has one request at the server at any time.
     pub clients: u32,
-    /// The results of the loops; `None` if the engine can never hold this number of requests.
+    /// The results of the loops; `None` if none is run, because the engine can never hold this number of requests or it
+    /// is above [`LARGEST`].
     pub measured: Option<Loop>,
     /// Why the row is not in the table; `None` if the row is in the table.
     pub not_reached: Option<String>,
@@ -51,13 +52,13 @@ pub struct Loop {
     /// The comparison of the lengths in `alone`.
     pub alone_choice: Choice,
     /// The results of each length on a server that is set up for the table's longest length. Equal to `alone` if such a
-    /// server gives the same rates.
+    /// server gives the same rates, or if the row takes the longest length.
     pub lengths: Vec<(u32, Measured)>,
     /// The comparison of the lengths in `lengths`, and the length that the row takes.
     pub choice: Choice,
     /// The results of the engine without a drafter.
     pub plain: Measured,
-    /// The results of the finished table; `None` before it is run.
+    /// The results of the finished table; `None` before it is run, or if no row is in the table.
     pub table: Option<Measured>,
 }
 
@@ -170,7 +171,7 @@ fn among(lengths: &[(u32, Measured)]) -> Choice {
 }
 
 /// Measures the rows with lengths below `longest` on a server that is set up for `longest`, and chooses their lengths
-/// anew. Stops if a first length has the same rates there as on a server that is set up for this length alone.
+/// anew. Stops at a row whose length has the same rates there as on a server that is set up for this length alone.
 fn choose_again(rows: &mut [Row], longest: u32, loops: &mut Loops, max_num_seqs: u32, bar: &Bar) -> Result<()> {
     for row in rows {
         let Some(m) = row.measured.as_mut().filter(|m| m.choice.k < longest) else { continue };
@@ -264,7 +265,8 @@ fn ranges(rows: &[(u32, u32)]) -> Vec<BatchRange> {
     ranges
 }
 
-/// Why the engine can never hold `clients` requests at one time; `None` if only a run can tell.
+/// Why no loop of `clients` clients is run: the engine can never hold that number of requests, or it is above
+/// [`LARGEST`]. `None` if a loop is run.
 fn limit(sample: &Setting, clients: u32) -> Option<String> {
     let config = sample.engine(true);
     let shortest = sample.workload.prompt_len.iter().copied().min().unwrap_or(1);
