@@ -21,7 +21,8 @@ pub struct Tried {
 pub enum Next {
     /// The search is not finished: try this rate, requests per second.
     Try(f64),
-    /// The answer, requests per second: the highest carried rate below every rate that was not carried.
+    /// The answer: the highest rate, requests per second, that the server carries without a lower rate that it does not
+    /// carry. A rate is carried if the counted requests keep their bounds and the queue does not grow.
     Found(f64),
     /// The answer: no rate is carried, not even [`Search::floor`].
     Nothing,

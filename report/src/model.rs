@@ -93,7 +93,7 @@ pub enum Role {
     Baseline,
     /// The oracle that regret is measured against; it sees which drafts will be accepted.
     Bound,
-    /// Another policy that sees which drafts will be accepted.
+    /// A policy, other than a `Bound`, that sees which drafts will be accepted.
     Oracle,
 }
 

@@ -19,7 +19,7 @@ use foretoken_spec::problem::{Problem, Result};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// A simulated server, for a seed and any policy.
+/// A simulated server with one seed. The policy is chosen for each run.
 pub struct Server {
     pub(crate) plain: EngineConfig,
     pub(crate) with_drafter: EngineConfig,

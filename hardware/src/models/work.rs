@@ -16,8 +16,8 @@ pub struct Work {
     pub always_bytes: f64,
     /// Feed-forward blocks, in groups with equal numbers of experts.
     pub blocks: Vec<Blocks>,
-    /// FLOP for a token in all layers and in the joining matrix, by precision; attention over KV and the output head
-    /// are not included.
+    /// FLOP for a token by precision, in all layers and in the matrix that joins a draft head's embedding with the
+    /// target's hidden state. Attention over KV and the output head are not included.
     pub token_flops: FlopsByBits,
     /// Bytes of the output head.
     pub head_bytes: f64,

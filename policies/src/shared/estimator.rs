@@ -18,7 +18,8 @@ pub struct Depth {
     pub catch_up: u64,
 }
 
-/// [`Depth`] for every depth from 1 up to a longest one. Keeps its buffer between steps.
+/// For each draft depth from 1 to the longest: how many requests may draft that deep, with the sums of their contexts
+/// and catch-up tokens. Keeps its buffer between steps.
 #[derive(Clone, Debug, Default)]
 pub struct Depths {
     at: Vec<Depth>,

@@ -165,7 +165,7 @@ impl Scenario {
         self.least(|r| r.part == Part::Fixed).expect("a comparison has the plain engine")
     }
 
-    /// Is even the reference of chains overloaded in most seeds?
+    /// True if the policy that chain policies are compared with is overloaded in most seeds.
     fn overloaded(&self) -> bool {
         let runs = &self.reference(false).runs;
         2 * runs.iter().filter(|n| n.behind).count() > runs.len()

@@ -51,8 +51,8 @@ impl PromptLookup {
         self.repeating() * (1.0 - self.stays()) / (1.0 - self.repeating())
     }
 
-    /// P(a match | the position does not repeat). The first token of such a stray match is wrong. Stray and right
-    /// matches together have the rate `match_rate`.
+    /// Probability that a lookup matches although the output does not repeat earlier text there: a stray match, whose
+    /// first token is wrong. Stray and right matches together have the rate `match_rate`.
     fn strays(&self) -> f64 {
         self.match_rate * (1.0 - self.precision) / (1.0 - self.repeating())
     }
