@@ -100,13 +100,15 @@ fn gpus(spec: &RooflineSpec) -> String {
 /// The part about the load: arrivals, rate, number of requests, lengths.
 fn load(w: &WorkloadSpec, scale_is_swept: bool, with_rate: bool) -> String {
     let mut text = arrivals(&w.arrivals);
+    // What arrives: requests, or sessions of several.
+    let unit = if w.sessions.is_some() { "sessions" } else { "requests" };
     let rate = match &w.arrivals {
         ArrivalSpec::Poisson(poisson) => Some(poisson.rate),
         ArrivalSpec::Gamma(gamma) => Some(gamma.rate),
         _ => None,
     };
     if let Some(rate) = rate.filter(|_| with_rate) {
-        text += &format!(", {rate} requests/s");
+        text += &format!(", {rate} {unit}/s");
     }
     for transform in &w.transform {
         if let Transform::RateScale(by) = transform
@@ -116,9 +118,12 @@ fn load(w: &WorkloadSpec, scale_is_swept: bool, with_rate: bool) -> String {
         }
     }
     match (w.requests, w.duration_s) {
-        (Some(n), _) => text += &format!(", {n} requests"),
+        (Some(n), _) => text += &format!(", {n} {unit}"),
         (None, Some(s)) => text += &format!(", {s} s"),
         (None, None) => {}
+    }
+    if let Some(sessions) = &w.sessions {
+        text += &format!(", {} turns a session, {} s between them", sessions.turns, sessions.gap_s);
     }
     if let Some(lengths) = &w.lengths {
         text += &format!(", {}", self::lengths(lengths));
@@ -215,5 +220,8 @@ constant = { rate = 0.7 }
                 "linear = { alpha_s = 0.0, gamma_s = 1e-6, delta_s = 1e-4 }",
             );
         assert!(scope_of(&linear).starts_with("linear costs as given · Poisson"), "{}", scope_of(&linear));
+        let sessions = text.replace("requests = 50", "requests = 50\nsessions = { turns = 4.0, gap_s = 5.0 }");
+        let load = "2 sessions/s, 50 sessions, 4 turns a session, 5 s between them, 128 + 64 tokens";
+        assert!(scope_of(&sessions).contains(load), "{}", scope_of(&sessions));
     }
 }
