@@ -2,7 +2,7 @@
 
 use crate::calibration::Calibration;
 use crate::compare_server::compare;
-use crate::kept::{BY_CATEGORY, EXPERIMENT, Kept};
+use crate::kept::{BY_CATEGORY, FOUND, Kept};
 use crate::predict::{AcceptanceFrom, Prediction};
 use crate::source::{Source, open_all};
 use crate::synthetic::{LAW, Law, Lengths, write_recording};
@@ -20,12 +20,13 @@ fn calibrated(folder: &Path, lengths: &[u32], law: &Law) -> (Calibration, Vec<So
 #[test]
 fn overwriting_removes_every_file_of_the_earlier_calibration() {
     let dir = tempfile::tempdir().unwrap();
-    let (c, _) = calibrated(dir.path(), &[0, 3], &LAW);
+    let (drafting, plain) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let folder = dir.path().join("cal");
-    c.write(&folder, false).unwrap();
-    std::fs::write(folder.join(BY_CATEGORY), "old").unwrap();
-    c.write(&folder, true).unwrap();
-    assert!(folder.join(EXPERIMENT).exists() && !folder.join(BY_CATEGORY).exists());
+    calibrated(drafting.path(), &[0, 3], &LAW).0.write(&folder, false).unwrap();
+    assert!(folder.join(BY_CATEGORY).exists());
+    // Runs without drafts tell nothing of acceptance.
+    calibrated(plain.path(), &[0], &LAW).0.write(&folder, true).unwrap();
+    assert!(folder.join(FOUND).exists() && !folder.join(BY_CATEGORY).exists());
 }
 
 #[test]
