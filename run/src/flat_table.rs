@@ -56,6 +56,7 @@ const NUMBERS: [Number; 17] = [
 struct Report {
     name: String,
     version: String,
+    source: String,
     seeds: Vec<u64>,
     scope: String,
     variants: Vec<Setting>,
@@ -99,7 +100,7 @@ pub fn of_folder(folder: &Path, format: Format, show_implied: bool) -> Result<St
     let says = |n: &Number| rows.iter().any(|(_, p)| measured(p, n).is_some_and(|m| m.mean != 0.0 || n.digits > 0));
     let numbers: Vec<&Number> = NUMBERS.iter().filter(|n| says(n)).collect();
     match format {
-        Format::Csv => csv(&paths, &numbers, &rows),
+        Format::Csv => csv(&report.source, &paths, &numbers, &rows),
         Format::Markdown => Ok(markdown(&report, &names, &numbers, &rows)),
         Format::Latex => Ok(latex(&report, &names, &numbers, &rows)),
     }
@@ -122,29 +123,31 @@ fn name_of(policy: &Map<String, Value>) -> &str {
     policy.get("policy").and_then(Value::as_str).unwrap_or_default()
 }
 
-fn csv(swept: &[&str], numbers: &[&Number], rows: &[(&Setting, &Map<String, Value>)]) -> Result<String> {
+fn csv(source: &str, swept: &[&str], numbers: &[&Number], rows: &[(&Setting, &Map<String, Value>)]) -> Result<String> {
     let failed = |e: csv::Error| Problem::failed(format!("the table cannot be written as CSV: {e}"));
+    let text = |x: Option<f64>| x.map(|x| x.to_string()).unwrap_or_default();
+    // Counts have no interval.
+    let has_ends = |n: &&Number| rows.iter().any(|(_, p)| measured(p, n).is_some_and(|m| m.ends.is_some()));
+    let columns: Vec<(&Number, bool)> = numbers.iter().map(|n| (*n, has_ends(n))).collect();
     let mut table = csv::Writer::from_writer(Vec::new());
     let mut head: Vec<String> = swept.iter().map(ToString::to_string).collect();
     head.extend(["policy".to_owned(), "source".to_owned()]);
-    for n in numbers {
+    for (n, ends) in &columns {
         head.push(n.key.to_owned());
-        // Counts have no interval.
-        if rows.iter().any(|(_, p)| measured(p, n).is_some_and(|m| m.ends.is_some())) {
-            head.extend([format!("{}_low", n.key), format!("{}_high", n.key)]);
+        if *ends {
+            head.extend(["low", "high"].map(|end| format!("{}_{end}", n.key)));
         }
     }
     table.write_record(&head).map_err(failed)?;
     for (setting, policy) in rows {
         let mut row: Vec<String> = setting.sweep.iter().map(|s| s.value.clone()).collect();
-        row.extend([name_of(policy).to_owned(), "simulated".to_owned()]);
-        for n in numbers {
+        row.extend([name_of(policy).to_owned(), source.to_owned()]);
+        for (n, ends) in &columns {
             let m = measured(policy, n);
-            row.push(m.map(|m| m.mean.to_string()).unwrap_or_default());
-            if head.contains(&format!("{}_low", n.key)) {
-                let ends = m.and_then(|m| m.ends);
-                let [low, high] = [ends.map(|e| e.0), ends.map(|e| e.1)];
-                row.extend([low, high].map(|end| end.map(|x| x.to_string()).unwrap_or_default()));
+            row.push(text(m.map(|m| m.mean)));
+            if *ends {
+                let (low, high) = m.and_then(|m| m.ends).unzip();
+                row.extend([low, high].map(text));
             }
         }
         table.write_record(&row).map_err(failed)?;
@@ -170,7 +173,7 @@ fn note(report: &Report) -> String {
         1 => "one seed".to_owned(),
         n => format!("means of {n} seeds with half the width of their 95 % interval"),
     };
-    format!("{}: simulated by Foretoken {}, {seeds}. {}", report.name, report.version, report.scope)
+    format!("{}: {} by Foretoken {}, {seeds}. {}", report.name, report.source, report.version, report.scope)
 }
 
 fn markdown(report: &Report, swept: &[&str], numbers: &[&Number], rows: &[(&Setting, &Map<String, Value>)]) -> String {
@@ -248,7 +251,7 @@ mod tests {
                     "policies": policies(e2e) })
         };
         let report = json!({
-            "name": "x", "version": "0.1.0", "seeds": [1, 2, 3], "scope": "For a test.",
+            "name": "x", "version": "0.1.0", "source": "simulated", "seeds": [1, 2, 3], "scope": "For a test.",
             "variants": [variant("1.0", 1.5), variant("2.0", 1.6)]
         });
         fs_err::write(at.join(crate::complete::REPORT_JSON), report.to_string()).unwrap();

@@ -150,11 +150,10 @@ impl Built {
             self.workload = replace_lengths(&self.workload.arrival, lengths, source, seed);
             return Ok(());
         };
-        let turns = sessions.turns(&self.workload.arrival, seed);
-        fits(turns.len() as u64)?;
+        let turns = sessions.turns(&self.workload.arrival, seed)?;
         let times: Vec<Time> = turns.iter().map(|turn: &Turn| turn.at).collect();
         let workload = replace_lengths(&times, lengths, source, seed);
-        self.workload = sessions.link(workload, &turns);
+        self.workload = sessions.link(workload, &turns)?;
         self.arrivals = Arrivals::Sessions;
         Ok(())
     }

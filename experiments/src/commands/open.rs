@@ -2,6 +2,8 @@
 
 use super::print;
 use clap::Args;
+use foretoken_run::cells::Folder;
+use foretoken_run::report::INDEX;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -9,20 +11,6 @@ use std::time::SystemTime;
 pub const EXAMPLES: &str = "Examples:
   foretoken open results/quickstart-1a2b3c4d
   foretoken open calibrated/recommendation.html";
-
-/// Paths of the pages that commands write, relative to the folder of their results.
-const PAGES: [&str; 10] = [
-    "report/index.html",
-    "index.html",
-    "capacity.html",
-    "fleet.html",
-    "ladder.html",
-    "arena.html",
-    "calibration.html",
-    "recommendation.html",
-    "validation.html",
-    "explore.html",
-];
 
 #[derive(Debug, Args)]
 pub struct OpenArgs {
@@ -54,8 +42,11 @@ fn page_of(path: &Path) -> Result<PathBuf> {
         let problem = Problem::bad_input(format!("there is no folder and no page {}", path.display()));
         return Err(problem.help("give a results folder, such as one that `foretoken run` names at its end"));
     }
+    let unread = |e| Problem::failed(format!("cannot look into {}: {e}", path.display()));
+    let files = std::fs::read_dir(path).map_err(unread)?.flatten().map(|entry| entry.path());
+    let in_report = Folder::at(path.to_owned()).report().join(INDEX);
+    let pages = files.chain([in_report]).filter(|page| page.extension().is_some_and(|e| e == "html") && page.is_file());
     let written = |page: &PathBuf| page.metadata().and_then(|m| m.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
-    let pages = PAGES.iter().map(|name| path.join(name)).filter(|page| page.is_file());
     pages.max_by_key(written).ok_or_else(|| {
         let problem = Problem::bad_input(format!("{} has no page", path.display()));
         problem.help(format!("make it: foretoken report {}", path.display()))

@@ -58,6 +58,16 @@ fn sizes_beyond_memory_are_refused_before_allocation() {
         &["engine.num_gpu_blocks=1000000000"],
         &["engine.num_gpu_blocks: 1000000000 KV blocks take 26 GiB", raise, "--threads 1"],
     );
+    // A session's prompts grow with its turns, and so do their shared blocks.
+    let chats = "workload.sessions={ turns = 1000.0, gap_s = 1.0 }";
+    refused(
+        &[chats, "workload.requests=100000"],
+        &["workload.sessions: ", " turns and 0 shared blocks take 1.0 GiB", raise],
+    );
+    refused(
+        &[chats, "workload.requests=1000"],
+        &["workload.sessions: ", " shared blocks take 1.0 GiB", "max_context", raise],
+    );
     let endless = "workload.lengths={ fixed = { prompt = 1, output = 2147483646 } }";
     refused(
         &[endless, "engine.max_model_len=2147483648"],

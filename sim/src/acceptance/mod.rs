@@ -109,8 +109,11 @@ impl TruthRow {
     }
 
     /// Sets the most tokens that a round proposes, one number for each output position where a round may start.
-    fn propose_at_most(&mut self, lengths: Vec<u8>) {
-        self.proposed = lengths;
+    fn propose_at_most(&mut self, positions: usize, mut length: impl FnMut(&TruthRow, u32) -> u8) {
+        let mut proposed = std::mem::take(&mut self.proposed);
+        proposed.clear();
+        proposed.extend((0..positions as u32).map(|n| length(self, n)));
+        self.proposed = proposed;
     }
 
     /// The most tokens that a round proposes if it starts at output position `n`: 0 without a match, `u32::MAX` if

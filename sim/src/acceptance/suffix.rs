@@ -113,18 +113,16 @@ impl Bits for SuffixTree {
         self.lookups.fill(request, positions, out);
         let luck = Luck::new(self.lookups.seed, Stream::MatchLength, request.id.into());
         let mut matched = 0;
-        let lengths = (0..positions as u32).map(|n| {
-            let continues = matched > 0 && out.right(n, 0);
-            matched = if continues { matched + 1 } else { self.length(luck.unit(n.into())) };
+        out.propose_at_most(positions, |row, n| {
+            let repeats = row.right(n, 0);
+            matched = if matched > 0 && repeats { matched + 1 } else { self.length(luck.unit(n.into())) };
             let proposal = self.proposals[matched.min(self.proposals.len() - 1)];
             // A match outside a stretch of repeated text does not go on.
-            if !out.right(n, 0) {
+            if !repeats {
                 matched = 0;
             }
             proposal
         });
-        let lengths = lengths.collect();
-        out.propose_at_most(lengths);
     }
 
     fn rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64 {

@@ -2,13 +2,17 @@
 //! text. It is sent some time after the answer to the turn before.
 
 use super::exponential;
-use crate::checks::{not_negative, within};
+use crate::checks::within;
 use crate::error::TraceError;
+use crate::limits;
 use foretoken_sim::{Draws, RequestId, Stream, Time, Workload};
 use serde::{Deserialize, Serialize};
 
 /// Tokens in a shared block of a session's text: the usual size of a KV block.
 const BLOCK: u32 = 16;
+
+/// The longest mean gap between two turns, seconds: 12 days.
+const MOST_GAP_S: f64 = 1e6;
 
 /// Most turns of a session. A larger draw is set to this number.
 const MOST_TURNS: usize = 10_000;
@@ -21,7 +25,7 @@ const MOST_TURNS: usize = 10_000;
 pub struct Sessions {
     /// Mean number of turns of a session, 1 to 1000. The number is geometric.
     pub turns: f64,
-    /// Mean time from the end of an answer until the next turn is sent, seconds, ≥ 0. The time is exponential.
+    /// Mean time from the end of an answer until the next turn is sent, from 0 to 1e6 s. The time is exponential.
     pub gap_s: f64,
     /// Most tokens of a turn's prompt and answer together, at least 2. A session ends before a turn that would have
     /// more. Default: no limit.
@@ -43,7 +47,7 @@ pub(crate) struct Turn {
 impl Sessions {
     pub(crate) fn check(&self) -> Result<(), TraceError> {
         within("sessions.turns", self.turns, 1.0, 1000.0, "a mean number of turns from 1 to 1000")?;
-        not_negative("sessions.gap_s", self.gap_s)?;
+        within("sessions.gap_s", self.gap_s, 0.0, MOST_GAP_S, "a mean time from 0 to 1e6 seconds")?;
         match self.max_context {
             Some(0..2) => {
                 let what = "a turn has at least 2 tokens";
@@ -53,8 +57,11 @@ impl Sessions {
         }
     }
 
-    /// The turns of sessions that start at these times, in order.
-    pub(crate) fn turns(&self, starts: &[Time], seed: u64) -> Vec<Turn> {
+    /// The turns of sessions that start at these times, in order. Turns beyond the end of the clock are left out.
+    ///
+    /// # Errors
+    /// The turns take more memory than the program may use.
+    pub(crate) fn turns(&self, starts: &[Time], seed: u64) -> Result<Vec<Turn>, TraceError> {
         let mut turns = Vec::new();
         for (session, &start) in (0u32..).zip(starts) {
             let mut draws = Draws::new(seed, Stream::Sessions, session.into());
@@ -62,11 +69,15 @@ impl Sessions {
             for number in 0..self.number_of_turns(&mut draws) as u32 {
                 let gap = if number == 0 { Time::ZERO } else { Time::from_s(self.gap_s * exponential(&mut draws)) };
                 at += gap;
+                if at == Time::MAX {
+                    break;
+                }
                 turns.push(Turn { at, session, number, gap });
             }
+            fits(turns.len(), 0)?;
         }
         turns.sort_unstable();
-        turns
+        Ok(turns)
     }
 
     fn number_of_turns(&self, draws: &mut Draws) -> usize {
@@ -78,7 +89,10 @@ impl Sessions {
     /// Puts the session's earlier text in front of each turn's prompt, and links each turn to the one before.
     /// `workload` has a request for each of `turns`, with the lengths of its new text and of its answer. From the first
     /// turn on that exceeds `max_context`, the turns of a session are left out.
-    pub(crate) fn link(&self, workload: Workload, turns: &[Turn]) -> Workload {
+    ///
+    /// # Errors
+    /// The turns and the ids of their shared blocks take more memory than the program may use.
+    pub(crate) fn link(&self, workload: Workload, turns: &[Turn]) -> Result<Workload, TraceError> {
         let most = self.max_context.unwrap_or(u32::MAX);
         let sessions = turns.iter().map(|turn| turn.session as usize + 1).max().unwrap_or(0);
         // For each session: its tokens so far (`None` once it has ended), and the request of its newest turn.
@@ -97,6 +111,7 @@ impl Sessions {
             let context = prompt.and_then(|prompt| prompt.checked_add(request.output_len)).filter(|all| *all <= most);
             *before = context;
             let (Some(prompt), Some(context)) = (prompt, context) else { continue };
+            fits(linked.len() + 1, linked.prefix_ids.len() as u64 + u64::from(context.div_ceil(BLOCK)))?;
             request.prompt_len = prompt;
             request.prefix = (0..context.div_ceil(BLOCK)).map(|block| block_id(turn.session, block)).collect();
             let own = linked.len() as RequestId;
@@ -109,8 +124,20 @@ impl Sessions {
             }
             *last = own;
         }
-        linked
+        Ok(linked)
     }
+}
+
+/// Refuses turns that with the ids of their shared blocks take more memory than the program may use, or more ids than a
+/// workload can number.
+fn fits(turns: usize, ids: u64) -> Result<(), TraceError> {
+    let bytes = (turns as u64).saturating_mul(limits::REQUEST).saturating_add(ids.saturating_mul(8));
+    if bytes <= limits::memory() && ids < u64::from(u32::MAX) {
+        return Ok(());
+    }
+    let what = format!("{turns} turns and {ids} shared blocks take {}", limits::bytes(bytes));
+    let hint = format!("ask for fewer sessions or turns, or give max_context; {}", limits::raise());
+    Err(TraceError::spec("sessions", what, hint))
 }
 
 /// The id of a block of a session's text. The text only grows, so that a block is the same in all turns that have it.
@@ -133,20 +160,20 @@ mod tests {
 
     /// Linked sessions that start at `starts`. Each turn has 100 tokens of new text and an answer of 20.
     fn linked(of: &Sessions, starts: &[Time]) -> (Workload, Vec<Turn>) {
-        let turns = of.turns(starts, 3);
+        let turns = of.turns(starts, 3).unwrap();
         let workload = turns.iter().map(|turn| Request::new(turn.at, 100, 20)).collect();
-        (of.link(workload, &turns), turns)
+        (of.link(workload, &turns).unwrap(), turns)
     }
 
     #[test]
     fn turns_and_gaps_have_the_means_that_were_asked_for() {
-        let turns = sessions(5.0, 12.0, None).turns(&starts(20_000), 3);
+        let turns = sessions(5.0, 12.0, None).turns(&starts(20_000), 3).unwrap();
         let mean = turns.len() as f64 / 20_000.0;
         assert!((mean - 5.0).abs() < 0.1, "{mean}");
         let gaps: Vec<f64> = turns.iter().filter(|turn| turn.number > 0).map(|turn| turn.gap.as_s()).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         assert!((mean - 12.0).abs() < 0.2, "{mean}");
-        let single = sessions(1.0, 12.0, None).turns(&starts(100), 3);
+        let single = sessions(1.0, 12.0, None).turns(&starts(100), 3).unwrap();
         assert_eq!(single.len(), 100);
     }
 
@@ -191,6 +218,19 @@ mod tests {
         assert_eq!(key(sessions(3.0, 0.0, None)), Ok(()));
         assert!(key(sessions(0.5, 1.0, None)).unwrap_err().contains("sessions.turns"));
         assert!(key(sessions(2.0, -1.0, None)).unwrap_err().contains("sessions.gap_s"));
+        assert!(key(sessions(2.0, 1e30, None)).unwrap_err().contains("sessions.gap_s"));
         assert!(key(sessions(2.0, 1.0, Some(1))).unwrap_err().contains("sessions.max_context"));
+    }
+
+    #[test]
+    fn turns_beyond_the_clock_are_left_out() {
+        let turns = sessions(1000.0, 1e6, None).turns(&starts(3), 3).unwrap();
+        assert!((3..1000).contains(&turns.len()) && turns.iter().all(|turn| turn.at < Time::MAX), "{}", turns.len());
+    }
+
+    #[test]
+    fn more_shared_blocks_than_a_workload_can_number_are_refused() {
+        assert!(fits(1, 1000).is_ok());
+        assert!(fits(1, u64::from(u32::MAX)).unwrap_err().to_string().contains("4294967295 shared blocks"));
     }
 }

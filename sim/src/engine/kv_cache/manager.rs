@@ -249,9 +249,9 @@ impl KvCacheManager {
         self.give_back(r, 0);
     }
 
-    /// [`free`](Self::free) for a request that has ended. The blocks of its output are registered for prefix caching only
-    /// if its session's next prompt repeats the output: other prompts never repeat decoded tokens. Blocks are freed in
-    /// vLLM's order.
+    /// [`free`](Self::free) for a request that has ended. The blocks of its output are registered for prefix caching
+    /// only if its session's next prompt repeats the output: other prompts never repeat decoded tokens. Blocks are
+    /// freed in vLLM's order.
     pub fn free_finished(&mut self, workload: &Workload, r: &mut RunningRequest) {
         let full = if self.caching { self.cacheable_blocks(r, r.num_cacheable_tokens) } else { 0 };
         if full > 0 && workload.following(r.id).is_some() {
