@@ -45,6 +45,7 @@ pub fn columns(data: &[u8]) {
         prompt: name("in"),
         output: name("out"),
         category: Some(name("kind")),
+        priority: None,
         unit: None,
     };
     with_file(data, |path| trace(&TraceSpec { columns: Some(columns), ..TraceSpec::new(path) }));

@@ -108,6 +108,11 @@ fn set_priorities(workload: &mut Workload, priorities: &BTreeMap<String, i32>) -
         return Err(TraceError::spec("priorities", what, hint));
     }
     if !priorities.is_empty() {
+        if !workload.priority.is_empty() {
+            let what = "the requests have priorities of their own, from a column of the trace";
+            let hint = "keep either priorities or the column's name in columns";
+            return Err(TraceError::spec("priorities", what, hint));
+        }
         let priority_of = |name: &String| priorities.get(name).copied().unwrap_or(0);
         let by_category: Vec<i32> = workload.categories.iter().map(priority_of).collect();
         workload.priority = workload.category.iter().map(|&c| by_category[usize::from(c)]).collect();

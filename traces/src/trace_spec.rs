@@ -80,6 +80,10 @@ pub struct Columns {
     /// Column of the requests' categories.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub category: Option<String>,
+    /// Column of the requests' priorities, whole numbers, for `engine.scheduling_policy = "priority"`. The lowest
+    /// number is served first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<String>,
     /// Unit of arrival times that are numbers (default: s).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<TimeUnit>,

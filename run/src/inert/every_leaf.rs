@@ -88,9 +88,9 @@ fn traces(folder: &FilePath) -> Vec<Vec<String>> {
         )
     };
     let recorded = write("recorded.jsonl", rows(row));
-    let row = |i| format!("{},{},{},qa\n", 1_700_000_000_000_u64 + 125 * u64::from(i), 30 + i, 9 + i % 7);
-    let named_columns = write("own.csv", "when,in,out,kind\n".to_owned() + &rows(row));
-    let columns = "format = \"columns\", columns = { arrival = \"when\", prompt = \"in\", output = \"out\", category = \"kind\", unit = \"ms\" }";
+    let row = |i| format!("{},{},{},qa,{i}\n", 1_700_000_000_000_u64 + 125 * u64::from(i), 30 + i, 9 + i % 7);
+    let named_columns = write("own.csv", "when,in,out,kind,prio\n".to_owned() + &rows(row));
+    let columns = "format = \"columns\", columns = { arrival = \"when\", prompt = \"in\", output = \"out\", category = \"kind\", priority = \"prio\", unit = \"ms\" }";
     let common = "format = \"burstgpt\", unsorted = \"error\", zero_tokens = \"drop\", max_prompt_len = 50, max_output_len = 14, max_total_len = 60";
     let burstgpt = "failed_rows = \"drop\", ties = \"keep\", model = \"ChatGPT\", log_type = \"Conversation log\"";
     let spec = "format = \"spec-bench\", turns = \"first\", sample = \"shuffle\"";

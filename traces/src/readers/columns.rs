@@ -53,6 +53,7 @@ pub(super) fn read(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, 
     let mut table = Table::open(&spec.path)?;
     let arrival = columns.arrival.as_deref().map(|name| table.column(name)).transpose()?;
     let category = columns.category.as_deref().map(|name| table.column(name)).transpose()?;
+    let priority = columns.priority.as_deref().map(|name| table.column(name)).transpose()?;
     let (prompt, output) = (table.column(&columns.prompt)?, table.column(&columns.output)?);
     let time = columns.arrival.as_deref().unwrap_or_default();
     let names = Names { time, prompt: &columns.prompt, output: &columns.output };
@@ -78,6 +79,9 @@ pub(super) fn read(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, 
         let mut request = Request::new(at, table.tokens(prompt)?, table.tokens(output)?);
         if let (Some(category), Some(name)) = (category, &columns.category) {
             request.category = collector.category_in(name, table.line(), table.text(category)?)?;
+        }
+        if let Some(priority) = priority {
+            request.priority = table.whole(priority)?;
         }
         collector.push(table.line(), request, names)?;
     }

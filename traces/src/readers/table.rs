@@ -97,6 +97,12 @@ impl<'a> Table<'a> {
         number::finite(self.bytes(column)).map_err(|why| self.bad(column, why))
     }
 
+    /// The field of `column` as a whole number of 32 bits with a sign.
+    pub(super) fn whole(&self, column: Column<'_>) -> Result<i32, TraceError> {
+        let text = self.text(column)?.trim();
+        text.parse().map_err(|_| self.bad(column, "is not a whole number from -2147483648 to 2147483647"))
+    }
+
     /// The error that a field of this row is invalid.
     pub(super) fn bad(&self, column: Column<'_>, why: Bad) -> TraceError {
         let shown: String = String::from_utf8_lossy(self.bytes(column)).chars().take(40).collect();

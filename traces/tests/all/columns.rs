@@ -89,3 +89,23 @@ fn a_source_of_lengths_needs_no_arrivals() {
     let spec: WorkloadSpec = toml::from_str(&format!("arrivals = {source}")).expect("TOML");
     assert!(build(&spec, 1, None).expect_err("no times").to_string().contains("no arrival times"));
 }
+
+/// Each request has the priority of its row, sorted or not, and as a source of lengths.
+#[test]
+fn a_column_gives_each_request_its_priority() {
+    let with = format!("{MAP}, priority = \"kind\"");
+    let rows = "5,7,5,-2\n4,8,6,0\n6,9,4,3\n";
+    let sorted = log(rows, &with, "unsorted = \"sort\"").expect("sorted").workload;
+    assert_eq!((&sorted.prompt_len[..], &sorted.priority[..]), (&[8, 7, 9][..], &[0, -2, 3][..]));
+    assert!(log(rows, MAP, "unsorted = \"sort\"").expect("sorted").workload.priority.is_empty());
+    refused(log("0,1,1,high\n", &with, ""), &[":2:", "\"kind\"", "\"high\" is not a whole number"]);
+    refused(log("0,1,1,1.5\n", &with, ""), &["\"1.5\" is not a whole number"]);
+    let (_dir, path) = file(b"in,out,p,kind\n7,5,3,chat\n8,6,-1,code\n");
+    let columns = "{ prompt = \"in\", output = \"out\", category = \"kind\", priority = \"p\" }";
+    let text =
+        format!("arrivals = {{ batch = {{}} }}\nlengths = {{ trace = {{ path = {path:?}, columns = {columns} }} }}");
+    let spec: WorkloadSpec = toml::from_str(&text).expect("TOML");
+    assert_eq!(build(&spec, 1, None).expect("built").workload.priority, [3, -1]);
+    let both: WorkloadSpec = toml::from_str(&format!("{text}\npriorities = {{ chat = 1 }}")).expect("TOML");
+    assert!(build(&both, 1, None).expect_err("twice").to_string().contains("priorities of their own"));
+}
