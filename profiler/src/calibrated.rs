@@ -111,7 +111,8 @@ impl Calibrated {
         seal::seal(Syntax::Toml, &(HEAD.to_owned() + &text))
     }
 
-    /// Checks the version of the format, the cost of both models, the probes' times, the host times and the noise.
+    /// Checks the version of the format, the cost and the belief of both models, the probes' times, the host times and
+    /// the noise.
     ///
     /// # Errors
     /// The first wrong key and what is wrong with its value.
@@ -123,6 +124,8 @@ impl Calibrated {
         }
         for (name, model) in [("target", &self.target), ("draft", &self.draft)] {
             model.cost.check().map_err(|e| (format!("{name}.cost.{}", e.key), e.why))?;
+            let belief = LatencySpec::Linear(model.belief);
+            belief.check().map_err(|e| (format!("{name}.belief.{}", e.key), e.why))?;
         }
         if let Some(probe) = self.probes.iter().find(|p| !(p.seconds > 0.0 && p.seconds.is_finite())) {
             return Err(("probes".into(), format!("{} is not a time above 0", probe.seconds)));

@@ -100,6 +100,8 @@ pub struct PolicyFleet {
     pub sweep: Vec<Swept>,
     /// Number of GPUs of one replica.
     pub gpus_of_one: u32,
+    /// Price of one GPU per hour, in any currency.
+    pub price_gpu_hour: f64,
     /// The fewest replicas that carry the load with every seed; `None` if with some seed no tried number carries it.
     pub replicas: Option<u32>,
     /// The fewest replicas, found for each seed: mean over seeds and 95 % interval. `None` if `replicas` is.
@@ -189,8 +191,6 @@ pub struct FleetAnswer {
     pub source: String,
     /// Share of the counted requests (0 to 1) that must keep their bounds.
     pub share: f64,
-    /// Price of one GPU per hour.
-    pub price_gpu_hour: f64,
     /// The largest number of replicas that the search may try (`fleet.most_replicas`).
     pub most_replicas: u32,
     /// The load over time, from the workload of the first seed.

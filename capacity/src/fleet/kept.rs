@@ -39,7 +39,7 @@ fn rows(answer: &FleetAnswer) -> Vec<FleetProbeRow> {
             router: f.router.clone(),
             replicas: p.replicas,
             gpus: p.replicas * f.gpus_of_one,
-            cost_hour: f64::from(p.replicas * f.gpus_of_one) * answer.price_gpu_hour,
+            cost_hour: f64::from(p.replicas * f.gpus_of_one) * f.price_gpu_hour,
             carried: p.carried,
             counted: [p.counted, p.kept, p.missed],
             steady: p.steady,
@@ -72,7 +72,7 @@ fn draw(answer: &FleetAnswer, question: &Question) -> Option<foretoken_report::F
         |f: &PolicyFleet| question.plan.policies.iter().find(|p| p.spec.label() == f.policy).map(|p| p.spec.look());
     let line = |f: &PolicyFleet| {
         let points = f.seeds.first()?.probes.iter().filter_map(|p| {
-            let cost_hour = f64::from(p.replicas * f.gpus_of_one) * answer.price_gpu_hour;
+            let cost_hour = f64::from(p.replicas * f.gpus_of_one) * f.price_gpu_hour;
             Some(FrontierPoint { cost_hour, p99_s: read(p)?, carried: p.carried })
         });
         Some(FrontierLine {

@@ -16,8 +16,6 @@ pub struct Question {
     pub alone: Plan,
     /// The `[capacity]` table, such as which share of the requests must keep its bounds.
     pub spec: CapacitySpec,
-    /// Price of one GPU per hour.
-    pub price_gpu_hour: f64,
 }
 
 /// Reads the question from a document. Relative paths in the document start at `folder`.
@@ -27,7 +25,6 @@ pub struct Question {
 /// single number to search.
 pub fn load(document: &Document, folder: &FilePath) -> Result<Question> {
     let plan = Plan::of(document.clone(), folder)?;
-    let mut price_gpu_hour = 0.0;
     for variant in &plan.variants {
         let wrong = |path: &str, message: &str| variant.document().problem_at(&Path::of(path), message.to_owned());
         let Some(fleet) = &variant.experiment.fleet else {
@@ -39,20 +36,26 @@ pub fn load(document: &Document, folder: &FilePath) -> Result<Question> {
             return Err(wrong("fleet.replicas", "the search is for the number of replicas, and fleet.replicas lists kinds of them")
                 .help("leave it out; `foretoken run` compares mixes: fleet.replicas = { sweep = [8, [{ count = 6 }, { count = 2, ... }]] }"));
         }
-        price_gpu_hour = fleet.price_gpu_hour.ok_or_else(|| {
-            wrong("fleet", "fleet.price_gpu_hour is missing: fleets are compared by what they cost")
-                .help("write price_gpu_hour = 2.5, what one GPU costs for an hour")
-        })?;
+        if fleet.price_gpu_hour.is_none() {
+            return Err(wrong("fleet", "fleet.price_gpu_hour is missing: fleets are compared by what they cost")
+                .help("write price_gpu_hour = 2.5, what one GPU costs for an hour"));
+        }
     }
     let mut one = document.clone();
     for key in ["fleet", "sweep_order", "paper", "question"] {
         one.remove(&Path::of(key));
     }
     let (alone, spec) = load_capacity(&one, folder)?;
-    Ok(Question { plan, alone, spec, price_gpu_hour })
+    Ok(Question { plan, alone, spec })
 }
 
 impl Question {
+    /// Price of one GPU per hour in variant number `variant` of the plan.
+    pub fn price_gpu_hour(&self, variant: usize) -> f64 {
+        let fleet = self.plan.variants[variant].experiment.fleet.as_ref();
+        fleet.and_then(|fleet| fleet.price_gpu_hour).expect("`load` refuses fleets without a price")
+    }
+
     /// The index of the variant of `alone` that has the swept values of the fleet's variant number `variant`, apart
     /// from swept settings of the fleet; 0 if there is none.
     pub fn alone_of(&self, variant: usize) -> usize {

@@ -97,7 +97,6 @@ pub fn run(question: &Question, folder: &Folder, work: &Work) -> Result<FleetAns
         name: plan.name.clone(),
         source: plan.source().to_string(),
         share: question.spec.share,
-        price_gpu_hour: question.price_gpu_hour,
         most_replicas: first.map_or(1, |fleet| fleet.most_replicas),
         load,
         warnings: plan.warnings().into_iter().map(str::to_owned).collect(),
@@ -145,8 +144,9 @@ impl Searcher<'_> {
         let router = &of_variant.experiment.fleet.as_ref().expect("every variant has a fleet").router;
         let numbers: Option<Vec<f64>> = seeds.iter().map(|s| s.replicas.map(f64::from)).collect();
         let replicas = seeds.iter().map(|s| s.replicas).collect::<Option<Vec<u32>>>().and_then(|r| r.into_iter().max());
+        let price_gpu_hour = self.question.price_gpu_hour(variant);
         let gpus = replicas.map(|replicas| replicas * of_variant.gpus_of_one());
-        let cost_hour = gpus.map(|gpus| f64::from(gpus) * self.question.price_gpu_hour);
+        let cost_hour = gpus.map(|gpus| f64::from(gpus) * price_gpu_hour);
         let rate = self.prepare(variant, 0)?.load.own_rate();
         Ok(PolicyFleet {
             policy: entrant.spec.label(),
@@ -155,6 +155,7 @@ impl Searcher<'_> {
             router: router.name().to_owned(),
             sweep: swept(plan, variant),
             gpus_of_one: of_variant.gpus_of_one(),
+            price_gpu_hour,
             replicas,
             over_seeds: numbers.and_then(|n| Interval::of(&n)),
             gpus,
@@ -302,7 +303,7 @@ impl Searcher<'_> {
             at,
             what: format!("{drafts}, {replicas} replicas"),
             replicas,
-            cost_hour: f64::from(replicas * fleet.gpus_of_one) * self.question.price_gpu_hour,
+            cost_hour: f64::from(replicas * fleet.gpus_of_one) * fleet.price_gpu_hour,
             kept: Interval::of(&kept).expect("every run went to its end"),
             ttft_p99_s: mean(&|p| Some(p.latencies?.ttft.p99)),
             tpot_p99_s: mean(&|p| Some(p.latencies?.tpot?.p99)),

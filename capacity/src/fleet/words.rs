@@ -25,6 +25,16 @@ impl FleetAnswer {
         format!("{} % of requests keep {kept}", trimmed(100.0 * self.share))
     }
 
+    /// What a GPU costs, in words; the lowest and the highest price if the price is swept.
+    fn price(&self) -> String {
+        let prices = || self.fleets.iter().map(|fleet| fleet.price_gpu_hour);
+        let (least, most) = (prices().fold(f64::INFINITY, f64::min), prices().fold(0.0, f64::max));
+        match least < most {
+            true => format!("a GPU costs {least} to {most} an hour, as swept"),
+            false => format!("a GPU costs {most} an hour"),
+        }
+    }
+
     /// The whole text: load, table, headlines, alternatives, crossovers, notes and warnings.
     pub fn in_words(&self) -> String {
         let mut text = format!("{}: the fewest GPUs with which {} ({})\n", self.name, self.question(), self.source);
@@ -32,12 +42,12 @@ impl FleetAnswer {
         let load = &self.load;
         writeln!(
             text,
-            "load: {} requests/s on average, {} in the busiest {:.0} s of {:.0} s; a GPU costs {} an hour\n",
+            "load: {} requests/s on average, {} in the busiest {:.0} s of {:.0} s; {}\n",
             digits(mean, mean),
             digits(peak, peak),
             load.window_s,
             load.span_s,
-            self.price_gpu_hour
+            self.price()
         )
         .expect("a string grows");
         writeln!(text, "{}", self.table()).expect("a string grows");

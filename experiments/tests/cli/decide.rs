@@ -115,6 +115,11 @@ fn every_policy_gets_the_same_estimate_of_a_decision() {
     close(&once[1]["estimated_token_goodput_tok_s"], 2.0 / 13.5e-3);
     assert_eq!(once[2]["draft_len"], json!([4, 4]), "max_draft_len caps every policy");
 
+    let mut block = whole();
+    block["drafting"] = json!("parallel");
+    let block = decide(&block, &[]);
+    assert_eq!((&block[0]["draft_forwards"], &block[1]["draft_forwards"]), (&json!(1), &json!(0)), "all in one pass");
+
     let mut state = whole();
     state["context_reads"] = json!("per-position");
     // Each of the 6 tokens reads its own context: 100 + 101 + 102 + 50 + 51 + 52 = 456 tokens; 4.56 + 6 + 10 ms.

@@ -216,3 +216,21 @@ fn a_load_that_no_fleet_carries_is_said() {
     let text = String::from_utf8(done.stdout).unwrap();
     assert!(text.contains("more than 3") && text.contains("no fleet of up to 3 replicas keeps the bounds"), "{text}");
 }
+
+#[test]
+fn each_swept_price_prices_its_own_fleets() {
+    let place = Place::holding(EXPERIMENT);
+    let price = "fleet.price_gpu_hour={ sweep = [2.0, 3.0] }";
+    let done = foretoken(&place, &["fleet", "x.toml", "-o", "prices", "--set", price]);
+    assert!(done.status.success(), "{}", stderr(&done));
+    let text = String::from_utf8(done.stdout).unwrap();
+    assert!(text.contains("a GPU costs 2 to 3 an hour, as swept"), "{text}");
+    let json: Value = serde_json::from_slice(&std::fs::read(place.path("prices/fleet.json")).unwrap()).unwrap();
+    let fleets = json["fleets"].as_array().unwrap();
+    assert_eq!(fleets.len(), 4, "two policies at two prices");
+    for (i, fleet) in fleets.iter().enumerate() {
+        let price = if i < 2 { 2.0 } else { 3.0 };
+        assert_eq!(fleet["price_gpu_hour"].as_f64(), Some(price));
+        assert_eq!(fleet["cost_hour"].as_f64().unwrap(), price * fleet["replicas"].as_f64().unwrap());
+    }
+}

@@ -6,8 +6,8 @@ mod state;
 use foretoken_policies::{Belief, PolicyContext, PolicySpec, Told};
 use foretoken_sim::scripted::Scripted;
 use foretoken_sim::{
-    BatchView, Candidate, Categories, ChunkTotals, DraftAt, DraftPlan, Drafts, MAX_SPEC_LEN, RequestId, SpecPolicy,
-    Speculation, StepOutcome, Time,
+    BatchView, Candidate, Categories, ChunkTotals, DraftAt, DraftPlan, Drafting, Drafts, MAX_SPEC_LEN, RequestId,
+    SpecPolicy, Speculation, StepOutcome, Time,
 };
 use foretoken_spec::problem::{Problem, Result};
 use serde::Serialize;
@@ -25,7 +25,7 @@ struct Decision {
     draft_len: Vec<u32>,
     /// Number of draft tokens of each request to verify; for a tree, the depth of its deepest node to verify.
     verify_len: Vec<u32>,
-    /// Number of draft passes, at one token of each request a pass: the longest of `draft_len`.
+    /// Number of draft passes: the longest of `draft_len`, or one pass if the drafter makes all tokens in one.
     draft_forwards: u32,
     /// Number of nodes of each request's tree to verify; absent for chains.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -185,6 +185,7 @@ fn estimate(state: &State, belief: &Belief, view: &BatchView, drafts: &Drafts) -
         let tokens = state.requests.iter().zip(&drafts.verify_len).map(expected).sum::<f64>();
         (belief.step_s(view, &drafts.draft_len, &drafts.verify_len), tokens)
     };
+    let longest = drafts.draft_len.iter().copied().max().unwrap_or(0);
     // One length per request of the state: requests that were left out of the step have length 0.
     let padded = |lens: &[u32]| (0..state.requests.len()).map(|i| lens.get(i).copied().unwrap_or(0)).collect();
     Decision {
@@ -192,7 +193,10 @@ fn estimate(state: &State, belief: &Belief, view: &BatchView, drafts: &Drafts) -
         label: String::new(),
         draft_len: padded(&drafts.draft_len),
         verify_len: padded(&drafts.verify_len),
-        draft_forwards: drafts.draft_len.iter().copied().max().unwrap_or(0),
+        draft_forwards: match belief.drafting {
+            Drafting::Autoregressive => longest,
+            Drafting::Parallel => longest.min(1),
+        },
         verify_nodes: drafts.in_trees().then(|| drafts.trees[..n].iter().map(|t| t.kept()).collect()),
         batch_prefix: None,
         estimated_step_s: step_s,

@@ -198,15 +198,15 @@ impl Collector {
         self.emissions.running(scheduler.running().iter().map(|r| r.id), end, &mut self.totals.gaps);
     }
 
-    /// Records a further step of a stretch, which ended at `end`.
+    /// Records a further step of a stretch, which took `took`, for `requests` requests.
     #[inline]
-    pub(super) fn next_of_stretch(&mut self, end: Time) {
-        self.emissions.further(end, &mut self.totals.gaps);
+    pub(super) fn next_of_stretch(&mut self, requests: u32, took: Time) {
+        self.totals.gaps.count(took, requests);
     }
 
-    /// Ends a stretch whose first step ended at `first_end`.
-    pub(super) fn end_of_stretch(&mut self, first_end: Time) {
-        self.emissions.sum_up(first_end, &mut self.totals.gaps);
+    /// Ends a stretch whose first step ended at `first_end` and whose last step ended at `end`.
+    pub(super) fn end_of_stretch(&mut self, first_end: Time, end: Time) {
+        self.emissions.skip_to(end, first_end, &mut self.totals.gaps);
     }
 
     /// Raises the peak of held KV blocks to the number at the end of a stretch, before ended requests give their blocks

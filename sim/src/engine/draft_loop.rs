@@ -4,7 +4,6 @@
 use super::draft_passes::{DraftPasses, Ran};
 use super::hooks::Hooks;
 use super::spec_decode::SpecDecode;
-use crate::common_len::common;
 use crate::drafts::Drafts;
 use crate::executor::{DraftPass, Executor, Moment, PassCost, StepPlan};
 use crate::latency::PassShape;
@@ -105,12 +104,17 @@ pub(super) fn select<E: Executor, D: Hooks<E> + ?Sized>(
 pub(super) fn clamp(limit: &[u32], plan: &mut DraftPlan, drafts: &mut Drafts) -> (u32, u32) {
     // The common case, kept fast: chains of one length, which no limit lowers.
     if plan.shape == DraftShape::Chain
-        && let Some(len) = common(&plan.draft_len)
+        && let Some(&len) = plan.draft_len.first()
         && len <= drafts.max_draft_len()
-        // Compares all limits at once: a difference is below zero where a limit is lower than the length.
-        && limit.iter().fold(0, |sign, &limit| sign | limit.wrapping_sub(len) as i32) >= 0
     {
-        return (len, len);
+        // Compares all requests at once: `sign` falls below zero where a limit is lower than the length.
+        let (differs, sign) =
+            plan.draft_len.iter().zip(limit).fold((0, 0), |(differs, sign), (&d, &limit)| {
+                (differs | (d ^ len), sign | limit.wrapping_sub(len) as i32)
+            });
+        if differs == 0 && sign >= 0 {
+            return (len, len);
+        }
     }
     let (mut shortest, mut longest) = (u32::MAX, 0);
     for (d, &limit) in plan.draft_len.iter_mut().zip(limit) {

@@ -28,8 +28,8 @@ pub trait Drafter<E: Executor>: Hooks<E> {
         true
     }
 
-    /// How many decode requests, from the first, take part in this step; `None` for all.
-    fn max_batch(&mut self, _scheduler: &Scheduler) -> Option<usize> {
+    /// How many decode requests of `batch`, from the first, take part in this step; `None` for all.
+    fn max_batch(&mut self, _batch: &BatchView) -> Option<usize> {
         None
     }
 
@@ -195,12 +195,11 @@ impl<E: Executor> Drafter<E> for ByPolicy {
         self.0.drafts_for_next()
     }
 
-    fn max_batch(&mut self, scheduler: &Scheduler) -> Option<usize> {
-        let batch = scheduler.step_plan().batch;
+    fn max_batch(&mut self, batch: &BatchView) -> Option<usize> {
         if batch.is_empty() {
             return None;
         }
-        self.0.max_batch(&batch).map(|n| n.clamp(1, batch.len()))
+        self.0.max_batch(batch).map(|n| n.clamp(1, batch.len()))
     }
 
     fn observe(&mut self, outcome: &StepOutcome) {

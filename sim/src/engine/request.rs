@@ -55,6 +55,8 @@ pub struct RunningRequest {
     pub num_tokens: u32,
     /// Number of output tokens.
     pub num_output_tokens: u32,
+    /// Tokens that are certain: other requests may find their full blocks in the prefix cache.
+    pub num_cacheable_tokens: u32,
     /// Output tokens at which the request ends: the requested number, or what the model's length allows.
     pub max_tokens: u32,
     /// Requested number of output tokens.
@@ -69,8 +71,6 @@ pub struct RunningRequest {
     pub num_output_placeholders: u32,
     /// The request's tokens in steps in flight.
     pub num_in_flight_tokens: u32,
-    /// Tokens that are certain: other requests may find their full blocks in the prefix cache.
-    pub num_cacheable_tokens: u32,
     /// Tokens for which the request's blocks have slots: a multiple of the block size.
     pub num_slots: u32,
     /// The index of the request's block tables in the KV cache manager.

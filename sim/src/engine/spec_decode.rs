@@ -1,8 +1,9 @@
 //! The drafts of a step, which of them are verified, and how many were accepted. Drafter and executor use it in turn.
 
 use crate::drafts::Drafts;
-use crate::policy::{BatchView, DraftPlan, StepOutcome};
+use crate::policy::{DraftPlan, StepOutcome};
 use crate::time::Time;
+use crate::workload::RequestId;
 
 /// The speculation of a step; empty without a drafter. Buffers are reused from step to step.
 #[derive(Debug, Default)]
@@ -46,11 +47,11 @@ impl SpecDecode {
         self.passes = if in_parallel { self.drafts.passes.min(1) } else { self.drafts.passes };
     }
 
-    /// The outcome of the step, as policies see it.
+    /// The outcome of the step for its decode requests `ids`, as policies see it.
     #[inline]
-    pub fn outcome<'a>(&'a self, batch: &BatchView<'a>, draft_time: Time, verify_time: Time) -> StepOutcome<'a> {
+    pub fn outcome<'a>(&'a self, ids: &'a [RequestId], draft_time: Time, verify_time: Time) -> StepOutcome<'a> {
         StepOutcome {
-            ids: batch.ids,
+            ids,
             drafted: &self.drafts.draft_len,
             verified: &self.drafts.verify_len,
             accepted: &self.accepted,

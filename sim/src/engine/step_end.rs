@@ -14,7 +14,7 @@ use super::state::{Engine, Watch};
 use crate::config::DeliverAt;
 use crate::executor::{Executor, Moment, StepPlan};
 use crate::latency::ContextReads;
-use crate::policy::{BatchView, ChunkTotals};
+use crate::policy::ChunkTotals;
 use crate::shape;
 use crate::time::Time;
 
@@ -55,7 +55,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.watch.scheduled(&self.scheduler, start, self.executor.now());
         self.act_on_schedule(start);
         self.scheduler.prepare_inputs();
-        if let Some(n) = self.drafter.max_batch(&self.scheduler) {
+        if let Some(n) = self.drafter.max_batch(&self.scheduler.step_plan().batch) {
             self.scheduler.keep_first(n);
         }
         let mut step = self.pipeline.spare.pop().unwrap_or_default();
@@ -203,8 +203,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             self.out.step(record, &self.scheduler, spec);
             self.watch.emitted(&self.scheduler, spec, end);
             self.act_on_output(end);
-            let batch: BatchView = self.scheduler.step_plan().batch;
-            self.drafter.observe(&spec.outcome(&batch, verifies.drafting, record.verify_time));
+            let ids = self.scheduler.output().batch.ids();
+            self.drafter.observe(&spec.outcome(ids, verifies.drafting, record.verify_time));
             self.pipeline.last_end = end;
         }
         // A step that is still queued may have the requests that ended in this one, so their ends are reported later.

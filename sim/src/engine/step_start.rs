@@ -15,8 +15,10 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.act_on_schedule(start);
         self.scheduler.prepare_inputs();
         self.drafter.cap_draft_limits(&mut self.executor, &mut self.scheduler);
-        if let Some(n) = self.drafter.max_batch(&self.scheduler) {
+        let mut plan = self.scheduler.step_plan();
+        if let Some(n) = self.drafter.max_batch(&plan.batch) {
             self.scheduler.keep_first(n);
+            plan = self.scheduler.step_plan();
         }
         if self.scheduler.output().is_empty() {
             // Scheduling only rejected or preempted requests; the next iteration continues.
@@ -24,7 +26,6 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         }
 
         let (most, in_parallel) = (self.config.max_draft_len, self.scheduler.rules().parallel_drafting);
-        let plan = self.scheduler.step_plan();
         self.drafter.draft_at_start(&mut self.executor, &plan, most, in_parallel, &mut self.spec)?;
         let drafted = self.executor.now();
         self.scheduler.top_up_chunks(&self.spec.drafts);
@@ -39,8 +40,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.out.step(&mut record, &self.scheduler, &self.spec);
         self.watch.emitted(&self.scheduler, &self.spec, end);
         self.act_on_output(end);
-        let batch = self.scheduler.step_plan().batch;
-        self.drafter.observe(&self.spec.outcome(&batch, record.draft_time, record.verify_time));
+        let ids = self.scheduler.output().batch.ids();
+        self.drafter.observe(&self.spec.outcome(ids, record.draft_time, record.verify_time));
         self.tell_ended(self.pipeline.untold_ends.len());
         self.watch.updated(&self.scheduler, end, end);
         Ok(())

@@ -32,7 +32,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             let pairs = context + u64::from(requests);
             self.executor.plain_step(PassShape { requests: requests.into(), batched: requests.into(), context, pairs });
             now = self.executor.now();
-            context_time += u128::from(context) * u128::from((now - start).0);
+            let took = now - start;
+            context_time += u128::from(context) * u128::from(took.0);
             if now >= self.out.series.last_end() {
                 self.out.series.lump(start, requests, lump_steps, start - lump_start);
                 (lump_start, lump_steps) = (start, 0);
@@ -43,13 +44,13 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
                 first_end = now;
                 self.out.first_of_stretch(&self.scheduler, now);
             } else {
-                self.out.next_of_stretch(now);
+                self.out.next_of_stretch(requests, took);
             }
             done += 1;
             context += u64::from(requests);
         }
         if done > 1 {
-            self.out.end_of_stretch(first_end);
+            self.out.end_of_stretch(first_end, now);
         }
         self.out.series.lump(now, requests, lump_steps, now - lump_start);
         self.out.totals.plain_steps(requests, done.into(), now - begun, context_time);

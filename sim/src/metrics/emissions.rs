@@ -110,17 +110,11 @@ impl Emissions {
         }
     }
 
-    /// Records a further step of the same requests that ended at `end`. The sum of its gaps waits for
-    /// [`sum_up`](Emissions::sum_up).
-    #[inline]
-    pub fn further(&mut self, end: Time, gaps: &mut Gaps) {
-        gaps.count(end - self.end, self.members.len() as u32);
+    /// Records further steps of the same requests, the last of which ended at `end`, and the sum of their gaps. The
+    /// caller has [counted](Gaps::count) the gaps. The step that was recorded last ended at `from`.
+    pub fn skip_to(&mut self, end: Time, from: Time, gaps: &mut Gaps) {
+        gaps.add(end - from, self.members.len() as u32);
         self.end = end;
-    }
-
-    /// Adds up the gaps of all steps that [`further`](Emissions::further) recorded since the step that ended at `from`.
-    pub fn sum_up(&self, from: Time, gaps: &mut Gaps) {
-        gaps.add(self.end - from, self.members.len() as u32);
     }
 }
 

@@ -26,7 +26,8 @@ impl Default for Gaps {
 /// The bucket of a gap; gaps with equal leading bits share one.
 #[inline]
 fn bucket(gap: u64) -> usize {
-    let shift = (u64::BITS - gap.leading_zeros()).saturating_sub(BITS);
+    // `| 1` defines the logarithm of a gap of 0 and changes no other result.
+    let shift = (gap | 1).ilog2().saturating_sub(BITS - 1);
     shift as usize * HALF + (gap >> shift) as usize
 }
 
@@ -48,10 +49,10 @@ impl Gaps {
     #[inline]
     pub fn count(&mut self, gap: Time, count: u32) {
         let bucket = bucket(gap.0);
-        if bucket >= self.counts.len() {
-            self.reach(bucket);
+        match self.counts.get_mut(bucket) {
+            Some(gaps) => *gaps += u64::from(count),
+            None => self.count_longest(bucket, count),
         }
-        self.counts[bucket] += u64::from(count);
     }
 
     /// Adds `count` times `gap` to the sum, for gaps that were [counted](Gaps::count).
@@ -67,9 +68,12 @@ impl Gaps {
         self.record(gap, 1);
     }
 
+    /// Counts gaps that are longer than all gaps before: makes room for their bucket.
     #[cold]
-    fn reach(&mut self, bucket: usize) {
+    #[inline(never)]
+    fn count_longest(&mut self, bucket: usize, count: u32) {
         self.counts.resize((bucket + 1).next_multiple_of(HALF), 0);
+        self.counts[bucket] += u64::from(count);
     }
 
     /// Adds the gaps of another run.

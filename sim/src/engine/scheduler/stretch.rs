@@ -55,11 +55,13 @@ impl Scheduler<'_> {
         for r in &mut self.running {
             let fits = self.kv_cache_manager.allocate_slots(r, r.num_computed_tokens + done);
             assert!(fits, "the stretch was cut to what the pool holds");
-            r.num_computed_tokens += done;
             // The newest token has no KV.
-            r.num_cacheable_tokens = r.num_tokens + done - 1;
+            debug_assert_eq!(r.num_cacheable_tokens, r.num_tokens - 1);
+            // Fields that lie side by side: the compiler adds to all four at once.
+            r.num_computed_tokens += done;
             r.num_tokens += done;
             r.num_output_tokens += done;
+            r.num_cacheable_tokens += done;
             ended += u32::from(r.num_output_tokens >= r.max_tokens);
         }
         ended
