@@ -1,4 +1,4 @@
-//! The policy that the server runs now, with which candidates are compared, and how it is known.
+//! The policy that the server runs now, and how this is known. Candidates are compared with this policy.
 
 use super::names::name_of;
 use crate::kept::Known;
@@ -29,7 +29,8 @@ impl Now {
         Now::of(fixed(k), why)
     }
 
-    /// The policy of the latest observed run, with a note if other runs had another policy.
+    /// The policy of the latest observed run; plain decoding if no run was observed. If other runs had another policy,
+    /// `why` says so.
     pub fn observed(known: &Known) -> Now {
         let Some(run) = known.last_run() else {
             return Now::fixed(0, "no observed run says what the server drafts, so plain decoding is taken");

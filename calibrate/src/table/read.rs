@@ -47,7 +47,7 @@ pub struct Cell {
     pub ttft_s: Option<f64>,
     /// Mean time per output token after the first, seconds.
     pub tpot_s: Option<f64>,
-    /// Accepted drafts of a round, without the bonus token; `None` if the table does not say, or at draft length 0.
+    /// Accepted drafts of a round, without the bonus token. `None` if the table does not say, and at draft length 0.
     pub accepted: Option<Accepted>,
 }
 
@@ -89,7 +89,7 @@ const OTHERS: [(&str, &str); 12] = [
     ("tok_min", "tok_s, in output tokens per second"),
 ];
 
-/// A value this many times larger or smaller than comparable values must be in another unit.
+/// A value that differs from comparable values by more than this factor must be in another unit.
 const OTHER_UNIT: f64 = 100.0;
 
 /// One line of a table, with what error messages need.
@@ -269,8 +269,8 @@ fn accepted(row: &Row, field: &str, k: u32) -> Result<Accepted> {
     }
 }
 
-/// Refuses a value that must be in another unit than the other rows of its load, and a closed loop whose throughput and
-/// TPOT contradict its number of clients.
+/// Refuses a value that must be in another unit than the other rows of its load. Also refuses a closed loop whose
+/// throughput and TPOT contradict its number of clients.
 fn units(rows: &[Row], cells: &[Cell]) -> Result<()> {
     let row = |cell: &Cell| rows.iter().find(|row| row.line == cell.line).expect("a cell has a row");
     type Of = fn(&Cell) -> Option<f64>;
@@ -281,7 +281,7 @@ fn units(rows: &[Row], cells: &[Cell]) -> Result<()> {
     ];
     for (column, of, shown) in columns {
         for cell in cells {
-            // The value is compared with the median of the other draft lengths at the same load.
+            // A value is compared with the median of the other draft lengths at the same load.
             let Some(own) = of(cell) else { continue };
             let same = |c: &&Cell| c.load == cell.load && c.line != cell.line;
             let mut others: Vec<f64> = cells.iter().filter(same).filter_map(of).collect();
