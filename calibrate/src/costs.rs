@@ -157,7 +157,7 @@ fn context_at(context: &[(Time, i64)], at: Time) -> u64 {
 }
 
 /// Removes `host_s` from each row in which it exceeds [`INTERRUPTED`] times the median of all rows. In such a step
-/// another process held the machine, or the server was idle. The rows themselves stay, even those of very long steps,
+/// another process held the machine, or the server was idle. The rows themselves stay, even for very long steps,
 /// because interrupted steps are part of what the server does on average.
 fn forget_interruptions(rows: &mut [StepRow]) {
     let mut host: Vec<f64> = rows.iter().filter_map(|r| r.host_s).collect();
