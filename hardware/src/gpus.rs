@@ -80,7 +80,7 @@ fn names() -> Vec<&'static str> {
 }
 
 impl GpuChoice {
-    /// Chooses the preset of this name. Whether it exists is checked later.
+    /// Chooses the preset `name`. [`gpu`](Self::gpu) later checks that the preset exists.
     pub fn preset(name: &str) -> GpuChoice {
         GpuChoice::Preset(GpuName(name.to_owned()))
     }

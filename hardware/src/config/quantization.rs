@@ -21,12 +21,12 @@ struct Scheme {
     activations: f64,
     /// Bits of a number in the KV cache; `None`: 16, as without quantisation.
     kv: Option<f64>,
-    /// Names or patterns of the modules that are not quantised.
+    /// Names or patterns of modules that the file excludes from quantisation.
     skipped: Vec<String>,
 }
 
-/// Reads the bits of the decoder. `fields` is the table with the decoder's keys, `whole` the file's top level; both may
-/// be the same.
+/// Reads the bits of the decoder's weights, activations and KV. `fields` is the table with the decoder's keys. `whole`
+/// is the file's top level, and may be the same table.
 ///
 /// # Errors
 /// The type of the weights, the method of quantisation or its algorithm is not known, or a key that the method needs is
@@ -56,7 +56,7 @@ pub fn bits(whole: &Fields, fields: &Fields) -> Result<ReadBits, BadConfig> {
     let Some(table) = table else { return Ok(read) };
     let scheme = scheme(&table)?;
     read.bits.kv = scheme.kv.unwrap_or(plain.kv);
-    // With `quantized_layers` the list is complete: a part that it leaves out is not quantised.
+    // `quantized_layers` lists all modules that are quantised. A part that it does not list is not quantised.
     let listed = table.get("quantized_layers").is_some();
     let layers = fields.count("num_hidden_layers")?.unwrap_or(0);
     for part in [Part::Attention, Part::Dense, Part::Experts] {
@@ -79,7 +79,8 @@ pub fn bits(whole: &Fields, fields: &Fields) -> Result<ReadBits, BadConfig> {
     Ok(read)
 }
 
-/// (bits of an expert's weight, bits of its activations) by `expert_dtype` (DeepSeek-V4).
+/// (bits of an expert's weight, bits of its activations) by the file's `expert_dtype` (DeepSeek-V4); `None` without
+/// this key.
 fn expert_type(fields: &Fields, table: Option<&Fields>) -> Result<Option<(f64, f64)>, BadConfig> {
     let nested = table.map_or(Ok(None), |table| table.text("expert_dtype"))?;
     match fields.text("expert_dtype")?.or(nested) {
@@ -95,8 +96,8 @@ fn expert_type(fields: &Fields, table: Option<&Fields>) -> Result<Option<(f64, f
 fn set(bits: &mut Bits, part: Part, (weights, activations): (f64, f64)) {
     match part {
         Part::Attention => {
-            // Dense blocks without bits of their own follow attention, so they get the old bits before attention
-            // changes.
+            // Without bits of their own, dense blocks have the bits of attention. They get the old bits of attention
+            // here, before these change.
             bits.dense = bits.dense.or(Some(bits.weights));
             bits.dense_activations = bits.dense_activations.or(Some(bits.activations));
             (bits.weights, bits.activations) = (weights, activations);
@@ -106,7 +107,8 @@ fn set(bits: &mut Bits, part: Part, (weights, activations): (f64, f64)) {
     }
 }
 
-/// Sets the bits of the parts that `quantized_layers` lists; each part may have another algorithm.
+/// Sets the bits of the parts that `quantized_layers` lists. Two parts may have different algorithms; the modules of
+/// one part must have the same.
 fn mixed(table: &Fields, read: &mut ReadBits) -> Result<(), BadConfig> {
     let bad = |why: String| table.bad("quantized_layers", why);
     let layers = table.get("quantized_layers").and_then(Value::as_object);
@@ -203,7 +205,7 @@ fn compressed_tensors(table: &Fields, skipped: Vec<String>) -> Result<Scheme, Ba
         .ok_or_else(|| table.bad("config_groups", "the first group has no weights.num_bits"))?;
     let scales = match group["weights"]["group_size"].as_f64().filter(|size| *size >= 1.0) {
         Some(size) => {
-            // MXFP4 and NVFP4 have scales of 8 bits, integer weights have scales of 16 bits.
+            // A scale has 8 bits for floating-point weights in groups of at most 32 (MXFP4, NVFP4), else 16 bits.
             let scale = if group["weights"]["type"] == "float" && size <= 32.0 { 8.0 } else { 16.0 };
             scale / size
         }
@@ -213,7 +215,7 @@ fn compressed_tensors(table: &Fields, skipped: Vec<String>) -> Result<Scheme, Ba
     Ok(Scheme { weights: weights + scales, activations, kv: kv_scheme(table), skipped })
 }
 
-/// Bits of a number in the KV cache by `kv_cache_scheme`; `None` if the file has none.
+/// Bits of a number in the KV cache, from `kv_cache_scheme`; `None` if the file does not give a number from 1 to 32.
 fn kv_scheme(table: &Fields) -> Option<f64> {
     table.get("kv_cache_scheme").and_then(|kv| number(&kv["num_bits"]))
 }

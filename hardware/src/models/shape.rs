@@ -89,7 +89,7 @@ impl ModelShape {
         self.count_parameters(|(total, _)| total)
     }
 
-    /// Number of weights that a token uses, including the embedding: of the routed experts only the active ones.
+    /// Number of weights that a token uses. It includes the embedding, and only the active ones of the routed experts.
     pub fn active_parameters(&self) -> f64 {
         self.count_parameters(|(_, active)| active)
     }

@@ -67,13 +67,15 @@ impl Kv {
         }
     }
 
-    /// Sizes of one head's part of a block: (pairs that hold keys, pairs that hold values). Two dimensions of the keys
-    /// take one pair; 32 dimensions of the values take sixteen pairs, one per token.
+    /// The sizes of one head's part of a block: (number of pairs that hold keys, number of pairs that hold values). Two
+    /// dimensions of the sixteen keys take one pair. 32 dimensions of the sixteen values take sixteen pairs, one for
+    /// each token.
     fn sizes(&self) -> (usize, usize) {
         (self.head_dim.div_ceil(2), self.padded / 2)
     }
 
-    /// Index of the pair at which the keys of a block's head begin; the head's values follow them.
+    /// Index in the pool of the first pair that holds the keys of `head` in `block`. The values of the same head follow
+    /// the keys.
     fn first_pair(&self, block: usize, head: usize) -> usize {
         let (keys, values) = self.sizes();
         (block * self.kv_heads + head) * (keys + values)
@@ -92,7 +94,7 @@ impl Kv {
         &pool[self.first_pair(block, head) + keys..][..values]
     }
 
-    /// Writes the key and the value of one head to `slot`: 16 · block + index in the block.
+    /// Writes the key and the value of one head to the slot `slot`, which is 16 · block + index in the block.
     pub(super) fn write(
         &mut self,
         level: Level,

@@ -27,7 +27,7 @@ pub enum CannotServe {
     /// The models were loaded with too little memory for this run.
     #[error("the models were loaded with room for {has} {what}, but {needed} are needed")]
     Capacity {
-        /// What there is too little of, in words (a field of [`Capacity`](super::Capacity)).
+        /// The size that is too small (a field of [`Capacity`](super::Capacity)), in words.
         what: &'static str,
         /// The number for which the models have memory.
         has: usize,
@@ -40,7 +40,8 @@ pub enum CannotServe {
     /// The temperature is not above 0 and finite.
     #[error("a temperature of {0} samples nothing: it must be above 0; greedy acceptance is temperature 0")]
     Temperature(f32),
-    /// The acceptance source is prompt lookup, which proposes drafts without a draft model.
+    /// The acceptance source is prompt lookup. It proposes drafts without a draft model, which a device run does not
+    /// support.
     #[error("prompt lookup proposes without a draft model, so no device can run it: declare another acceptance source")]
     PromptLookup,
     /// A prompt does not fit the workload or the target's vocabulary.
@@ -62,7 +63,7 @@ pub enum LiveError<E: std::error::Error + 'static> {
     /// The draft has too few free KV blocks for a tree.
     #[error("a drafted tree needs {needed} blocks of the draft's KV where {free} are free: draft narrower trees")]
     TreeTooWide {
-        /// Number of scratch blocks that the tree needs in addition.
+        /// Number of further scratch blocks that the tree needs.
         needed: usize,
         /// Number of free scratch blocks.
         free: usize,
@@ -70,7 +71,7 @@ pub enum LiveError<E: std::error::Error + 'static> {
     /// A tree has more children at a node than the vocabulary has tokens.
     #[error("a tree asks for {asked} guesses at a position, but there are only {vocab} tokens")]
     TooManyGuesses {
-        /// Number of guesses at a position that the tree asks for.
+        /// Number of children of a node that the tree asks for.
         asked: u32,
         /// Number of tokens in the vocabulary.
         vocab: u32,

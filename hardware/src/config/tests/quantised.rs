@@ -5,7 +5,7 @@ use crate::config::read;
 use crate::models::Bits;
 use serde_json::{Value, json};
 
-/// A file with routed and shared experts and this `quantization_config`.
+/// A `config.json` with routed and shared experts and with the `quantization_config` `quantised`.
 fn file(quantised: Value) -> Value {
     let experts = json!({
         "model_type": "deepseek_v3", "n_routed_experts": 64, "num_experts_per_tok": 4, "moe_intermediate_size": 1024,
@@ -64,8 +64,8 @@ fn a_dense_model_has_bits_for_its_blocks() {
     let left = layers(&["self_attn*"]);
     let quantised = json!({ "quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": left });
     let shape = read(&with(dense(), json!({ "quantization_config": quantised })).to_string(), "m").unwrap().shape;
-    // 32 layers of attention, embedding and output head have 16 bits. Three matrices of 4,096 × 14,336 a layer have
-    // 4.5.
+    // The attention of 32 layers, the embedding and the output head have 16 bits. The three matrices of 4,096 × 14,336
+    // in each layer have 4.5 bits.
     let attention = 32.0 * 4096.0 * 128.0 * (32.0 + 16.0 + 32.0);
     let blocks = 32.0 * 3.0 * 4096.0 * 14_336.0;
     let work = shape.work();
