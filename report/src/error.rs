@@ -32,7 +32,7 @@ pub enum ReportError {
     /// Cells of one report differ in their swept settings.
     #[error("cell {cell} does not have the swept settings of the first cell ({expected})")]
     SweepMismatch {
-        /// The cell (policy, swept values, seed) whose swept settings differ from those of the first cell.
+        /// The cell (policy, swept values, seed) that has other swept settings than the first cell.
         cell: String,
         /// The paths of the first cell's swept settings.
         expected: String,

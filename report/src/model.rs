@@ -173,7 +173,8 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Drops the data that only figures need, to save memory. The remaining data suffice for tables and the comparison.
+    /// Drops the distributions, the series, the lengths and the calibration, to save memory. The comparison of policies
+    /// does not need them; figures, claims of papers and questions do.
     pub fn forget_curves(&mut self) {
         self.series = Series::default();
         (self.ttft, self.tpot, self.e2e) = Default::default();
