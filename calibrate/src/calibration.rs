@@ -52,7 +52,9 @@ const FEW: usize = 100;
 
 impl Calibration {
     /// Fits costs and acceptance to the runs `sources` and to the files `foreign` of other tools.
-    /// # Errors The files contain neither step times nor acceptance, or the runs are of several servers.
+    ///
+    /// # Errors
+    /// The files contain neither step times nor acceptance, or the runs are of several servers.
     pub fn of(sources: Vec<Source>, foreign: Vec<Foreign>) -> Result<Calibration> {
         one_server::check(&sources)?;
         let mut engine = engine(&sources);

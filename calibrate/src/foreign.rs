@@ -30,7 +30,9 @@ pub struct Foreign {
 
 /// Reads a file of another tool, and detects its format. The timed steps get `index` as their `source`. `draft_length`
 /// is the server's draft length. It is needed only if the format does not state it.
-/// # Errors The format is not known, or the file is damaged or lacks something that is needed.
+///
+/// # Errors
+/// The format is not known, or the file is damaged or lacks something that is needed.
 pub fn read(path: &Path, index: usize, draft_length: Option<u32>) -> Result<Foreign> {
     let format = foreign::detect(path).map_err(unread)?;
     let bytes = fs_err::read(path).map_err(|e| Problem::bad_input(e.to_string()))?;

@@ -1,4 +1,5 @@
 //! How uncertain a prediction is. The uncertainty has four sources:
+//!
 //! - **Which requests come.** They differ in acceptance, and a run has few of them. Each draw assigns other observed
 //!   answers of the truth table to the run's requests.
 //! - **Acceptance from finitely many requests.** Each draw resamples the calibration's recordings (a bootstrap by

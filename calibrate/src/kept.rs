@@ -96,7 +96,9 @@ impl Calibration {
 
     /// Writes the calibration into a folder. The folder must be new or empty, or hold a calibration if `overwrite` is
     /// true.
-    /// # Errors The folder holds something else, a file cannot be written, or the experiment cannot run.
+    ///
+    /// # Errors
+    /// The folder holds something else, a file cannot be written, or the experiment cannot run.
     pub fn write(&self, folder: &Path, overwrite: bool) -> Result<()> {
         ready(folder, overwrite)?;
         let put = |name: &str, bytes: &[u8]| put(folder, name, bytes);

@@ -49,7 +49,9 @@ impl Server {
     }
 
     /// Checks that all runs are of this server's model and release. A run without a version passes.
-    /// # Errors A run has another model or release.
+    ///
+    /// # Errors
+    /// A run has another model or release.
     pub fn check(&self, runs: &[Source]) -> Result<()> {
         for run in runs {
             let head = &run.recording.head;
@@ -70,7 +72,9 @@ impl Server {
 }
 
 /// Checks that all runs come from one server.
-/// # Errors Two runs differ in something that one server has once. The message names both runs and both values.
+///
+/// # Errors
+/// Two runs differ in something that one server has once. The message names both runs and both values.
 pub fn check(sources: &[Source]) -> Result<()> {
     for fact in facts() {
         let mut known = sources.iter().filter_map(|s| Some((s, fact.value(s)?)));
@@ -130,7 +134,9 @@ fn facts() -> Vec<Fact> {
 }
 
 /// Checks that no run was interrupted or broke off.
-/// # Errors A run did not finish. The message says how far it came.
+///
+/// # Errors
+/// A run did not finish. The message says how far it came.
 pub fn check_whole(runs: &[Source]) -> Result<()> {
     let part = runs.iter().find(|run| run.recording.ending != Some(Ending::Done));
     part.map_or(Ok(()), |run| {

@@ -33,7 +33,9 @@ fn content(step: &LoggedStep) -> Content {
 
 /// Repeats the schedule of a run with Foretoken's scheduler and compares the steps. `None` if the run has no step log,
 /// or if an answer did not finish or lacks rounds.
-/// # Errors The engine does not accept the settings.
+///
+/// # Errors
+/// The engine does not accept the settings.
 pub fn replay(source: &Source, engine: &EngineConfig, cost: &Calibrated, k: u32) -> Result<Option<Replayed>> {
     let run = &source.run;
     let known = |a: &Answer| k == 0 || a.rounds_are_whole();

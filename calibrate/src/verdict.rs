@@ -57,7 +57,9 @@ impl Verdict {
 
     /// Gives the program an error and its exit code if the calibration, which was written to `folder`, is not trusted.
     /// A calibration that was not judged gives no error.
-    /// # Errors The calibration is not trusted.
+    ///
+    /// # Errors
+    /// The calibration is not trusted.
     pub fn judge(&self, folder: &Path) -> Result<()> {
         if self.trusted != Some(false) {
             return Ok(());

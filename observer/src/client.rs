@@ -68,7 +68,9 @@ impl Client {
 
     /// What the server reports about itself, and why its metrics cannot be used. The second value is `None` if they can
     /// be used, or if the server has no `/metrics`.
-    /// # Errors If the server cannot be reached or does not answer `/v1/models`.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or does not answer `/v1/models`.
     pub async fn server(&self) -> Result<(Server, Option<String>)> {
         let models = self.get("v1/models").await.map_err(|e| self.unreachable(&e))?;
         let status = models.status();
@@ -102,7 +104,9 @@ impl Client {
     }
 
     /// Reads the server's metrics about serving, without histograms.
-    /// # Errors If the metrics cannot be read; the text says why.
+    ///
+    /// # Errors
+    /// If the metrics cannot be read; the text says why.
     pub async fn metrics(&self) -> std::result::Result<Vec<Sample>, String> {
         let response = self.get("metrics").await.map_err(|e| chain(&e))?;
         if !response.status().is_success() {

@@ -100,7 +100,9 @@ fn read_jsonl(path: &Path, send: Send) -> Result<Vec<Prompt>> {
 
 /// The prompts of a text with one JSON object per line. `send` says whether they are sent as text or as token ids.
 /// Errors call the file `path`.
-/// # Errors A line is no JSON object or has no prompt in this form, or there is no line.
+///
+/// # Errors
+/// A line is no JSON object or has no prompt in this form, or there is no line.
 pub fn parse_jsonl(path: &Path, text: &str, send: Send) -> Result<Vec<Prompt>> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let read = |(n, line): (usize, &str)| {

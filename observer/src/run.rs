@@ -96,8 +96,10 @@ pub struct Observed {
 
 /// Observes every cell of a plan on the server `site`. A cell that the folder already has completely is not observed
 /// again.
-/// # Errors If the server cannot be reached, lacks the model or answers no request of a warm-up, or a file cannot be
-/// read or written. Results from before an error are kept.
+///
+/// # Errors
+/// If the server cannot be reached, lacks the model or answers no request of a warm-up, or a file cannot be read or
+/// written. Results from before an error are kept.
 pub fn observe(
     plan: &Plan,
     spec: &ObserveSpec,

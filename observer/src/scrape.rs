@@ -10,7 +10,9 @@ const MOST_SAMPLES: usize = 10_000;
 
 /// The counters and gauges about serving, from a text in Prometheus' format. Their names start with one of [`KEPT`].
 /// Histograms are left out, because their quantities are measured request by request.
-/// # Errors If the text has another format or more than [`MOST_SAMPLES`] values.
+///
+/// # Errors
+/// If the text has another format or more than [`MOST_SAMPLES`] values.
 pub fn samples(text: &str) -> Result<Vec<Sample>, String> {
     // The parser silently skips names with a colon. So the prefixes of the names are replaced before parsing and
     // restored after it.

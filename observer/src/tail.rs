@@ -34,8 +34,9 @@ pub struct Tail {
 
 impl Tail {
     /// Opens the log at its end.
-    /// # Errors If there is no such file, or it is no regular file: a folder, a device or a pipe has no end to read
-    /// from.
+    ///
+    /// # Errors
+    /// If there is no such file, or it is no regular file: a folder, a device or a pipe has no end to read from.
     pub fn open(path: &Path) -> Result<Tail> {
         const HELP: &str =
             "name the file that the server's output goes to; it must run with --enable-logging-iteration-details";

@@ -34,7 +34,9 @@ pub struct LoggedStep {
 
 impl LoggedStep {
     /// Parses a line of a log. `None` if the line is not about a step, or if the step is a dummy step.
-    /// # Errors If the line describes a step that cannot exist; the text says why.
+    ///
+    /// # Errors
+    /// If the line describes a step that cannot exist; the text says why.
     pub fn read(line: &str) -> Result<Option<LoggedStep>, String> {
         LoggedStep::parse(line).map(|step| step.possible().map(|()| step)).transpose()
     }

@@ -23,7 +23,9 @@ pub fn check(folder: &Path, overwrite: bool) -> Result<()> {
 
 /// Writes the recommendation into a folder. The folder must be new or empty, or hold a recommendation if `overwrite` is
 /// true.
-/// # Errors The folder holds something else, or cannot be written.
+///
+/// # Errors
+/// The folder holds something else, or cannot be written.
 pub fn write(advice: &Advice, folder: &Path, overwrite: bool) -> Result<()> {
     check(folder, overwrite)?;
     make(folder)?;

@@ -21,7 +21,9 @@ const ALIKE: f64 = 0.05;
 const DEEPER: f64 = 0.1;
 
 /// The setting of a variant with `seed`. The seed also draws the uncertain values of the calibration `known`.
-/// # Errors The setting cannot be built.
+///
+/// # Errors
+/// The setting cannot be built.
 pub fn setting(variant: &mut Variant, seed: u64, known: Option<&Known>) -> Result<Setting> {
     let Some(known) = known else { return Setting::new(variant, seed) };
     let luck = Luck::new(seed, Stream::Noise, u64::MAX);

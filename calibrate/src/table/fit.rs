@@ -312,7 +312,9 @@ pub struct Fit {
 
 impl Fit {
     /// The slopes at the fitted law for other cells, such as held-out ones.
-    /// # Errors A cell cannot be simulated, or the user interrupts.
+    ///
+    /// # Errors
+    /// A cell cannot be simulated, or the user interrupts.
     pub fn slopes_of(&self, server: &Server, cells: &[Cell]) -> Result<Slopes> {
         let Solution { terms, values, .. } = &self.solution;
         // `at` sets the values of the terms. Everything else comes from the fitted law.
@@ -321,7 +323,9 @@ impl Fit {
 
     /// Fits a law to cells. `known` has the costs that are not fitted. `draft_is_known` is true if the draft's cost is
     /// one of these.
-    /// # Errors A cell cannot be simulated, or the user interrupts.
+    ///
+    /// # Errors
+    /// A cell cannot be simulated, or the user interrupts.
     pub fn to(server: &Server, cells: &[Cell], known: &Law, draft_is_known: bool) -> Result<Fit> {
         let (terms, ends) = terms(cells, draft_is_known);
         let mut start = vec![0.0; terms.len()];

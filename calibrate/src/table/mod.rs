@@ -104,8 +104,9 @@ pub struct TableCalibration {
 impl TableCalibration {
     /// Calibrates on the table `text`, called `name`. The costs are fitted to the cells with the draft lengths `only`,
     /// or to all cells if `only` is `None`. The other cells are held out.
-    /// # Errors The table is wrong, no row has one of the lengths, the experiment cannot be simulated, or the user
-    /// interrupts.
+    ///
+    /// # Errors
+    /// The table is wrong, no row has one of the lengths, the experiment cannot be simulated, or the user interrupts.
     pub fn of(
         name: &str,
         text: &str,

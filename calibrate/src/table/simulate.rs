@@ -110,7 +110,9 @@ impl Server<'_> {
 
     /// Simulates a cell with draft length `k` and the costs of `law`. The results are means over the seeds of the
     /// experiment; for throughput, the harmonic mean.
-    /// # Errors The cell cannot be simulated, or the user interrupts.
+    ///
+    /// # Errors
+    /// The cell cannot be simulated, or the user interrupts.
     pub fn predict(&self, cell: &Cell, k: u32, law: &Law) -> Result<Predicted> {
         let mut sets = law.sets()?;
         let policy = fixed(k);

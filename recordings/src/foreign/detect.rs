@@ -69,7 +69,9 @@ impl fmt::Display for Format {
 }
 
 /// Recognises the format of a file by its content. If the file holds several JSON values, the first value decides.
-/// # Errors If the file has none of the formats; the error says what was found.
+///
+/// # Errors
+/// If the file has none of the formats; the error says what was found.
 pub fn detect(path: &Path) -> Result<Format, Unread> {
     detect_bytes(path, &file::bytes(path)?)
 }

@@ -75,8 +75,10 @@ const HINT: &str = "give a recording that `foretoken observe` wrote";
 const AGAIN: &str = "fetch the file again, or observe again";
 
 /// Reads a recording. If the file was cut, it is read up to the last whole frame.
-/// # Errors If the file cannot be read, is no recording, has another version, ends within the first frame, is damaged,
-/// or has events that no run records.
+///
+/// # Errors
+/// If the file cannot be read, is no recording, has another version, ends within the first frame, is damaged, or has
+/// events that no run records.
 pub fn read_recording(path: &Path) -> Result<Recording, Unread> {
     let file = File::open(path).map_err(|e| Unread::file(path, format!("cannot be read: {e}"), HINT))?;
     parse_recording(path, BufReader::with_capacity(1 << 18, file))
