@@ -24,8 +24,8 @@ pub struct Kind {
 /// Bytes of a frame before its body.
 const FRONT: usize = 16;
 
-/// What the next frame's checksum covers besides the frame: the checksum of the frame before, or for the first frame
-/// the file's first eight bytes.
+/// The value that the next frame's checksums cover in addition to the frame's own bytes: the checksum of the frame
+/// before. For the first frame it is the file's first eight bytes.
 type Chain = [u8; 8];
 
 impl Kind {
@@ -40,9 +40,9 @@ impl Kind {
 /// The position up to which a file was read or written, after a whole frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct At {
-    /// Number of whole frames so far.
+    /// Number of whole frames before the position.
     pub frames: u64,
-    /// Number of bytes so far.
+    /// Number of bytes before the position.
     pub bytes: u64,
     chain: Chain,
 }
@@ -74,7 +74,8 @@ impl<W: Write> Writer<W> {
         Ok(Writer { out, at: At::begin(kind) })
     }
 
-    /// Continues a file that was read up to `at`; `out` must write on from that byte.
+    /// Continues a file after the position `at`, at which reading stopped. The first byte that is written to `out` must
+    /// go to that position in the file.
     pub fn go_on(out: W, at: At) -> Writer<W> {
         Writer { out, at }
     }
@@ -203,8 +204,8 @@ pub enum FrameError {
 }
 
 impl<R: Read> Reader<R> {
-    /// Begins to read a file: reads and checks its first eight bytes. Returns `None` if the file ends within these
-    /// bytes.
+    /// Begins to read a file: reads and checks its first eight bytes. Returns `None` if the file is shorter than eight
+    /// bytes and its bytes are right as far as they go.
     ///
     /// # Errors
     /// The file is of another kind or version, or cannot be read.
@@ -222,7 +223,7 @@ impl<R: Read> Reader<R> {
     /// Reads the next frame and puts its body into `body`.
     ///
     /// # Errors
-    /// The frame is damaged, or cannot be read. No later frame can be read either.
+    /// The frame is damaged, or cannot be read. After an error no further frame of the file can be read.
     pub fn next(&mut self, body: &mut Vec<u8>) -> Result<Next, FrameError> {
         body.clear();
         let mut front = [0; FRONT];
@@ -240,7 +241,7 @@ impl<R: Read> Reader<R> {
             let (expected, found) = (u64::from(length_is), u64::from(length_gives));
             return Err(FrameError::Damaged(Damage { frame, offset, body: None, expected, found }));
         }
-        // Read only the bytes that exist, so that a wrong length cannot allocate too much memory.
+        // Reads at most the bytes that exist, so that a wrong length cannot allocate too much memory.
         self.input.by_ref().take(u64::from(len)).read_to_end(body)?;
         let (there, whole) = (body.len() as u64, u64::from(len));
         if there < whole {

@@ -109,7 +109,7 @@ mod tests {
                 for bit in 0..8 {
                     let mut bytes = sealed.clone().into_bytes();
                     bytes[at] ^= 1 << bit;
-                    // Bytes that are not UTF-8 are refused before a seal is looked for.
+                    // `check` takes a `str`, so changed texts that are not UTF-8 are left out.
                     let Ok(other) = String::from_utf8(bytes) else { continue };
                     assert!(check(syntax, &other).is_err(), "byte {at}, bit {bit}: {other}");
                 }

@@ -81,7 +81,7 @@ struct Details {
 }
 
 impl Answer {
-    /// An answer without tokens. `number` makes its id.
+    /// An answer without tokens. `number` becomes part of the answer's id.
     pub fn new(model: &str, number: u64, sending: Sending) -> Answer {
         let kind = if sending.form == Form::Chat { "chatcmpl" } else { "cmpl" };
         Answer {
@@ -123,8 +123,8 @@ impl Answer {
         had
     }
 
-    /// Adds the tokens of a step to a streamed answer, and appends their event to `into`; at the answer's end also
-    /// `[DONE]`, and before it the usage if the client asked for it.
+    /// Adds the tokens of a step to a streamed answer, and appends their event to `into`. At the end of the answer also
+    /// appends the usage, if the client asked for it, and then `[DONE]`.
     pub fn stream(&mut self, tokens: &Tokens, into: &mut Vec<u8>) {
         let had = self.add(tokens);
         let usage = self.sending.continuous_usage.then(|| self.usage());
@@ -211,8 +211,8 @@ impl Answer {
         }
     }
 
-    /// vLLM's metrics of a request (`--enable-per-request-metrics`, `--per-request-spec-decode-metrics detailed`);
-    /// `None` if a stop ended it early.
+    /// vLLM's metrics of a request (`--enable-per-request-metrics`, `--per-request-spec-decode-metrics detailed`).
+    /// `None` if a stop string ended the answer before the engine ended the request.
     fn metrics(&self) -> Option<Value> {
         let end = self.end?;
         let gaps = self.tokens.saturating_sub(1);

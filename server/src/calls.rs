@@ -17,12 +17,12 @@ pub enum Call {
     Metrics(oneshot::Sender<String>),
 }
 
-/// A message of the engine to a client: first `Begun`, then tokens step by step. `Busy` comes instead of `Begun`, and
-/// `Rejected` after it instead of tokens.
+/// A message of the engine to a client. Usually `Begun` comes first, and then `Tokens` for each step. If the request is
+/// refused, `Busy` comes instead of `Begun`, or `Rejected` comes after `Begun` and instead of tokens.
 pub enum Piece {
     /// The request waits or runs.
     Begun(RequestId),
-    /// Refused: this number of requests wait already.
+    /// Refused (HTTP 429): as many requests wait as the server allows; the number of waiting requests.
     Busy(usize),
     /// Refused: the request can never run, for this reason.
     Rejected(String),
@@ -37,7 +37,7 @@ pub struct Tokens {
     pub due: Instant,
     /// Number of tokens.
     pub count: u32,
-    /// Draft tokens that the step verified, and those that it accepted.
+    /// Number of draft tokens that the step verified for the request, and number of drafts that it accepted.
     pub round: (u32, u32),
     /// The end of the request; `None` if more tokens come.
     pub end: Option<End>,

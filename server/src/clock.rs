@@ -3,7 +3,7 @@
 use foretoken_sim::Time;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The wall-clock instant at which the engine's time is zero.
+/// The wall-clock instant at which the engine's simulated time is zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     zero: Instant,

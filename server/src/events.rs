@@ -10,7 +10,8 @@ use std::sync::mpsc::Sender;
 use std::task::{Context, Poll, ready};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// Dropped when a client is gone or its answer is complete. Unless the request has ended, this aborts it in the engine.
+/// Aborts the request in the engine when it is dropped, unless `done` is set. It is dropped when the client is gone or
+/// when the answer is complete.
 pub struct AbortOnDrop {
     /// The channel to the engine.
     pub calls: Sender<Call>,

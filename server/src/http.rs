@@ -54,7 +54,7 @@ impl HandlerState {
     }
 }
 
-/// Answers clients until [`GRACE`] after a message arrived on `closed`.
+/// Answers clients until a message arrives on `closed`, and for [`GRACE`] after it.
 ///
 /// # Errors
 /// The connection to the network fails.

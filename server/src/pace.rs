@@ -1,4 +1,5 @@
-//! The engine's thread: begins a step when its time has come, and sends its tokens when it has ended.
+//! The engine's thread. It runs a step once the wall clock has reached the step's begin, and sends the step's tokens
+//! once the wall clock has reached the step's end.
 
 use crate::ask::Ask;
 use crate::calls::{Call, End, Piece, Tokens};
@@ -37,9 +38,10 @@ pub struct Served {
 struct Stream {
     to: UnboundedSender<Piece>,
     prompt_len: u32,
-    /// Whether it ends at the most tokens that its client allowed (finish reason `length`).
+    /// Whether the answer will have as many tokens as its client allowed (finish reason `length`).
     full: bool,
-    /// Times of its arrival, its first emission and its last emission; `Time::MAX` before the first.
+    /// Times of the request's arrival, its first emission and its last emission. Before the first emission `first` and
+    /// `last` are `Time::MAX`.
     arrived: Time,
     first: Time,
     last: Time,
@@ -114,7 +116,8 @@ impl<'e> Pace<'e> {
         Ok(self.served)
     }
 
-    /// The time until the next token, log line or step is due, at most [`LOOK`].
+    /// The time until the next token, log line or step is due. It is [`LOOK`] if that time is longer or if nothing is
+    /// due.
     fn idle(&self) -> Duration {
         let token = self.tokens.front().map_or(Time::MAX, |e| e.at);
         let step = self.steps.front().map_or(Time::MAX, |step| step.written);
@@ -139,7 +142,7 @@ impl<'e> Pace<'e> {
         }
     }
 
-    /// Number of requests that wait, requests that have not reached the scheduler yet included.
+    /// Number of requests that do not run yet. Requests that have not reached the scheduler yet count.
     fn waiting(&self) -> usize {
         self.streams.len().saturating_sub(self.engine.load().running as usize)
     }
@@ -181,7 +184,8 @@ impl<'e> Pace<'e> {
         }
     }
 
-    /// Queues the tokens and log lines of the engine's last steps, and answers requests that it rejected.
+    /// Queues the tokens and the log lines of the steps that the engine has just run, until they are due. Sends
+    /// `Rejected` to clients whose requests the engine rejected.
     fn take_out(&mut self) {
         self.tokens.extend(self.out.emitted.drain(..));
         match self.log {

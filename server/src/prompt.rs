@@ -23,10 +23,11 @@ pub struct Reading {
 }
 
 impl Prompt {
-    /// Number of tokens, and an id for each full block. Prompts with equal beginnings have equal ids there.
+    /// Returns the number of the prompt's tokens and an id for each full block of `by.block` tokens; no ids without
+    /// prefix caching. Prompts that begin with the same blocks have the same ids for these blocks.
     ///
     /// # Errors
-    /// The prompt is empty or has 2^32 tokens or more, or there are several.
+    /// The prompt is empty or has 2^32 tokens or more, or the request has several prompts.
     pub fn read(self, by: Reading) -> Result<(u32, Vec<u64>), Refusal> {
         let several =
             || Refusal::bad("prompt", "one prompt a request is served: send the others in requests of their own");
@@ -46,7 +47,7 @@ impl Prompt {
 }
 
 impl Reading {
-    /// As [`Prompt::read`], for a text.
+    /// As [`Prompt::read`], for the bytes of a text.
     pub fn text(self, bytes: &[u8]) -> Result<(u32, Vec<u64>), Refusal> {
         self.tokens(bytes, bytes.len().div_ceil(self.bytes_per_token), self.bytes_per_token)
     }
@@ -59,7 +60,7 @@ impl Reading {
         self.tokens(&bytes, ids.len(), size_of::<u32>())
     }
 
-    /// As [`Prompt::read`], for `tokens` tokens of `width` bytes each in `bytes`; the last token may have fewer bytes.
+    /// As [`Prompt::read`]. `bytes` has `tokens` tokens of `width` bytes each; the last token may have fewer bytes.
     fn tokens(self, bytes: &[u8], tokens: usize, width: usize) -> Result<(u32, Vec<u64>), Refusal> {
         if tokens == 0 {
             return Err(Refusal::bad("prompt", "the prompt is empty"));

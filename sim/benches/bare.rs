@@ -1,7 +1,7 @@
 //! Compares the engine with a minimal simulation loop: `cargo bench -p foretoken-sim --bench bare`.
 //!
-//! The bare loop serves the same arrivals with the same random draws and the same step times. It has no KV blocks, no
-//! policy, and no records but the end of the last request. Engine and loop run in turns, so that both see the same
+//! The bare loop serves the same arrivals with the same random draws and the same step times. It has no KV blocks and
+//! no policy, and it records only the end of the last request. Engine and loop run in turns, so that both see the same
 //! state of the machine. The ratio is between medians.
 
 #![allow(missing_docs)]
@@ -27,14 +27,15 @@ struct Decoding {
     truth: TruthRow,
 }
 
-/// Serves the yardstick's requests and returns the end of the last one. `k` is the draft length; with `skip` the steps
-/// between two arrivals or completions run in a short loop.
+/// Serves the yardstick's requests in the bare loop and returns the end of the last request. `k` is the draft length.
+/// With `skip`, the steps between two arrivals or completions run in a short inner loop.
 fn bare(y: &Yardstick, k: u32, skip: bool) -> Time {
     let (w, target, coin) = (y.workload(), target(), y.coin());
     let (mut now, mut next, mut context) = (Time::ZERO, 0, 0u64);
     let mut running: Vec<Decoding> = Vec::new();
     let mut spare: Vec<TruthRow> = Vec::new();
-    // The prompt at the head of the queue: the index of its request, and its tokens that are not computed yet.
+    // The prompt at the head of the queue: the index of its request, and the number of its tokens that are not computed
+    // yet.
     let mut prompt = (0, w.prompt_len[0]);
     loop {
         while next < w.len() && w.arrival[next] <= now {

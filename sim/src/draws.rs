@@ -14,7 +14,8 @@ pub struct Draws {
 }
 
 impl Draws {
-    /// The sequence of (seed, stream, key). `key` is the request for per-request draws, 0 for an arrival process.
+    /// The sequence of draws for (seed, stream, key). `key` is the request's id for draws of a request, and 0 for an
+    /// arrival process.
     pub fn new(seed: u64, stream: Stream, key: u64) -> Draws {
         Draws { luck: Luck::new(seed, stream, key), position: 0 }
     }

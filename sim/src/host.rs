@@ -110,7 +110,7 @@ pub struct HostTime {
 }
 
 impl HostTime {
-    /// The sum of both parts, for a step that overlaps with no other.
+    /// The sum of both parts, for a step that overlaps with no other step.
     pub fn whole(self) -> Time {
         self.launch + self.work
     }
@@ -121,10 +121,10 @@ impl HostTime {
 pub struct Host {
     request: Time,
     token: Time,
-    /// Added where drafts are verified: once a step, for each decode request, for each draft token.
+    /// Host time that is added where drafts are verified: for the step, for each decode request, for each draft token.
     speculating: [Time; 3],
     above: u64,
-    /// Launch time of a step without a captured graph: if it verifies no drafts, and if it does.
+    /// Launch time of a step without a captured graph: of a step that verifies no drafts, and of a step that does.
     launch: [Time; 2],
 }
 

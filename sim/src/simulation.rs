@@ -1,5 +1,5 @@
-//! Simulated runs from workload, settings, truth and a policy: a whole run in one call, a replica of a fleet, or a
-//! server.
+//! Simulated runs of a workload with engine settings, a truth and a policy. Three forms: a whole run in one call, a
+//! replica of a fleet, or a server.
 
 use crate::acceptance::AcceptanceSource;
 use crate::config::{BadConfig, EngineConfig};
@@ -90,8 +90,8 @@ impl<'a> Simulation<'a> {
         self.serve(speculation, None).0
     }
 
-    /// Runs until it is certain whether enough requests meet their bounds. Returns the run so far and this verdict.
-    /// Panics as [`run`](Simulation::run) does.
+    /// Runs until it is certain whether enough requests meet their latency bounds. Returns the results so far, and the
+    /// verdict in `patience`. Panics on the same configurations as [`run`](Simulation::run).
     pub fn find_out(&self, speculation: Speculation, patience: Patience) -> (Run, Patience) {
         let (run, patience) = self.serve(speculation, Some(patience));
         (run, patience.expect("it was given one"))
@@ -106,8 +106,9 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// An engine whose requests a router gives while it runs. [`arrivals`](Simulation::arrivals) and
-    /// [`interrupt`](Simulation::interrupt) are the router's. Panics as [`run`](Simulation::run) does.
+    /// An engine to which a router gives requests while the engine runs. [`arrivals`](Simulation::arrivals) and
+    /// [`interrupt`](Simulation::interrupt) are not used, because the router decides both. Panics on the same
+    /// configurations as [`run`](Simulation::run).
     pub fn replica(&self, speculation: Speculation) -> Box<dyn Replica + 'a> {
         let most = self.config.max_draft_len;
         match speculation {
@@ -117,10 +118,11 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// An engine that serves clients: requests come while it runs. [`workload`](Simulation::workload) gives the
-    /// categories and the size of prefix blocks, and its requests are not served. [`arrivals`](Simulation::arrivals),
-    /// [`interrupt`](Simulation::interrupt), [`keep_steps`](Simulation::keep_steps) and
-    /// [`keep_lives`](Simulation::keep_lives) are not used. Panics as [`run`](Simulation::run) does.
+    /// An engine that serves clients, which send requests while it runs. Only the categories and the size of prefix
+    /// blocks are taken from [`workload`](Simulation::workload); its requests are not served.
+    /// [`arrivals`](Simulation::arrivals), [`interrupt`](Simulation::interrupt), [`keep_steps`](Simulation::keep_steps)
+    /// and [`keep_lives`](Simulation::keep_lives) are not used. Panics on the same configurations as
+    /// [`run`](Simulation::run).
     pub fn online(&self, speculation: Speculation) -> Box<dyn Online + 'a> {
         let most = self.config.max_draft_len;
         match speculation {
@@ -139,7 +141,7 @@ impl<'a> Simulation<'a> {
             ..Workload::default()
         };
         let (workload, watch) = (Cow::Owned(workload), OutputLog::default());
-        // A server reports every step, so no step may be skipped.
+        // A server reports every step, so no steps may be computed in one go.
         let keep_steps = true;
         let Simulation { config, slo_tpot_s, .. } = *self;
         let engine =
@@ -224,7 +226,7 @@ impl<'a> Simulation<'a> {
         (rules, clock)
     }
 
-    /// Warnings that follow from the settings alone. `drafts` says whether there is a drafter.
+    /// Warnings to the user that follow from the settings alone. `drafts` says whether there is a drafter.
     fn notes(&self, drafts: bool) -> Vec<String> {
         let mut notes = Vec::new();
         if drafts

@@ -111,13 +111,13 @@ pub(super) struct ConfidenceModel {
 }
 
 impl ConfidenceModel {
-    /// The model of `spec`, with random draws keyed by `seed`.
+    /// The model with the settings `spec`. Its random draws are keyed by `seed`.
     pub fn new(spec: &Confidence, seed: u64) -> ConfidenceModel {
         ConfidenceModel { spec: spec.clone(), seed, table: OnceLock::new(), means: OnceLock::new() }
     }
 
-    /// The log-odds z that belong to a confidence which policies see; `None` if a misfit with scale 0 hides z from
-    /// them.
+    /// The log-odds z that the token is right, computed back from the confidence `seen` that policies see. `None` if a
+    /// misfit with scale 0 hides z from policies.
     pub fn evidence(&self, seen: f64, depth: u32) -> Option<f64> {
         let Misfit { scale, shift } = self.spec.misfit;
         let x = (logit(seen.min(1.0 - 1e-7)) - shift) / scale;
@@ -152,8 +152,11 @@ impl ConfidenceModel {
     }
 
     /// Draws the confidence that policies see, from 1e-6 to 1, for the token at `depth` (from 0) of the round that
-    /// starts at output position `round_start`. `right` is the truth bit. Off the path it is `None`: then `path` tells
-    /// branches apart, and the token is drawn like a wrong one. `rate` is the probability that the token is right.
+    /// starts at output position `round_start`. `rate` is the probability that the token is right.
+    ///
+    /// `right` is the token's truth bit if all tokens before it in the round are right. Otherwise the token is off the
+    /// target's path: then `right` is `None`, `path` identifies the branch of the draft tree, and the confidence is
+    /// drawn as for a wrong token.
     pub fn draw(&self, id: RequestId, round_start: u32, depth: u32, right: Option<bool>, path: u64, rate: f64) -> f32 {
         let off_path = || Luck::new(self.seed, Stream::OffPath, id.into()).narrow(round_start.into());
         let u = match right {
@@ -167,7 +170,8 @@ impl ConfidenceModel {
         (sigmoid(seen) as f32).clamp(1e-6, 1.0)
     }
 
-    /// The quantile `u` of the log-odds z given the bit, bilinear between the tabulated rates and quantiles.
+    /// The quantile at probability `u` of the log-odds z given the bit `right`. Interpolates linearly between the
+    /// tabulated rates and between the tabulated quantiles.
     fn quantile(&self, right: bool, rate: f64, u: f64) -> f64 {
         let table = &self.table.get_or_init(|| self.tabulate())[usize::from(right)];
         let (i, along_rate) = cell(logit(rate) / (2.0 * RATE_REACH) + 0.5, RATES);
@@ -184,15 +188,15 @@ fn tabulated_rate(i: usize) -> f64 {
     sigmoid(((i as f64 + 0.5) / RATES as f64 - 0.5) * 2.0 * RATE_REACH)
 }
 
-/// Finds `x` in [0, 1] on a grid of `n` midpoints: the index of the midpoint below it, and the fraction of the way to
-/// the next midpoint. Clamped at the ends.
+/// Finds `x` in [0, 1] among the midpoints of `n` equal cells. Returns the index of the nearest midpoint below `x`, and
+/// how far `x` is on the way to the next midpoint, from 0 to 1. Clamped at both ends.
 fn cell(x: f64, n: usize) -> (usize, f64) {
     let at = (x * n as f64 - 0.5).clamp(0.0, (n - 1) as f64);
     let low = (at as usize).min(n - 2);
     (low, at - low as f64)
 }
 
-/// The logit, kept finite at both ends.
+/// The logit of `u`, finite at 0 and at 1 too: `u` is clamped to [1e-9, 1 − 1e-9].
 pub(super) fn logit(u: f64) -> f64 {
     let u = u.clamp(1e-9, 1.0 - 1e-9);
     (u / (1.0 - u)).ln()
@@ -246,7 +250,7 @@ impl Grid {
                 before += mass[point];
                 point += 1;
             }
-            // Within a point's cell the mass is spread evenly.
+            // Within a point's cell the probability mass is spread evenly.
             let along = ((target - before) / mass[point]).clamp(0.0, 1.0) - 0.5;
             (self.z[point] + along * width) as f32
         };

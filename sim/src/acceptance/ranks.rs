@@ -1,5 +1,5 @@
-//! The ranks of the draft's second and later guesses: which of them is right if the first guess is wrong, and the
-//! probabilities that the draft gives them. Trees need this (docs/model.md 5.3, 13).
+//! The ranks of the draft's second and later guesses: which guess is right if the first guess is wrong, and the
+//! probabilities that the draft gives to these guesses. Draft trees need ranks (docs/model.md 5.3, 13).
 
 use serde::{Deserialize, Serialize};
 
@@ -51,14 +51,14 @@ impl RankLaw {
                 mass
             })
             .collect();
-        // In the entropy all ranks beyond the last count as one more token.
+        // For the entropy, all ranks beyond the last of the table count as one token.
         let all = share.iter().copied().chain([left]);
         let entropy = all.filter(|&p| p > 0.0).map(|p| -p * p.ln()).sum();
         Ok(RankLaw { hazards, share, entropy })
     }
 
     /// The rank (from 2) of the target's token for a uniform draw `u`. If the token is none of the draft's guesses, the
-    /// rank is higher than any that can be drafted.
+    /// returned rank is higher than any rank that can be drafted.
     pub fn at(&self, u: f64) -> u32 {
         let mut below = 0.0;
         for (r, share) in self.share.iter().enumerate() {
@@ -70,8 +70,8 @@ impl RankLaw {
         RANKS as u32 + 2
     }
 
-    /// The draft's probability of its `rank`-th guess when its first guess has probability `first`: at most `first`,
-    /// and 0 for ranks above 65.
+    /// The draft's probability of its `rank`-th guess when its first guess has probability `first`. Never above
+    /// `first`; 0 for ranks above 65.
     pub fn guess(&self, first: f64, rank: u32) -> f64 {
         match rank {
             1 => first,

@@ -1,6 +1,6 @@
-//! `recorded` and `table`: bits of a real run. Tokens that were not drafted in the run have unknown bits, which are
-//! drawn once from the hazards of the recording. Behind the end of a recording every draft is wrong (docs/model.md 13),
-//! or, for a table that wraps, the recording starts over.
+//! `recorded` and `table`: bits of a real run. Tokens that were not drafted in the run have unknown bits. Unknown bits
+//! are drawn once, with the recording's probabilities (hazards). Behind the end of a recording every draft is wrong
+//! (docs/model.md 13), or, for a table that wraps, the recording starts over.
 
 use super::TruthRow;
 use super::source::Bits;
@@ -14,12 +14,13 @@ pub(super) const POOLED_HAZARDS: [f64; 8] = [0.572, 0.641, 0.705, 0.753, 0.802, 
 
 /// Draws the bits of requests from a workload's recordings.
 pub(super) struct Recorded {
-    /// Whether a recording starts over for a request with a longer output.
+    /// Whether a recording starts over for a request with more output tokens than the recording; otherwise drafts
+    /// beyond its end are wrong.
     wraps: bool,
     recordings: Vec<Recording>,
     hazards: Vec<f64>,
-    /// For each recording, the expected share of right bits, unknown ones included; its confidences are drawn for this
-    /// rate.
+    /// For each recording, the expected share of right bits, where an unknown bit counts with its probability.
+    /// Confidences are drawn for this rate.
     rates: Vec<f64>,
     seed: u64,
 }

@@ -200,7 +200,7 @@ impl AcceptanceSpec {
                     );
                     return bad("source.recorded", why);
                 }
-                // The hazards that the workload has with its recordings, unless the user sets others.
+                // The hazards that come with the workload's recordings, unless the user has set other hazards.
                 let own = !workload.hazards.is_empty() && *hazards == pooled();
                 let hazards = if own { workload.hazards.clone() } else { hazards.clone() };
                 common.with(Recorded::new(workload, hazards, false, seed))

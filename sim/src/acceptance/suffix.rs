@@ -68,12 +68,12 @@ impl Suffix {
         }
     }
 
-    /// The most tokens that are proposed for matches of 0, 1, … tokens, up to the depth of the tree. The tree also
-    /// tries each shorter match, and takes the longest proposal.
+    /// The most tokens that are proposed for matches of 0, 1, … tokens, up to the tree's depth. The tree also tries
+    /// each shorter match and takes the longest proposal, so the numbers never fall.
     fn proposals(&self) -> Vec<u8> {
         let mut most = 0;
         let proposal = |matched: u32| {
-            // The tree adds 1e-6 before it rounds down.
+            // Arctic Inference's tree adds 1e-6 before it rounds down.
             let by_factor = (f64::from(matched) * self.max_spec_factor + 1e-6) as u32;
             by_factor.min(self.max_tree_depth - matched).min(u8::MAX.into()) as u8
         };
@@ -101,7 +101,7 @@ impl SuffixTree {
         SuffixTree { lookups, ends: 1.0 / spec.mean_match, proposals: spec.proposals() }
     }
 
-    /// A geometric length from 1 to 1001, from the uniform draw `u`.
+    /// A geometrically distributed length of a match, from 1 to 1001 tokens, from the uniform draw `u`.
     fn length(&self, u: f64) -> usize {
         // No tree is deeper than 1000 tokens.
         if self.ends >= 1.0 { 1 } else { 1 + (u.ln() / (1.0 - self.ends).ln()).min(1000.0) as usize }
@@ -117,7 +117,7 @@ impl Bits for SuffixTree {
             let repeats = row.right(n, 0);
             matched = if matched > 0 && repeats { matched + 1 } else { self.length(luck.unit(n.into())) };
             let proposal = self.proposals[matched.min(self.proposals.len() - 1)];
-            // A match outside a stretch of repeated text does not go on.
+            // Outside a stretch of repeated text the match does not grow at the next position.
             if !repeats {
                 matched = 0;
             }
@@ -133,7 +133,7 @@ impl Bits for SuffixTree {
         true
     }
 
-    /// The length of a proposal tells how likely it is right, which no [law](super::Law) states.
+    /// The length of a proposal says how likely its tokens are right. A [law](super::Law) cannot express that.
     fn has_law(&self) -> bool {
         false
     }
@@ -203,7 +203,7 @@ mod tests {
         assert!(share(long) > 0.9 && share(short) < 0.7, "{} {}", share(long), share(short));
     }
 
-    /// Matches outside stretches have the mean length that was asked for.
+    /// Matches outside repeated text have the mean length of the setting `mean_match`.
     #[test]
     fn the_mean_of_match_lengths_is_what_was_asked() {
         let spec = Suffix { precision: 0.0, mean_match: 4.0, max_tree_depth: 200, ..Suffix::default() };

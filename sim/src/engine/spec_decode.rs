@@ -1,4 +1,4 @@
-//! The drafts of a step, which of them are verified, and how many were accepted. Drafter and executor use it in turn.
+//! The drafts of a step, which of them are verified, and how many are accepted. Drafter and executor fill it in turn.
 
 use crate::drafts::Drafts;
 use crate::policy::{BatchView, DraftPlan, StepOutcome};
@@ -28,7 +28,7 @@ impl SpecDecode {
         self.accepted.resize(n, 0);
     }
 
-    /// Number of tokens drafted, verified and accepted for the `i`-th decode request. All tokens of a tree count.
+    /// Numbers of drafted, verified and accepted tokens of the `i`-th decode request. For a tree, all its tokens count.
     #[inline]
     pub fn of(&self, i: usize) -> (u32, u32, u32) {
         if i >= self.drafts.verify_len.len() {
@@ -39,7 +39,8 @@ impl SpecDecode {
         (drafted, verified, self.accepted[i])
     }
 
-    /// Ends drafting: notes the number of passes, at most one if `in_parallel` says that one pass gave all drafts.
+    /// Ends drafting: stores the number of draft passes. It is at most 1 if `in_parallel` says that one pass gave all
+    /// drafts.
     #[inline]
     pub fn drafted(&mut self, in_parallel: bool) {
         self.in_parallel = in_parallel;

@@ -12,7 +12,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The mean and interval of per-seed values; `None` if there are none.
+    /// The mean and the interval of the values `values`, one for each seed; `None` without values.
     pub fn of(values: &[f64]) -> Option<Interval> {
         let n = values.len();
         if n == 0 {
@@ -42,7 +42,7 @@ pub struct RatioInterval {
 }
 
 impl RatioInterval {
-    /// The interval of per-seed ratios, which are above 0; `None` when there are none.
+    /// The mean and the interval of `ratios`, one for each seed, all above 0; `None` without ratios.
     pub fn of(ratios: &[f64]) -> Option<RatioInterval> {
         let mean = Interval::of(ratios)?.mean;
         let logs: Vec<f64> = ratios.iter().map(|r| r.ln()).collect();
@@ -52,15 +52,15 @@ impl RatioInterval {
         Some(RatioInterval { mean, low, high, n: ratios.len() })
     }
 
-    /// Mean and interval minus 1: the gain as a fraction, 0.2 for a ratio of 1.2.
+    /// Mean and interval with 1 subtracted: a ratio of 1.2 becomes a gain of 0.2.
     pub fn excess(self) -> RatioInterval {
         let less = |x: f64| x - 1.0;
         RatioInterval { mean: less(self.mean), low: self.low.map(less), high: self.high.map(less), n: self.n }
     }
 }
 
-/// The 97.5 % quantile of Student's t with `df` degrees of freedom, from the standard table. Between rows of the table
-/// the next smaller `df` is used, which never narrows an interval.
+/// The 97.5 % quantile of Student's t with `df` degrees of freedom, from the standard table. For a `df` between two
+/// rows of the table, the row with the smaller `df` is used. That never narrows an interval.
 pub fn student_t_975(df: usize) -> f64 {
     const TABLE: [f64; 30] = [
         12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(RatioInterval::of(&[]), None);
     }
 
-    /// The speedups of an overloaded run: their arithmetic interval goes below zero.
+    /// The speedups of an overloaded run. An interval that is computed from the ratios themselves would end below zero.
     #[test]
     fn no_end_is_negative_and_the_mean_lies_between_them() {
         let wild = [4.1, 8.0, 13.1];

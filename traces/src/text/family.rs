@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// A kind of task. The families stand in the order of the Spec-Bench categories that they imitate, but conversation,
-/// MT-Bench's category, comes last.
+/// A kind of task. The families are in the order of the Spec-Bench categories that they imitate; only conversation
+/// (MT-Bench's category) comes last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Family {
@@ -28,7 +28,7 @@ impl Family {
     pub const ALL: [Family; 6] =
         [Family::Cipher, Family::Copy, Family::Facts, Family::Arithmetic, Family::Retrieval, Family::Dialogue];
 
-    /// The stable name, as written in files and on the command line.
+    /// The family's name in files and on the command line. It never changes.
     pub fn name(self) -> &'static str {
         ["cipher", "copy", "facts", "arithmetic", "retrieval", "dialogue"][self as usize]
     }

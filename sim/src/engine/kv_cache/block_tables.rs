@@ -9,7 +9,7 @@ const NO_SLOT: u32 = u32::MAX;
 #[derive(Debug, Default)]
 pub struct BlockTables {
     target: Vec<BlockTable>,
-    /// The draft's tables, if it has a pool of its own. Otherwise the target's tables serve both models.
+    /// The draft's tables, if the draft has its own pool. Otherwise the target's tables serve both models.
     draft: Vec<BlockTable>,
     /// The slot of each request of the workload.
     slot_of: Vec<u32>,
@@ -27,7 +27,7 @@ impl BlockTables {
         self.slot_of.resize(requests, NO_SLOT);
     }
 
-    /// Gives a request an empty table of each model. Returns its slot.
+    /// Gives a request an empty table of each model. Returns the slot (index) of the tables.
     pub fn take(&mut self, id: RequestId) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.target.push(BlockTable::default());
@@ -48,7 +48,7 @@ impl BlockTables {
         &mut self.draft[slot as usize]
     }
 
-    /// Takes back the (empty) tables of a request.
+    /// Takes back the tables of a request, which must be empty.
     pub fn give_back(&mut self, id: RequestId) {
         let slot = std::mem::replace(&mut self.slot_of[id as usize], NO_SLOT);
         debug_assert!(self.target[slot as usize].blocks.is_empty() && self.draft[slot as usize].blocks.is_empty());
@@ -56,7 +56,7 @@ impl BlockTables {
     }
 }
 
-/// The block tables of a step's requests, for executors with real memory.
+/// The block tables of a step's requests, for executors that address real KV memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TablesOf<'a>(Option<(&'a BlockTables, bool)>);
 

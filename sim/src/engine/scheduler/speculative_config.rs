@@ -20,12 +20,12 @@ pub struct SpeculativeConfig {
 /// What chooses the draft lengths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lengths {
-    /// vLLM's settings: one length for all requests, or one by batch size.
+    /// vLLM's own settings: one draft length for all requests, or one length for each batch size.
     #[default]
     Released,
-    /// A policy that vLLM does not have. It is assumed to be built into vLLM like the EAGLE drafter, with as many
-    /// passes as it wants.
+    /// A policy that vLLM does not have. The replica assumes that it is built into vLLM like the EAGLE drafter, and
+    /// that it may make any number of draft passes.
     Own,
-    /// An oracle: a bound, which no rule of the engine limits.
+    /// An oracle. It is a bound, so no rule of the engine limits its lengths.
     Free,
 }

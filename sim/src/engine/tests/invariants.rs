@@ -1,4 +1,4 @@
-//! The invariants of INVARIANTS.md as properties of small random simulations. The types guarantee invariant 8.
+//! The invariants of INVARIANTS.md, tested as properties of small random simulations. The types guarantee invariant 8.
 
 use super::fixture::{Erratic, Fixture, WILD_TREE, host_law, lookups};
 use crate::engine::Order;
@@ -47,14 +47,14 @@ pub(super) fn configs() -> impl Strategy<Value = EngineConfig> {
                 version,
                 method,
                 runner: runner.filter(|_| !v0),
-                // Async scheduling, where the other settings allow it.
+                // Async scheduling is on wherever the other settings allow it.
                 async_scheduling: (order != Order::Async).then_some(false),
                 draft_at: (order == Order::StepStart && !v0).then_some(DraftAt::StepStart),
                 scheduling_policy: if flag.1 { SchedulingPolicy::Priority } else { SchedulingPolicy::Fcfs },
                 max_num_seqs: size.0,
                 max_num_batched_tokens: if whole { size.1.max(size.4) } else { size.1 },
                 block_size: size.2,
-                // Large enough for a wild tree and its lookahead slots.
+                // The pool must hold a wild tree and its lookahead slots.
                 num_gpu_blocks: if size.2 == 4 { size.3 + 30 } else { size.3 },
                 max_model_len: size.4,
                 chunked_prefill: Some(!whole),
@@ -73,7 +73,7 @@ pub(super) fn configs() -> impl Strategy<Value = EngineConfig> {
     )
 }
 
-/// The settings with drafts at the start of a step.
+/// The settings, changed so that drafts are made at the start of a step.
 fn drafting_first(config: EngineConfig) -> EngineConfig {
     EngineConfig { draft_at: Some(DraftAt::StepStart), async_scheduling: None, ..config }
 }
@@ -82,7 +82,8 @@ pub(super) fn arrivals() -> impl Strategy<Value = Arrivals> {
     prop_oneof![Just(Arrivals::Open), (1u32..5).prop_map(|clients| Arrivals::Closed { clients })]
 }
 
-/// Checks the invariants of a run. `lookahead`: most draft tokens of a request. `order`: the order of the run's steps.
+/// Checks the invariants of a run. `lookahead` is the most draft tokens of a request. `order` is the order of the
+/// phases of the run's steps.
 fn check(f: &Fixture, run: &Run, lookahead: u32, order: Order) -> Result<(), TestCaseError> {
     let r = &run.records;
     // 1: every arrived request has ended with a recorded outcome. (The end of the loop proves 2: no livelock.)
@@ -117,7 +118,7 @@ fn check(f: &Fixture, run: &Run, lookahead: u32, order: Order) -> Result<(), Tes
         held_blocks(f, run, s, lookahead, order == Order::Async)?;
     }
     if order == Order::Async {
-        // With async scheduling requests come and go between the scheduler call and the time of the step.
+        // With async scheduling, requests come and go between the scheduler call and the start of the step.
         return Ok(());
     }
     run.steps.windows(2).try_for_each(|pair| no_admission_beside_a_preemption(f, run, &pair[0], &pair[1]))
@@ -129,8 +130,8 @@ fn held_blocks(f: &Fixture, run: &Run, s: &StepRecord, lookahead: u32, ahead: bo
     let null = u32::from(f.config.version != Version::V0);
     prop_assert!(s.used_blocks + null <= f.config.num_gpu_blocks, "one is the null block, but for v0");
     let r = &run.records;
-    // With async scheduling a request stays until the output of the step before is taken, and counts as if all its
-    // drafts were accepted.
+    // With async scheduling a request counts until the output of the step before is taken, and it holds blocks as if
+    // all its drafts were accepted.
     let there = |i: usize| r.finish[i] > s.start || (ahead && r.finish[i] == s.start);
     let in_flight = (0..r.len()).filter(|&i| r.first_scheduled[i] <= s.start && there(i));
     let beyond = 2 * lookahead + if ahead { 1 + lookahead } else { 0 };
@@ -149,8 +150,8 @@ fn held_blocks(f: &Fixture, run: &Run, s: &StepRecord, lookahead: u32, ahead: bo
 /// Number of steps with a preemption for which [`no_admission_beside_a_preemption`] was checked.
 static PREEMPTING: AtomicU64 = AtomicU64::new(0);
 
-/// V1 admits no request in a step that preempted: the requests that run after scheduling are those that ran before,
-/// without the ended and the preempted ones.
+/// vLLM V1 admits no request in a step that preempts one. So the requests that run after scheduling are the requests
+/// that ran before it, without those that ended or were preempted.
 fn no_admission_beside_a_preemption(
     f: &Fixture,
     run: &Run,
@@ -159,7 +160,8 @@ fn no_admission_beside_a_preemption(
 ) -> Result<(), TestCaseError> {
     let r = &run.records;
     let up_to = |times: &[Time], at: Time| times.iter().filter(|&&t| t <= at).count() as u32;
-    // A client whose request is rejected during scheduling sends its next request in the middle of the step.
+    // A request may be rejected during scheduling. Its client (closed loop) then sends the next request in the middle
+    // of the step.
     let rejects = (0..r.len()).any(|i| r.outcome[i] == Outcome::Rejected && r.finish[i] == s.start);
     if s.preempted == 0 || f.config.version == Version::V0 || rejects {
         return Ok(());
@@ -175,7 +177,7 @@ fn no_admission_beside_a_preemption(
 /// The truth that a policy's drafts revealed: by (request, output position), whether the draft token was right.
 type Revealed = BTreeMap<(RequestId, u32), bool>;
 
-/// Records the truth that the chains of the wrapped policy reveal.
+/// A wrapper that records the truth which the chains of the wrapped policy reveal.
 struct Reveals {
     policy: Erratic,
     emitted: Vec<u32>,
@@ -199,7 +201,7 @@ impl Around for Reveals {
     fn around_observe(&mut self, o: &StepOutcome) {
         let mut revealed = self.revealed.lock().unwrap();
         for i in (0..o.ids.len()).filter(|_| !o.drafts.in_trees()) {
-            // All accepted drafts, and the rejected one behind them.
+            // A chain reveals all accepted drafts and the first rejected one.
             for depth in 0..o.verified[i].min(o.accepted[i] + 1) {
                 let (place, right) = ((o.ids[i], self.emitted[i] + depth), depth < o.accepted[i]);
                 assert_eq!(*revealed.entry(place).or_insert(right), right, "{place:?} was drafted for again");
@@ -272,7 +274,7 @@ fn the_luck_is_one() {
 proptest! {
     #![proptest_config(cases())]
 
-    /// Skipping stretches changes no byte.
+    /// The results are the same byte for byte with and without computing stretches in one go.
     #[test]
     fn skipping_changes_nothing(
         w in workloads(),
@@ -309,8 +311,8 @@ proptest! {
         prop_assert_eq!(counted.steps, named.steps);
     }
 
-    /// 7: a drafter that may never draft gives the same bytes as the plain engine, if it has the whole pool and no
-    /// prefill.
+    /// 7: a drafter that may never draft gives the same bytes as the engine without a drafter, if the draft takes no
+    /// blocks and runs over no prompts.
     #[test]
     fn invariant_7(w in workloads(), config in configs()) {
         let mut f = Fixture::new(w);
@@ -327,7 +329,8 @@ proptest! {
     fn invariant_9(w in workloads(), config in configs(), limit in 0u32..6, shift in 1u32..4) {
         let by = 1u64 << shift;
         let mut f = Fixture::new(w);
-        // Drafts at the start of a step, because the sleep of vLLM's loop in the other orders does not scale.
+        // Drafts at the start of a step, because vLLM's loop in the other orders sleeps for a fixed time, which does
+        // not scale.
         f.config = drafting_first(config);
         let mut g = Fixture::new(f.workload.clone());
         g.config = f.config.clone();
