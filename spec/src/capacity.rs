@@ -116,7 +116,8 @@ impl CapacitySpec {
 
 const ARRIVALS: &str = "workload.arrivals";
 
-/// Do the arrivals come from a log, at every swept value? False if they are generated at every swept value.
+/// Do the arrivals come from a log (a trace)? If arrivals are swept, true means that every swept value is a log, and
+/// false that every value is generated.
 ///
 /// # Errors
 /// Some swept values have a log, and others have generated arrivals.

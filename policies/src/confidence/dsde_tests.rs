@@ -101,7 +101,7 @@ fn a_steady_history_counts_as_unsteady_and_the_cap_is_the_mean() {
     // k_max = round(5 · 1.5) = 8 (7.5 rounds to even), k_min = 1, so the length is ⌈7 · 0.596 + 1⌉ = 6.
     assert_eq!(p.states[0].bounds, Some((1, 8)));
     assert_eq!(lengths(&mut p, &[0, 1]), [6, 6]);
-    // Request 1 now diverges: its length falls to 1, and that of request 0 to the mean ⌈(6 + 1) / 2⌉.
+    // Request 1 now diverges: its length falls to 1. The length of request 0 falls to the mean, ⌈(6 + 1) / 2⌉ = 4.
     let far = vec![0.5, 3.0, 0.1, 2.0, 4.0];
     feed(&mut p, &[(0, 5, 5, vec![0.01; 5]), (1, 5, 5, far.clone())]);
     assert_eq!(lengths(&mut p, &[0, 1]), [4, 1]);

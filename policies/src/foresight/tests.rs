@@ -1,4 +1,4 @@
-//! Tests of [`super`]: choices by hand, what is learnt, and what switches leave out.
+//! Tests of [`super`]: choices by hand, what the policy learns, and what each switch turns off.
 
 use super::*;
 use crate::testing::{BELIEF, Batch, CONTEXT, Run, outcome};
@@ -17,8 +17,8 @@ fn sure_tokens_are_drafted_and_doubtful_ones_are_not() {
     assert!(step.verify_len[0] == step.draft_len[0] && step.verify_len[1] == 0, "{:?}", step.verify_len);
 }
 
-/// If the next step verifies the drafts, it is not expected to have this step's prompt. So verification after a step
-/// with a prompt is expected to cost hardly more.
+/// If the next step verifies the drafts, the policy does not expect this step's prompt there. So after a step with a
+/// prompt, verification is expected to cost hardly more than without.
 #[test]
 fn the_next_step_is_expected_to_have_the_usual_prompts() {
     let behind = PolicyContext { draft_at: foretoken_sim::DraftAt::StepEnd, ..CONTEXT };
@@ -44,8 +44,8 @@ fn the_next_step_is_expected_to_have_the_usual_prompts() {
     assert!(costs.verify_s(8) - without > 0.9 * 1000.0 * BELIEF.target.gamma_s, "the step's own prompts are known");
 }
 
-/// A prompt in the step makes every choice slower by the same time. The decode price stays. The step's own ratio of
-/// tokens to seconds falls, so that a policy that goes by it drafts more.
+/// A prompt in the step makes every choice slower by the same time. The decode price does not change. The step's own
+/// ratio of tokens to seconds falls, so a policy that takes this ratio as the price drafts more.
 #[test]
 fn a_prompt_does_not_make_drafts_look_cheap() {
     let mut dear = CONTEXT;
@@ -89,7 +89,8 @@ fn it_probes_when_it_drafts_nothing() {
     assert_eq!(drafted, 10);
 }
 
-/// Draft passes take half and target passes 1.5 times the start-up times. Both are corrected by the times of steps.
+/// Draft passes take half and target passes 1.5 times the start-up times. The policy learns both factors from the times
+/// of steps.
 #[test]
 fn costs_are_corrected_by_the_times_of_steps() {
     let mut p = running(Foresight::default(), &CONTEXT);
@@ -165,7 +166,7 @@ fn a_backlog_of_prompts_makes_time_dear() {
     assert_eq!(price(ChunkTotals { tokens: 300, ..full }, 6, 40), 100.0, "the step has room for prompts");
 }
 
-/// A depth that was never drafted is expected to be as good as the one before, so that a drafter goes there.
+/// A depth that was never drafted is expected to be as good as the depth before it, so that the policy tries it.
 #[test]
 fn depths_that_were_never_tried_follow_the_depth_before() {
     let mut odds = Odds::new(6, true, false);
@@ -180,8 +181,8 @@ fn depths_that_were_never_tried_follow_the_depth_before() {
     assert!(tried > 0.98 && (untried - tried).abs() < 1e-12, "{tried} {untried}");
 }
 
-/// A block drafter that plans for what is left after trimming drafts the whole block, and no less than one that plans
-/// as if all drafts were verified.
+/// A drafter makes all tokens in one pass. If its length is planned for the tokens that are left after trimming, it
+/// drafts the whole block, and no less than if it is planned as if all drafts were verified.
 #[test]
 fn a_block_is_planned_for_what_is_left_after_trimming() {
     let mut context = CONTEXT;

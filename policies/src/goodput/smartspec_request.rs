@@ -287,7 +287,7 @@ mod tests {
             let sum: f64 = rates.iter().sum();
             for (&len, rate) in plan.draft_len.iter().zip_eq(&rates) {
                 let exact = if sum > 0.0 { f64::from(k) * view.len() as f64 * rate / sum } else { f64::from(k) };
-                // Each length is within a half of the exact share, cut to the longest draft.
+                // Each length differs by at most a half from its exact share, unless it is cut to the longest draft.
                 let whole = f64::from(len);
                 prop_assert!((whole - exact).abs() <= 0.5 + 1e-9 || (len == 8 && exact > 8.0), "{len} for {exact}");
             }

@@ -109,8 +109,8 @@ proptest! {
     }
 }
 
-/// docs/model.md 3.1 and 3.6: of 4 requests 2 have a match. Only these count E(a, k), have drafts, and verify more than
-/// their base token, in one draft pass.
+/// docs/model.md 3.1 and 3.6: of 4 requests 2 have a match. Only these 2 count E(a, k) tokens, get drafts, and verify
+/// more than their base token. All drafts are made in one pass.
 #[test]
 fn prompt_lookup_counts_the_matched_requests_only() {
     let belief = Belief { drafting: Drafting::Parallel, ..BELIEF };

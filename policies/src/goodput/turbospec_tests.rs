@@ -89,7 +89,8 @@ fn full_length_is_proposed_every_200th_step_and_cut_to_the_winner() {
         let drafts = run.step(&batch, |_, _| 1.0, &[0, 0]);
         made.push((drafts.draft_len[0], drafts.verify_len[0]));
     }
-    // Before the first decision everything is proposed and verified. Then α = 0, and 1 is the least length.
+    // Before the first decision, drafts of full length are proposed and verified. Then the acceptance rate is 0, and
+    // length 1 is chosen because it is the least.
     assert!(made[..199].iter().all(|&m| m == (8, 8)));
     assert_eq!((made[199], made[200], made[398], made[399], made[400]), ((8, 1), (1, 1), (1, 1), (8, 1), (1, 1)));
     // If k = 0 is allowed, nothing is proposed between decisions.
@@ -133,8 +134,9 @@ fn bad_settings_are_named() {
 }
 
 proptest! {
-    /// With a belief, the search equals a second implementation of the formula. The target's time is section 12's
-    /// (context read once) with the base tokens counted twice. Limits are equal, so that all lengths are equal.
+    /// With a belief, the search equals a second implementation of the formula. The target's time is that of
+    /// docs/model.md 12 (context read once) with the base tokens counted twice. All requests have the same limit, so
+    /// that all lengths are equal.
     #[test]
     fn equals_the_formula_written_again(
         batch in any_batch(10, 1),

@@ -1,5 +1,5 @@
-//! `mlx-vlm-expand`: a request drafts the longer of two lengths while most of its last rounds accepted the whole
-//! shorter one.
+//! `mlx-vlm-expand`: a request has two draft lengths. It drafts the longer one while most of its last rounds accepted
+//! at least as many tokens as the shorter one.
 //!
 //! Source: mlx-vlm's `_effective_mtp_block_size`, which lablup/mlxcel keeps beside its own rule (PR #1295, 2026-08-22).
 //! The rule uses no times. mlxcel's issue #1207 reports a load where the share of such rounds is 58.5 %, so that the
@@ -76,7 +76,7 @@ impl Definition for MlxVlmExpand {
 /// The last rounds of a request.
 #[derive(Clone, Copy, Default)]
 struct Rounds {
-    /// One bit per round, the newest lowest: 1 if the whole shorter length was accepted.
+    /// One bit per round, the newest round in the lowest bit: 1 if the round accepted at least the shorter length.
     whole: u32,
     /// Number of rounds remembered, at most [`WINDOW`].
     seen: u32,

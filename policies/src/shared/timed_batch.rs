@@ -8,8 +8,8 @@ use foretoken_sim::{ContextReads, Drafting, PassShape};
 /// The batch whose passes are timed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TimedBatch<'a> {
-    /// Requests with `context` KV tokens each: in a target pass as many as the pass has tokens, at most `most`; in
-    /// draft passes a given number.
+    /// Requests with `context` KV tokens each. A target pass has one request for each of its tokens, but at most `most`
+    /// requests. For draft passes the caller gives the number of requests.
     MadeUp {
         /// Most requests of a pass: the engine's `max_num_seqs`, or fewer if the policy times smaller batches.
         most: u32,

@@ -96,8 +96,9 @@ impl SpecPolicy for AnyAlive {
             *alive &= drafts.draft_len[i] >= launched && drafts.confidence(i, last) >= self.tau;
             any |= *alive;
         }
-        // Without a confident chain, all drafts of the last pass were below the threshold and are dropped. The first
-        // draft is kept in any case. But if it is the only one, there is no pass left to stop, and vLLM drops it.
+        // If no chain is confident, the drafts of the last pass are dropped: all of them were below the threshold. The
+        // first draft is verified all the same. But if the pass was also the last of the round, vLLM drops it even if
+        // it made the first draft.
         self.verify_len = match any {
             true => launched,
             false if launched == self.steps => launched - 1,
@@ -163,7 +164,7 @@ mod tests {
     }
 
     proptest! {
-        /// The decision follows from the number of confident tokens at the start of each chain.
+        /// The decision depends only on how many tokens at the start of each chain are confident.
         #[test]
         fn the_longest_confident_start_decides(
             batch in any_batch(6, 8),

@@ -81,7 +81,7 @@ fn interpolated(curve: &[(u32, f64)], size: u32) -> f64 {
     y0 + (y1 - y0) * f64::from(size - x0) / f64::from(x1 - x0)
 }
 
-/// The draft's table by number of requests, and the target's by number of tokens.
+/// The draft's cost table by number of requests, and the target's cost table by number of tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct CostTables {
     /// Seconds of drafting, by number of requests.
@@ -91,7 +91,8 @@ pub(crate) struct CostTables {
 }
 
 impl CostTables {
-    /// Measures both tables, for drafts of `len` tokens. Made-up requests have `kv` KV tokens each.
+    /// Measures both tables, for drafts of `len` tokens. The requests over which passes are timed have `kv` KV tokens
+    /// each; under `foretoken decide` they are the requests of its batch.
     pub(crate) fn measure(context: &PolicyContext, len: u32, kv: u32, lookup: CostLookup) -> CostTables {
         let most_tokens = context.max_num_batched_tokens;
         let sizes = capture_sizes(context.max_num_seqs);
