@@ -1,4 +1,4 @@
-//! Measures the simulator's errors: live runs of a device are simulated on the event clock, and all numbers of both are
+//! Measures the simulator's errors. Live runs of a device are simulated on the event clock, and all numbers of both are
 //! compared.
 //!
 //! [`run_and_compare`] runs the whole validation. [`Measuring`] makes the live runs in pieces ([`piece`]), between
