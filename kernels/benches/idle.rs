@@ -32,7 +32,7 @@ enum Gap {
     /// right after a pass.
     SleepThenPasses(usize),
     /// The thread reads this number of bytes, then spins until the gap ends. 1 MiB replaces the contents of the core's
-    /// own caches, 64 MiB also those of the shared cache.
+    /// own caches, 64 MiB also the contents of the shared cache.
     Evict(usize),
 }
 

@@ -280,8 +280,8 @@ fn the_wall_clock_waits_for_arrivals_and_can_be_interrupted() {
 #[test]
 fn a_failing_pass_keeps_what_was_done() {
     let scenario = Scenario::new();
-    // From step 8 on the policy drafts trees. Its declared limits are those of a chain, so there is no scratch memory
-    // for trees, and the run fails.
+    // From step 8 on the policy drafts trees. But it declares the limits of a chain, so there is no scratch memory for
+    // trees, and the run fails.
     let lying = Fixed { growth: Some(Growth::Expansion([90, 40].into())), from_step: 8, tokens: 0, ..Fixed::chain(2) };
     let (run, error, recorded) = scenario.try_serve(&config(), Some(lying), Acceptance::Greedy);
     assert!(error.unwrap().contains("draft narrower trees"));

@@ -1,4 +1,5 @@
-//! Compares the logits of the whole forward pass with those of Hugging Face transformers (made by `golden/make.py`).
+//! Compares the logits of the whole forward pass with the logits of Hugging Face transformers (made by
+//! `golden/make.py`).
 
 #[path = "common/widened.rs"]
 mod widened;

@@ -1,6 +1,6 @@
-//! Compares the predictions of `teacher::judge` with those of a draft that reads the target's text token by token.
-//! Checks three properties of `teacher::write`: its outputs do not depend on batch and chunks, they end with a stop
-//! token, and an interrupted call returns none.
+//! Compares the predictions of `teacher::judge` with the predictions of a draft that reads the target's text token by
+//! token. Checks three properties of `teacher::write`: its outputs do not depend on batch and chunks, they end with a
+//! stop token, and an interrupted call returns none.
 
 mod common;
 

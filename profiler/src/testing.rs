@@ -59,7 +59,7 @@ pub fn profile(cost: fn(&Shape) -> f64, noise: f64) -> Profile {
     setup().profile(&visits(cost, noise), wall, None, "2026-01-01T00:00:00Z".into()).unwrap()
 }
 
-/// All planned visits, each of five passes, of a measurement on a test machine on which a pass takes `cost`, with
+/// All planned visits of a measurement on a test machine, with five passes each. A pass takes the time `cost`, with
 /// relative noise of up to `noise`.
 pub fn visits(cost: fn(&Shape) -> f64, noise: f64) -> Vec<Visit> {
     let luck = Luck::new(9, Stream::Noise, 7);

@@ -82,9 +82,8 @@ pub(super) struct Shared<'a> {
     of: PhantomData<&'a mut [f32]>,
 }
 
-// SAFETY: it is a mutable borrow of numbers, which may be sent, and callers of `part` must keep writers apart.
-# SAFETY: `Shared` is a mutable borrow of numbers, which may be sent to another thread. Callers of `part` must not take
-# overlapping parts.
+// SAFETY: `Shared` is a mutable borrow of numbers, which may be sent to another thread. Callers of `part` must not take
+// overlapping parts.
 #[expect(unsafe_code, reason = "outputs are split by columns, which no safe split of a slice can do")]
 unsafe impl Send for Shared<'_> {}
 // SAFETY: the reason is the same as for `Send`.

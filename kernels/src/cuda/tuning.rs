@@ -17,7 +17,7 @@ pub struct Tuning {
 }
 
 impl Default for Tuning {
-    /// The default graph sizes are those of vLLM: 1, 2, 4, then multiples of 8 up to 256, then multiples of 16 up to
+    /// The default graph sizes are vLLM's sizes: 1, 2, 4, then multiples of 8 up to 256, then multiples of 16 up to
     /// 512.
     fn default() -> Tuning {
         let graph_sizes = [1, 2, 4].into_iter().chain((8..256).step_by(8)).chain((256..=512).step_by(16)).collect();

@@ -165,7 +165,8 @@ impl Backend for Emulated {
     }
 
     fn download(&self, from: u64, to: &mut [u8]) -> Result<(), CudaError> {
-        // SAFETY: the source is emulated memory; the page after its end is protected, so that a read beyond it stops the test.
+        // SAFETY: the source is emulated memory. The page after its end is protected, so that a read beyond it stops
+        // the test.
         unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to.as_mut_ptr(), to.len()) };
         Ok(())
     }
