@@ -41,7 +41,7 @@ pub struct Fleet<'a> {
 pub struct FleetRun {
     /// The runs of the replicas, merged into one.
     pub run: Run,
-    /// The verdict on the SLOs so far, if the run was given a [`Patience`].
+    /// The verdict on the SLOs at the end of the run; `None` if no [`Patience`] could end the run early.
     pub patience: Option<Patience>,
 }
 
@@ -57,8 +57,8 @@ const NEVER_HEARD: &str =
     "no replica's load reached the router in the whole run, so it chose without them: lower fleet.signals.delay_s";
 
 impl<'a> Fleet<'a> {
-    /// A fleet without requests in it. `needs`: what the router wants to know. `slo_tpot_s`: the run's bound on time
-    /// per output token, seconds; infinity for none.
+    /// A fleet to which no request was sent yet. `needs`: the information that the router uses. `slo_tpot_s`: the run's
+    /// bound on time per output token, seconds; infinity for none.
     ///
     /// # Panics
     /// There is no replica.
@@ -217,7 +217,8 @@ impl<'a> Fleet<'a> {
         self.clocks().filter(|(_, at)| *at < Time::MAX).min_by_key(|(_, at)| *at)
     }
 
-    /// Runs all replicas up to the time `until`, and notes which requests ended.
+    /// Runs all replicas up to the time `until`. Adds the requests that ended to `ends`, if the router or the SLO
+    /// verdict needs ends.
     fn advance(&mut self, until: Time) {
         self.replicas.iter_mut().for_each(|replica| replica.run_until(until, false));
         self.collect_all();
@@ -311,7 +312,7 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Has every request ended?
+    /// Has every request of the workload ended (finished or rejected)?
     fn all_ended(&self) -> bool {
         self.routed.iter().enumerate().all(|(i, &replica)| {
             replica != NOWHERE && self.replicas[replica as usize].records().outcome[i] != Outcome::InFlight

@@ -46,8 +46,8 @@ impl PrefixIndex {
         PrefixIndex { caches: (0..replicas).map(|_| Cache::default()).collect(), holders: HashMap::default() }
     }
 
-    /// Writes into `matched`, for each replica, how many of the prefixes it holds. Stops at the first prefix that no
-    /// replica holds.
+    /// Writes into `matched`, for each replica, how many of `prefixes` the replica holds. Stops at the first prefix
+    /// that no replica holds.
     pub fn matched(&self, prefixes: impl Iterator<Item = u64>, matched: &mut Vec<u32>) {
         matched.clear();
         matched.resize(self.caches.len(), 0);

@@ -60,7 +60,7 @@ impl<'a> Senders<'a> {
         }
     }
 
-    /// Notes that the request `id` ended at `at`, so that its client or session may send the next one.
+    /// Reports to the clients or sessions that the request `id` ended at `at`, so that the next request may be sent.
     pub fn ended(&mut self, id: RequestId, at: Time) {
         match self {
             Senders::Loop { ready, .. } => ready.push(Reverse(at)),

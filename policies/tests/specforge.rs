@@ -45,7 +45,7 @@ fn published() -> Option<Published> {
     Some(all)
 }
 
-/// The conditional acceptance rates by depth that give these mean lengths of chains of 3, 5 and 7.
+/// The conditional acceptance rates by depth that give the published mean `lengths` of chains of 3, 5 and 7 steps.
 fn rates(lengths: &BTreeMap<Shape, f64>) -> Vec<f64> {
     let (mut rates, mut reached, mut tokens) = (Vec::new(), 1.0, 1.0);
     for (chain, depths) in CHAINS.iter().zip_eq([3, 2, 2]) {

@@ -59,7 +59,7 @@ impl CapacitySpec {
         self.requests.saturating_add(self.warm_up_requests.saturating_mul(2))
     }
 
-    /// Checks every value that serde cannot.
+    /// Checks every value that serde cannot check.
     pub(crate) fn check(&self, doc: &Document) -> Result<()> {
         let refuse = |key: &str, message: String, help: &str| {
             Err(doc.problem_at(&Path::of(&format!("capacity.{key}")), message).help(help))

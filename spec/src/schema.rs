@@ -6,7 +6,7 @@
 use crate::experiment::{Experiment, UNSWEPT};
 use serde_json::{Map, Value, json};
 
-/// The definition in which `target` and `draft` may be absent, because a profile may give them.
+/// Name of the schema's definition in which `target` and `draft` may be absent, because a profile may give them.
 const HARDWARE: &str = "Hardware";
 
 /// Tables that may be left out when a real server is observed.

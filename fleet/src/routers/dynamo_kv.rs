@@ -137,7 +137,7 @@ struct Sent {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Candidate {
     pub prefill_tokens: u64,
-    /// Blocks that the replica's requests would hold with this request.
+    /// KV blocks that the replica's requests would hold if the new request were sent to it.
     pub decode_blocks: u64,
     pub requests: u32,
     pub overlap_blocks: f64,

@@ -110,7 +110,8 @@ struct Latencies {
     scores: Vec<f64>,
 }
 
-/// What is stored of a request in flight.
+/// What the router stores about a request in flight: when it was sent, its features and prompt tokens, and when its
+/// first token came.
 struct Sent {
     at: Time,
     features: Features,
@@ -186,7 +187,7 @@ impl Router for Latencies {
     }
 }
 
-/// The bound, seconds; 1e9 s if there is none (infinity), so that headrooms are finite.
+/// Returns `bound_s`, in seconds, cut to 1e9 s, so that headrooms are finite even without a bound (infinity).
 fn finite(bound_s: f64) -> f64 {
     bound_s.min(1e9)
 }

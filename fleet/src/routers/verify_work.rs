@@ -64,7 +64,7 @@ struct Work {
     all: CategorySums,
 }
 
-/// Sums over the ended requests of a category.
+/// Sums over the ended requests of a category: their number, their output tokens, and their steps that emitted tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct CategorySums {
     pub requests: f64,

@@ -9,7 +9,8 @@ use foretoken_fleet::RouterSpec;
 use foretoken_sim::metrics::Interval;
 use foretoken_sim::{Luck, Request, Stream, Time, Workload};
 
-/// Mean wait / service time in an M/D/c queue with `a` Erlangs offered (Crommelin 1932, in the form of Molina).
+/// Mean waiting time, as a multiple of the service time, in an M/D/c queue with `a` Erlangs offered (Crommelin 1932, in
+/// the form of Molina).
 fn crommelin(a: f64, c: u32) -> f64 {
     let tail = |mean: f64, from: u32| {
         let mut term = (-mean).exp();

@@ -35,7 +35,8 @@ fn the_literal_bandit_is_greedy() {
     };
     let lens = play(&mut p, 200, reward);
     assert_eq!(lens[..7], [1, 2, 3, 4, 1, 2, 3]);
-    // The mean of length 1 falls towards 450 but stays above it, and nothing else is ever tried again.
+    // The mean reward of length 1 falls towards 450 but stays above it. The means of the other lengths are lower, so no
+    // other length is tried again.
     assert!(lens[7..].iter().all(|&k| k == 1));
     assert_eq!(p.rewards.iter().map(|r| r.count).collect::<Vec<u64>>(), [195, 2, 2, 1]);
 }

@@ -1,9 +1,9 @@
 //! `exp3spec`: draws the draft length with exponential weights (EXP3), which assume nothing about the rewards.
 //!
 //! Source: EXP3Spec, Alg. 5 and 9 of BanditSpec (arXiv 2505.15141); no code is published. Arm i is drawn with a
-//! probability proportional to exp(−ηₜ Σ Ẑᵢ). The learning rate of round t with K arms is
-//! ηₜ = `rate` · √(ln K / (t K)). Ẑ is the loss of the drawn arm divided by the probability with which it was drawn.
-//! The loss is 1 − reward / greatest reward so far.
+//! probability proportional to exp(−ηₜ Σ Ẑᵢ), where the sum is over all rounds so far. The learning rate of round t
+//! with K arms is ηₜ = `rate` · √(ln K / (t K)). For the drawn arm, Ẑ is its loss divided by the probability with which
+//! it was drawn; for all other arms Ẑ is 0. The loss is 1 − reward / greatest reward so far.
 
 use crate::bandits::bandit::{check_arms, cut, has_room, tokens_per_s};
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};

@@ -69,7 +69,7 @@ impl Definition for NightjarLike {
     }
 }
 
-/// The position of one bucket of batch sizes in its sequence of blocks and bins.
+/// Where one bucket of neighbouring batch sizes stands in its sequence of blocks and bins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Clock {
     /// Length of the current block, in steps.
@@ -127,8 +127,8 @@ impl Running {
         &mut self.rewards[bucket * lengths..][..lengths]
     }
 
-    /// Moves the clock of `bucket` on by one step. At the start of a bin it draws whether the bin explores, and with
-    /// which length.
+    /// Moves the clock of `bucket` on by one step. At the start of a bin, `luck` decides whether the bin explores, and
+    /// with which length.
     fn tick(&mut self, bucket: usize, luck: Luck) {
         let lengths = self.k_max + 1;
         let clock = &mut self.clocks[bucket];

@@ -51,7 +51,8 @@ fn choose(form: Form, batch: &Batch, truth: &Truth) -> Vec<u32> {
     plan.draft_len
 }
 
-/// All vectors of lengths, each length from 0 to the request's run.
+/// All vectors of lengths. The length of each request goes from 0 to `run[i]`, the number of its drafts that will be
+/// accepted.
 fn all_vectors(run: &[u32]) -> Vec<Vec<u32>> {
     run.iter().fold(vec![Vec::new()], |vectors, &r| {
         let longer = |v: &Vec<u32>| (0..=r).map(|d| [v.as_slice(), &[d]].concat()).collect::<Vec<_>>();
@@ -59,7 +60,7 @@ fn all_vectors(run: &[u32]) -> Vec<Vec<u32>> {
     })
 }
 
-/// The accepted runs of a batch: `wanted`, cut to the limits.
+/// By request: the number of drafts that will be accepted. It is `wanted`, cut to the request's limit.
 fn runs(batch: &Batch, wanted: &[u32]) -> Vec<u32> {
     batch.limit.iter().zip(wanted).map(|(&l, &w)| l.min(w)).collect()
 }

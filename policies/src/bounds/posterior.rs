@@ -40,7 +40,8 @@ struct Posterior {
     observed: VecDeque<Round>,
 }
 
-/// The outcome of one request's round: the output position of its first draft, and numbers of tokens.
+/// The outcome of one request's round: the output position of its first draft, and how many tokens were drafted,
+/// verified and accepted.
 #[derive(Clone, Copy)]
 struct Round {
     start: u32,
@@ -277,7 +278,8 @@ fn survival_given(
             continue;
         }
         let mut chain = Chain::new(law, request, h, start, now.last_right[h]);
-        // Relative densities of a token's evidence if it is wrong, and if it is right.
+        // By depth: the relative density of the token's evidence if the token is wrong, and if it is right; 1 without
+        // evidence.
         let mut wrong = [1.0; DEPTHS];
         let mut right = [1.0; DEPTHS];
         if informed {

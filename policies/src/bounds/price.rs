@@ -72,7 +72,7 @@ pub(crate) struct RequestRate {
 }
 
 impl RequestRate {
-    /// Adds a step's outcome.
+    /// Adds the tokens and the time of a step's decode requests.
     pub fn observe(&mut self, outcome: &StepOutcome) {
         let accepted: u32 = outcome.accepted.iter().sum();
         self.tokens += (outcome.ids.len() as f64) + f64::from(accepted);

@@ -94,8 +94,8 @@ pub(crate) fn draft_token(batch: &BatchView, i: usize, depth: u32, drafting: Dra
     let before = c + u64::from(depth) - 1;
     // A parallel draft is one pass, which reads the context once, with the first token.
     let context = if drafting == Drafting::Parallel && depth > 1 { 0 } else { before };
-    // A pass counts each request once. A parallel draft counts it with its first token. A request whose catch-up is in
-    // the idle pass is counted there already.
+    // A pass counts each request once. A parallel draft counts the request with its first token. If the request's
+    // catch-up is in the idle pass, that pass has counted the request already.
     let first = drafting != Drafting::Parallel || depth == 1;
     let idle_has_it = depth == 1 && batch.always_extend && batch.draft_gap[i] > 0;
     let requests = u64::from(first && !idle_has_it);

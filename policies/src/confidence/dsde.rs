@@ -305,8 +305,9 @@ impl SpecPolicy for Running {
     }
 }
 
-/// WVIR: the weighted variance of the newest 1/`short_window` of `values` over that of all; 0 for fewer than two
-/// values, 20 if all hardly vary. Both slices end with the newest value; `weights` may be longer.
+/// WVIR: the weighted variance of the newest 1/`short_window` of `values`, divided by the weighted variance of all
+/// `values`. 0 for fewer than two values, 20 if all of them hardly vary. Both slices end with the newest value;
+/// `weights` may be longer.
 fn variance_ratio(values: &[f64], weights: &[f64], short_window: u32) -> f64 {
     let n = values.len();
     if n < 2 {

@@ -53,8 +53,8 @@ fn a_new_request_doubles_on_full_acceptance() {
     feed(&mut p, &[(3, 4, 4, vec![0.1; 4]), (5, 0, 0, vec![])]);
     feed(&mut p, &[(3, 8, 8, vec![0.1; 8])]);
     assert_eq!(lengths(&mut p, &[3, 5]), [8, 2]);
-    // The request's limit cuts the draft to 3 tokens. All are accepted, but that is less than the length of 8, which
-    // stays.
+    // The request's limit cuts the draft to 3 tokens. All 3 are accepted, but 3 is less than the request's length of 8,
+    // so the length stays 8.
     feed(&mut p, &[(3, 3, 3, vec![0.1; 3])]);
     assert_eq!(lengths(&mut p, &[3, 5]), [8, 2]);
 }

@@ -145,7 +145,7 @@ mod tests {
         );
     }
 
-    /// scikit-learn's `roc_curve` with `drop_intermediate`, then numpy's argmin, written out.
+    /// A direct implementation: scikit-learn's `roc_curve` with `drop_intermediate`, then numpy's argmin.
     fn plain(samples: &[(f64, bool)]) -> f64 {
         let mut thresholds: Vec<f64> = samples.iter().map(|s| s.0).collect();
         thresholds.sort_by(|a, b| b.total_cmp(a));

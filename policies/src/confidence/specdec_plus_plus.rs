@@ -70,7 +70,7 @@ impl Definition for SpecdecPlusPlus {
 /// The running policy. The fields after `rule` belong to the step in progress.
 struct Running {
     rule: SpecdecPlusPlus,
-    /// Number of draft passes already read.
+    /// Number of draft passes of this step whose confidences were read.
     passes: u32,
     rows: Vec<Row>,
 }

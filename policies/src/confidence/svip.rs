@@ -139,7 +139,8 @@ mod tests {
         nats.len()
     }
 
-    /// docs/model.md 10: an entropy H of exactly 0.6 does not stop drafting; the token that stops it is kept.
+    /// docs/model.md 10: an entropy H of exactly 0.6 nats does not stop drafting. The token whose entropy stops
+    /// drafting is kept.
     #[test]
     fn the_boundary_is_strict() {
         assert_eq!(drafted(Svip::default(), &[0.6, 0.6, 0.600_001, 0.1]), 3);

@@ -111,7 +111,7 @@ impl Definition for Threshold {
 /// The running policy. The fields after `rule` belong to the step in progress.
 struct Running {
     rule: Threshold,
-    /// Number of draft passes already read.
+    /// Number of draft passes of this step whose confidences were read.
     passes: u32,
     /// By request: number of draft tokens to verify, as far as the draft passes were read.
     verify_len: Vec<u32>,

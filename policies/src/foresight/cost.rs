@@ -5,7 +5,7 @@ use crate::definition::PolicyContext;
 use foretoken_sim::{BatchView, Coefficients, DraftAt, PassShape, StepOutcome};
 use std::collections::VecDeque;
 
-/// Context, in tokens, of the pass from which the cost of a token of context is measured.
+/// Context, in tokens, of the measured pass from which the cost of one token of context is computed.
 const CONTEXT: u64 = 200_000;
 /// The correction stays within this factor of the start-up times.
 const MOST: f64 = 8.0;
@@ -43,7 +43,8 @@ impl Model {
     }
 
     /// Multiplies the correction by (`took_s` / `predicted_s`)^`weight`, where `took_s` is the observed time and
-    /// `weight` is from 0 to 1. Keeps it from 1 / [`MOST`] to [`MOST`].
+    /// `weight` is from 0 to 1. The ratio is first cut to 0.1 to 10. Keeps the correction from 1 / [`MOST`] to
+    /// [`MOST`]. Does nothing if one of the times is 0.
     fn correct(&mut self, took_s: f64, predicted_s: f64, weight: f64) {
         if took_s > 0.0 && predicted_s > 0.0 {
             let ratio = (took_s / predicted_s).clamp(0.1, 10.0);

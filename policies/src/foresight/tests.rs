@@ -36,7 +36,7 @@ fn the_next_step_is_expected_to_have_the_usual_prompts() {
     costs.begin(&BatchView { num_running: 8, ..busy.view() });
     let after = costs.verify_s(8);
     assert!(after > without, "one step of 200 had a prompt");
-    // The step has a hundredth of the weight of all steps.
+    // The one step with a prompt has about a hundredth of the weight of all past steps.
     assert!(after - without < 0.1 * 1000.0 * BELIEF.target.gamma_s, "{after} {without}");
     let known = PolicyContext { draft_at: foretoken_sim::DraftAt::StepStart, ..CONTEXT };
     let mut costs = Costs::new(&known, Foresight::default().costs());
@@ -132,7 +132,7 @@ fn the_time_of_a_decision_is_learnt_apart_from_passes() {
         drafts.draft_len.fill(3);
         let asks = step.is_multiple_of(2);
         costs.asked_from(if asks { 2 } else { u32::MAX });
-        // Decisions after the second and third pass.
+        // Every second step has two decisions: after the second and after the third pass.
         let decisions_s = if asks { 2.0 * decision_s } else { 0.0 };
         let draft_s = 3.0 * BELIEF.draft.pass_s(400.0, 4.0) + decisions_s;
         let verify_s = BELIEF.target.pass_s(400.0, 16.0);
@@ -159,7 +159,8 @@ fn a_backlog_of_prompts_makes_time_dear() {
         backlog.begin(&view, 16, 2048);
         backlog.price(&view, 100.0, 1e-3)
     };
-    // N / (n/g + N m) with N = 46, n = 4, g = 100, m = 0.001.
+    // The price of a second is N / (n/g + N m) with N = 46 requests in the system, n = 4 decode requests, g = 100
+    // tokens a second, and m = 0.001 s.
     assert!((price(full, 6, 40) - 46.0 / (0.04 + 0.046)).abs() < 1e-9);
     assert_eq!(price(full, 16, 40), 100.0, "running requests keep the others out");
     assert_eq!(price(full, 6, 0), 100.0, "none waits");

@@ -101,7 +101,7 @@ struct Running {
     ragged: bool,
     gamma: u32,
     belief: Belief,
-    /// Number of draft passes already read.
+    /// Number of draft passes of this step whose confidences were read.
     passes: u32,
     rows: Vec<Row>,
     /// By depth: expected number of accepted tokens of the batch at this depth. Beyond the drafted depth the values are

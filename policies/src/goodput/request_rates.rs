@@ -41,7 +41,8 @@ impl RequestRates {
         self.slots.get(id).map_or(self.start, |slot| rate(&self.last[slot]))
     }
 
-    /// Adds a step's outcome to the rings of the requests with verified drafts. `rate` says which drafts are tries.
+    /// Adds a step's outcome to the rings of the requests with verified drafts. `rate` says which drafts count in the
+    /// denominator of the rate.
     pub(crate) fn observe(&mut self, outcome: &StepOutcome, rate: Rate) {
         for ((&id, &accepted), &verified) in outcome.ids.iter().zip(outcome.accepted).zip(outcome.verified) {
             if verified > 0 {

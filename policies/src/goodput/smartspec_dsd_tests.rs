@@ -114,7 +114,8 @@ fn bad_settings_are_named() {
     }
 }
 
-/// The length at which a search from 0 up ends because the goodput falls. `None` if two goodputs tie within rounding.
+/// The length at which a search from 0 up ends: the last one before the goodput falls. `None` if two goodputs tie
+/// within rounding.
 fn climb(goodput: impl Fn(u32) -> f64, longest: u32) -> Option<u32> {
     let mut best = 0;
     for k in 1..=longest {

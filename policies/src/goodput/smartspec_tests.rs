@@ -104,7 +104,7 @@ proptest! {
         let chosen = policy(belief, acceptance, 8).best_length(&view);
         let best = (0..=8).map(goodput).fold(0.0, f64::max);
         prop_assert!(goodput(chosen) >= best * (1.0 - 1e-12));
-        // Up to rounding, each shorter length is worse.
+        // Each shorter length has less goodput than the chosen length, up to rounding.
         prop_assert!((0..chosen).all(|k| goodput(k) < goodput(chosen) * (1.0 + 1e-12)));
     }
 }
@@ -188,7 +188,7 @@ proptest! {
         let best = (1..=batch.ids.len()).map(best_at).fold(0.0, f64::max);
         prop_assert!(goodput(n, k) >= best * (1.0 - 1e-12));
         prop_assert!(close(p.explain().estimate.expect("it has one"), goodput(n, k)));
-        // Up to rounding, each smaller batch is worse.
+        // Each smaller batch has less goodput than the chosen batch, up to rounding.
         prop_assert!((1..n).all(|n| best_at(n) < best * (1.0 + 1e-12)));
     }
 }

@@ -118,9 +118,9 @@ pub(crate) struct Load {
     pub requests: f64,
     /// m: the requests that may draft ("match count").
     pub drafting: f64,
-    /// KV tokens of all scheduled requests, the newest ones included.
+    /// KV tokens of all scheduled requests, with the KV of their newest tokens.
     pub kv: f64,
-    /// Tokens scheduled before drafts: one per decode request, and the chunks.
+    /// Tokens scheduled before drafts: one per decode request, and the tokens of the prompt chunks.
     pub scheduled: f64,
     /// Tokens that join the first draft pass (the draft model's prefill and catch-up, docs/model.md 12), their context,
     /// and the context of the drafting requests. Only `Coefficients::Belief` charges for them.

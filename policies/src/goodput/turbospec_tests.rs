@@ -46,7 +46,8 @@ fn turbospec_best_lengths() {
     }
 }
 
-/// docs/model.md 3.4: if the base token counts twice, the published coefficients no longer turn speculation off at 256.
+/// docs/model.md 3.4: if the base token counts twice, the published coefficients no longer turn speculation off at 256
+/// requests.
 #[test]
 fn double_counting_hides_that_speculation_does_not_pay() {
     let batch = Batch::new(&[511; 256], &[10; 256]);
@@ -66,7 +67,7 @@ fn the_literal_formula() {
     let p = Running::new(params, &CONTEXT);
     let load = Load::of(&batch.view());
     assert_eq!((load.requests, load.drafting, load.kv, load.scheduled), (4.0, 2.0, 750.0, 103.0));
-    // m(k+1) + (B − m) + scheduled at k = 2: 6 + 2 + 103.
+    // The counted tokens are m(k + 1) + (B − m) + scheduled, at k = 2: 6 + 2 + 103.
     let target = 4.85907942e-5 * 750.0 + 1.84383603e-2 * 111.0 - 4.33144783e-2 * 4.0 + 6.938699571857084;
     let draft =
         2.89700974e-6 * 750.0 + 4.3869407e-5 * 103.0 + 0.45217587 * 2.0 + 5.52805909e-3 * 4.0 + 0.4471109584339972;

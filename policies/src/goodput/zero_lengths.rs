@@ -42,7 +42,7 @@ impl ZeroLengths {
 
     /// Is the request that starts now to have a draft prefill? If not, the request is counted as skipped.
     pub(crate) fn drafts_for_next(&mut self) -> bool {
-        // The quotient needs no tolerance: 63 / 90 is not rounded above 0.7.
+        // 63 / 90 is not rounded to more than 0.7, so the comparison needs no tolerance.
         let skip = self.steps > 0 && self.zeroes as f64 / self.steps as f64 > self.skip_above;
         self.skipped += u64::from(skip);
         !skip

@@ -101,8 +101,8 @@ struct DepthController {
     warmup: usize,
     /// The length being probed, and the rounds left of the probe.
     probe: Option<(usize, u32)>,
-    /// The clock when a probe of the rival was last due, and a probe of the length measured longest ago, in
-    /// milliseconds; at first the clock at the end of the warm-up.
+    /// The clock, in milliseconds, when a probe of the best rival was last due, and when a probe of the length measured
+    /// longest ago was last due. At first both are the end of the warm-up.
     rival_at_ms: f64,
     stalest_at_ms: f64,
 }

@@ -138,8 +138,8 @@ mod tests {
         // 5 of 8 such rounds, 0.625, are too few; 6 of 9, 0.667, are enough. A round that accepts 3 drafts counts as
         // one that accepts the shorter length of 2; a round that accepts 1 or none counts as a failure.
         assert_eq!(lengths([2, 0, 3, 1, 2, 1, 2, 2, 2, 2], 8)[7..], [2, 2, 4]);
-        // 21 of 32 is 0.656, 20 of 32 is 0.625. After 32 whole rounds, the request stays expanded up to the eleventh
-        // failure, not the twelfth.
+        // 21 of 32 is 0.656, 20 of 32 is 0.625. After 32 rounds that accepted the whole shorter length, the request
+        // stays expanded up to the eleventh failure, but not after the twelfth.
         let mut rounds = vec![2; 32];
         rounds.extend([1; 13]);
         assert_eq!(lengths(rounds, 8)[40..], [4, 4, 4, 4, 2]);

@@ -152,8 +152,8 @@ impl Scheduler {
         }
     }
 
-    /// Fills `ranked` with the batch's drafts, by their present confidences; survivals are rounded to single precision
-    /// unless the policy was given confidences.
+    /// Fills `ranked` with the batch's drafts, by their present confidences. Survivals are rounded to single precision,
+    /// unless `foretoken decide` gave the confidences.
     fn push_live(&mut self, drafts: &Drafts) {
         self.ranked.clear();
         for (i, &len) in drafts.draft_len.iter().enumerate() {

@@ -13,13 +13,14 @@ use foretoken_sim::RequestId;
 /// Number of rounds by which the first ring is late (`CONFIDENCE_RELAY_RING_LAG`).
 const RING: u64 = 2;
 
-/// The confidences that have not yet reached the host.
+/// Holds the confidences of the last rounds until they reach the host.
 pub(crate) struct Relay {
     /// True if scheduling overlaps with the device. If false, there is no first ring, and the present confidences go
     /// straight into the carry.
     overlap: bool,
     width: usize,
-    /// Number of rows of the carry: the number of rounds by which the lag exceeds the lag of the first ring.
+    /// Number of rows of each request's second ring, the carry: the number of rounds by which the lag exceeds the lag
+    /// of the first ring.
     carry: usize,
     slots: Slots,
     /// Number of rounds recorded so far.
@@ -28,9 +29,9 @@ pub(crate) struct Relay {
     budgets: usize,
     /// By slot: the rounds in which the two rows of the first ring were recorded; `u64::MAX` for an empty row.
     recorded: Vec<[u64; 2]>,
-    /// By slot and row of the carry: true if the row has confidences.
+    /// By slot and row of the carry (the request's second ring): true if the row has confidences.
     carried: Vec<bool>,
-    /// By slot: two rows of the first ring, then `carry` rows of the carry.
+    /// By slot: the confidences of the request, in two rows of the first ring, then `carry` rows of the second ring.
     rows: Vec<f32>,
 }
 
@@ -91,7 +92,8 @@ impl Relay {
         }
     }
 
-    /// Call it once this round's budget is computed, after [`late`](Relay::late) for all its requests.
+    /// Counts a budget. Call it once this round's budget is computed, after [`late`](Relay::late) was called for all
+    /// requests of the round.
     pub(crate) fn budget_computed(&mut self) {
         self.budgets += 1;
     }
@@ -177,7 +179,8 @@ mod tests {
         let rounds = [true, true, true, false, false, true, true];
         // The copies of rounds 3 and 4, which rounds 5 and 6 use, still have the request's confidence of round 2.
         assert_eq!(arrivals(2, true, &rounds), [0.0, 0.25, 0.25]);
-        // The carry has two rows: one for rounds 2, 4 and 6, one for rounds 3 and 5. The latter is empty in round 5.
+        // The carry has two rows: one for rounds 2, 4 and 6, one for rounds 3 and 5. The second row is still empty in
+        // round 5.
         assert_eq!(arrivals(4, true, &rounds), [1.0, 1.0, 0.0]);
     }
 

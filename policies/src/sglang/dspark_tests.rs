@@ -100,7 +100,8 @@ fn the_budget_is_two_rounds_old_and_the_allocation_is_not() {
     assert_eq!(round(&mut policy, [0.9, 0.8]), [0, 0]);
     assert_eq!(policy.explain().estimate, Some(2.0 * 100.0));
     assert_eq!(round(&mut policy, [0.9, 0.9]), [0, 0]);
-    // The third round's survivals are high: three tokens are verified, all of the surer request.
+    // The third round's survivals are high: three tokens are verified. All three belong to the second request, whose
+    // present confidences are higher.
     assert_eq!(round(&mut policy, [0.5, 0.99]), [0, 3]);
 }
 

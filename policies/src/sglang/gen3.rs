@@ -232,8 +232,8 @@ impl SlotState {
         self.candidates[self.now]
     }
 
-    /// Adds one verify batch; `mean` is the mean of its accepted drafts. At length 0 the average stays, but the batch
-    /// counts. Decides if an interval ends with this batch.
+    /// Adds one verify batch; `mean` is its mean number of accepted drafts per request. At length 0 the average stays,
+    /// but the batch counts. Decides about the length if an interval ends with this batch.
     fn feed(&mut self, mean: f64) {
         if self.steps() > 0 {
             self.ema = (1.0 - self.rule.ema_alpha) * self.ema + self.rule.ema_alpha * mean;

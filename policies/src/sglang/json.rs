@@ -150,7 +150,7 @@ fn sorted(slots: Map<String, Value>) -> Result<Vec<(u32, Entry)>, BadSglangJson>
 
 /// An object of the file; each read takes a setting out.
 struct Entry {
-    /// The prefix of the object's keys in errors: `8.` below batch size 8, else nothing.
+    /// The prefix of the object's keys in errors: `8.` for the object of batch size 8, nothing for the file itself.
     prefix: String,
     settings: Map<String, Value>,
 }

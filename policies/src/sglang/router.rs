@@ -15,7 +15,8 @@ pub(crate) struct Router {
 }
 
 impl Router {
-    /// A router for `keys`, ascending, at least one.
+    /// Finds slots by `keys`: the smallest batch size of each slot, ascending, at least one slot. `captured` may be
+    /// empty.
     pub fn new(keys: Vec<u32>, captured: Vec<u32>) -> Router {
         Router { keys, captured }
     }

@@ -54,7 +54,7 @@ impl<'a> TimedBatch<'a> {
 
     /// Seconds in which the draft makes `len` tokens for each of `requests` requests; `requests` includes padding.
     pub(crate) fn drafting_s(self, profile: &dyn PassTimes, drafting: Drafting, requests: u32, len: u32) -> f64 {
-        // Seconds of the pass that drafts `each` tokens per request after `drafted` ones.
+        // Seconds of the pass that drafts `each` tokens per request, after `drafted` tokens were drafted.
         let pass = |each: u32, drafted: u32| {
             let (each, drafted, rows) = (u64::from(each), u64::from(drafted), u64::from(requests));
             profile.draft_s(match self {

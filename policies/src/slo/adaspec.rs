@@ -155,7 +155,7 @@ struct Step {
     last: Vec<f64>,
     /// Sum of `last` over the requests that may draft one more token.
     going_on: f64,
-    /// Number of draft passes already read.
+    /// Number of draft passes of this step whose confidences were read.
     passes: u32,
     /// The tightest TPOT limit of the batch, seconds; infinite where the SLO does not bind.
     slo_s: f64,
@@ -222,7 +222,8 @@ impl Running {
         bounds.map(|(i, (&slo, &tokens))| slo * (tokens + gain(i))).fold(f64::INFINITY, f64::min)
     }
 
-    /// The throughput of the drafts so far, in tokens per second.
+    /// Expected throughput of the step with the drafts so far, in tokens per second; −1 if the step with drafts would
+    /// miss the SLO.
     fn actual(&self, batch: &BatchView) -> f64 {
         self.throughput(self.step.tokens, self.estimate(), self.longest_step_s(batch, |_| 0.0))
     }

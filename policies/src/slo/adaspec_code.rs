@@ -109,7 +109,7 @@ struct Running {
     told: bool,
     /// Goodput of the drafts so far in this step, in tokens per second.
     goodput: f64,
-    /// Draft time used in the last goodput, in seconds.
+    /// Draft time, in seconds, that the last computed goodput has used.
     draft_s: f64,
     /// Expected tokens: one per request, plus the cumulative confidences so far.
     tokens: f64,

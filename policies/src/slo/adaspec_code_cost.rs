@@ -59,7 +59,7 @@ fn line(x: &[u32], y: &[f64]) -> (f64, f64) {
     (mean_y - slope * mean_x, slope)
 }
 
-/// The tables of both models.
+/// The cost tables of the draft model and of the target model.
 #[derive(Clone, Debug)]
 pub(crate) struct CodeCosts {
     sizes: Vec<u32>,
@@ -100,7 +100,8 @@ mod tests {
     fn lookups_floor_the_sequence_and_pad_the_rows() {
         let costs = CodeCosts::measure(&BELIEF);
         let target = |rows: f64, seq: f64| 8e-3 + 40e-6 * rows + 1e-7 * rows * seq;
-        // 40 rows run as 64. 40 · 900 tokens over 64 rows are 562 on average: bucket 512.
+        // 40 rows are padded to 64. 40 · 900 tokens of context over 64 rows are 562 on average, which uses the bucket
+        // 512.
         assert!(close(costs.verify_s(40, 36_000), target(64.0, 512.0)));
         assert!(close(costs.verify_s(16, 16 * 255), target(16.0, 1.0)));
         assert!(close(costs.verify_s(16, 16 * 256), target(16.0, 256.0)));

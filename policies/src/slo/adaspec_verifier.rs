@@ -12,7 +12,8 @@ use std::collections::BinaryHeap;
 /// The last token of a request's draft. In the order of this type, the greatest tail is removed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Tail {
-    /// Bits of the cumulative confidence. For numbers ≥ 0, read as integers, they have the order of the numbers.
+    /// Bit pattern of the cumulative confidence. The patterns of numbers ≥ 0, read as integers, have the order of the
+    /// numbers.
     promise: Reverse<u64>,
     /// Depth of the token, from 1.
     pub depth: u32,
@@ -39,7 +40,7 @@ pub(crate) struct Tails {
 }
 
 impl Tails {
-    /// Replaces all tails. O(n).
+    /// Replaces all tails by `tails`. Takes time proportional to their number.
     pub(crate) fn fill(&mut self, tails: impl Iterator<Item = Tail>) {
         let mut buffer = std::mem::take(&mut self.heap).into_vec();
         buffer.clear();

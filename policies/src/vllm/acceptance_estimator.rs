@@ -32,15 +32,15 @@ fn feature(q: f64) -> f32 {
 /// probability, w = c(1 − c), and the label 1 if the token was accepted, else 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Sums<T> {
-    /// Σ w·x².
+    /// Σ w·x², with the feature x and the weight w = c(1 − c) of each observation.
     square: T,
-    /// Σ w·x.
+    /// Σ w·x, with the feature x and the weight w = c(1 − c) of each observation.
     coupling: T,
-    /// Σ w.
+    /// Σ w, with the weight w = c(1 − c) of each observation.
     weight: T,
-    /// Σ (label − c)·x.
+    /// Σ (label − c)·x, with the feature x and the predicted probability c of each observation.
     slope_score: T,
-    /// Σ (label − c).
+    /// Σ (label − c), with the predicted probability c of each observation.
     score: T,
     /// Number of observations.
     n: T,

@@ -133,7 +133,8 @@ mod tests {
         assert_eq!(decide(HALF, &[8, 8], &[&[0.9, 0.4, 0.9], &[0.5, 0.6, 0.7, 0.49]]), (vec![4, 4], vec![3, 3]));
         // No chain is confident after the third of four passes.
         assert_eq!(decide(HALF, &[8, 8], &[&[0.9, 0.4, 0.9], &[0.5, 0.6, 0.2]]), (vec![3, 3], vec![2, 2]));
-        // The first chain is confident to its end, so the round goes on and both requests draft and keep 4.
+        // The first chain is confident to its end, so the round goes on: both requests draft 4 tokens, and all of them
+        // are verified.
         assert_eq!(decide(HALF, &[8, 8], &[&[0.9], &[0.1, 0.9]]), (vec![4, 4], vec![4, 4]));
         // A confident token after an unconfident one does not make a chain confident again: the round ends as if the
         // second chain had only its first token.

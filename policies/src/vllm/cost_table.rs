@@ -168,7 +168,7 @@ mod tests {
     fn a_given_batch_is_timed_instead() {
         let told = Some(Told { acceptance_rate: 0.7, prev_confidence: 0.6, contexts: &[100, 20, 3] });
         let tables = CostTables::measure(&PolicyContext { told, ..CONTEXT }, 2, 8192, CostLookup::Staircase);
-        // Padded to 4 rows; three requests grow by one token per pass.
+        // Three requests are padded to 4 rows. The context of each request grows by one token per draft pass.
         let draft = 2.0 * (0.5e-3 + 2e-6 * 4.0 + 1e-9 * 123.0) + 1e-9 * 3.0;
         assert!((tables.draft.s(3) - draft).abs() < 1e-12);
         for (tokens, padded) in [(3, 4.0), (4, 4.0), (9, 16.0)] {

@@ -58,7 +58,7 @@ impl From<Document> for Picked {
 }
 
 impl Document {
-    /// One variant for each combination of the sweeps; the document itself if it has none. An element of the array
+    /// One variant for each combination of the sweeps; the document itself if it has no sweeps. An element of the array
     /// `list` with sweeps becomes several elements. The top-level keys in `fixed` must not be swept.
     ///
     /// # Errors

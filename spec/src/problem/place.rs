@@ -13,7 +13,7 @@ pub struct Place {
     name: String,
     /// Up to three lines.
     text: String,
-    /// The error's bytes in `text`.
+    /// Range of bytes in `text` that the error is about.
     label: Range<usize>,
     /// Positions in the whole text, counted from 0: the line number of the first line shown, and the line and the
     /// column of the error.
@@ -54,7 +54,7 @@ impl Place {
         }
     }
 
-    /// The text of the error.
+    /// The text that the error is about.
     pub fn pointed_at(&self) -> &str {
         &self.text[self.label.clone()]
     }
