@@ -65,7 +65,7 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a file: writes its first eight bytes.
+    /// Begins a new file: writes the eight bytes that name the file's kind and layout version.
     ///
     /// # Errors
     /// The writer fails.
@@ -124,10 +124,10 @@ pub struct Reader<R> {
     at: At,
 }
 
-/// What [`Reader::next`] found. The file is not damaged up to here.
+/// What [`Reader::next`] found. In each of these cases the file is undamaged up to this position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// A whole frame; its body was returned.
+    /// A whole frame, whose body was put into the caller's buffer.
     Frame,
     /// The end of the file, directly after a whole frame.
     End,
@@ -144,7 +144,8 @@ pub struct Cut {
     pub offset: u64,
     /// Bytes of the frame that the file has.
     pub there: u64,
-    /// Bytes of the whole frame; `None` if the bytes before its body are incomplete, so that its length is not known.
+    /// Bytes of the whole frame. `None` if the 16 bytes before the frame's body are incomplete, so that the frame's
+    /// length is not known.
     pub whole: Option<u64>,
 }
 
@@ -189,7 +190,7 @@ pub enum FrameError {
     /// The reader failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The file does not begin with the bytes of its kind.
+    /// The file does not begin with the seven bytes of this kind.
     #[error("it does not begin as such a file does")]
     Foreign,
     /// The file has another layout version.
@@ -263,7 +264,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Fills the buffer as far as the input goes. Returns the number of bytes read.
+/// Fills `buffer` from `input`, completely or up to the end of `input`. Returns the number of bytes read.
 fn fill(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -306,7 +307,8 @@ mod tests {
         writer.into_inner()
     }
 
-    /// Reads frames until one cannot be read. Returns their bodies and what ended the reading.
+    /// Reads frames up to the first that cannot be read. Returns the bodies of the frames, and the end or error that
+    /// came then.
     fn read(bytes: &[u8]) -> (Vec<Vec<u8>>, Result<Next, FrameError>) {
         let mut reader = match Reader::begin(bytes, KIND) {
             Ok(Some(reader)) => reader,

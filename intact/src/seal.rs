@@ -1,5 +1,5 @@
-//! Texts that end in their own checksum: a JSON object with a last member `seal`, or TOML with a last comment `# seal:
-//! …`.
+//! Texts that end in a checksum of themselves, their seal: a JSON object whose last member is `seal`, or TOML whose
+//! last line is the comment `# seal: …`.
 
 /// The format of a text, which decides how it carries its seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub enum Syntax {
     Toml,
 }
 
-/// Why a text fails the check of its seal.
+/// Why the check of a text's seal fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsealed {
     /// The text does not end in a seal.
@@ -42,11 +42,11 @@ impl Syntax {
     }
 }
 
-/// Returns the text with its seal. A JSON text must be an object with at least one member and its `}` on a line of its
-/// own.
+/// Returns the text with a seal at its end. A JSON text must be an object with at least one member, and its last `}`
+/// must stand alone on a line.
 ///
 /// # Panics
-/// If a JSON text does not end in `}` on a line of its own.
+/// If a JSON text does not end in a line with only `}`.
 pub fn seal(syntax: Syntax, text: &str) -> String {
     let mut out = match syntax {
         Syntax::Json => {

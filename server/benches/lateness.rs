@@ -1,12 +1,12 @@
-//! How late the server's tokens reach a client, beside a bare echo server in the same run.
+//! Measures how late the server's tokens reach a client, and compares this with a bare echo server in the same run.
 //!
 //!     cargo bench -p foretoken-server --bench lateness
 //!
 //! The server runs on one core and the client on another (`taskset`). 10, 30 and 100 requests a second come for 12
-//! seconds, and each streams for about 5 seconds, so that up to 50, 150 and 500 streams are open. A chunk is late by
-//! the time from the end of its step (`return_due`) until the client has read it. The echo server gets the same bursts:
-//! the client writes a line to each connection every 83 ms, and a line is late by the time from writing it until it is
-//! back.
+//! seconds. Each streams for about 5 seconds, so that up to 50, 150 and 500 streams are open. The lateness of a chunk
+//! is the time from the end of its step (`return_due`) until the client has read the chunk. The echo server gets the
+//! same bursts: the client writes a line to each connection every 83 ms. The lateness of a line is the time from when
+//! the client writes the line until the client has read it back.
 
 use foretoken_server::{Settings, serve};
 use foretoken_sim::acceptance::{AcceptanceSpec, Rates};

@@ -100,7 +100,7 @@ impl Answer {
         }
     }
 
-    /// Whether the answer has ended.
+    /// Whether the answer has ended: the request has all its tokens, or a stop string ended the answer.
     pub fn ended(&self) -> bool {
         self.reason.is_some()
     }
@@ -176,7 +176,7 @@ impl Answer {
         self.whole += self.text.take(ended);
     }
 
-    /// The JSON of the finished answer, if it is not streamed.
+    /// The JSON of a finished answer that is not streamed.
     pub fn whole(&self) -> String {
         let chat = self.sending.form == Form::Chat;
         let mut choice = json!({

@@ -9,9 +9,9 @@ use tokio::sync::{mpsc::UnboundedSender, oneshot};
 pub enum Call {
     /// A request, the time at which it came, and the channel to its client.
     Ask(Ask, Instant, UnboundedSender<Piece>),
-    /// A client has left: its request is aborted.
+    /// The client of this request has left, so the engine aborts the request.
     Leave(RequestId),
-    /// A stop string has ended an answer: its request is aborted.
+    /// A stop string has ended the answer to this request, so the engine aborts the request.
     Stop(RequestId),
     /// A request for the text of `/metrics`.
     Metrics(oneshot::Sender<String>),
@@ -33,7 +33,7 @@ pub enum Piece {
 /// The tokens that a step emitted for a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Tokens {
-    /// When the step that made them ended.
+    /// When the step that made the tokens ended.
     pub due: Instant,
     /// Number of tokens.
     pub count: u32,

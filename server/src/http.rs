@@ -72,14 +72,14 @@ pub fn answer(listener: TcpListener, state: HandlerState, closed: oneshot::Recei
         .with_state(state);
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        // Small packets are sent at once (TCP_NODELAY): a token must not wait for later tokens.
+        // Sends small packets at once (TCP_NODELAY), so that a token does not wait for later tokens.
         let listener = listener.tap_io(|connection| {
             let _ = connection.set_nodelay(true);
         });
         let served = async { axum::serve(listener, app).await };
         tokio::select! {
             served = served => served,
-            // Gives open connections time to send what is in their buffers.
+            // Gives open connections time to send the data in their buffers.
             () = async { let _ = closed.await; tokio::time::sleep(GRACE).await } => Ok(()),
         }
     })?;

@@ -15,15 +15,15 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// Longest wait of the thread before it checks again whether it was asked to end.
+/// Longest time that the thread waits before it checks again whether it was asked to end.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Totals of a server's run.
 #[derive(Clone, Debug)]
 pub struct Served {
-    /// Requests that were answered to their end.
+    /// Requests whose whole answer was sent.
     pub answered: u64,
-    /// Requests whose clients left.
+    /// Requests that were aborted because their clients left.
     pub aborted: u64,
     /// Requests that were refused because too many waited.
     pub refused: u64,
@@ -136,7 +136,7 @@ impl<'e> Pace<'e> {
             Call::Metrics(to) => {
                 let (load, waiting) = (self.engine.load(), self.waiting());
                 let preemptions = self.engine.totals().preemptions;
-                // Sending fails if the client has left; then it needs no answer.
+                // Sending fails if the client has left, and then no answer is needed.
                 let _ = to.send(self.metrics.text(&load, waiting, preemptions));
             }
         }
@@ -164,7 +164,7 @@ impl<'e> Pace<'e> {
         let id = self.engine.give_new(request);
         let arrived = self.last_arrival;
         let stream = Stream { to, prompt_len: ask.prompt_len, full, arrived, first: Time::MAX, last: Time::MAX };
-        // Sending fails if the client has left already. Its stream reports that with `Leave`.
+        // Sending fails if the client has left already. The client's `Events` report that with a `Leave` message.
         let _ = stream.to.send(Piece::Begun(id));
         self.streams.insert(id, stream);
     }
@@ -237,7 +237,7 @@ impl<'e> Pace<'e> {
             cached_tokens: cached,
         });
         let tokens = Tokens { due, count: e.tokens, round: (e.drafted, e.accepted), end };
-        // Sending fails if the client has left. Its stream reports that with `Leave`.
+        // Sending fails if the client has left. The client's `Events` report that with a `Leave` message.
         let _ = stream.to.send(Piece::Tokens(tokens));
         if e.ended {
             let how = if stream.full { Finished::Length } else { Finished::Stop };

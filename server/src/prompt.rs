@@ -69,7 +69,7 @@ impl Reading {
             u32::try_from(tokens).map_err(|_| Refusal::bad("prompt", "the prompt is longer than 2^32 tokens"))?;
         let mut prefix = Vec::new();
         if let Some(block) = self.block {
-            // An id is a hash of the block and of all blocks before it, as vLLM's are.
+            // An id is a hash of the block and of all blocks before it, as in vLLM.
             let mut before = blake3::Hash::from_bytes([0; 32]);
             for block in bytes.chunks_exact(block * width) {
                 before = blake3::Hasher::new().update(before.as_bytes()).update(block).finalize();
@@ -100,7 +100,7 @@ mod tests {
         let (ids, blocks) = read("[1, 2, 3]").unwrap();
         assert_eq!((ids, blocks.len()), (3, 1));
         assert_eq!(read("[[1, 2]]").unwrap().1, blocks);
-        // A block with equal tokens after another first block has another id.
+        // The same tokens in a block behind another first block have another id.
         assert_ne!(read("[5, 6, 1, 2]").unwrap().1[1], blocks[0]);
     }
 

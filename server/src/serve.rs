@@ -1,4 +1,4 @@
-//! Runs a server: starts its two threads and waits for their end.
+//! Runs a server: starts its two threads and waits until both have ended.
 
 use crate::clock::Clock;
 use crate::http::{HandlerState, answer};

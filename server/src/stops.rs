@@ -1,4 +1,4 @@
-//! The text of an answer, and where a stop string ends it.
+//! The text of an answer, and the place at which a stop string ends the text.
 
 /// Number of letters: the tokens of answers are the letters from a to z, again and again.
 const LETTERS: usize = 26;

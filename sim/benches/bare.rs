@@ -23,7 +23,7 @@ struct Decoding {
     /// Output tokens so far, and output tokens that are left.
     emitted: u32,
     left: u32,
-    /// Which drafts are right; empty without drafts.
+    /// Which drafts of the request are right; empty if the run has no drafts.
     truth: TruthRow,
 }
 
@@ -119,7 +119,8 @@ fn main() {
         let run = y.run(k, skip);
         let end = run.records.finish.iter().max().copied().unwrap_or_default();
         let ours = bare(y, k, skip);
-        // Both simulate the same requests with the same draws, so both must end at nearly the same time.
+        // Engine and bare loop simulate the same requests with the same draws, so they must end at nearly the same
+        // time.
         let off = (ours.as_s() / end.as_s() - 1.0).abs();
         assert!(off < 1e-3, "{name}: the bare loop ends at {} s, the engine at {} s", ours.as_s(), end.as_s());
         let (mut engine, mut least) = (Vec::new(), Vec::new());

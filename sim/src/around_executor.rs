@@ -1,4 +1,4 @@
-//! The trait of wrappers around an executor, which watch what the executor does or make it fail.
+//! The trait of wrappers around an executor. A wrapper watches what the executor does, or makes it fail.
 
 use crate::drafts::Drafts;
 use crate::executor::{DraftPass, Executor, Moment, RequestTruth, StepPlan};

@@ -14,21 +14,21 @@ pub struct Wants {
     /// KL(target ‖ draft), in nats, at each verified position up to the first rejected draft. Known only after
     /// verification.
     pub divergence: bool,
-    /// Which probability of a token the policy gets as its confidence.
+    /// Which probability of a token the policy is shown as the token's confidence.
     pub shown: Shown,
 }
 
-/// Which probability of a token a policy gets as its confidence. All but the first need the acceptance source's
-/// [law](crate::acceptance::Law), which only simulations have.
+/// Which probability of a token a policy is shown as the token's confidence. `Calibrated` and `OwnRate` need the
+/// acceptance source's [law](crate::acceptance::Law), which only simulations have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shown {
-    /// The draft's own probability of its token, as a server has it.
+    /// The draft's own probability of its token. This is what a real server has.
     #[default]
     Confidence,
     /// The probability that the token is right, by the true curve of the confidence.
     Calibrated,
-    /// The probability that the token is right if all tokens before it in its round are, by the true curve and by the
-    /// request's own rate.
+    /// The probability that the token is right if all tokens before it in its round are right, by the true curve of the
+    /// confidence and by the request's own rate.
     OwnRate,
 }
 
@@ -197,7 +197,7 @@ impl Drafts {
         self.stride as u32
     }
 
-    /// Sets the values that the policy reads in this step, and makes room for them.
+    /// Sets which values the policy reads in this step, and makes room for these values.
     #[inline]
     pub fn want(&mut self, wants: Wants) {
         self.wants = wants;

@@ -1,6 +1,6 @@
-//! A random number generator over keyed draws (`Luck`), for `rand_distr`'s distributions.
+//! A random number generator over keyed draws (`Luck`), for the distributions of `rand_distr`.
 //!
-//! Its only state is a counter, so a sequence is a pure function of (seed, stream, key).
+//! The only state of the generator is a counter, so a sequence is a pure function of (seed, stream, key).
 
 use crate::luck::{Luck, Stream};
 use rand::TryRng;

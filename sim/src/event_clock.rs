@@ -30,15 +30,15 @@ pub struct World<'a> {
     pub drafting: Drafting,
     /// The source that decides which drafts are right.
     pub acceptance: &'a dyn AcceptanceSource,
-    /// Host time of a step: the constant part.
+    /// The constant part of the host time of a step.
     pub overhead: Time,
-    /// Host time of a step: the part that depends on the step.
+    /// The part of the host time of a step that depends on the step.
     pub host: Host,
     /// Host time of a policy's decisions.
     pub decision_time: DecisionTime,
     /// Coefficient of variation of the residual noise; 0 for none.
     pub noise_cv: f64,
-    /// Seed of the noise, and of the guesses of a draft on its own device.
+    /// Seed of the noise, and of the guesses of a draft that has its own device.
     pub seed: u64,
     /// The longest draft, tokens. It must be known which drafts are right up to this number of tokens beyond an
     /// output's end.
@@ -59,7 +59,7 @@ pub struct EventClock<'a> {
     noted: bool,
     /// For each queued step, the host's work by the law of host time; `None` without such a law.
     host_work: Option<VecDeque<Time>>,
-    /// The draft's own device, if it has one.
+    /// The draft's own device; `None` if draft and target share a device.
     draft_device: Option<DraftBeside>,
     /// If a prompt lookup drafts beside a draft model: the most passes of the draft model in a round. `None` otherwise.
     model_passes: Option<u32>,
@@ -216,7 +216,7 @@ impl<'a> EventClock<'a> {
         self.world.host.time(HostStep { decodes, requests: shape.requests, tokens: shape.batched, drafts })
     }
 
-    /// Delays the next pass by the time in which the host launches it.
+    /// The host launches the next pass for the time `launch`, and the device waits. Delays the next pass by this time.
     fn wait_for_launches(&mut self, launch: Time) {
         match self.world.queues {
             true => self.device = self.queued_until() + launch,
@@ -357,7 +357,7 @@ impl Executor for EventClock<'_> {
     }
 }
 
-/// A draft on a device of its own, whose passes run at the same time as the target's.
+/// A draft on its own device. Its passes run at the same time as the target's passes.
 struct DraftBeside {
     /// The part of the last target pass with which no draft pass has overlapped so far.
     covered: Time,
@@ -404,7 +404,7 @@ impl Noise {
 
     fn apply(&self, pass: Time, step: u64, which: u64) -> Time {
         let key = self.luck.narrow(step);
-        // Box-Muller; 1 − the first draw is above zero, so that its logarithm is finite.
+        // Box-Muller transform. The first draw is below 1, so 1 minus it is above zero and has a finite logarithm.
         let (u, v) = (1.0 - key.unit(2 * which), key.unit(2 * which + 1));
         let z = (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos();
         Time((pass.0 as f64 * (self.sigma * z - self.sigma * self.sigma / 2.0).exp()).round() as u64)

@@ -11,7 +11,7 @@ use crate::tree::{DraftTree, Growth};
 use crate::workload::{RequestId, Workload};
 use serde::{Deserialize, Serialize};
 
-/// A request that starts, as an acceptance source sees it.
+/// What an acceptance source knows of a request that starts.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestTruth {
     /// Id of the request.
@@ -56,7 +56,7 @@ pub struct Chunk {
     pub draft_tokens: u32,
 }
 
-/// The work of a step, for its draft passes and its target pass.
+/// The work of a step: what its draft passes and its target pass run over.
 #[derive(Clone, Copy, Debug)]
 pub struct StepPlan<'a> {
     /// The decode requests and the load.
@@ -66,7 +66,7 @@ pub struct StepPlan<'a> {
     pub padded: bool,
     /// The prefill chunks.
     pub chunks: &'a [Chunk],
-    /// The KV blocks that the step's requests hold.
+    /// The tables of the KV blocks that the step's requests hold.
     pub block_tables: TablesOf<'a>,
 }
 
@@ -235,6 +235,6 @@ pub trait Executor {
     /// never before the `at` of an earlier call.
     fn spent(&mut self, at: Time) -> Option<Spent>;
 
-    /// Runs one step that is only a target pass of `shape`. The engine calls it only if `SKIPS` is true.
+    /// Runs one step that has only a target pass of `shape`. The engine calls this only if `SKIPS` is true.
     fn plain_step(&mut self, shape: PassShape);
 }

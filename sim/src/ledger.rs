@@ -28,7 +28,7 @@ pub struct Ledger {
 struct Prompt {
     /// Number of leading tokens that were computed as prompt tokens. All tokens count once the prompt has ended.
     computed: u32,
-    /// Number of leading tokens that were computed when the request last lost its KV.
+    /// Number of leading tokens that had been computed when the request last lost its KV.
     lost: u32,
 }
 
@@ -186,7 +186,7 @@ mod tests {
         ledger.lost(0);
         assert_eq!(ledger.recomputed(&[chunk(0, 100, true)]), 60);
         ledger.lost(0);
-        // It lost its KV again while it decoded; 16 tokens were found in the prefix cache.
+        // The request lost its KV again while it decoded. 16 of its tokens are found in the prefix cache.
         assert_eq!(ledger.recomputed(&[chunk(16, 94, true)]), 94);
     }
 

@@ -146,7 +146,7 @@ impl Watch for OutputLog {
     }
 }
 
-/// An engine with the log of its output.
+/// An engine, together with the log of its output.
 pub(crate) struct OnlineEngine<'a, D> {
     engine: Engine<'a, EventClock<'a>, D, OutputLog>,
     /// Number of rejected requests that were already given to the caller.

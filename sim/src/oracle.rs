@@ -49,7 +49,7 @@ pub struct Truth<'a> {
     pub host: Host,
 }
 
-/// A bound: it chooses draft lengths with the hidden truth.
+/// An oracle policy: a bound that chooses draft lengths with the hidden truth.
 pub trait OraclePolicy: Send {
     /// The most tokens that the oracle may draft for a request in the next step.
     fn limit(&self) -> u32;

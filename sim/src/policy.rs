@@ -130,7 +130,7 @@ pub struct DraftLimits<'a> {
     /// The most tokens of a tree that are verified in the next step. They are charged instead of the depth; 0 for
     /// chains.
     pub tree_tokens: u32,
-    /// The largest `depth` in the whole run. Lookahead slots are reserved for it.
+    /// The largest `depth` in the whole run. Lookahead slots are reserved for this depth.
     pub max_depth: u32,
     /// The largest `tree_tokens` in the whole run.
     pub max_tree_tokens: u32,
@@ -189,9 +189,9 @@ pub struct Candidate {
 /// The reasons for a policy's decision.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Explanation {
-    /// The value of the policy's own objective for its decision, if it has one.
+    /// The value of the policy's own objective for its decision; `None` if the policy has no such value.
     pub estimate: Option<f64>,
-    /// The alternatives that it considered.
+    /// The alternatives that the policy considered.
     pub candidates: Vec<Candidate>,
 }
 
@@ -202,13 +202,13 @@ pub struct StepOutcome<'a> {
     pub ids: &'a [RequestId],
     /// Number of drafted tokens of each request (for a tree, its depth).
     pub drafted: &'a [u32],
-    /// Number of verified tokens of each request (for a tree, the depth of its verified part).
+    /// Number of verified tokens of each request (for a tree, the depth of its deepest verified node).
     pub verified: &'a [u32],
     /// Number of accepted draft tokens of each request. Drafts beyond the output's end count; the bonus token does not.
     pub accepted: &'a [u32],
     /// The drafts, with the wanted values and the number of passes.
     pub drafts: &'a Drafts,
-    /// Time in draft passes and in decisions.
+    /// Time in draft passes and in the policy's decisions.
     pub draft_time: Time,
     /// Time of the target pass.
     pub verify_time: Time,

@@ -25,7 +25,7 @@ pub trait Replica {
     /// When the next step begins, if no further request is given; `Time::MAX` if no step follows.
     fn next_step(&self) -> Time;
 
-    /// Appends to `into` each request that ended since the last call, with the time of its end.
+    /// Appends to `into` each request that has ended since the last call, with the time of its end.
     fn take_ended(&mut self, into: &mut Vec<(RequestId, Time)>);
 
     /// The records of all requests of the workload so far. Counts of rounds and drafts are not filled in. Records of
@@ -39,7 +39,7 @@ pub trait Replica {
     fn finish(self: Box<Self>, ending: Ending) -> Run;
 }
 
-/// An engine that gets its requests from a router.
+/// An engine to which a router gives requests.
 pub(crate) struct RoutedEngine<'a, D> {
     engine: Engine<'a, EventClock<'a>, D>,
     /// Warnings to the user that follow from the settings.

@@ -113,7 +113,8 @@ impl Executor for Scripted {
                 out.trees[i].grow(growth, |_, rank| (self.ranks.guess(first, rank), 0));
                 continue;
             }
-            // Only wanted values are set, as on hardware. NaN exposes a policy that reads a value it did not ask for.
+            // Only values that the policy wants are set, as on hardware. NaN exposes a policy that reads a value it did
+            // not want.
             let look = out.wants.confidence || out.wants.divergence;
             out.set_confidence(i, depth as usize, if look { first } else { f64::NAN });
             if out.wants.entropy {

@@ -33,7 +33,8 @@ impl Speculation {
     /// Checks that the engine can run with these settings.
     ///
     /// # Errors
-    /// vLLM would not start with them, no step could ever be made, or an oracle is given a draft on its own device.
+    /// vLLM would not start with these settings, the scheduler could never make a step, or an oracle has a draft on its
+    /// own device.
     pub fn check(&self, config: &EngineConfig, drafting: Drafting) -> Result<(), BadConfig> {
         if matches!(self, Speculation::Oracle(_)) && config.draft_device == DraftDevice::Own {
             let why =
@@ -71,14 +72,15 @@ pub struct Simulation<'a> {
     pub noise_cv: f64,
     /// The source that decides which drafts are right.
     pub acceptance: &'a dyn AcceptanceSource,
-    /// Seed of the noise, and of the guesses of a draft on its own device. The acceptance source has its own seed.
+    /// Seed of the noise, and of the guesses of a draft that has its own device. The acceptance source has its own
+    /// seed.
     pub seed: u64,
     /// The run's TPOT limit that policies see, seconds; infinity for none. A request's own limit takes precedence.
     pub slo_tpot_s: f64,
     /// Whether to keep a record of every step.
     pub keep_steps: bool,
-    /// Whether to split the lives of requests into parts ([`Totals::lives`](crate::Totals::lives)). Changes no other
-    /// result.
+    /// Whether to record the parts of the requests' latency ([`Totals::lives`](crate::Totals::lives)). This changes no
+    /// other result.
     pub keep_lives: bool,
     /// Set this flag to end the run early.
     pub interrupt: &'a AtomicBool,

@@ -1,10 +1,10 @@
 //! Draft trees: several guesses for the same position, from which the target's own choice picks one path.
 //!
-//! A tree hangs below the newest emitted token (the root, which is not a node here). It grows one level a draft pass:
-//! pass 1 runs over the root and gives the nodes of depth 1; pass ℓ runs over the *frontier*, the nodes of depth ℓ−1
-//! that are expanded. A chain is a tree with one node on each level. The draft's guesses below a node have ranks: its
-//! first choice has rank 1. Verification walks down the kept nodes as long as one of them is the target's token (greedy
-//! tree attention: SpecInfer, arXiv 2305.09781, section 4; EAGLE-2, arXiv 2406.16858).
+//! A tree hangs below the newest emitted token (the root, which is not a node here). Each draft pass grows the tree by
+//! one level: pass 1 runs over the root and gives the nodes of depth 1; pass ℓ runs over the *frontier*, the nodes of
+//! depth ℓ−1 that are expanded. A chain is a tree with one node on each level. The draft's guesses below a node have
+//! ranks; the first choice has rank 1. Verification walks down the kept nodes as long as one of them is the target's
+//! token (greedy tree attention: SpecInfer, arXiv 2305.09781, section 4; EAGLE-2, arXiv 2406.16858).
 
 use crate::luck::mix;
 use std::sync::Arc;
@@ -15,12 +15,13 @@ pub const MAX_TREE_TOKENS: u32 = 256;
 /// How the draft trees grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// Every node of depth ℓ−1 gets `children[ℓ−1]` children, its best guesses (SpecInfer's expansion vector ⟨k₁ …
-    /// k_m⟩; Medusa's heads). The last entry repeats. An `Arc`, because a policy passes it in every step.
+    /// Every node of depth ℓ−1 gets `children[ℓ−1]` children, which are the draft's best guesses (SpecInfer's expansion
+    /// vector ⟨k₁ … k_m⟩; Medusa's heads). Deeper levels use the last entry. An `Arc`, because a policy passes it in
+    /// every step.
     Expansion(Arc<[u32]>),
     /// The `topk` best nodes of a level, by path probability, are expanded into `topk` children each (EAGLE-2).
     Beam {
-        /// Number of nodes expanded on a level, and of children of each.
+        /// Number of nodes that are expanded on a level, and number of children of each.
         topk: u32,
     },
 }
@@ -178,7 +179,7 @@ impl DraftTree {
         self.nodes.iter_mut().filter(|n| n.kept).skip(most as usize).for_each(|n| n.kept = false);
     }
 
-    /// Number of kept nodes: the tokens to verify, without the root.
+    /// Number of kept nodes, which are the tokens to verify. The root does not count.
     pub fn kept(&self) -> u32 {
         self.nodes.iter().filter(|n| n.kept).count() as u32
     }

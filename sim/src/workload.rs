@@ -2,7 +2,7 @@
 
 use crate::time::Time;
 
-/// A request's index in its [`Workload`]: dense, in order of arrival.
+/// The id of a request: its index in its [`Workload`]. Ids are dense and in order of arrival.
 pub type RequestId = u32;
 
 /// One request, as a reader or generator makes it.
@@ -16,7 +16,7 @@ pub struct Request {
     pub output_len: u32,
     /// Index into [`Workload::categories`]; 0 when the trace has none.
     pub category: u16,
-    /// This request's own limit on time per output token in seconds, if the trace gives one.
+    /// The request's own limit on the time per output token, seconds; `None` if the trace gives none.
     pub slo_tpot_s: Option<f64>,
     /// Under priority scheduling the lowest number is served first.
     pub priority: i32,
@@ -84,9 +84,11 @@ pub struct Workload {
     pub prefix_start: Vec<u32>,
     /// Tokens in a prefix block (512 for Mooncake).
     pub prefix_block: u32,
-    /// For each request the next turn of its session, `u32::MAX` for none. Empty without sessions.
+    /// For each request the next turn of its session; `u32::MAX` if there is none. Empty if the workload has no
+    /// sessions.
     pub next_turn: Vec<RequestId>,
-    /// For each request the time from its end until its session sends the next turn. Empty without sessions.
+    /// For each request the time from its end until the next turn of its session is sent. Empty if the workload has no
+    /// sessions.
     pub gap: Vec<Time>,
     /// Names of the categories.
     pub categories: Vec<String>,
@@ -177,7 +179,7 @@ impl Workload {
         (0..self.len() as RequestId).filter(|&id| first[id as usize]).collect()
     }
 
-    /// The shared-prefix block ids of a request; empty if it shares none.
+    /// The ids of the request's shared prefix blocks; empty if the request shares no prefix.
     pub fn prefix(&self, id: RequestId) -> &[u64] {
         match self.prefix_start.get(id as usize..id as usize + 2) {
             Some(&[start, end]) => &self.prefix_ids[start as usize..end as usize],
@@ -197,7 +199,7 @@ impl FromIterator<Request> for Workload {
 /// How requests arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// Each request arrives at its time in the workload.
+    /// Open arrivals: each request arrives at its time in the workload.
     Open,
     /// A fixed number of clients. Each client sends its next request when its last request has ended. Arrival times are
     /// ignored.

@@ -25,11 +25,11 @@ const SHAPE_S: f64 = 600.0;
 pub struct Built {
     /// The requests, with arrival times and lengths.
     pub workload: Workload,
-    /// How requests arrive: at their times, from the clients of a closed loop, or as turns of sessions.
+    /// How requests arrive: at their own times, from the clients of a closed loop, or as turns of sessions.
     pub arrivals: Arrivals,
     /// Paths of all files that were read, so that callers can compute digests.
     pub files: Vec<PathBuf>,
-    /// Messages about what was left out or changed in these files.
+    /// Messages about rows and requests of these files that were left out or changed.
     pub notes: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Checks of single settings, with their error messages.
+//! Checks of single settings. Each check has its error message.
 
 use crate::error::TraceError;
 
@@ -18,7 +18,8 @@ pub(crate) fn span(key: &str, value: f64) -> Result<(), TraceError> {
     within(key, value, 1e-6, f64::MAX, "a finite number of seconds, at least 1e-6")
 }
 
-/// Refuses a coefficient of variation below 0 or above 1000. Above it, nearly all draws of such a log-normal are 0.
+/// Refuses a coefficient of variation below 0 or above 1000. With a larger one, nearly all draws of a log-normal rate
+/// are 0.
 pub(crate) fn variation(key: &str, value: f64) -> Result<(), TraceError> {
     within(key, value, 0.0, 1e3, "a coefficient of variation from 0 to 1000")
 }

@@ -45,7 +45,7 @@ pub enum TraceError {
 }
 
 impl TraceError {
-    /// What the user can do about the error; empty if `Display` already says it.
+    /// What the user can do about the error; empty if the text of `Display` already says it.
     pub fn hint(&self) -> &str {
         match self {
             TraceError::File { hint, .. } | TraceError::Row { hint, .. } | TraceError::Spec { hint, .. } => hint,

@@ -1,4 +1,5 @@
-//! Detects the public format of a file by its header, its first JSON line or, for truth tables, its first bytes.
+//! Detects the public format of a file by its CSV header, by its first JSON line or, for truth tables, by its first
+//! bytes.
 
 use crate::error::TraceError;
 use crate::open::Lines;
@@ -127,7 +128,7 @@ impl TraceFormat {
     }
 }
 
-/// The column names of a CSV header, or the keys of a JSON object.
+/// The column names if `first` is a CSV header, or the keys if it is a JSON object.
 fn columns(first: &str) -> Vec<String> {
     if let Ok(serde_json::Value::Object(object)) = serde_json::from_str(first) {
         return object.keys().cloned().collect();

@@ -175,8 +175,7 @@ impl WorkloadSpec {
         arrivals.into_iter().chain(lengths).flat_map(|t| std::iter::once(&mut t.path).chain(&mut t.accept)).collect()
     }
 
-    /// Checks that `duration_s` and `requests` fit the kind of arrivals, and that lengths are given where they are
-    /// needed.
+    /// Checks that `duration_s` and `requests` fit the kind of arrivals, and that lengths are given if they are needed.
     fn check_extent(&self) -> Result<(), TraceError> {
         if let Some(d) = self.duration_s {
             positive("duration_s", d)?;

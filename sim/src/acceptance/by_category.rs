@@ -1,4 +1,4 @@
-//! `by-category`: the requests of each category (chat, code, documents, random text) have a law of their own.
+//! `by-category`: the requests of each category (chat, code, documents, random text) have their own law of acceptance.
 
 use super::TruthRow;
 use super::by_depth::ByDepth;

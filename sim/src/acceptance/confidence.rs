@@ -1,10 +1,12 @@
-//! The confidence that a draft reports for a token. First the bit (right or wrong) is drawn, then the confidence from
-//! its distribution given the bit, so that P(right | confidence) is the declared curve (docs/model.md 6.3 and 13).
+//! The confidence that a draft reports for a token. First the bit (right or wrong) is drawn. Then the confidence is
+//! drawn from its distribution given the bit, so that P(right | confidence) is the declared curve (docs/model.md 6.3
+//! and 13).
 //!
 //! Let q be the draft's probability of its own token and x = logit q. The curve says P(right | x) = σ(w·x + b_j) at
-//! depth j. Let z = w·x + b_j have a normal prior with density φ. Its mean is solved so that the marginal P(right) is
-//! the position's rate. Then z given right has a density ∝ φ·σ(z), z given wrong one ∝ φ·σ(−z). The quantile functions
-//! of both are tabulated once over a grid of rates. Bits never depend on confidences.
+//! depth j. Let z = w·x + b_j have a normal prior with density φ. The mean of the prior is solved so that the marginal
+//! P(right) is the position's rate. Then z given right has a density ∝ φ·σ(z), and z given wrong has a density ∝
+//! φ·σ(−z). The quantile functions of both densities are tabulated once over a grid of rates. Bits never depend on
+//! confidences.
 
 use crate::luck::{Luck, Stream};
 use crate::workload::RequestId;
@@ -66,10 +68,10 @@ impl Default for Confidence {
 }
 
 impl Confidence {
-    /// The key of the first wrong setting and why it is wrong; `None` if all are good.
+    /// The key of the first wrong setting, and why the setting is wrong; `None` if all settings are good.
     pub(super) fn fault(&self) -> Option<(&'static str, String)> {
-        // An f64 cannot tell a probability with a logit of 40 from 1. Values beyond these bounds carry no information
-        // and overflow.
+        // In an f64 a probability with a logit of 40 equals 1. So settings beyond these bounds carry no information,
+        // and they overflow.
         let positive = [("confidence.curve.slope", self.curve.slope), ("confidence.prior_sd", self.prior_sd)];
         if let Some((key, x)) = positive.into_iter().find(|(_, x)| !(1e-3..=1e3).contains(x)) {
             return Some((key, format!("{x:?} is not a number > 0, from 0.001 to 1000")));
@@ -85,13 +87,13 @@ impl Confidence {
     }
 }
 
-/// Number of tabulated rates, spaced evenly in their logit over ±RATE_REACH; the outermost rates are about 1e-4 and 1 −
-/// 1e-4.
+/// Number of tabulated rates. Their logits are spaced evenly over ±RATE_REACH; the outermost rates are about 1e-4 and 1
+/// − 1e-4.
 const RATES: usize = 64;
 /// The tabulated rates have logits between −9.2 and 9.2.
 const RATE_REACH: f64 = 9.2;
-/// Number of tabulated quantiles, spaced evenly in logit u over ±REACH: the tails decide how well high confidences are
-/// calibrated.
+/// Number of tabulated quantiles u. Their logits are spaced evenly over ±REACH, because the tails decide how well high
+/// confidences are calibrated.
 const QUANTILES: usize = 192;
 /// The tabulated quantiles u have logits between −12 and 12.
 const REACH: f64 = 12.0;
@@ -103,10 +105,10 @@ const POINTS: usize = 512;
 pub(super) struct ConfidenceModel {
     spec: Confidence,
     seed: u64,
-    /// Quantiles of z, the log-odds that a token is right, by [wrong, right][rate][quantile]. Tabulated when the first
-    /// confidence is drawn, because most policies read none.
+    /// Quantiles of z, the log-odds that a token is right, by [wrong, right][rate][quantile]. Tabulated only when the
+    /// first confidence is drawn, because most policies read no confidences.
     table: OnceLock<[Vec<f32>; 2]>,
-    /// Mean of the prior of the log-odds z, by rate. Tabulated when a bound asks for it.
+    /// Mean of the prior of the log-odds z, by rate. Tabulated only when a bound first asks for it.
     means: OnceLock<Vec<f64>>,
 }
 
@@ -137,7 +139,7 @@ impl ConfidenceModel {
         intercepts[(depth as usize).min(intercepts.len() - 1)]
     }
 
-    /// Tabulates the distributions of the log-odds z given the bit (takes some forty milliseconds).
+    /// Tabulates the distributions of the log-odds z given the bit. This takes about forty milliseconds.
     #[cold]
     fn tabulate(&self) -> [Vec<f32>; 2] {
         let sd = self.spec.curve.slope * self.spec.prior_sd;

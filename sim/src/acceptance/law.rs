@@ -10,7 +10,7 @@ use crate::executor::RequestTruth;
 /// bits are a Markov chain over output positions: a bit depends on the bit before and on nothing earlier. If there are
 /// several hypotheses, the probabilities of each depend on neither position nor depth.
 pub trait Law: Send + Sync {
-    /// Replaces `weights` by the probability of each hypothesis about the request. They sum to 1.
+    /// Replaces `weights` by the probability of each hypothesis about the request. The probabilities sum to 1.
     fn prior(&self, request: RequestTruth, weights: &mut Vec<f64>);
 
     /// The probability that the draft at output position `position` and `depth` (from 0) of its round is right.

@@ -84,7 +84,7 @@ impl Default for Mixture {
 pub(super) struct MixtureBits {
     /// The Beta distribution of each category's acceptance rates, by the index of the category.
     laws: Vec<rand_distr::Beta<f64>>,
-    /// The hypotheses about the rate of each category's requests: rates with their probabilities.
+    /// The hypotheses about the rate of a request, for each category: possible rates with their probabilities.
     hypotheses: Vec<Vec<(f64, f64)>>,
     autocorrelation: f64,
     seed: u64,
@@ -147,8 +147,8 @@ impl Bits for MixtureBits {
         if self.autocorrelation == 0.0 {
             return;
         }
-        // Each bit copies the bit before it with probability `autocorrelation`. The rate does not change, and the
-        // correlation of bits k apart is this probability to the power of k.
+        // Each bit copies the bit before it with probability `autocorrelation`. This does not change the rate. The
+        // correlation of two bits k positions apart is `autocorrelation` to the power of k.
         let luck = Luck::new(self.seed, Stream::Repeat, key);
         let mut before = 0;
         for (w, word) in out.depth_mut(0).iter_mut().enumerate().take(positions.div_ceil(64)) {

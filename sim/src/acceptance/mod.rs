@@ -57,7 +57,7 @@ pub struct TruthRow {
 impl TruthRow {
     /// Sets all bits to wrong, for `positions` output positions and `depths` distinct depths. Reuses the buffers.
     pub fn reset(&mut self, positions: usize, depths: usize) {
-        // One spare word, so that `run` may read across the end without a branch.
+        // One spare word, so that `run` may read beyond the last position without a branch.
         self.words_per_depth = positions / 64 + 2;
         self.depths = depths;
         self.words.clear();
@@ -130,7 +130,7 @@ impl TruthRow {
         if self.matched(n) { limit } else { 0 }
     }
 
-    /// The bitmap of the positions of `word` that have a match; 0 beyond the end, and if the draft always has a
+    /// The bitmap of the positions of `word` that have a match. 0 beyond the end; also 0 if the draft always has a
     /// proposal.
     fn matches(&self, word: usize) -> u64 {
         self.matched.get(word).copied().unwrap_or(0)
@@ -177,8 +177,8 @@ impl TruthRow {
         next.trailing_ones().min(len)
     }
 
-    /// [`run`](TruthRow::run) if the truth depends on the depth. A separate function, so that the usual case is small
-    /// enough to inline.
+    /// [`run`](TruthRow::run) if the truth depends on the depth. A separate function, so that the more frequent case is
+    /// small enough to inline.
     fn run_by_depth(&self, n: u32, len: u32) -> u32 {
         (0..len).take_while(|&j| self.right(n + j, j)).count() as u32
     }
@@ -211,8 +211,8 @@ pub trait AcceptanceSource: Send + Sync {
         self.ranks().guess(first.into(), rank)
     }
 
-    /// The entropy, in nats, of the draft's distribution at `depth` of the round; `first` is the probability of its
-    /// first guess.
+    /// The entropy, in nats, of the draft's distribution over tokens at `depth` of the round. `first` is the
+    /// probability of the draft's first guess there.
     fn entropy(&self, _request: RequestTruth, _round_start: u32, _depth: u32, first: f32) -> f64 {
         self.ranks().entropy(first.into())
     }

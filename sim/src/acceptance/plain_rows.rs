@@ -29,7 +29,7 @@ impl PlainRows {
     /// Copies the bitmap of a request into a row. Widens all rows first if the bitmap is too long for them. Rounds may
     /// start at any position up to `positions`.
     pub fn set(&mut self, row: u32, id: RequestId, bitmap: &[u64], positions: usize) {
-        // With one spare word, so that a round may read across the end.
+        // With one spare word, so that a round may read beyond the last position.
         let words = bitmap.len().max(positions / 64 + 2);
         if words > self.stride {
             self.widen(words.next_power_of_two());
@@ -80,7 +80,7 @@ impl PlainRows {
         debug_assert!((emitted as usize / 64) + 1 < self.stride, "a round starts behind the request's positions");
         let at = (self.first_word[id as usize] + emitted / 64) as usize;
         let (next, word) = (self.words[at + 1], self.words[at]);
-        // Shifts both words at once.
+        // Joins the two words and shifts them by the offset of position `emitted`.
         let bits = ((u128::from(next) << 64 | u128::from(word)) >> (emitted % 64)) as u64;
         (end | !bits).trailing_zeros()
     }

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Number of ranks from 2 on that have a probability of their own.
+/// Number of ranks, from rank 2 on, that have a probability of their own.
 const RANKS: usize = 64;
 
 /// Probability that the target's token is the draft's r-th guess if it is none of the better guesses, [0, 1], for r =
@@ -79,14 +79,14 @@ impl RankLaw {
         }
     }
 
-    /// Entropy, in nats, of the draft's distribution when its first guess has probability `first`.
+    /// Entropy, in nats, of the draft's distribution over tokens when its first guess has probability `first`.
     pub fn entropy(&self, first: f64) -> f64 {
         let term = |p: f64| if p > 0.0 { -p * p.ln() } else { 0.0 };
         term(first) + term(1.0 - first) + (1.0 - first) * self.entropy
     }
 
     /// KL(target ‖ draft), in nats, at a position where a greedy target (all its mass on one token) picks the draft's
-    /// `rank`-th guess: −ln of the draft's probability of this guess, which counts as at least 1e-6.
+    /// `rank`-th guess. This is −ln p, where p is the draft's probability of this guess, but at least 1e-6.
     pub fn divergence(&self, first: f64, rank: u32) -> f64 {
         -self.guess(first, rank).max(1e-6).ln()
     }
@@ -122,8 +122,8 @@ mod tests {
         assert_eq!(RankLaw::new(vec![0.0]).unwrap().at(0.5), RANKS as u32 + 2);
     }
 
-    /// The draft's probabilities sum to about one, and `entropy` is close to their entropy, if the first guess is the
-    /// largest. No guess has a higher probability than the first.
+    /// If the first guess is the largest, the draft's probabilities sum to about one, and `entropy` is close to their
+    /// entropy. No guess has a higher probability than the first.
     #[test]
     fn guesses_are_a_distribution() {
         let law = RankLaw::default();

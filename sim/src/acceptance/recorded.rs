@@ -36,8 +36,8 @@ impl Recorded {
         &self.recordings[request.recording.expect("building the source checked that every request has one") as usize]
     }
 
-    /// The index into the recording for an output position; `None` behind its end. Position 0 comes from the prefill
-    /// and is never drafted, so a recording that wraps begins again at 1.
+    /// The index into the recording for an output position; `None` beyond its end. A recording that wraps begins again
+    /// at position 1, because position 0 comes from the prefill and is never drafted.
     fn index_at(&self, recording: &Recording, position: usize) -> Option<usize> {
         match recording.bits.len() {
             len if position < len => Some(position),
@@ -52,9 +52,9 @@ fn hazard(r: &Recording, hazards: &[f64], n: usize) -> f64 {
     hazards[usize::from(r.accepted_before[n]).min(hazards.len() - 1)]
 }
 
-/// The expected share of right bits; an unknown bit counts with its hazard. One right and one wrong bit are added, so
-/// that short recordings stay off 0 and 1. Known bits alone would be biased low: a bit is unknown after a run of right
-/// ones.
+/// The expected share of right bits in a recording. An unknown bit counts with its hazard (its probability of being
+/// right). One right and one wrong bit are added, so that the share of a short recording is never 0 or 1. The known
+/// bits alone would give too low a share, because a bit is unknown after a run of right bits.
 fn expected_rate(r: &Recording, hazards: &[f64]) -> f64 {
     let right =
         |(n, bit): (usize, &Option<bool>)| bit.map_or_else(|| hazard(r, hazards, n), |b| f64::from(u8::from(b)));

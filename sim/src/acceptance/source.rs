@@ -1,5 +1,5 @@
-//! The common part of all acceptance sources. Each source draws the bits (right or wrong) in its own way; one model
-//! then draws the confidences given the bits (docs/model.md 13).
+//! The common part of all acceptance sources. Each source draws the bits (right or wrong) in its own way. The
+//! confidences are then drawn given the bits, by one model for all sources (docs/model.md 13).
 
 use super::confidence::{ConfidenceModel, logit, sigmoid};
 use super::{AcceptanceSource, Law, RankLaw, TruthRow};
@@ -44,7 +44,7 @@ pub(super) trait Bits: Send + Sync {
         weights.push(1.0);
     }
 
-    /// [`rate`](Bits::rate) if this hypothesis holds for the request.
+    /// As [`rate`](Bits::rate), if this hypothesis about the request is true.
     fn rate_of_hypothesis(&self, request: RequestTruth, _hypothesis: usize, position: u32, depth: u32) -> f64 {
         self.rate(request, position, depth)
     }
@@ -70,13 +70,14 @@ pub(super) trait Bits: Send + Sync {
         1.0
     }
 
-    /// The most tokens that are drafted in a round without a match.
+    /// The most tokens that the draft model beside a lookup drafts in a round without a match; 0 if there is no such
+    /// model.
     fn drafts_without_match(&self) -> u32 {
         0
     }
 }
 
-/// An acceptance source: its bits with the models of its confidences and ranks.
+/// An acceptance source: the bits, and the models of their confidences and ranks.
 pub(super) struct Source<B> {
     pub bits: B,
     pub confidence: ConfidenceModel,

@@ -155,7 +155,7 @@ fn autocorrelation_decays_geometrically() {
 }
 
 /// If requests have different rates, the conditional rate over all requests rises with depth although each request's
-/// rate is constant: for Beta(a, b) it is (a + i − 1) / (a + b + i − 1) at draft i.
+/// rate is constant. For Beta(a, b) the conditional rate at draft i is (a + i − 1) / (a + b + i − 1).
 #[test]
 fn hazards_rise_with_depth() {
     let (a, b) = (8.0, 5.7);

@@ -162,7 +162,8 @@ impl AcceptanceSpec {
                     let why = format!("{} is not in [0, 1)", m.autocorrelation);
                     return bad("source.mixture.autocorrelation", why);
                 }
-                // Outside these shapes all rates are 0 or 1, or all are equal, and the law cannot be drawn from.
+                // With other shapes all rates are 0 or 1, or all rates are equal, and numbers cannot be drawn from the
+                // Beta law.
                 let why = "a and b must be > 0, from 0.001 to 1000000";
                 let fault = |beta: &Beta| [beta.a, beta.b].iter().any(|shape| !(1e-3..=1e6).contains(shape));
                 match m.categories.iter().find(|(_, beta)| fault(beta)) {

@@ -1,9 +1,10 @@
-//! `suffix`: a suffix tree over the request's text and earlier outputs proposes what followed the newest tokens before.
-//! The longer the match, the longer the proposal (SuffixDecoding, arXiv 2411.04975; vLLM's method `suffix`).
+//! `suffix`: a suffix tree over the request's text and earlier outputs proposes the tokens that followed the newest
+//! tokens before. The longer the match, the longer the proposal (SuffixDecoding, arXiv 2411.04975; vLLM's method
+//! `suffix`).
 //!
-//! Matches and right runs follow the law of `prompt-lookup`. In addition each position has the length of its match: it
-//! is drawn where a repeating stretch begins, and grows by one token with each position of the stretch. Long matches
-//! are therefore right more often than short ones, because they lie inside repeating stretches.
+//! Matches and right runs follow the law of `prompt-lookup`. In addition each position has the length of its match.
+//! This length is drawn where a stretch of repeated text begins, and grows by one token with each position of the
+//! stretch. Long matches are therefore right more often than short ones, because they lie inside repeated text.
 
 use super::TruthRow;
 use super::fault::{BadAcceptance, bad};
@@ -151,8 +152,8 @@ mod tests {
         row
     }
 
-    /// The proposals are as long as those that `tests/arctic/record.py` recorded from Arctic Inference 0.3.0's tree of
-    /// depth 24, after a repeated text of 1, 2, … tokens with `max_spec_factor` 1, 0.5 and 3.
+    /// The proposals have the same lengths as those in `tests/arctic/record.py`'s recording from Arctic Inference 0.3.0
+    /// (tree of depth 24), after a repeated text of 1, 2, … tokens, with `max_spec_factor` 1, 0.5 and 3.
     #[test]
     fn proposals_are_as_long_as_arctic_inference_makes_them() {
         let recorded: serde_json::Value = serde_json::from_str(include_str!("suffix_proposals.json")).unwrap();

@@ -221,7 +221,8 @@ impl<'a> Truths<'a> {
         for i in (0..batch.len()).filter(|&i| pass.draft_len[i] >= pass.pass) {
             let row = self.row_of[batch.ids[i] as usize] as usize;
             let start = batch.emitted[i];
-            // The target's path down to the parents of this level: a node is on the path if its ranks are the target's.
+            // The key of the target's path down to the parents of this level. A node is on the path if the ranks of the
+            // nodes down to it are the ranks of the target's tokens.
             let target = target_path((0..depth).map(|d| self.rank(row, start, d)));
             let right = self.rows[row].right(start + depth, depth);
             let confidence = |path: u64, on_path: bool| {

@@ -18,9 +18,9 @@ pub struct Collector {
     pub totals: Totals,
     /// Load and draft length over time.
     pub series: Series,
-    /// One record for each step, if the run keeps them; else empty.
+    /// One record for each step, if the run keeps records of steps; otherwise empty.
     pub steps: Vec<StepRecord>,
-    /// Requests that could never run to their end, with the reason, in order.
+    /// Requests that could never run to their end, each with the reason, in the order of their rejections.
     pub rejected: Vec<(RequestId, RejectReason)>,
     keep_steps: bool,
     emissions: Emissions,
@@ -152,7 +152,8 @@ impl Collector {
         }
     }
 
-    /// The common case, kept fast: chains, and no request of the step had ended before its output came.
+    /// The common case, kept fast: all drafts are chains, and no request of the step had ended before the step's output
+    /// came.
     #[inline]
     fn count_chains(&mut self, record: &mut StepRecord, ids: &[RequestId], spec: &SpecDecode) {
         let n = ids.len();
@@ -258,7 +259,7 @@ impl Collector {
         self.records.preemptions[r.id as usize] += 1;
     }
 
-    /// Records that a request emitted its whole output. Its last step was recorded before.
+    /// Records that a request emitted its whole output. The request's last step was recorded before.
     pub(super) fn finish(&mut self, r: &RunningRequest, now: Time, spent: Option<Spent>) {
         self.left(r);
         if let Some(spent) = &spent {

@@ -1,7 +1,7 @@
-//! The draft passes at the end of a step: how many there are, and over how many tokens each runs.
+//! The draft passes at the end of a step: their number, and the number of tokens over which each runs.
 //!
-//! Taken from the model runners of vLLM 0.33.0 and 0.32.0 and tested against them (`tests/vllm/README.md`, "The clock
-//! and the device"; `runners.py` there runs the released code).
+//! Taken from the model runners of vLLM 0.33.0 and 0.32.0 and tested against these releases (`tests/vllm/README.md`,
+//! "The clock and the device"; `runners.py` there runs the released code).
 
 use super::scheduler::{Derived, Lengths, SpeculativeConfig};
 use crate::config::{DraftMethod, EngineConfig, FirstDraftPass, Runner, Version};
@@ -30,7 +30,7 @@ pub struct DraftPasses {
     kind: Kind,
     /// Extra tokens of each request in the first pass, in addition to the step's tokens.
     slots: u32,
-    /// Extra tokens of each request in the second pass of a block drafter, in addition to its drafts.
+    /// Extra tokens of each request in the second pass of a block drafter, in addition to the request's drafts.
     anchors: u32,
     /// The most drafts that a request may ever have in a step.
     most: u32,
@@ -62,7 +62,7 @@ pub struct Ran {
     pub tokens: PassShape,
     /// Number of requests in the step.
     pub requests: u64,
-    /// Sum over these requests of their tokens in KV after the step.
+    /// Sum over the step's requests of their tokens in KV after the step.
     pub context: u64,
 }
 

@@ -1,4 +1,4 @@
-//! An engine that a router gives requests while it runs.
+//! An engine to which a router gives requests while the engine runs.
 
 use super::drafter::Drafter;
 use super::state::{Engine, Watch};

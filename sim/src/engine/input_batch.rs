@@ -1,10 +1,10 @@
-//! The decode requests of a step in columns, as policies and executors see them. Columns keep their memory from step to
-//! step; their first `n` entries are valid.
+//! The decode requests of a step in columns, as policies and executors see them. The columns are reused from step to
+//! step; only their first `n` entries are valid.
 
 use super::request::RunningRequest;
 use crate::workload::RequestId;
 
-/// Which columns are filled in a run. Where `limit` or `gap` is false, that column stays 0.
+/// Which columns are filled in a run. If `limit` or `gap` is false, all entries of that column are 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Columns {
     /// Whether requests may have drafts. Fills the column of draft limits.
@@ -27,7 +27,7 @@ pub struct InputBatch {
     limit: Vec<u32>,
     gap: Vec<u32>,
     slo_tpot_s: Vec<f64>,
-    /// Number of leading entries for which `at[i]` is `i`.
+    /// Number of entries at the beginning of the column `at` for which `at[i]` is `i`.
     in_place: usize,
     /// Whether the decode requests are the first requests of the running list, in the same order.
     leads: bool,
@@ -158,7 +158,7 @@ impl InputBatch {
         &self.slo_tpot_s[..self.n]
     }
 
-    /// Sum over the decode requests of their tokens in the target's KV.
+    /// Sum over the decode requests of the number of their tokens in the target's KV.
     pub fn context_sum(&self) -> u64 {
         self.context_sum
     }

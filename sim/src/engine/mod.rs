@@ -1,7 +1,7 @@
-//! The engine loop: schedule, draft, verify, update, observe. It is the same for every clock.
+//! The engine loop: schedule, draft, verify, update, observe. The loop is the same for every clock.
 //!
-//! `step_start.rs` and `step_end.rs` have the phases of a step in the two orders that ARCHITECTURE.md describes.
-//! The loop is generic over executor and drafter, and allocates nothing once its buffers have grown.
+//! `step_start.rs` and `step_end.rs` have the phases of a step in the two orders that ARCHITECTURE.md describes. The
+//! loop is generic over executor and drafter. It allocates no memory once its buffers have grown.
 
 mod ahead;
 mod arrivals;
@@ -126,8 +126,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.out.be_patient(patience);
     }
 
-    /// Ends the run and returns its results. Requests that still run are recorded with the tokens that they have
-    /// emitted.
+    /// Ends the run and returns its results. For each request that still runs, the record has the number of tokens that
+    /// the request has emitted.
     pub fn finish(mut self) -> Finished<E, W> {
         let usable_blocks = self.scheduler.kv_cache_manager().usable();
         self.scheduler.running().iter().for_each(|r| self.out.left(r));

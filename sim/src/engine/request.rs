@@ -80,8 +80,9 @@ pub struct RunningRequest {
     pub table: u32,
     /// Whether the request is in prefill, or recomputes tokens after a preemption.
     pub prefilling: bool,
-    /// Whether the request may draft. Once false it stays false: there is no drafter, the drafter chose not to draft
-    /// for the request, or the request missed tokens under `DraftGap::Permanent`.
+    /// Whether drafts may be made for the request. Once false it stays false. It is false if there is no drafter, if
+    /// the drafter chose not to draft for the request, or if the draft missed tokens of the request under
+    /// `DraftGap::Permanent`.
     pub may_draft: bool,
     /// Under priority scheduling the lowest number is served first.
     pub priority: i32,

@@ -51,7 +51,7 @@ pub struct Admission {
 pub struct Rejection {
     /// Id of the request.
     pub id: RequestId,
-    /// Why it can never run to its end.
+    /// Why the request can never run to its end.
     pub reason: RejectReason,
     /// The request's state. `None` if the request neither ran nor has emitted tokens.
     pub ran: Option<RunningRequest>,

@@ -28,7 +28,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.has_requests() || !self.pipeline.queue.is_empty()
     }
 
-    /// vLLM's `has_requests`: unfinished requests, or finished ones that no scheduler call has reported yet.
+    /// vLLM's `has_requests`: there are unfinished requests, or finished requests that no scheduler call has reported
+    /// yet.
     fn has_requests(&self) -> bool {
         !self.scheduler.is_idle() || (self.pipeline.untold && self.pipeline.room > 0)
     }
@@ -47,8 +48,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         Ok(())
     }
 
-    /// Schedules a step, and queues its target pass and the draft passes behind it. Returns whether the step runs
-    /// anything.
+    /// Schedules a step, and queues its target pass and the draft passes behind it. Returns whether the step runs at
+    /// least one token.
     fn launch(&mut self) -> Result<bool, E::Error> {
         let start = self.executor.now();
         self.pipeline.untold = false;

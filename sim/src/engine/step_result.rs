@@ -9,7 +9,7 @@ use crate::workload::RequestId;
 pub struct StepResult {
     /// Number of output tokens that the step emitted. Tokens beyond the end of a request do not count.
     pub emitted: u32,
-    /// Requests that had ended before the step's output came. Their tokens are dropped.
+    /// Requests that had ended before the step's output came. The tokens that the step gave them are dropped.
     pub dropped: Vec<RequestId>,
     /// Requests that emitted their last token in the step, each with its last state.
     pub finished: Vec<RunningRequest>,

@@ -36,7 +36,7 @@ pub struct Mark {
     pub begin: Time,
     /// When the activity ended.
     pub end: Time,
-    /// For a pass: how long the device computed, by the device's own clock if it has one.
+    /// For a pass: how long the device computed, by the device's own clock if the device has one.
     pub device: Time,
     /// For a pass: its shape by the arithmetic of [`crate::shape`]. It is assumed that the target reads each request's
     /// context once.
@@ -130,7 +130,8 @@ impl StepTrace {
     }
 }
 
-/// Receives the steps of a live run while it runs. It is called inside the measured loop, so it must be fast.
+/// Receives the steps of a live run while the run goes on. Its calls are inside the measured loop, so they must be
+/// fast.
 pub trait Recorder: Send {
     /// Called when a step has ended. After the last step there may be one more call without a pass, for the marks after
     /// that step.

@@ -1,4 +1,4 @@
-//! When each request last emitted a token. The gaps between a request's emissions follow from it.
+//! When each request last emitted a token. From this the gaps between a request's emissions are computed.
 
 use super::Gaps;
 use crate::time::Time;
@@ -77,7 +77,7 @@ impl Emissions {
         std::mem::swap(&mut self.members, &mut self.before);
         self.members.clear();
         self.members.extend(ids);
-        // Both lists are in running order, so one walk over both finds nearly every request.
+        // Both lists are in the order of the running list, so one walk over both finds nearly every request.
         let (mut next, mut since_last) = (0, 0);
         for &id in &self.members {
             while next < self.before.len() && self.before[next] != id {

@@ -1,6 +1,6 @@
 //! Student-t confidence intervals over seeds. One seed gives no interval.
 
-/// A mean over replications with its 95 % confidence interval.
+/// A mean over replications (runs with different seeds), with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Interval {
     /// The mean of the per-seed values.
@@ -27,15 +27,15 @@ impl Interval {
     }
 }
 
-/// A mean of ratios over replications with its 95 % interval. The interval is computed for the mean logarithm and
-/// converted back to ratios, so that its ends are never negative.
+/// A mean of ratios over replications (runs with different seeds), with its 95 % confidence interval. The interval is
+/// computed for the mean logarithm and converted back to ratios, so that its ends are never negative.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct RatioInterval {
     /// The mean of the per-seed ratios.
     pub mean: f64,
-    /// The lower end of the 95 % interval, at most the mean; `None` with one seed or if it is not finite.
+    /// The lower end of the 95 % interval, at most the mean. `None` with one seed, or if this end is not finite.
     pub low: Option<f64>,
-    /// The upper end of the 95 % interval, at least the mean; `None` with one seed or if it is not finite.
+    /// The upper end of the 95 % interval, at least the mean. `None` with one seed, or if this end is not finite.
     pub high: Option<f64>,
     /// Number of replications.
     pub n: usize,

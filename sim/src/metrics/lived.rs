@@ -1,5 +1,5 @@
-//! The parts of the end-to-end latency of a run's finished requests, defined in docs/model.md 14.1. They sum to the
-//! latency.
+//! The parts of the end-to-end latency of a run's finished requests, defined in docs/model.md 14.1. The parts sum to
+//! the latency.
 
 use crate::time::Time;
 use serde::{Deserialize, Serialize};

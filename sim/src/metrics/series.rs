@@ -1,5 +1,6 @@
-//! Load and draft length over time, in a limited number of bins. When the bins run out, neighbouring bins merge and the
-//! bin width doubles. Memory stays constant for any length of the run, and the result depends only on the steps.
+//! Load and draft length over time, in a limited number of bins. When no more bins are allowed, neighbouring bins merge
+//! and the bin width doubles. Memory is therefore constant for any length of the run, and the result depends only on
+//! the steps.
 
 use crate::metrics::StepRecord;
 use crate::time::Time;

@@ -105,9 +105,9 @@ pub struct Summary {
     pub e2e: Option<Quantiles>,
     /// Output tokens of finished requests.
     pub output_tokens: u64,
-    /// G1: output tokens of finished requests / (last finish − first arrival).
+    /// G1: output tokens of finished requests / (last finish − first arrival), tokens a second.
     pub token_goodput_tok_s: f64,
-    /// Output tokens of finished requests / time inside steps.
+    /// Output tokens of finished requests / total time inside steps, tokens a second.
     pub busy_token_goodput_tok_s: f64,
     /// G2: requests that meet every bound / (last finish − first arrival); `None` without a bound.
     pub slo_goodput_req_s: Option<f64>,
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(Quantiles::of(&mut []), None);
     }
 
-    /// Two finished requests, of which one meets its bound, and a rejected one.
+    /// Two finished requests, of which one meets its bound, and one rejected request.
     #[test]
     fn goodputs_by_hand() {
         let mut r = RequestRecords::new(3);

@@ -1,4 +1,5 @@
-//! Tests how trees grow, which nodes are kept and which are accepted, against simple code that enumerates paths.
+//! Tests how trees grow, which nodes are kept, and which are accepted. The reference is simple code that enumerates
+//! paths.
 
 use foretoken_sim::tree::{Node, ROOT};
 use foretoken_sim::{DraftTree, Growth};
@@ -37,7 +38,7 @@ fn grown(growth: &Growth, depth: u32) -> DraftTree {
             let at = parent.map(|p| known.1.iter().position(|n: &Node| n == p).expect("a node of the tree"));
             let mut path = at.map_or(Path::new(), |at| known.0[at].clone());
             path.push(rank);
-            // The path key must name the node, because the lookup above compares nodes.
+            // The key of a path must differ for every node, because the lookup above compares nodes.
             (opinion(&path), path.iter().fold(1, |key, &r| key * 64 + u64::from(r)))
         });
     }

@@ -122,8 +122,8 @@ fn a_tree_of_width_one_runs_as_the_chain() {
 }
 
 /// P(a level of width w has the target's token) = a + (1 − a)·P(rank ≤ w | first guess wrong), independently at each
-/// depth. The expected accepted length of a static tree is the sum of the running products of these probabilities
-/// (docs/model.md 5.3, "rank-acceptance table").
+/// depth. The expected accepted length of a static tree is the sum over depths of the product of these probabilities up
+/// to the depth (docs/model.md 5.3, "rank-acceptance table").
 #[test]
 fn a_static_tree_accepts_what_the_rank_law_says() {
     let hazards = [0.4, 0.25, 0.1];

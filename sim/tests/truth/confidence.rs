@@ -1,6 +1,6 @@
-//! Tests that P(right | confidence) is the declared curve for the acceptance sources without lookups, and that which
-//! drafts are right never depends on confidences (docs/model.md 13). Tests misfits, tokens off the path and extreme
-//! settings, too.
+//! Tests that P(right | confidence) is the declared curve for the acceptance sources without lookups, and that
+//! confidences never change which drafts are right (docs/model.md 13). Also tests misfits, tokens off the target's
+//! path, and extreme settings.
 
 use foretoken_sim::acceptance::{AcceptanceSpec, Beta, Confidence, Curve, Misfit, Mixture, Rates};
 use foretoken_sim::{AcceptanceSource, Recording, Request, RequestTruth, Time, TruthRow, Workload};

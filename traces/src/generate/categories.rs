@@ -1,4 +1,4 @@
-//! Requests of several categories (chat, code, documents), each with its share and its lengths.
+//! Requests of several categories (chat, code, documents). Each category has its own share and its own lengths.
 
 use super::log_normal::LogNormalLengths;
 use super::tables::TableName;

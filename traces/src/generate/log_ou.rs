@@ -1,8 +1,8 @@
 //! A Poisson process with a varying rate: λ(t) = m(t)·exp(sX − s²/2), where X is a stationary Ornstein–Uhlenbeck
 //! process.
 //!
-//! s = √ln(1 + cv²), so the factor has mean 1 and coefficient of variation cv. X is constant over cells of a twentieth
-//! of its correlation time; within a cell the process is exactly Poisson.
+//! s = √ln(1 + cv²), so the factor on m(t) has mean 1 and coefficient of variation cv. X is constant in cells whose
+//! length is a twentieth of X's correlation time; within a cell the process is exactly Poisson.
 
 use super::{Effort, Stalled, exponential, normal};
 use crate::checks::{positive, rate, span, variation};

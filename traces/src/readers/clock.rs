@@ -1,4 +1,4 @@
-//! Parses wall-clock times as logs write them, and shifts times to the engine's clock, which starts at 0.
+//! Parses wall-clock times in the forms that logs use, and shifts times to the engine's clock, which starts at 0.
 
 use super::number::fraction_ps;
 use foretoken_sim::Time;

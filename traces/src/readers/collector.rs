@@ -25,7 +25,7 @@ const MOST_CATEGORIES: usize = 4096;
 pub(super) struct Collector<'a> {
     spec: &'a TraceSpec,
     format: TraceFormat,
-    /// The unloaded time per output token, seconds; `None` if the caller does not know it.
+    /// The time per output token of an unloaded server, seconds; `None` if the caller does not know it.
     pub(super) baseline_tpot_s: Option<f64>,
     pub(super) gives: Gives,
     /// Arrival times in the order of the file. They are put into `workload.arrival` at the end.
@@ -33,7 +33,7 @@ pub(super) struct Collector<'a> {
     workload: Workload,
     went_back: bool,
     rows: u64,
-    /// Memory that the kept requests take in a run, bytes.
+    /// Memory, in bytes, that the collected requests will take in a run.
     memory: u64,
     failed: u64,
     zero: u64,
@@ -102,7 +102,7 @@ impl<'a> Collector<'a> {
         Err(TraceError::row(&self.spec.path, line, None, what, hint))
     }
 
-    /// Adds a recording and returns its index.
+    /// Adds a recording and returns the recording's index.
     pub(super) fn recording(&mut self, recording: Recording) -> u32 {
         self.workload.recordings.push(recording);
         u32::try_from(self.workload.recordings.len() - 1).expect("fewer than 2^32 recordings")

@@ -57,7 +57,7 @@ pub fn read(spec: &TraceSpec, baseline_tpot_s: Option<f64>) -> Result<Trace, Tra
     read_as(format, spec, collector)
 }
 
-/// Refuses options of other formats, because an option without effect is a mistake.
+/// Refuses options of other formats. An option that has no effect is a mistake of the user.
 fn check_options(spec: &TraceSpec, format: TraceFormat) -> Result<(), TraceError> {
     let given = [
         ("failed_rows", spec.failed_rows.is_some(), TraceFormat::BurstGpt),

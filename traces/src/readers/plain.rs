@@ -23,7 +23,7 @@ pub(super) fn read_lengths(spec: &TraceSpec, mut collector: Collector) -> Result
     collector.finish()
 }
 
-/// Reads the columns `t_s` (seconds), `input_tokens`, `output_tokens`, and `category` where the file has it.
+/// Reads the columns `t_s` (seconds), `input_tokens` and `output_tokens`, and the column `category` if the file has it.
 pub(super) fn read_windows(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, TraceError> {
     let mut table = Table::open(&spec.path)?;
     let (time, prompt, output) =

@@ -34,7 +34,7 @@ impl<'a> Table<'a> {
         Ok(Table { path, reader, header, row: csv::ByteRecord::new() })
     }
 
-    /// True when the header names this column.
+    /// Whether the header has a column of this name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.header.iter().any(|column| column == name)
     }
@@ -103,7 +103,7 @@ impl<'a> Table<'a> {
         text.parse().map_err(|_| self.bad(column, "is not a whole number from -2147483648 to 2147483647"))
     }
 
-    /// The error that a field of this row is invalid.
+    /// The error about an invalid field of this row. `why` says what is wrong.
     pub(super) fn bad(&self, column: Column<'_>, why: Bad) -> TraceError {
         let shown: String = String::from_utf8_lossy(self.bytes(column)).chars().take(40).collect();
         TraceError::row(

@@ -1,4 +1,4 @@
-//! Cipher: a sentence, a key that says how to encode it, and the encoded sentence.
+//! Cipher: the prompt has a sentence and a key that says how to encode it; the answer is the encoded sentence.
 
 use super::dice::Dice;
 use super::words;
@@ -9,7 +9,7 @@ const VOWELS: &[u8; 5] = b"aeiou";
 enum Key {
     /// Every letter is shifted in the alphabet by this number of places.
     Shift(u8),
-    /// Each letter is replaced by its mirror image in the alphabet (a by z).
+    /// Each letter is replaced by its mirror image in the alphabet (a becomes z).
     Mirror,
     /// Each vowel is replaced by the vowel this number of places later, in a circle.
     Vowels(usize),

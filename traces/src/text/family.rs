@@ -11,9 +11,9 @@ use std::str::FromStr;
 pub enum Family {
     /// Translation: a sentence is encoded with a given key.
     Cipher,
-    /// Summarisation: sentences are repeated, put in reverse order, or stripped of their ornaments.
+    /// Summarisation: sentences are repeated, put in reverse order, or repeated without their ornaments.
     Copy,
-    /// Question answering: facts of an invented world that the text does not give.
+    /// Question answering: facts of an invented world. The text does not contain the facts.
     Facts,
     /// Mathematical reasoning: running totals of one to four digits.
     Arithmetic,

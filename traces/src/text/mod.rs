@@ -21,7 +21,7 @@ use dice::Dice;
 use foretoken_sim::{Luck, Stream};
 use serde::{Deserialize, Serialize};
 
-/// The byte that ends an answer. No answer contains it; a prompt may.
+/// The byte that ends an answer. No answer contains this byte; a prompt may contain it.
 pub const END: u8 = b'\n';
 
 /// A question and its answer.

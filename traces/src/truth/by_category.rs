@@ -1,5 +1,5 @@
-//! Acceptance by category of requests and by context length, estimated from a truth table, and the acceptance rates
-//! that a simulated experiment uses for it (the "law").
+//! Acceptance by category of requests and by context length, estimated from a truth table. From this follow the
+//! acceptance rates for a simulated experiment (the "law").
 
 use super::{NOT_DRAFTED, RecordedOutput, TruthTable};
 use foretoken_sim::acceptance::{ByCategory, CategoryRates};

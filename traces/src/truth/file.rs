@@ -1,8 +1,10 @@
-//! The file of a truth table: two frames (`foretoken_intact::frames`), so that a checksum covers every bit. The first
-//! holds a JSON header, the second the columns, compressed with zstd. The same table gives the same bytes.
+//! The file of a truth table. It has two frames (`foretoken_intact::frames`), so that a checksum covers every bit. The
+//! first frame holds a JSON header. The second holds the columns, compressed with zstd. The same table always gives the
+//! same bytes.
 //!
-//! Columns, little endian, one after the other: family (16 bits), prompt length (32) and output length (32) of each
-//! output, then the ranks (8) and then the confidences (16) of all positions, output by output.
+//! The columns are little endian and follow one another. First come the columns with one entry for each output: family
+//! (16 bits), prompt length (32 bits), output length (32 bits). Then come the columns with one entry for each position,
+//! output by output: ranks (8 bits), confidences (16 bits).
 
 use super::{RecordedOutput, SCHEMA_VERSION, TruthHeader, TruthTable};
 use crate::error::TraceError;

@@ -38,7 +38,7 @@ pub struct FamilySummary {
     /// Number of output positions that a draft can predict. These are all but the first of each output, which the
     /// prefill gives.
     pub positions: u64,
-    /// Share of these positions at which the draft's first guess is right.
+    /// Share of the `positions` at which the draft's first guess is right.
     pub right: f64,
     /// Acceptance by depth, in rounds of length [`DEPTHS`].
     pub depths: Vec<Depth>,

@@ -133,8 +133,8 @@ fn adaspec_bins_are_underdispersed() {
     // 1.795/s is the published rate, from 1077 requests in 600 s. 5.38 requests in a bin of 3 s are 1.7933/s.
     agrees("rate", averaged(100, |s| rate(&of_seed(s))), 5.38 / 3.0, 0.0);
     let sixty = averaged(100, |s| dispersion(&of_seed(s), 2));
-    // A minute is 20 independent bins, so its IDC is a bin's variance / mean, times 59/60 because the hour's own mean
-    // is used. The random rounding of n adds p²·0.22 = 0.03 to the variance of 3.36.
+    // A minute is 20 independent bins, so its IDC is the variance / mean of a bin, times 59/60 because the variance is
+    // taken around the mean of the same hour. The random rounding of n adds p²·0.22 = 0.03 to the variance of 3.36.
     agrees("IDC(60 s)", sixty, (3.36 + 0.03) / 5.38 * 59.0 / 60.0, 0.001);
 }
 

@@ -14,7 +14,8 @@ pub type BlockId = u32;
 const NONE: u32 = u32::MAX;
 const NO_HASH: u64 = 0;
 
-/// The blocks of a request, in order of its tokens, and how many of them are registered in the cache.
+/// The blocks of a request, in the order of the request's tokens, and the number of blocks that are registered in the
+/// cache.
 #[derive(Clone, Debug, Default)]
 pub struct BlockTable {
     /// Ids of the request's blocks.
@@ -49,7 +50,7 @@ pub struct BlockPool {
 }
 
 impl BlockPool {
-    /// A pool with blocks 1 to `blocks`, all free. The null block is not among them.
+    /// A pool with blocks 1 to `blocks`, all free. Block 0, the null block, is not part of the pool.
     pub fn new(blocks: u32) -> BlockPool {
         let n = blocks as usize;
         BlockPool {
@@ -67,7 +68,7 @@ impl BlockPool {
         }
     }
 
-    /// A pool that only counts its blocks: they have no ids, no memory, and no lookups.
+    /// A pool that only counts its blocks. The blocks have no ids and no memory, and there is no prefix cache.
     pub fn counting(blocks: u32) -> BlockPool {
         BlockPool { counts: true, total: blocks, free: blocks, ..BlockPool::new(0) }
     }
@@ -321,7 +322,7 @@ pub struct Content<'a> {
 }
 
 impl Content<'_> {
-    /// The hash of block `index`, given the hash of its parent block: H(parent, content).
+    /// The hash of block `index`: H(hash of its parent block `parent`, content of the block).
     fn hash(&self, parent: u64, index: u32) -> u64 {
         let first = index * self.block_size;
         let end = first + self.block_size + self.hash_lookahead;
@@ -358,7 +359,7 @@ mod tests {
         assert_eq!(pool.lookup(&content(&[11], 1), 8, false), (0, 0));
         pool.release(&mut a, 0);
         assert_eq!(pool.used(), 0);
-        // The same request after a preemption hits all its blocks, from the free queue.
+        // After a preemption the same request hits all its blocks, which are in the free queue.
         assert_eq!(pool.lookup(&content(&ids, 0), 8, false), (5, 5));
         let mut b = BlockTable::default();
         pool.take_hits(&mut b, &content(&ids, 1), 4);

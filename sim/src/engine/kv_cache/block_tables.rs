@@ -1,4 +1,5 @@
-//! The block tables of the requests that hold KV, by slot. Slots and buffers are reused.
+//! The block tables of the requests that hold KV. The tables of a request have a slot (index); slots and buffers are
+//! reused.
 
 use super::block_pool::{BlockId, BlockTable};
 use crate::workload::RequestId;
@@ -61,19 +62,19 @@ impl BlockTables {
 pub struct TablesOf<'a>(Option<(&'a BlockTables, bool)>);
 
 impl<'a> TablesOf<'a> {
-    /// Wraps the tables of all requests. `separate` says whether the draft has a pool of its own.
+    /// Wraps the tables of all requests. `separate` says whether the draft has its own pool.
     pub(super) fn new(tables: &'a BlockTables, separate: bool) -> TablesOf<'a> {
         TablesOf(Some((tables, separate)))
     }
 
-    /// Blocks of the target's KV that a running request holds, in order of its tokens; empty for a request without KV.
-    /// Block 0 is the null block, which no request gets.
+    /// Ids of the blocks of the target's KV that a request holds, in the order of the request's tokens. Empty for a
+    /// request without KV. No request gets block 0, the null block.
     pub fn target(&self, id: RequestId) -> &'a [BlockId] {
         self.table(id, false)
     }
 
-    /// Blocks of the draft's KV that a running request holds. If the draft has no pool of its own, they are the
-    /// target's block ids, which address an equally long pool.
+    /// Ids of the blocks of the draft's KV that a request holds. If the draft has no pool of its own, these are the ids
+    /// of the target's blocks; on hardware they also address the draft's KV memory, which then has as many blocks.
     pub fn draft(&self, id: RequestId) -> &'a [BlockId] {
         self.table(id, true)
     }

@@ -1,5 +1,6 @@
-//! vLLM's `KVCacheManager` (docs/model.md 4.4): how much of a request is cached, and whether there are KV slots for its
-//! tokens. If the draft has a pool of its own, every allocation takes the same number of blocks there.
+//! vLLM's `KVCacheManager` (docs/model.md 4.4): how much of a request is cached, and whether there are KV slots for the
+//! request's tokens. If the draft has its own pool, every allocation also takes the same number of blocks from that
+//! pool.
 
 use super::block_pool::{BlockPool, Content};
 use super::block_tables::{BlockTables, TablesOf};
@@ -41,7 +42,7 @@ pub struct ComputedBlocks {
 }
 
 impl KvCacheManager {
-    /// The memory of an engine with these rules, for a workload of `requests` requests. `addressed` says whether the
+    /// The KV memory of an engine with these rules, for a workload of `requests` requests. `addressed` says whether the
     /// executor needs the ids of a request's blocks.
     pub fn new(config: &EngineConfig, requests: usize, rules: &Rules, addressed: bool) -> KvCacheManager {
         let drafting = rules.drafter;
@@ -134,7 +135,7 @@ impl KvCacheManager {
         self.blocks_for(tokens) - begun <= self.num_free_blocks()
     }
 
-    /// Number of blocks that a request lacks to hold `tokens` tokens.
+    /// Number of further blocks that a request needs to hold `tokens` tokens.
     #[inline]
     pub fn lacking(&self, r: &RunningRequest, tokens: u32) -> u32 {
         if tokens <= r.num_slots { 0 } else { (tokens - r.num_slots).div_ceil(self.block_size) }

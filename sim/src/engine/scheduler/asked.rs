@@ -39,7 +39,7 @@ impl<'a> Asked<'a> {
         &self.workload
     }
 
-    /// Adds a request that was not known before. Returns its id.
+    /// Adds a request that was not known before, and returns the request's id.
     pub(super) fn add(&mut self, request: Request) -> RequestId {
         let id = self.workload.len() as RequestId;
         self.workload.to_mut().push(request);

@@ -9,7 +9,8 @@ use crate::engine::spec_decode::SpecDecode;
 use crate::workload::RequestId;
 
 impl Scheduler<'_> {
-    /// vLLM's `_update_after_schedule`: advances the requests of the step as if all their drafts were accepted.
+    /// vLLM's `_update_after_schedule`: advances the counts of the step's requests as if all their drafts were
+    /// accepted.
     pub fn advance(&mut self) {
         for r in self.running.iter_mut().filter(|r| r.num_scheduled_tokens > 0) {
             let tokens = std::mem::take(&mut r.num_scheduled_tokens);

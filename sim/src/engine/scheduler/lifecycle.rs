@@ -1,5 +1,5 @@
-//! The life of a request: it arrives, is activated when it is admitted, may be preempted and wait again, and ends
-//! finished, rejected or aborted.
+//! The life of a request. It arrives and waits. When it is admitted, it becomes a running request. It may be preempted
+//! and wait again. It ends finished, rejected or aborted.
 
 use super::rules::Rules;
 use super::state::Scheduler;
@@ -42,7 +42,7 @@ impl Scheduler<'_> {
     }
 
     /// Removes a request that runs or waits (vLLM's `finish_requests`). Returns its number of output tokens; `None` if
-    /// it neither runs nor waits.
+    /// the request neither runs nor waits.
     pub fn abort(&mut self, id: RequestId) -> Option<u32> {
         if let Some(at) = self.running.iter().position(|r| r.id == id) {
             let mut r = self.running.remove(at);
@@ -58,7 +58,8 @@ impl Scheduler<'_> {
         waited
     }
 
-    /// Preemption by recompute: a running request loses its KV and goes to the front of the waiting list.
+    /// Preempts the running request at index `at`: the request loses its KV and goes to the front of the waiting list
+    /// (under priority scheduling, to the place of its priority). Its tokens are computed again later.
     pub(super) fn preempt(&mut self, at: usize) {
         let mut r = self.running.remove(at);
         self.scratch.leading = self.scratch.leading.min(at);

@@ -34,7 +34,8 @@ impl Pace {
         }
     }
 
-    /// Begins a step: decides whether prefills are deferred in it.
+    /// Begins a step: decides whether the step defers prefills. Prefills are never deferred if no running request
+    /// decodes.
     #[inline]
     pub(super) fn begin(&mut self, rules: &Rules, running: &[RunningRequest]) {
         (self.prefill_scheduled, self.prefill_admitted) = (false, false);

@@ -20,7 +20,7 @@ pub struct RequestQueue {
 /// The waiting requests in their order.
 #[derive(Clone, Debug)]
 enum Ordered {
-    /// First come, first served; a preempted request goes to the front.
+    /// In order of arrival (first come, first served). A preempted request goes to the front.
     Fcfs(VecDeque<WaitingRequest>),
     /// The lowest priority number first, then the first to arrive.
     Priority(BinaryHeap<Reverse<Ranked>>),

@@ -26,7 +26,7 @@ pub enum Order {
 /// The rules that follow from the settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rules {
-    /// The vLLM release whose rules these are.
+    /// The vLLM release whose rules the scheduler follows.
     pub version: Version,
     /// The order of the phases of steps.
     pub order: Order,
@@ -40,7 +40,7 @@ pub struct Rules {
     pub parallel_drafting: bool,
     /// Whether the draft runs over prompts too.
     pub draft_prefill: bool,
-    /// How the draft catches up on tokens that it missed.
+    /// When the draft runs over tokens that it missed while the request did not draft.
     pub draft_gap: DraftGap,
     /// Whether a decode request may have tokens that the draft has not run over. A draft that drafts at the start of a
     /// step and has no KV never misses tokens.
@@ -86,7 +86,7 @@ pub struct Rules {
     /// Whether a request that is left out of a step loses its drafts. Its next step then verifies padding in place of
     /// the drafts, and accepts none.
     pub loses_drafts: bool,
-    /// Whether a request is admitted only if its whole sequence fits the free blocks.
+    /// Whether a request is admitted only if its whole sequence fits into the free blocks.
     pub reserve_full_isl: bool,
     /// Number of KV blocks that must stay free when a request is admitted while other requests run; in v0 always.
     pub watermark_blocks: u32,
@@ -102,7 +102,7 @@ pub struct Rules {
     pub per_batch_size: Option<Vec<u32>>,
     /// Number of padding drafts that an admitted request with one token left gets; 0 for no padding.
     pub pad_admissions: u32,
-    /// Whether the runner falls back from full CUDA graphs to piecewise ones (vLLM
+    /// Whether the runner falls back from full to piecewise CUDA graphs (vLLM
     /// `_maybe_override_dynamic_sd_cudagraph_mode`).
     pub leaves_full_graphs: bool,
     /// Whether blocks that decoding filled are cached as soon as their tokens are verified (0.33). Otherwise they are
@@ -119,7 +119,7 @@ impl Rules {
     /// The rules that follow from these settings.
     ///
     /// # Errors
-    /// vLLM does not start with these settings, or no step could ever be made.
+    /// vLLM does not start with these settings, or the scheduler could never make a step with them.
     pub fn of(c: &EngineConfig, spec: &SpeculativeConfig) -> Result<Rules, BadConfig> {
         c.check()?;
         let derived = Derived::of(c, spec);

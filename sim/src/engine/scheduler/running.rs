@@ -18,8 +18,8 @@ enum Room {
 }
 
 impl Scheduler<'_> {
-    /// Gives the running requests their tokens while the token budget lasts, and preempts where KV slots are lacking.
-    /// Returns how many requests are scheduled.
+    /// Gives the running requests their tokens as long as the token budget lasts. Preempts requests if KV slots are
+    /// lacking. Returns how many requests are scheduled.
     pub(super) fn schedule_running(&mut self) -> usize {
         let slots = self.rules.draft_slots;
         let (mut at, mut scheduled) = match (self.rules.drafter, self.rules.order) {

@@ -139,7 +139,7 @@ impl<'a> Scheduler<'a> {
         self.asked.workload()
     }
 
-    /// Adds a request to the workload that was not known before. Returns its id.
+    /// Adds a request that was not known before to the workload, and returns the request's id.
     pub fn extend_workload(&mut self, request: Request) -> RequestId {
         let id = self.asked.add(request);
         self.kv_cache_manager.make_room(id as usize + 1);

@@ -2,7 +2,7 @@
 
 use crate::engine::request::RunningRequest;
 
-/// Counts over the requests of a step: their output tokens, and how many of them ended.
+/// Counts over the requests of a step: their output tokens, and the requests that ended.
 #[derive(Default)]
 pub(super) struct Tally {
     /// Number of output tokens.
@@ -40,7 +40,7 @@ impl Tally {
         self.emitted += requests.len() as u32;
     }
 
-    /// Appends the one token that a request emits at the end of its prompt, or at the end of recomputation.
+    /// Appends the token that a request emits when its prompt, or its recomputation after a preemption, is complete.
     pub(super) fn append_first(&mut self, r: &mut RunningRequest) {
         r.num_output_tokens += 1;
         r.num_tokens += 1;

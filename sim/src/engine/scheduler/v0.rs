@@ -38,7 +38,7 @@ impl Scheduler<'_> {
         !self.output.admitted.is_empty()
     }
 
-    /// Why a request of `tokens` tokens (prompt and output) can never be admitted; `None` if it can.
+    /// Why a request with `tokens` tokens (prompt and output so far) can never be admitted; `None` if it can.
     pub(super) fn never_v0(&self, tokens: u32) -> Option<RejectReason> {
         if tokens > self.rules.max_model_len {
             return Some(RejectReason::PromptOverModelLen);

@@ -124,8 +124,8 @@ fn check(f: &Fixture, run: &Run, lookahead: u32, order: Order) -> Result<(), Tes
     run.steps.windows(2).try_for_each(|pair| no_admission_beside_a_preemption(f, run, &pair[0], &pair[1]))
 }
 
-/// 3: the blocks in use belong to the requests in flight. They hold at least the tokens of the step, and at most the
-/// requests' whole texts with `lookahead` draft tokens and `lookahead` slots behind them.
+/// Invariant 3: the blocks in use belong to the requests in flight. These blocks hold at least the tokens of the step.
+/// They hold at most the requests' whole texts, with `lookahead` draft tokens and `lookahead` slots behind each.
 fn held_blocks(f: &Fixture, run: &Run, s: &StepRecord, lookahead: u32, ahead: bool) -> Result<(), TestCaseError> {
     let null = u32::from(f.config.version != Version::V0);
     prop_assert!(s.used_blocks + null <= f.config.num_gpu_blocks, "one is the null block, but for v0");

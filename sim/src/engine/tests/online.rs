@@ -13,7 +13,7 @@ fn speculation(limit: Option<u32>, wild: bool) -> Speculation {
     limit.map_or(Speculation::Off, |limit| Speculation::Policy(Box::new(Erratic::new(limit, wild))))
 }
 
-/// Gives the engine each request at its arrival time, and runs to the end.
+/// Gives each request to the engine at the request's arrival time, and runs to the end.
 fn serve(engine: &mut dyn Online, workload: &Workload) -> GivenOut {
     let mut out = GivenOut::default();
     for id in 0..workload.len() as RequestId {
@@ -67,7 +67,7 @@ proptest! {
         }
     }
 
-    /// Aborted requests get no more tokens and hold no KV. The other requests end.
+    /// Aborted requests get no further tokens and hold no KV. All other requests run to their end.
     #[test]
     fn aborts_leave_nothing_behind(
         w in workloads(),

@@ -94,7 +94,7 @@ fn parallel_drafting_is_one_pass_and_leaves_the_accepted_tokens_to_catch_up() {
     f.rate = 0.0;
     let steps = run(&f, Same::chain(3)).steps;
     assert_eq!([steps[1].draft_time, steps[2].draft_time], [shape(10, 3), shape(11, 3)]);
-    // A draft without KV has nothing to catch up on.
+    // A draft without KV has no missed tokens to catch up on.
     f.rate = 1.0;
     f.config.draft_prefill = false;
     assert_eq!(run(&f, two).steps[2].draft_time, shape(13, 2));
@@ -106,8 +106,8 @@ fn parallel_drafting_is_one_pass_and_leaves_the_accepted_tokens_to_catch_up() {
 fn an_accepted_node_that_was_not_expanded_is_caught_up() {
     let mut tree = DraftTree::default();
     let growth = Growth::Beam { topk: 2 };
-    // Confidences .9 and .1: the frontier of level 2 is 1-1 (.81), then 1-2 or 2-1 (.09 both), of which the earlier is
-    // taken.
+    // Each first guess has confidence .9, each second guess .1. The frontier of level 2 is node 1-1 (score .81) and one
+    // of the nodes 1-2 and 2-1, which both have score .09. The earlier of the two is taken.
     let guess = |_: Option<&Node>, rank: u32| (if rank == 1 { 0.9 } else { 0.1 }, 0);
     (0..3).for_each(|_| tree.grow(&growth, guess));
     let mut fed = |ranks: [u32; 3]| (tree.accepted(|d| ranks[d as usize - 1]), tree.fed());
@@ -180,7 +180,7 @@ fn only_decisions_that_are_made_cost_time() {
     let (prompt, us) = (run(&f, Looks).steps[0].draft_time, |us: u64| Time(us * 1_000_000));
     assert_eq!(cost(run(&f, Looks)), (us(1 + 30 + 100), prompt));
     assert_eq!(cost(run(&f, Same::chain(3))), (us(1), prompt));
-    // One pass gives all drafts of a round, and the host waits for it once.
+    // One pass gives all drafts of a round, so the host waits for the device only once in a round.
     f.drafting = Drafting::Parallel;
     let looks = run(&f, Looks).steps[1].draft_time;
     f.config.decision_s = DecisionSeconds::default();
