@@ -100,8 +100,8 @@ impl Running {
         }
     }
 
-    /// Counts the round and stores the probability of each arm in `chances`. Returns the arm that a uniform `u` in [0,
-    /// 1) draws, with its probability.
+    /// Counts the round and stores the probability of each arm in `chances`. Returns the arm that a uniform `u` in
+    /// [0, 1) draws, with its probability.
     fn draw(&mut self, u: f64) -> Drawn {
         self.round += 1;
         let k = self.arms.len() as f64;

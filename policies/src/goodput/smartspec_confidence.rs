@@ -2,8 +2,8 @@
 //! the verify length with the best estimated goodput. The estimate counts a token as accepted if its confidence is
 //! above the threshold.
 //!
-//! Source: SmartSpec (arXiv 2406.14066), appendix, Alg. 3, with the loop guard corrected: `propose_steps <= P` allows P
-//! + 1 steps (docs/model.md 3.1). The appendix has no value for the threshold T.
+//! Source: SmartSpec (arXiv 2406.14066), appendix, Alg. 3, with the loop guard corrected: `propose_steps <= P` allows
+//! P + 1 steps (docs/model.md 3.1). The appendix has no value for the threshold T.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::belief::Belief;

@@ -5,8 +5,8 @@
 //! `dspark_sps.py`, `kernels/ops/speculative/dspark/dspark_schedule.py`. These files were executed for the fixture that
 //! the tests compare with (`tests/policies`).
 //!
-//! Let n be the number of requests and s₁ ≥ s₂ ≥ … the survivals of the batch's draft tokens. The budget is argmax_b (n
-//! + Σ_{t≤b} s_t) / step(n, n + b), the smallest b on a tie. It is computed from confidences two rounds old. The
+//! Let n be the number of requests and s₁ ≥ s₂ ≥ … the survivals of the batch's draft tokens. The budget is argmax_b
+//! (n + Σ_{t≤b} s_t) / step(n, n + b), the smallest b on a tie. It is computed from confidences two rounds old. The
 //! confidences of the present drafts decide which tokens are verified.
 //!
 //! SGLang's own defaults do none of this, for two reasons: `SGLANG_RAGGED_VERIFY_MODE` is `static`, and without a table
