@@ -1,4 +1,5 @@
-//! Tests that every example in the help parses. `tests/cli/habits.rs` also runs examples that need no device.
+//! Tests that the program can parse every example in its help. `tests/cli/habits.rs` also runs the examples that need
+//! no device.
 
 use super::Cli;
 use clap::{Command, CommandFactory, Parser};

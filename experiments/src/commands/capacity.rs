@@ -1,4 +1,4 @@
-//! `foretoken capacity`: the highest rate of requests at which each policy keeps the experiment's bounds.
+//! `foretoken capacity`: finds the highest rate of requests at which each policy keeps the experiment's bounds.
 
 use super::print;
 use crate::cli::format::Format;

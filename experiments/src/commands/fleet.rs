@@ -1,4 +1,4 @@
-//! `foretoken fleet`: the fewest GPUs with which a fleet keeps the experiment's bounds at its own load.
+//! `foretoken fleet`: finds the fewest GPUs with which a fleet keeps the experiment's bounds at its own load.
 
 use super::print;
 use crate::cli::format::Format;

@@ -1,4 +1,5 @@
-//! `foretoken ladder`: splits each policy's loss against the best oracle into parts, the rungs.
+//! `foretoken ladder`: splits each policy's loss against the best oracle into parts by cause. The parts are called
+//! rungs.
 
 use super::print;
 use crate::cli::format::Format;

@@ -1,4 +1,4 @@
-//! `foretoken man`: manual pages, from the texts of `--help`.
+//! `foretoken man`: writes manual pages, made from the texts of `--help`.
 
 use super::print;
 use clap::Args;

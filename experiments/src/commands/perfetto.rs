@@ -42,8 +42,8 @@ pub struct ExportPerfettoArgs {
     pub output: Option<PathBuf>,
 }
 
-/// Writes the timeline of one cell to a file or to stdout. Notes which cell it is if several fit, and where the
-/// timeline was cut.
+/// Writes the timeline of one cell to a file or to stdout. If several cells fit the options, a note says which one was
+/// taken. If the timeline was cut, a note says where.
 pub fn perfetto(args: &ExportPerfettoArgs) -> Result<()> {
     let folder = args.dir.as_path();
     let window = window(args)?;
@@ -95,7 +95,7 @@ fn window(args: &ExportPerfettoArgs) -> Result<Window> {
     Ok(Window { from: Time::from_s(from), to: args.to.map(Time::from_s) })
 }
 
-/// Writes the file, compressed when its name ends in `.gz`.
+/// Writes the timeline to a file. The file is compressed if its name ends in `.gz`.
 fn write_file(path: &Path, timeline: &Timeline) -> Result<()> {
     let failed = |e: &dyn std::fmt::Display| Problem::failed(format!("cannot write {}: {e}", path.display()));
     if path.file_name().is_none() {
