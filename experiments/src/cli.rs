@@ -122,7 +122,7 @@ commands! {
     Man, man::ManArgs, with Cli::command();
 }
 
-/// The error for a command that needs the Cargo feature `feature`, which this program was built without.
+/// The error for a command that needs the Cargo feature `feature`, if the program was built without this feature.
 #[cfg(not(all(feature = "live", feature = "observe")))]
 fn built_without(feature: &str) -> Box<foretoken_spec::problem::Problem> {
     let (what, help) = match feature {

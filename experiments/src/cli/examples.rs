@@ -14,7 +14,7 @@ fn examples(command: &Command) -> Vec<(String, String)> {
     all
 }
 
-/// The words of a command line, up to the first redirection or pipe (`>`, `<`, `|`).
+/// The words of a command line, up to the first pipe or redirection (`|`, `>`, `<`).
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for c in line.chars() {

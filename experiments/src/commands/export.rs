@@ -62,7 +62,7 @@ pub enum ExportCommand {
 pub struct ExportSglangArgs {
     /// The name of a preset, or an experiment (*.toml)
     pub policy: String,
-    /// Which policy of the experiment [default: the first of SGLang's]
+    /// Label of the policy in the experiment [default: the first SGLang policy]
     #[arg(long)]
     pub label: Option<String>,
 }

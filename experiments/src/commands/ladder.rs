@@ -40,7 +40,7 @@ pub struct LadderArgs {
     /// Replace the results the folder holds
     #[arg(long)]
     pub overwrite: bool,
-    /// Threads [default: one a core]
+    /// Threads [default: one per core]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
     /// How to print the ladders

@@ -11,7 +11,7 @@ pub const EXAMPLES: &str = "Examples:
 
 #[derive(Debug, Args)]
 pub struct ManArgs {
-    /// Folder for the pages, one a command
+    /// Folder for the pages, one per command
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
 }

@@ -28,7 +28,7 @@ pub struct ExportPerfettoArgs {
     /// The seed [default: the first]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Value of a swept setting: which of its runs to draw [default: the first]
+    /// Value of a swept setting, to choose one of its runs [default: the first]
     #[arg(long, value_name = "PATH=VALUE")]
     pub sweep: Vec<String>,
     /// Start of the time that is drawn, seconds since the start of the run
@@ -37,7 +37,7 @@ pub struct ExportPerfettoArgs {
     /// End of the time that is drawn, seconds [default: after 20,000 steps]
     #[arg(long, value_name = "S")]
     pub to: Option<f64>,
-    /// The file; compressed when its name ends in .gz [default: stdout]
+    /// The file; compressed if its name ends in .gz [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }

@@ -47,7 +47,8 @@ pub enum PoliciesCommand {
         #[arg(long, value_enum, default_value_t)]
         format: Format,
     },
-    /// Show a policy: what it does, what it sees, its source and how it differs from it, its settings with defaults
+    /// Show a policy: what it does, what it sees, its source and its differences from the source, its settings with
+    /// defaults
     #[command(after_help = SHOW_EXAMPLES)]
     Show {
         /// Name of the policy

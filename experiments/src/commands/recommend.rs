@@ -68,7 +68,7 @@ pub enum GoalArg {
     /// The least mean end-to-end latency
     #[default]
     MeanE2e,
-    /// The most output tokens a second, with as many requests at once as the engine runs
+    /// The most output tokens per second, with as many requests at once as the engine runs
     Throughput,
     /// The largest share of requests within the experiment's [slo]
     Slo,

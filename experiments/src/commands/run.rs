@@ -68,7 +68,7 @@ pub struct RunArgs {
     /// Print all columns of the table, which is then wider than 80 characters
     #[arg(long)]
     pub wide: bool,
-    /// Say why each policy is slower or faster than plain decoding: the difference in parts
+    /// Say why each policy is slower or faster than plain decoding: the time difference, split by cause
     #[arg(long, conflicts_with = "shard")]
     pub why: bool,
     /// Repeat the run with one setting left out at a time, and name settings without effect
@@ -83,7 +83,7 @@ pub struct RunArgs {
     /// Run one shard of N into a folder that all shards share; `foretoken merge` merges them
     #[arg(long, value_name = "I/N", conflicts_with = "overwrite")]
     pub shard: Option<Shard>,
-    /// With --shard --resume: run cells again that failed before
+    /// With --shard --resume: run failed cells again
     #[arg(long, requires = "shard", requires = "resume")]
     pub retry_failed: bool,
 }
@@ -96,9 +96,9 @@ pub enum RunFormat {
     Table,
     /// One JSON document
     Json,
-    /// One table with all numbers of an experiment, a page about the questions of a folder, or the arena's table
+    /// For an experiment, one table with all numbers; for a folder, a page about its questions, or the arena's table
     Markdown,
-    /// The numbers of an experiment, a row for each setting and policy; of the arena, a row for each scenario and
+    /// The numbers of an experiment, with a row for each setting and policy; of the arena, a row for each scenario and
     /// policy
     Csv,
     /// A table of the experiment for a paper (LaTeX with the package booktabs)

@@ -72,7 +72,7 @@ pub struct TextArgs {
 /// How documents are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum TextFormat {
-    /// One JSON object a line: family, prompt, answer
+    /// One JSON object per line: family, prompt, answer
     #[default]
     Jsonl,
     /// Plain text as a model reads it: prompt, answer, newline
