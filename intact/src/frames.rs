@@ -131,11 +131,11 @@ pub enum Next {
     Frame,
     /// The end of the file, directly after a whole frame.
     End,
-    /// The first part of a frame: the file was cut.
+    /// Only the first part of a frame: the file ends before the end of this frame.
     Cut(Cut),
 }
 
-/// Where a file was cut.
+/// Where a file was cut: the incomplete frame at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// Number of the incomplete frame, from 0.
@@ -388,8 +388,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whole frames are left out, doubled or moved: the reader returns the frames before the first wrong one, and
-        /// fails there.
+        /// If whole frames are left out, doubled or moved, the reader returns the frames before the first wrong frame,
+        /// and fails at the wrong frame.
         #[test]
         fn frames_stay_where_they_were_written(
             bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 1..6),

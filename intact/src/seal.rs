@@ -6,7 +6,7 @@
 pub enum Syntax {
     /// A JSON object, printed over several lines.
     Json,
-    /// TOML; the seal is a comment on the last line.
+    /// TOML. The seal is a comment on the last line.
     Toml,
 }
 

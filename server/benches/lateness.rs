@@ -22,7 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 const PER_S: [u64; 3] = [10, 30, 100];
 const SECONDS: u64 = 12;
-/// How long an answer streams, seconds.
+/// Duration of the stream of one answer, seconds.
 const ANSWER_S: u64 = 5;
 const STREAMS: u64 = 500;
 const TOKENS: u32 = 150;
@@ -154,7 +154,7 @@ fn unix_s() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64()
 }
 
-/// Requests `per_s` streams a second. Returns how late each chunk was, seconds.
+/// Sends `per_s` requests for streams each second. Returns how late each chunk was, seconds.
 async fn streams(per_s: u64) -> Vec<f64> {
     let begun = Instant::now();
     let asked = (0..per_s * SECONDS).map(|n| {

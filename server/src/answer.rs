@@ -25,7 +25,8 @@ pub struct Answer {
     end: Option<End>,
 }
 
-/// The request's rounds: for each step with drafts, the numbers of drafted and of accepted tokens.
+/// A round is a step that verified drafts of the request. For each round: number of verified drafts and number of
+/// accepted drafts.
 #[derive(Default)]
 struct Rounds {
     drafted: Vec<u32>,

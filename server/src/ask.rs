@@ -30,7 +30,7 @@ pub enum Form {
     Chat,
 }
 
-/// How the answer to a request is sent.
+/// In which form the answer to a request is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sending {
     /// The interface that the request used.
@@ -58,7 +58,7 @@ pub struct Limits {
     pub model: String,
     /// Most tokens of prompt and output together.
     pub max_model_len: u32,
-    /// How prompts are split into tokens and blocks.
+    /// How prompts are split into tokens and blocks, for requests whose prompts are texts.
     pub reading: Reading,
 }
 
@@ -121,7 +121,7 @@ enum Stop {
     Some(Vec<String>),
 }
 
-/// Output tokens of a completion without `max_tokens`: the default of OpenAI and vLLM.
+/// Output tokens of a completion for which the client sets no `max_tokens`. The default of OpenAI and vLLM.
 const COMPLETION_TOKENS: i64 = 16;
 
 /// Reads the body of a request.
@@ -202,7 +202,7 @@ pub fn read(form: Form, body: &[u8], limits: &Limits) -> Result<(Ask, Sending), 
     Ok((ask, sending))
 }
 
-/// The text of a chat as one prompt: the role and the texts of each message, joined without anything between.
+/// The text of a chat as one prompt: for each message the role and then the texts. Nothing is put between them.
 fn chat(messages: &[Message]) -> Vec<u8> {
     let mut text = String::new();
     for message in messages {

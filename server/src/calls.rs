@@ -1,4 +1,4 @@
-//! The messages between the two threads: the engine's, and the one that answers clients.
+//! The messages between the server's two threads: the engine's thread, and the thread that answers clients.
 
 use crate::ask::Ask;
 use foretoken_sim::RequestId;
@@ -24,7 +24,7 @@ pub enum Piece {
     Begun(RequestId),
     /// Refused (HTTP 429): as many requests wait as the server allows; the number of waiting requests.
     Busy(usize),
-    /// Refused: the request can never run, for this reason.
+    /// Refused: the request can never run to its end. The text is the reason.
     Rejected(String),
     /// The tokens of a step.
     Tokens(Tokens),
@@ -39,7 +39,7 @@ pub struct Tokens {
     pub count: u32,
     /// Number of draft tokens that the step verified for the request, and number of drafts that it accepted.
     pub round: (u32, u32),
-    /// The end of the request; `None` if more tokens come.
+    /// Set if these are the last tokens of the request: the request's metrics. `None` if more tokens come.
     pub end: Option<End>,
 }
 

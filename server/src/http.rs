@@ -1,4 +1,4 @@
-//! The thread that answers clients: the HTTP paths, and how a request is passed to the engine and answered.
+//! The thread that answers clients: the HTTP paths, how a request is passed to the engine, and how the answer is sent.
 
 use crate::answer::Answer;
 use crate::ask::{self, Form, Limits};
@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Largest request body, bytes: enough for a prompt of a million token ids.
 const MOST: usize = 16 << 20;
-/// How long open connections may still send after the server was asked to end.
+/// How long open connections may still send data after the server was asked to end.
 const GRACE: Duration = Duration::from_millis(100);
 
 /// The state that all HTTP handlers share.

@@ -22,7 +22,7 @@ impl Late {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(late_us);
     }
 
-    /// Median and 99th percentile, seconds; 0 without tokens.
+    /// Median and 99th percentile of the delays, seconds; 0 if no token was streamed.
     pub fn quantiles_s(&self) -> [f64; 2] {
         let delays = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         [0.5, 0.99].map(|q| delays.value_at_quantile(q) as f64 / 1e6)

@@ -16,7 +16,7 @@ pub enum Prompt {
 /// How prompts are split into tokens and blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
-    /// How many bytes of text make a token. There is no tokenizer.
+    /// Number of bytes of text that count as one token. There is no tokenizer.
     pub bytes_per_token: usize,
     /// Number of tokens in a block of the prefix cache; `None` without prefix caching.
     pub block: Option<usize>,

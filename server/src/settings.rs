@@ -13,7 +13,7 @@ pub struct Settings {
     /// Most requests that may wait for the engine. If as many requests wait already, a further request is answered with
     /// 429.
     pub max_waiting: usize,
-    /// How many bytes of text make a token of a prompt.
+    /// Number of bytes of a prompt's text that count as one token.
     pub bytes_per_token: usize,
     /// The file to which a line is written for each step (vLLM's `--enable-logging-iteration-details`).
     pub step_log: Option<PathBuf>,

@@ -1,9 +1,9 @@
 //! The text of an answer, and the place at which a stop string ends the text.
 
-/// Number of letters: the tokens of answers are the letters from a to z, again and again.
+/// The tokens of an answer are the letters from a to z, again and again. This is the number of letters.
 const LETTERS: usize = 26;
 
-/// The id of an answer's `n`-th token, from 0: the letter's byte.
+/// The id of an answer's `n`-th token (from 0): the ASCII code of its letter.
 pub fn token_id(n: usize) -> u32 {
     u32::from(b'a') + (n % LETTERS) as u32
 }

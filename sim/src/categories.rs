@@ -13,7 +13,7 @@ pub struct Categories<'a> {
 }
 
 impl<'a> Categories<'a> {
-    /// Categories by request id; empty if requests have none.
+    /// `by_id` has the category of each request by request id. It is empty if the workload has no categories.
     pub const fn by_id(by_id: &'a [u16]) -> Self {
         Categories { by_id }
     }

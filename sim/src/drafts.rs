@@ -156,7 +156,7 @@ impl Drafts {
         }
     }
 
-    /// Appends the drafts of row `row` of `from` as a new last row.
+    /// Appends a row, and moves the drafts of row `row` of `from` into it.
     pub(crate) fn push_row(&mut self, from: &mut Drafts, row: usize) {
         let i = self.draft_len.len();
         self.draft_len.push(0);
@@ -236,8 +236,8 @@ impl Drafts {
         self.entropy[i * self.stride + j] = nats;
     }
 
-    /// KL(target ‖ draft), in nats, at the (j+1)-th draft position of the request at batch index `i`; known after
-    /// verification, for j up to the number of accepted tokens.
+    /// KL(target ‖ draft), in nats, at the (j+1)-th draft position of the request at batch index `i`. Known only after
+    /// verification, and only for j up to the number of accepted tokens.
     #[inline]
     pub fn divergence(&self, i: usize, j: usize) -> f64 {
         self.divergence[i * self.stride + j]

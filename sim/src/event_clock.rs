@@ -36,7 +36,7 @@ pub struct World<'a> {
     pub host: Host,
     /// Host time of a policy's decisions.
     pub decision_time: DecisionTime,
-    /// Coefficient of variation of the residual noise; 0 for none.
+    /// Coefficient of variation of the random noise on each pass time; 0 for no noise.
     pub noise_cv: f64,
     /// Seed of the noise, and of the guesses of a draft that has its own device.
     pub seed: u64,
@@ -391,7 +391,8 @@ impl DraftBeside {
     }
 }
 
-/// Log-normal residual noise with mean 1, keyed by (seed, step, pass): a pass has the same noise under every policy.
+/// Log-normal noise with mean 1 on the time of a pass, keyed by (seed, step, pass). A pass has the same noise under
+/// every policy.
 struct Noise {
     sigma: f64,
     luck: Luck,

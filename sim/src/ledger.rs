@@ -128,7 +128,7 @@ impl Ledger {
     }
 }
 
-/// `time` · `part` / `all`, rounded down; 0 if `all` is 0.
+/// `time` · `part` / `all`, rounded down to a whole number; 0 if `all` is 0.
 fn share(time: u64, part: u64, all: u64) -> u64 {
     if all == 0 { 0 } else { (u128::from(time) * u128::from(part) / u128::from(all)) as u64 }
 }

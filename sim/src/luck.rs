@@ -1,6 +1,6 @@
-//! Keyed randomness: every draw is a hash of (seed, stream, request, position).
+//! Keyed randomness: every random draw is a hash of (seed, stream, request, position).
 //!
-//! There is no generator with a state, so neither the number of threads nor the order in which policies run can change
+//! There is no generator with a state. So neither the number of threads nor the order in which policies run can change
 //! a result, and two policies get the same draws for the same request. The mixer is SplitMix64's finaliser (Steele,
 //! Lea, Flood, OOPSLA 2014) over a per-key base with a golden-ratio counter.
 
@@ -34,7 +34,7 @@ pub enum Stream {
     Repeat = 11,
     /// Prompt lookup: at which positions the lookup finds a match whose first token is wrong.
     Lookup = 12,
-    /// Suffix trees: the length of a match where repeated text begins.
+    /// Suffix trees: the length of a match at the position where repeated text begins.
     MatchLength = 27,
     /// The rank of the target's token among the draft's further guesses.
     Rank = 13,

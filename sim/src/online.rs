@@ -37,7 +37,7 @@ pub struct StepLine {
     pub generation_requests: u32,
     /// Number of tokens of the `generation_requests` in the step, drafts to verify included.
     pub generation_tokens: u64,
-    /// How long the host waited for the output.
+    /// How long the host waited for the step's output.
     pub elapsed: Time,
     /// KV blocks that requests hold.
     pub used_blocks: u32,

@@ -32,7 +32,8 @@ impl ChunkTotals {
     }
 }
 
-/// What a policy sees: the decode requests of this step (columns of equal length, in running order) and the load.
+/// What a policy sees: the decode requests of this step, in columns of equal length in the order of the running list,
+/// and the load.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchView<'a> {
     /// The clock at the start of the step.
@@ -180,7 +181,7 @@ pub enum Continue {
 /// An alternative that a policy considered for its decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// What the policy would do.
+    /// What the policy would do in this alternative.
     pub what: String,
     /// The policy's own estimate for this alternative.
     pub estimate: f64,
@@ -198,7 +199,7 @@ pub struct Explanation {
 /// The outcome of a step, as any server would see it.
 #[derive(Clone, Copy, Debug)]
 pub struct StepOutcome<'a> {
-    /// The decode requests, as in the step's [`BatchView`].
+    /// Ids of the decode requests, in the order of the step's [`BatchView`].
     pub ids: &'a [RequestId],
     /// Number of drafted tokens of each request (for a tree, its depth).
     pub drafted: &'a [u32],

@@ -46,7 +46,7 @@ pub struct Run {
     pub ending: Ending,
     /// Blocks of the target's pool that requests can use.
     pub usable_blocks: u32,
-    /// What each replica of a fleet did; `None` for one engine alone.
+    /// What each replica of a fleet did; `None` for a run of a single engine.
     pub replicas: Option<Replicas>,
 }
 

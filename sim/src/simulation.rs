@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicBool;
 
 /// What decides the draft lengths.
 pub enum Speculation {
-    /// No drafter: the plain engine (invariant 7).
+    /// No drafter: the engine decodes one token a request and step (invariant 7 of INVARIANTS.md).
     Off,
     /// A policy, which sees only what a server sees.
     Policy(Box<dyn SpecPolicy>),
@@ -68,7 +68,7 @@ pub struct Simulation<'a> {
     pub context_reads: ContextReads,
     /// How the draft makes its tokens.
     pub drafting: Drafting,
-    /// Coefficient of variation of the log-normal residual noise of a pass (mean 1); 0 for none.
+    /// Coefficient of variation of the random noise on each pass time (log-normal, mean 1); 0 for no noise.
     pub noise_cv: f64,
     /// The source that decides which drafts are right.
     pub acceptance: &'a dyn AcceptanceSource,

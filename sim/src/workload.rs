@@ -14,7 +14,7 @@ pub struct Request {
     pub prompt_len: u32,
     /// Number of tokens that the request will emit, at least 1. Policies never see this.
     pub output_len: u32,
-    /// Index into [`Workload::categories`]; 0 when the trace has none.
+    /// Index into [`Workload::categories`]; 0 if the trace has no categories.
     pub category: u16,
     /// The request's own limit on the time per output token, seconds; `None` if the trace gives none.
     pub slo_tpot_s: Option<f64>,
@@ -79,8 +79,8 @@ pub struct Workload {
     pub recording: Vec<u32>,
     /// Prefix block ids of all requests, one after another. Empty if no request shares a prefix.
     pub prefix_ids: Vec<u64>,
-    /// Start of each request's ids in `prefix_ids`, and as last entry the end of the last request's ids. Empty if no
-    /// request shares a prefix.
+    /// For each request the index in `prefix_ids` of its first id, and as a last entry the end of the last request's
+    /// ids. Empty if no request shares a prefix.
     pub prefix_start: Vec<u32>,
     /// Tokens in a prefix block (512 for Mooncake).
     pub prefix_block: u32,
@@ -204,7 +204,7 @@ pub enum Arrivals {
     /// A fixed number of clients. Each client sends its next request when its last request has ended. Arrival times are
     /// ignored.
     Closed {
-        /// Number of clients: the most requests in the system at any time.
+        /// Number of clients. At most this number of requests is in the system at any time.
         clients: u32,
     },
     /// Sessions: the first turn of each session arrives at its time in the workload. Each further turn is sent a gap

@@ -34,9 +34,8 @@ pub struct Built {
 }
 
 /// Builds a workload. The same description, files and seed give the same workload on every machine of one architecture.
-/// `spec.seed` takes precedence over `seed`.
-///
-/// `baseline_tpot_s` is the unloaded time per output token, seconds; see [`read`].
+/// `spec.seed` takes precedence over `seed`. `baseline_tpot_s` is the time per output token of an unloaded server,
+/// seconds; see [`read`].
 ///
 /// # Errors
 /// A setting is out of range, a file cannot be used, or no request is left.

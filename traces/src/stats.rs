@@ -32,7 +32,7 @@ pub struct TraceStats {
     pub rows: Option<u64>,
     /// Number of usable requests.
     pub requests: usize,
-    /// Messages about what was left out or changed.
+    /// Messages about rows that were left out or changed.
     pub notes: Vec<String>,
     /// Statistics of the arrivals.
     pub arrivals: Option<ArrivalStats>,
@@ -276,7 +276,7 @@ mod tests {
         let stats = TraceStats::of(&w, ALL, Some((0.0, 4.0)));
         let arrivals = stats.arrivals.expect("arrivals");
         assert_eq!((arrivals.duration_s, arrivals.mean_rate), (4.0, Some(1.0)));
-        // Gaps 0.5, 1, 2: mean 7/6, squared deviations 42/36 over 3.
+        // The gaps are 0.5, 1 and 2: mean 7/6, and the sum of squared deviations is 42/36, over 3 gaps.
         assert!((arrivals.iat_cv.expect("three gaps") - (14f64 / 36.0).sqrt() / (7.0 / 6.0)).abs() < 1e-12);
         // The counts are 2, 1, 0, 1: mean 1, variance 1/2.
         assert_eq!(arrivals.bins.len(), 1, "no whole bin of 5 s");

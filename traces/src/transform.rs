@@ -150,7 +150,7 @@ fn divide(at: Time, factor: f64) -> Option<Time> {
     match power + twos {
         up if up >= 64 => return Some(Time::ZERO),
         up if up >= 0 => bottom = bottom.checked_mul(1 << up)?,
-        // If the shift overflows, the quotient is over 2^128 / 2^53: far beyond the clock.
+        // If the shift overflows, the quotient is over 2^128 / 2^53, which is far beyond the clock.
         down if at != Time::ZERO && -down >= top.leading_zeros() as i32 => return None,
         down if at != Time::ZERO => top <<= -down,
         _ => return Some(Time::ZERO),

@@ -52,7 +52,7 @@ impl AcceptanceSource for Coin {
     }
 }
 
-/// The true cost of a target pass; drafts are free.
+/// The true cost of a target pass. Draft passes cost nothing.
 pub fn target() -> Linear {
     Linear::new(Coefficients { alpha_s: 0.3e-6, gamma_s: 55e-6, delta_s: 11e-3 })
 }

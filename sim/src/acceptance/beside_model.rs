@@ -41,7 +41,7 @@ impl LookupBesideModel {
     }
 }
 
-/// Draws which drafts are right and where the lookup has a match, for a prompt lookup with a draft model.
+/// For a prompt lookup with a draft model beside it: draws which drafts are right, and where the lookup has a match.
 pub(super) struct Beside {
     model: ByDepth,
     lookups: Lookups,

@@ -208,7 +208,7 @@ pub(super) fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// The prior distribution of the log-odds z for one rate, as points with weights.
+/// The prior distribution of the log-odds z for one rate: points with weights.
 struct Grid {
     z: Vec<f64>,
     weight: Vec<f64>,

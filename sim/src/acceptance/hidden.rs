@@ -20,7 +20,7 @@ impl<'a> Hidden<'a> {
         Hidden { acceptance, truths }
     }
 
-    /// The law of the source; `None` for sources without a law, such as recordings.
+    /// The law of the acceptance source; `None` for sources without a law, such as recordings.
     pub fn law(&self) -> Option<&'a dyn Law> {
         self.acceptance.law()
     }

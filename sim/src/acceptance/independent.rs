@@ -6,7 +6,8 @@ use super::source::{Bits, below, fill_constant, within};
 use crate::executor::RequestTruth;
 use crate::luck::{Luck, Stream};
 
-/// One rate for all positions: the i.i.d. model behind E(a, k) (Leviathan et al. 2023, Eq. 1).
+/// One rate for all positions: the independent and identically distributed (i.i.d.) model behind E(a, k) (Leviathan et
+/// al. 2023, Eq. 1).
 pub(super) struct Constant {
     pub rate: f64,
     pub seed: u64,
@@ -63,7 +64,7 @@ impl Bits for ByPosition {
 /// A rate that depends on the number of tokens before the draft, prompt included. It is linear between two `points` and
 /// constant outside of them.
 pub(super) struct ByContext {
-    /// `[tokens, rate]`, by rising number of tokens; not empty.
+    /// `[tokens, rate]`, sorted by number of tokens; not empty.
     pub points: Vec<(u32, f64)>,
     pub seed: u64,
 }

@@ -6,9 +6,9 @@ use crate::executor::RequestTruth;
 
 /// The probabilities from which a source draws bits and confidences.
 ///
-/// One of several hypotheses holds for a request, for example one of 16 acceptance rates. Given the hypothesis, the
-/// bits are a Markov chain over output positions: a bit depends on the bit before and on nothing earlier. If there are
-/// several hypotheses, the probabilities of each depend on neither position nor depth.
+/// One of several hypotheses is true for a request, for example one of 16 acceptance rates. Given the hypothesis, the
+/// bits are a Markov chain over output positions: a bit depends only on the bit before it. If there are several
+/// hypotheses, the probabilities of each depend neither on the position nor on the depth.
 pub trait Law: Send + Sync {
     /// Replaces `weights` by the probability of each hypothesis about the request. The probabilities sum to 1.
     fn prior(&self, request: RequestTruth, weights: &mut Vec<f64>);
@@ -36,10 +36,11 @@ pub trait Law: Send + Sync {
     /// `depth` (from 0) of its round is right if all tokens before it in the round are right.
     fn own_rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64;
 
-    /// What policies see of a token with this confidence: the confidence itself ([`Confidence`](Shown::Confidence)), or
-    /// the probability that the token is right, given the confidence ([`Calibrated`](Shown::Calibrated)) or given the
-    /// confidence and the request's own rate ([`OwnRate`](Shown::OwnRate)). If the confidence carries no information,
-    /// `Calibrated` is the mean rate of all requests and `OwnRate` the request's own rate.
+    /// What policies see of a token with this confidence. [`Confidence`](Shown::Confidence) is the confidence itself.
+    /// [`Calibrated`](Shown::Calibrated) is the probability that the token is right, given the confidence; if
+    /// confidences carry no information, it is the mean rate of all requests. [`OwnRate`](Shown::OwnRate) is the
+    /// probability given the confidence and the request's own rate; if confidences carry no information, it is the
+    /// request's own rate.
     fn chance(&self, request: RequestTruth, position: u32, depth: u32, confidence: f64, shown: Shown) -> f64;
 }
 
@@ -69,7 +70,7 @@ mod tests {
         for rate in [0.0, 0.3, 0.9, 1.0] {
             assert!((constant_rate(5, |_| rate) - rate).abs() < 1e-12, "{rate}");
         }
-        // 0.9 + 0.9·0.5 = a + a²: a = (−1 + √(1 + 4·1.35)) / 2.
+        // 0.9 + 0.9·0.5 = 1.35 = a + a², so a = (−1 + √(1 + 4·1.35)) / 2.
         let a = constant_rate(2, |depth| if depth == 0 { 0.9 } else { 0.5 });
         assert!((a - ((6.4f64).sqrt() - 1.0) / 2.0).abs() < 1e-12, "{a}");
     }

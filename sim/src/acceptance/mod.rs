@@ -1,5 +1,5 @@
-//! Acceptance sources: which drafts are right. The truth of a request is fixed before any policy acts (docs/model.md
-//! 13).
+//! Acceptance sources decide which drafts are right. The truth of a request is fixed before any policy acts
+//! (docs/model.md 13).
 
 mod beside_model;
 mod by_category;
@@ -217,8 +217,8 @@ pub trait AcceptanceSource: Send + Sync {
         self.ranks().entropy(first.into())
     }
 
-    /// KL(target ‖ draft), in nats, at `depth` of the round. The target picks the draft's `rank`-th guess; `first` is
-    /// the probability of the draft's first guess.
+    /// KL(target ‖ draft), in nats, at `depth` of the round, if the target picks the draft's `rank`-th guess. `first`
+    /// is the probability of the draft's first guess.
     fn divergence(&self, _request: RequestTruth, _round_start: u32, _depth: u32, rank: u32, first: f64) -> f64 {
         self.ranks().divergence(first, rank)
     }

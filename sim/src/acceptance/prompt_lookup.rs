@@ -52,8 +52,8 @@ impl PromptLookup {
         self.repeating() * (1.0 - self.stays()) / (1.0 - self.repeating())
     }
 
-    /// Probability that a lookup matches although the output does not repeat earlier text there: a stray match, whose
-    /// first token is wrong. Stray and right matches together have the rate `match_rate`.
+    /// Probability that a lookup matches at a position where the output does not repeat earlier text. The first token
+    /// of such a stray match is wrong. Stray and right matches together have the rate `match_rate`.
     fn strays(&self) -> f64 {
         self.match_rate * (1.0 - self.precision) / (1.0 - self.repeating())
     }
@@ -165,7 +165,8 @@ mod tests {
         assert!((share(run, right) - 4.0).abs() < 0.1, "{}", share(run, right));
     }
 
-    /// SmartSpec's section 7.1.2: 0.3 to 0.4 of the verified tokens are accepted, in consecutive rounds.
+    /// SmartSpec's section 7.1.2 reports that 0.3 to 0.4 of the verified tokens are accepted. The test runs consecutive
+    /// rounds.
     #[test]
     fn the_defaults_accept_as_the_paper_says() {
         for k in 3..=4 {

@@ -26,7 +26,8 @@ pub(super) struct Recorded {
 }
 
 impl Recorded {
-    /// Takes the recordings of `workload`; `hazards` gives the probabilities of unknown bits.
+    /// Takes the recordings of `workload`. `hazards` are the probabilities that unknown bits are right, by the number
+    /// of accepted drafts before them.
     pub fn new(workload: &Workload, hazards: Vec<f64>, wraps: bool, seed: u64) -> Recorded {
         let rates = workload.recordings.iter().map(|r| expected_rate(r, &hazards)).collect();
         Recorded { wraps, recordings: workload.recordings.clone(), hazards, rates, seed }

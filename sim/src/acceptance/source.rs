@@ -17,7 +17,8 @@ pub(super) trait Bits: Send + Sync {
     /// The confidences are drawn from a distribution that is solved for this rate.
     fn rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64;
 
-    /// The recorded confidence at `position`, where the draft was on the target's path; `None` if none was recorded.
+    /// The recorded confidence at `position`, where all earlier tokens of the round are right. `None` if no confidence
+    /// was recorded.
     fn recorded_confidence(&self, _request: RequestTruth, _position: u32) -> Option<f32> {
         None
     }

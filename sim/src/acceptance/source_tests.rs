@@ -1,6 +1,6 @@
-//! Compares the acceptance sources with theory: rates, correlation, hazards and the chances that policies see. Equal
-//! arguments must give equal draws, and bad settings are refused. Calibration and recordings are tested in
-//! `tests/truth`.
+//! Compares the acceptance sources with theory: rates, correlation, hazards, and the probabilities that policies see.
+//! Also tests that equal arguments give equal draws, and that bad settings are refused. Calibration and recordings are
+//! tested in `tests/truth`.
 
 use super::*;
 use crate::drafts::Shown;
@@ -107,7 +107,7 @@ fn a_rate_by_context_follows_prompt_and_output() {
         });
         right.count() as f64 / 4000.0
     };
-    // The context is taken at multiples of 64 output tokens: position 200 has the rate of position 192.
+    // The rate is computed only at multiples of 64 output tokens, so position 200 has the rate of position 192.
     for (prompt, position, rate) in
         [(10, 0, 0.9), (1000, 0, 0.9), (1500, 0, 0.7), (1308, 200, 0.7), (2000, 63, 0.5), (90_000, 0, 0.5)]
     {

@@ -178,8 +178,8 @@ impl AcceptanceSpec {
     /// Builds the source for a workload.
     ///
     /// # Errors
-    /// The errors of [`check`](Self::check); or the source replays recordings, and a request of the workload has none;
-    /// or the laws are by category, and a request has no law.
+    /// The errors of [`check`](Self::check). Or the source replays recordings, and a request of the workload has none.
+    /// Or the laws are by category, and a request has no law.
     pub fn build(&self, seed: u64, workload: &Workload) -> Result<Box<dyn AcceptanceSource>, BadAcceptance> {
         self.check()?;
         let confidence = ConfidenceModel::new(&self.confidence, seed);

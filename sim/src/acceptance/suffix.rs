@@ -90,7 +90,7 @@ impl Suffix {
 /// Draws which tokens of a suffix tree's proposals are right, where it has a match, and how long its proposals are.
 pub(super) struct SuffixTree {
     lookups: Lookups,
-    /// Probability, at each token of a match whose length is drawn, that the match ends there: 1 / mean length.
+    /// Where the length of a match is drawn: probability, at each token, that the match ends there; 1 / mean length.
     ends: f64,
     /// The most tokens that are proposed, by the length of the match.
     proposals: Vec<u8>,

@@ -22,7 +22,7 @@ enum Mode {
 
 /// The requests that have not arrived yet.
 pub struct ArrivalStream<'a> {
-    /// The requests; `None` if all come from a router or a client.
+    /// The requests; `None` if a router or clients give all requests.
     workload: Option<&'a Workload>,
     /// When each request of the workload arrives.
     times: &'a [Time],
@@ -208,7 +208,8 @@ mod tests {
         assert!(!fed.has_ended());
     }
 
-    /// Two sessions: requests 0, 2 and 3 are the turns of the first, request 1 is the only turn of the second.
+    /// Two sessions. Requests 0, 2 and 3 are the turns of the first session. Request 1 is the only turn of the second
+    /// session.
     #[test]
     fn a_session_sends_its_next_turn_a_gap_after_the_last_one_ended() {
         let none = RequestId::MAX;

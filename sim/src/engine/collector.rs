@@ -1,4 +1,4 @@
-//! Collects the results of a run: records, totals, the series and, if wanted, every step.
+//! Collects the results of a run: request records, totals, the time series and, if wanted, a record of every step.
 
 use super::request::{RejectReason, RunningRequest};
 use super::scheduler::Scheduler;
@@ -240,7 +240,7 @@ impl Collector {
         self.records.emitted[r.id as usize] = r.num_output_tokens;
     }
 
-    /// Ends the run: writes the numbers of rounds and drafts into the records.
+    /// At the end of the run: writes each request's numbers of rounds and drafts into the records.
     pub(super) fn close(&mut self) {
         for (i, counts) in self.rounds.iter().enumerate() {
             self.records.rounds[i] = counts.rounds;

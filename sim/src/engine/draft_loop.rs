@@ -108,7 +108,7 @@ pub(super) fn clamp(limit: &[u32], plan: &mut DraftPlan, drafts: &mut Drafts) ->
     if plan.shape == DraftShape::Chain
         && let Some(len) = common(&plan.draft_len)
         && len <= drafts.max_draft_len()
-        // Compares all limits at once: a difference is below zero where a limit is lower than the length.
+        // Compares all limits at once: the difference limit − length is below zero if a limit is lower than the length.
         && limit.iter().fold(0, |sign, &limit| sign | limit.wrapping_sub(len) as i32) >= 0
     {
         return (len, len);

@@ -15,7 +15,7 @@ use crate::policy::{BatchView, Continue, DraftPlan, SpecPolicy, StepOutcome};
 use crate::tree::MAX_TREE_TOKENS;
 use crate::workload::{RequestId, Workload};
 
-/// What the engine needs of a drafter.
+/// What the engine needs from a drafter.
 pub trait Drafter<E: Executor>: Hooks<E> {
     /// The most tokens that may be drafted now for any request. For chains it is at most `max_draft_len`.
     fn num_spec_tokens(&self, max_draft_len: u32) -> u32;
@@ -120,7 +120,7 @@ impl SpeculativeConfig {
     }
 }
 
-/// No drafter: the plain engine (invariant 7).
+/// No drafter: the engine decodes one token a request and step (invariant 7 of INVARIANTS.md).
 pub struct NoDraft;
 
 impl<E: Executor> Hooks<E> for NoDraft {

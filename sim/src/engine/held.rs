@@ -15,7 +15,7 @@ const GONE: RequestId = RequestId::MAX;
 pub struct HeldDrafts {
     /// The request of each row.
     ids: Vec<RequestId>,
-    /// The shape and the lengths of the drafts as planned.
+    /// The planned shape and lengths of the drafts.
     pub plan: DraftPlan,
     /// The drafts.
     pub drafts: Drafts,

@@ -113,7 +113,7 @@ impl InputBatch {
         self.n = self.n.min(n);
     }
 
-    /// Ids, emitted tokens and draft limits; the limits may be lowered.
+    /// Ids, emitted tokens and draft limits of the decode requests. The caller may lower the limits.
     pub fn limits(&mut self) -> (&[RequestId], &[u32], &mut [u32]) {
         (&self.ids[..self.n], &self.emitted[..self.n], &mut self.limit[..self.n])
     }

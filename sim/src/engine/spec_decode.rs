@@ -4,10 +4,10 @@ use crate::drafts::Drafts;
 use crate::policy::{BatchView, DraftPlan, StepOutcome};
 use crate::time::Time;
 
-/// The speculation of a step; empty without a drafter. Buffers are reused from step to step.
+/// The drafts of a step and their results; empty without a drafter. Buffers are reused from step to step.
 #[derive(Debug, Default)]
 pub struct SpecDecode {
-    /// The shape and the lengths of the drafts as planned.
+    /// The planned shape and lengths of the drafts.
     pub plan: DraftPlan,
     /// The drafts.
     pub drafts: Drafts,

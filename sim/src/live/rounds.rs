@@ -45,7 +45,7 @@ struct Request {
     entries: Vec<Entry>,
 }
 
-/// The recorded acceptance of a live run, as an acceptance source.
+/// The acceptance that was recorded in a live run, as an acceptance source for replays.
 pub struct RecordedRounds<'a> {
     fallback: &'a dyn AcceptanceSource,
     requests: Vec<Request>,
@@ -75,7 +75,7 @@ impl<'a> RecordedRounds<'a> {
         }
     }
 
-    /// Adds a step's rounds; a round without drafts is left out. Steps must come in order.
+    /// Adds the rounds of a step. A round without drafts is left out. Steps must be added in order.
     pub fn add(&mut self, step: &StepTrace) {
         let (mut confidence, mut looks, mut nodes) = (0, 0, 0);
         for &round in &step.rounds {
@@ -290,7 +290,8 @@ mod tests {
     fn a_chain_reveals_what_it_accepted_and_the_first_it_did_not() {
         let fallback = always_right();
         let mut recorded = RecordedRounds::new(1, &*fallback);
-        // The first round drafts 3, verifies 2 and accepts 1; the second drafts, verifies and accepts 2.
+        // The first round drafts 3 tokens, verifies 2 and accepts 1. The second round drafts, verifies and accepts 2
+        // tokens.
         let rounds = vec![chain(1, 3, 2, 1), chain(3, 2, 2, 2)];
         let confidence = vec![0.9, 0.5, 0.4, 0.8, 0.7];
         recorded.add(&StepTrace { rounds, confidence, ..StepTrace::default() });
@@ -299,7 +300,7 @@ mod tests {
         assert_eq!((row.run(1, 8), row.run(3, 2)), (1, 2));
         let known = |n, depth| row.is_known(n, depth);
         assert_eq!([known(1, 0), known(2, 1), known(3, 0), known(4, 1)], [true; 4]);
-        // The third draft was not verified, and the position behind two accepted drafts was never drafted.
+        // The third draft was not verified, and nothing was drafted at the position behind the two accepted drafts.
         assert_eq!([known(3, 2), known(5, 2), known(5, 0)], [false; 3]);
         // A round with another start gets the bits that the two recorded rounds revealed, and at later positions the
         // fallback's bits.

@@ -53,7 +53,7 @@ impl Calibration {
         }
     }
 
-    /// The bins, from confidence 0 upwards; empty if no confidence was read.
+    /// The bins, from confidence 0 upwards. Empty if the policy read no confidences.
     pub fn bins(&self) -> &[CalibrationBin] {
         if self.bins.iter().any(|b| b.drafts > 0) { &self.bins } else { &[] }
     }

@@ -15,7 +15,7 @@ pub struct Emissions {
     members: Vec<RequestId>,
     /// When the requests in `members` emitted.
     end: Time,
-    /// When each request that is not in `members` last emitted; `Time::MAX` for never.
+    /// For each request that is not in `members`: when it last emitted; `Time::MAX` if never.
     at: Vec<Time>,
     /// Buffer for the list of members before the last change.
     before: Vec<RequestId>,

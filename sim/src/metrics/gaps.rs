@@ -1,4 +1,5 @@
-//! Gaps between tokens of a whole run in constant memory: counts with three significant digits, and the exact sum.
+//! Gaps between a request's emissions, over a whole run, in constant memory: the number of gaps by length, to three
+//! significant digits, and the exact sum of all gaps.
 
 use crate::time::Time;
 use hdrhistogram::Histogram;

@@ -5,7 +5,7 @@
 pub struct Interval {
     /// The mean of the per-seed values.
     pub mean: f64,
-    /// Half the width of the 95 % interval; `None` with one seed.
+    /// Half the width of the 95 % interval; `None` if there is only one seed.
     pub half_width: Option<f64>,
     /// Number of replications.
     pub n: usize,
@@ -84,7 +84,7 @@ mod tests {
     fn the_interval_over_three_seeds_is_students() {
         let i = Interval::of(&[1.0, 2.0, 3.0]).unwrap();
         assert_eq!(i.mean, 2.0);
-        // t(2) · s / sqrt 3 with s = 1.
+        // Half the width is t(2) · s / sqrt 3, with s = 1.
         assert!((i.half_width.unwrap() - 4.303 / 3f64.sqrt()).abs() < 1e-12);
         assert_eq!(Interval::of(&[5.0]).unwrap().half_width, None);
         assert_eq!(Interval::of(&[]), None);
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn the_interval_of_ratios_is_that_of_their_logarithms() {
         let i = RatioInterval::of(&[0.5, 1.0, 2.0]).unwrap();
-        // ln 0.5, 0, ln 2: mean 0, s = ln 2; t(2) · s / sqrt 3.
+        // The logarithms are ln 0.5, 0 and ln 2: mean 0 and s = ln 2. Half the width is t(2) · s / sqrt 3.
         let half = 4.303 * 2f64.ln() / 3f64.sqrt();
         assert!((i.low.unwrap() - (-half).exp()).abs() < 1e-12 && (i.high.unwrap() - half.exp()).abs() < 1e-12);
         assert!((i.mean - 3.5 / 3.0).abs() < 1e-12);

@@ -111,8 +111,8 @@ impl Lengths {
         }
     }
 
-    /// The buckets with steps, sorted by batch size, then length; buckets of steps without prompts come before buckets
-    /// of steps with prompts.
+    /// The buckets that have steps, sorted by batch size and then by draft length. With equal values the bucket of
+    /// steps without prompts comes first.
     pub fn rows(&self) -> Vec<LengthRow> {
         let mut rows = Vec::new();
         for (bucket, lengths) in (0u32..).zip(&self.sums) {

@@ -1,5 +1,5 @@
-//! Detects overload: more requests arrive than can be served. Latencies then depend on the length of the run, not on
-//! the machine.
+//! Detects overload: more requests arrive than the engine can serve. Latencies then depend on the length of the run,
+//! and not on the engine.
 
 use super::RequestRecords;
 use crate::time::Time;

@@ -1,4 +1,4 @@
-//! One record for each request and (if wanted) for each step: raw facts, no statistics.
+//! One record for each request and, if wanted, for each step. Records hold facts and no statistics.
 
 use crate::time::Time;
 

@@ -93,11 +93,11 @@ pub struct Summary {
     pub busy_s: f64,
     /// Share of the time inside steps that draft passes and decisions take.
     pub draft_time_share: f64,
-    /// Time from arrival to first scheduling, seconds.
+    /// Time from arrival until the request was first scheduled, seconds.
     pub queue: Option<Quantiles>,
     /// Time to first token, seconds.
     pub ttft: Option<Quantiles>,
-    /// Time per output token after the first, seconds; one-token outputs are left out.
+    /// Time per output token after the first, seconds. Requests with one output token are left out.
     pub tpot: Option<Quantiles>,
     /// Gaps between a request's emissions, pooled, seconds. Quantiles to 3 significant digits, the mean exact.
     pub itl: Option<Quantiles>,
@@ -135,7 +135,7 @@ pub struct Summary {
     pub acceptance_rate: Option<f64>,
     /// 1 + accepted / rounds; `None` if nothing was verified. Never rank policies by it (docs/model.md 4.8).
     pub mean_acceptance_length: Option<f64>,
-    /// Counts for each draft position, up to the deepest verified one.
+    /// Counts for each draft position, up to the deepest position that was verified.
     pub positions: Vec<PositionCounts>,
     /// Decode batch size, weighted by time inside steps.
     pub mean_batch_size: f64,

@@ -49,8 +49,8 @@ fn score(path: &[u32]) -> f64 {
     (1..=path.len()).map(|n| opinion(&path[..n])).product()
 }
 
-/// The paths of each level of a tree, by enumeration: all children of the expanded nodes. A beam expands the nodes with
-/// the best scores of a level.
+/// The paths of each level of a tree, found by enumeration: all children of the nodes that are expanded. A beam expands
+/// the nodes of a level that have the best scores.
 fn by_enumeration(growth: &Growth, depth: u32) -> Vec<Vec<Path>> {
     let mut expanded = vec![Path::new()];
     let mut levels = Vec::new();

@@ -7,7 +7,7 @@ use foretoken_sim::*;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// The trees of a step, and how many tokens of each were accepted.
+/// The trees of a step, and for each tree the number of accepted tokens.
 struct Seen {
     ids: Vec<RequestId>,
     emitted: Vec<u32>,

@@ -126,7 +126,7 @@ proptest! {
         }
     }
 
-    /// A tree of width 1 costs the same as the chain in every pass.
+    /// In every pass a tree of width 1 costs the same as a chain.
     #[test]
     fn a_tree_of_width_one_costs_what_the_chain_costs(
         requests in prop::collection::vec((1u32..3000, 0u32..3, 0u32..=5), 1..6),

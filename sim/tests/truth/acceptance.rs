@@ -40,7 +40,8 @@ fn truth_ends_where_the_drafts_can_no_longer_reach() {
     assert_eq!((0..200).filter(|&n| row.right(n, 0)).count(), 7);
 }
 
-/// E[accepted] at k drafts a round = a + a² + … + a^k (Leviathan et al. 2023, Eq. 1 without the bonus token).
+/// The expected number of accepted drafts, at k drafts a round, is a + a² + … + a^k (Leviathan et al. 2023, Eq. 1
+/// without the bonus token).
 #[test]
 fn rounds_accept_what_the_geometric_series_says() {
     for (rate, k) in [(0.6, 3u32), (0.8, 4), (0.9, 8)] {

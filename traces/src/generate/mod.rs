@@ -47,7 +47,7 @@ fn normal(draws: &mut impl Rng) -> f64 {
     StandardNormal.sample(draws)
 }
 
-/// A log-normal draw; `mu` and `sigma` are location and scale of the logarithm.
+/// A draw from a log-normal law. `mu` and `sigma` are the mean and the standard deviation of its logarithm.
 fn log_normal(draws: &mut impl Rng, mu: f64, sigma: f64) -> f64 {
     (mu + sigma * normal(draws)).exp()
 }

@@ -7,7 +7,7 @@ pub(crate) type Bad = &'static str;
 
 const TOO_LATE: Bad = "is beyond the engine's clock of 213 days";
 
-/// Parses a token count: digits, or a float that is whole (`12.0`, as pandas writes).
+/// Parses a number of tokens: digits, or a decimal number that is whole (`12.0`, as pandas writes it).
 pub(crate) fn tokens(field: &[u8]) -> Result<u32, Bad> {
     let field = field.trim_ascii();
     if field.is_empty() {

@@ -24,7 +24,7 @@ pub struct Trace {
     pub gives: Gives,
     /// Number of rows in the file. Rows that options leave out count too.
     pub rows: u64,
-    /// Messages with counts of what was left out or changed.
+    /// Messages with counts of the rows that were left out or changed.
     pub notes: Vec<String>,
     /// Paths of the files that were read.
     pub files: Vec<PathBuf>,

@@ -27,7 +27,7 @@ pub(super) struct Person {
 impl Person {
     pub(super) fn of(index: usize) -> Person {
         let mut dice = Dice::new(Luck::new(WORLD, Stream::Text, index as u64));
-        // The first name is random; the second name belongs to this person alone.
+        // The first name is drawn at random. The second name is unique to this person.
         let second = invented(index * 7 + 3, 3);
         Person {
             name: format!("{} {}", dice.pick(&words::NAMES), words::capital(&second)),

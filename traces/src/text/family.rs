@@ -15,9 +15,9 @@ pub enum Family {
     Copy,
     /// Question answering: facts of an invented world. The text does not contain the facts.
     Facts,
-    /// Mathematical reasoning: running totals of one to four digits.
+    /// Mathematical reasoning: step-by-step results of sums, differences and products of numbers of one to four digits.
     Arithmetic,
-    /// Retrieval-augmented generation: values of keys from a list in the prompt.
+    /// Retrieval-augmented generation: the prompt has a list of keys and values, and asks for the values of some keys.
     Retrieval,
     /// Conversation: a host answers a guest in set phrases.
     Dialogue,

@@ -32,7 +32,7 @@ pub struct CategoryAcceptance {
     /// Acceptance by depth in a round. In the table of a profiled pair of models a round has [`DEPTHS`] drafts. In the
     /// table of an observed server a round has the drafts that the server made.
     pub depths: Vec<Depth>,
-    /// Acceptance by context; bands without drafts are left out.
+    /// Acceptance by context length. Bands of context without drafts are left out.
     pub contexts: Vec<ContextBand>,
 }
 

@@ -111,7 +111,7 @@ impl RecordedOutput {
         RecordedOutput { family, prompt_len, ranks, confidences }
     }
 
-    /// The confidence at an output position, (0, 1]; 0 in an observed table, which has none.
+    /// The confidence at an output position, (0, 1]; 0 in an observed table, which has no confidences.
     pub fn confidence(&self, position: usize) -> f32 {
         f32::from(self.confidences[position]) / f32::from(CONFIDENCE_STEPS)
     }
@@ -147,7 +147,7 @@ impl TruthTable {
         self.header.observed.as_ref().map_or_else(Vec::new, |observed| observed.hazards.clone())
     }
 
-    /// The outputs as recordings that a workload's requests can replay.
+    /// All outputs as recordings that a workload's requests can replay.
     pub fn recordings(&self) -> Vec<Recording> {
         self.outputs.iter().map(|output| recording(output, self.header.observed.is_some())).collect()
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// Number of bins of equal width of the calibration curve.
 const BINS: usize = 10;
-/// Ranks are counted in groups; this is the last rank of each group.
+/// Ranks are counted in groups. Each entry is the last rank of a group.
 const RANKS: [u8; 8] = [1, 2, 3, 4, 8, 16, 64, 255];
 
 /// The summary of a table.

@@ -1,4 +1,4 @@
-//! Extreme numbers, files and pipes: each must work, or be refused quickly and with a message.
+//! Extreme numbers, files and pipes. Each must work, or must be refused quickly with a message.
 
 use crate::round_trip::file;
 use foretoken_traces::{ArrivalSpec, TraceSpec, WorkloadSpec, build, read};

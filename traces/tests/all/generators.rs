@@ -85,7 +85,7 @@ fn azure_conv_disperses_as_a_log_ou_rate_does() {
         let expected = idc(w) - idc(total) / n;
         agrees("IDC", averaged(200, |s| dispersion(&of_seed(s), width)), expected, 0.02 * (expected - 1.0) + 0.001);
     }
-    // The published fit: CV of the gaps 1.05 (in the data 1.09).
+    // The published model has a CV of the gaps of 1.05 (the data have 1.09).
     agrees("CV", averaged(200, |s| cv(&of_seed(s))), 1.05, 0.005);
 }
 
@@ -93,7 +93,7 @@ fn azure_conv_disperses_as_a_log_ou_rate_does() {
 fn azure_code_is_as_bursty_as_calibrated() {
     let of_seed = |s| arrivals("{ azure-code = {} }", 3600.0, s);
     let (mean, error) = averaged(300, |s| rate(&of_seed(s)));
-    // Published: mean 2.59, 90 % of hours between 1.8 and 3.3, CV of the gaps 14.2 from 60 runs.
+    // Published: mean 2.59, 90 % of the hours between 1.8 and 3.3, and CV of the gaps 14.2, from 60 runs.
     agrees("rate", (mean, error), 2.59, 0.005 + 5.0 * error * (300f64 / 60.0).sqrt());
     let mut rates: Vec<f64> = (0..300).map(|s| rate(&of_seed(s))).collect();
     rates.sort_by(f64::total_cmp);
@@ -107,7 +107,7 @@ fn mooncake_ticks_have_their_counts() {
     let of_seed = |s| arrivals("{ mooncake-ticks = {} }", 3600.0, s);
     agrees("rate", averaged(100, |s| rate(&of_seed(s))), 10.2 / 3.0, 0.0);
     agrees("CV", averaged(100, |s| cv(&of_seed(s))), 3.03, 0.005);
-    // Var of a tick's count = mean + (cv·mean)² = 11.24; published 11.2.
+    // The variance of a tick's count is mean + (cv·mean)² = 11.24; published is 11.2.
     let variance = averaged(100, |s| {
         let text =
             "arrivals = { mooncake-ticks = {} }\nduration_s = 3600\nlengths = { fixed = { prompt = 1, output = 1 } }";

@@ -306,7 +306,8 @@ impl Equal {
     }
 }
 
-/// The content of a request's blocks for hashing: first shared prefix ids, then the request's own tokens.
+/// The content of a request's blocks, from which their hashes are computed: first the shared prefix ids, then the
+/// request's own tokens.
 #[derive(Clone, Copy, Debug)]
 pub struct Content<'a> {
     /// Ids of shared prefix blocks.

@@ -97,12 +97,12 @@ impl KvCacheManager {
         self.draft_pool.as_ref().map_or(0, BlockPool::used)
     }
 
-    /// Number of blocks that no request holds: in the target's pool or, if there are fewer, in the draft's own.
+    /// Number of free blocks: in the target's pool, or in the draft's own pool if fewer are free there.
     pub fn num_free_blocks(&self) -> u32 {
         self.pool.free().min(self.draft_free())
     }
 
-    /// Number of blocks in the draft's own pool; `u32::MAX` without one.
+    /// Number of blocks in the draft's own pool; `u32::MAX` if the draft has no pool of its own.
     pub fn draft_total(&self) -> u32 {
         self.draft_pool.as_ref().map_or(u32::MAX, BlockPool::total)
     }

@@ -11,7 +11,7 @@ pub(in crate::engine) struct Derived<'a> {
     pub config: &'a EngineConfig,
     /// The drafter's properties.
     pub spec: &'a SpeculativeConfig,
-    /// The most draft tokens of a request in a step; 0 for no speculation.
+    /// The most draft tokens of a request in a step; 0 without speculation.
     pub k: u32,
     /// Whether one draft pass writes the context and another gives all drafts (DFlash, DSpark).
     pub block: bool,

@@ -54,7 +54,7 @@ pub struct Rules {
     pub one_length: bool,
     /// The order in which requests are served.
     pub policy: SchedulingPolicy,
-    /// Whether there is a drafter (invariant 7).
+    /// Whether there is a drafter (invariant 7 of INVARIANTS.md).
     pub drafter: bool,
     /// The most draft tokens of a request in a step.
     pub num_speculative_tokens: u32,

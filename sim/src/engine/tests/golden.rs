@@ -104,7 +104,8 @@ fn the_model_length_caps_drafts_and_outputs() {
     let run = fixed(&f, 8);
     assert_eq!(run.records.emitted[..3], [10, 0, 1]);
     assert_eq!(run.records.outcome[1], Outcome::Rejected);
-    // Context 10: positions up to 18 may be verified, so 8 drafts; then one position is left.
+    // With 10 tokens of context, positions up to 18 may be verified, so the request gets 8 drafts. After this round
+    // there is room for one more token.
     let drafted: Vec<_> = run.steps.iter().map(|s| s.drafted).collect();
     assert_eq!(drafted, [0, 8]);
 }
@@ -346,7 +347,8 @@ fn a_long_prompt_is_cut_at_the_threshold_while_it_is_not_alone() {
 
 #[test]
 fn admission_may_reserve_the_whole_sequence() {
-    // Nine blocks: the first prompt takes five; a chunk of the second prompt would fit, the whole prompt would not.
+    // The pool has nine blocks, and the first prompt takes five. A chunk of the second prompt would fit into the other
+    // four, the whole prompt would not.
     let mut f = Fixture::new(requests(&[(0.0, 80, 3), (0.0, 90, 1)]));
     f.config.num_gpu_blocks = 10;
     f.config.max_num_batched_tokens = 110;

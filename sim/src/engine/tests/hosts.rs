@@ -5,7 +5,8 @@ use super::fixture::{Fixture, Steady};
 use crate::host::{SpeculatingSeconds, WithoutGraph};
 use crate::*;
 
-/// Host time of a step, seconds: for each request, for each token, more if drafts are verified, and for launches.
+/// Host time of a step, seconds: for each request, for each token, in addition if drafts are verified, and for
+/// launches.
 const REQUEST: f64 = 1e-5;
 const TOKEN: f64 = 2e-6;
 const MORE: SpeculatingSeconds = SpeculatingSeconds { step_s: 1e-4, request_s: 3e-5, token_s: 5e-6 };

@@ -86,9 +86,9 @@ pub(super) fn arrivals() -> impl Strategy<Value = Arrivals> {
 /// phases of the run's steps.
 fn check(f: &Fixture, run: &Run, lookahead: u32, order: Order) -> Result<(), TestCaseError> {
     let r = &run.records;
-    // 1: every arrived request has ended with a recorded outcome. (The end of the loop proves 2: no livelock.)
+    // Invariant 1: every arrived request has ended with a recorded outcome. (Invariant 2, no livelock: the run ended.)
     prop_assert!(r.outcome.iter().all(|&o| o != Outcome::InFlight));
-    // 2: the clock never goes back.
+    // Invariant 2: the clock never goes back.
     for pair in run.steps.windows(2) {
         prop_assert!(pair[0].end <= pair[1].start && pair[0].start < pair[0].end);
     }
@@ -96,7 +96,7 @@ fn check(f: &Fixture, run: &Run, lookahead: u32, order: Order) -> Result<(), Tes
     for i in 0..r.len() {
         emitted += u64::from(r.emitted[i]);
         if r.finished(i) {
-            // 4: the whole output is emitted and no more, up to the model's length.
+            // Invariant 4: a finished request has emitted its whole output and no more, up to the model's length.
             let (prompt, output) = (f.workload.prompt_len[i], f.workload.output_len[i]);
             let longest = f.config.max_model_len + u32::from(f.config.version == Version::V0);
             prop_assert_eq!(r.emitted[i], output.min(longest - prompt));
@@ -109,7 +109,7 @@ fn check(f: &Fixture, run: &Run, lookahead: u32, order: Order) -> Result<(), Tes
     prop_assert_eq!(run.totals.accepted(), r.accepted.iter().map(|&x| u64::from(x)).sum::<u64>());
     prop_assert_eq!(run.totals.drafted, r.drafted.iter().map(|&x| u64::from(x)).sum::<u64>());
     for s in &run.steps {
-        // 5: limits hold in every step.
+        // Invariant 5: no step exceeds `max_num_seqs` and the token budget.
         prop_assert!(s.batch_size + s.chunks <= f.config.max_num_seqs);
         // v0 charges no drafts.
         let drafts = if f.config.version == Version::V0 { 0 } else { s.verified };
@@ -174,7 +174,7 @@ fn no_admission_beside_a_preemption(
     Ok(())
 }
 
-/// The truth that a policy's drafts revealed: by (request, output position), whether the draft token was right.
+/// What a policy's drafts revealed of the truth: for (request, output position), whether the draft token was right.
 type Revealed = BTreeMap<(RequestId, u32), bool>;
 
 /// A wrapper that records the truth which the chains of the wrapped policy reveal.
@@ -244,7 +244,7 @@ fn invariants_1_to_5() {
         check(&f, &f.plain(), 0, f.order(None, false))?;
         check(&f, &f.erratic(limit), limit, f.order(Some(limit), false))?;
         check(&f, &f.wild(limit), WILD_TREE, f.order(Some(limit), true))?;
-        // 3: both pools are empty at the end.
+        // Invariant 3: both pools have no used blocks at the end.
         prop_assert_eq!(f.memory_after(true), (0, 0));
         prop_assert_eq!(f.memory_after(false), (0, 0));
     });
@@ -301,7 +301,7 @@ proptest! {
         prop_assert_eq!(format!("{:?}", skipped.totals), format!("{:?}", stepped.totals));
     }
 
-    /// Counted blocks give the same run as blocks with ids.
+    /// A pool that only counts its blocks gives the same run as a pool whose blocks have ids.
     #[test]
     fn counting_blocks_changes_nothing(w in workloads(), config in configs(), limit in 0u32..6) {
         let mut f = Fixture::new(w);
@@ -324,7 +324,7 @@ proptest! {
         prop_assert_eq!(plain.steps, zero.steps);
     }
 
-    /// 9: scaling every time by a power of two scales the whole run exactly.
+    /// Invariant 9: if every time is multiplied by a power of two, the whole run scales exactly by it.
     #[test]
     fn invariant_9(w in workloads(), config in configs(), limit in 0u32..6, shift in 1u32..4) {
         let by = 1u64 << shift;
@@ -350,7 +350,7 @@ proptest! {
         }
     }
 
-    /// 6: equal inputs give equal runs.
+    /// Invariant 6: equal inputs give equal runs.
     #[test]
     fn invariant_6_in_one_thread(w in workloads(), config in configs()) {
         let mut f = Fixture::new(w);

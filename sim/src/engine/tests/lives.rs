@@ -95,7 +95,7 @@ fn one_request_by_hand() {
     let drafting = |context| u128::from(draft.pass(PassShape { requests: 1, batched: 1, context, pairs: 0 }).0);
     assert_eq!(right.drafting, drafting(100) + drafting(101));
 
-    // No draft is right: every step verifies two drafts for nothing.
+    // No draft is right: every step verifies two drafts and accepts none.
     f.rate = 0.0;
     let wrong = run(&f);
     let extra: u128 = (100..103).map(|c| pass(c, 3) - pass(c, 1)).sum();

@@ -81,7 +81,7 @@ fn a_step_in_flight_hides_the_host_and_is_one_too_many() {
     assert_eq!(fixed(&f).records.finish[0], sync.records.finish[0] + Time::from_s(30e-3) - drafting);
 }
 
-/// Without a drafter there is no order of drafting; only the host's time differs.
+/// Without a drafter the orders differ only in the host's time: with a step in flight it is hidden.
 #[test]
 fn plain_decoding_has_two_orders() {
     let mut f = alone((None, None, None));
@@ -203,6 +203,6 @@ fn a_wrong_guess_of_the_outcome_loses_the_drafts() {
         rounds.iter().filter(|&&a| a == 3).count() as f64 / rounds.len() as f64
     };
     assert_eq!(accepted(1.0), 1.0);
-    // Some 1,300 rounds: five standard errors of a share of 0.7 are 0.064.
+    // There are some 1,300 rounds. Five standard errors of a share of 0.7 are 0.064.
     assert!((accepted(0.7) - 0.7).abs() < 0.064, "{}", accepted(0.7));
 }
