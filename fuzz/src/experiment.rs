@@ -1,4 +1,5 @@
-//! Fuzzes the readers of experiments, of their `--set` overrides, and of states to decide in.
+//! Fuzzes the readers of experiments, of `--set` overrides, and of the states in which `foretoken decide` lets policies
+//! decide.
 
 use crate::said;
 use foretoken_run::decide::decisions;
@@ -9,7 +10,7 @@ use foretoken_spec::problem::Result;
 use std::path::Path as FilePath;
 
 const FILE: &str = "experiment.toml";
-/// The folder from which relative paths start. It does not exist, so no file is found.
+/// The folder that relative paths in a fuzzed experiment start from. It does not exist, so no file is found.
 const NOWHERE: &str = "/no/such/folder";
 
 /// Reads the experiment in `data` and makes its plan. A run writes the resolved experiment beside its results; this

@@ -78,7 +78,7 @@ impl LatencyModel for Measured {
     }
 }
 
-/// The points (size, time) of a line that never falls.
+/// The points (size, time) of a piecewise linear function that never falls.
 #[derive(Clone, Debug)]
 struct Curve(Vec<(u64, Time)>);
 

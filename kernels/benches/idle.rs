@@ -15,7 +15,7 @@ use foretoken_kernels::weights::{Dtype, RandomWeights};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Number of passes that run after a gap, before the next measurement, so that the gap's effect is gone.
+/// Number of passes that run after a gap and before the next measurement, so that the effect of the gap is over.
 const SETTLING: usize = 8;
 
 /// What the thread does during a gap.

@@ -22,7 +22,7 @@ use foretoken_kernels::weights::{Dtype, RandomWeights, Weights};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Number of context tokens over which attention is measured.
+/// Number of context tokens in the measurement of attention.
 const CONTEXT: usize = 1024;
 /// Number of tokens in the prompt whose pass is timed.
 const PROMPT: usize = 128;
@@ -32,7 +32,7 @@ const CREDIBLE: f64 = 0.9;
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     let option = |flag: &str| arguments.iter().position(|a| a == flag).and_then(|at| arguments.get(at + 1));
-    // `cargo test --benches` only needs to see that the bench runs.
+    // In `cargo test --benches` it is enough that the bench runs, so it measures less.
     let quick = !arguments.iter().any(|a| a == "--bench");
     if let Some(level) = option("--level").filter(|l| Level::of(l).is_none()) {
         eprintln!(
@@ -48,7 +48,8 @@ fn main() -> ExitCode {
         println!("\n== {}: {}", level.name(), Speed::measure(level));
         credible &= peak_is_credible(level, units);
         for (name, shape) in shapes().into_iter().filter(|s| option("--shape").is_none_or(|n| n == s.0)) {
-            // Plain code has about a hundredth of the speed of vector code, so the large shapes would take too long.
+            // Plain code (without vector instructions) has about a hundredth of the speed of vector code, so the large
+            // shapes would take too long.
             if (quick || level.width().is_none()) && name != "pair" {
                 continue;
             }
@@ -187,7 +188,8 @@ impl Bench {
         each.collect()
     }
 
-    /// Times attention over all layers, one layer after the other. The last `rows` of [`CONTEXT`] tokens are new.
+    /// Times attention, one layer after the other, over all layers. Of the [`CONTEXT`] tokens, the last `rows` tokens
+    /// are new.
     fn attention(&self, cpu: &mut Cpu, rows: usize) -> (String, f64, Roof) {
         let s = &self.shape;
         let width = s.q_width() + 2 * s.kv_width();

@@ -25,9 +25,9 @@ pub struct Tree<'a> {
     pub parents: &'a [u32],
 }
 
-/// A sampled chain of drafts to verify. Rows `target … target + tokens.len()` of the target's probabilities belong to
-/// the newest emitted token and the drafted ones. The drafted tokens were sampled from the rows of the draft's
-/// probabilities that begin at `draft`, one row per token.
+/// A sampled chain of drafts to verify. Rows `target … target + tokens.len()` of the target's probabilities are the
+/// distributions of the tokens after the newest emitted token and after each drafted token. Rows `draft …` of the
+/// draft's probabilities are the distributions from which the drafted tokens were sampled, one row per token.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain<'a> {
     /// The chain's first row in the target's probabilities.
@@ -59,7 +59,7 @@ pub fn greedy(tree: &Tree<'_>, mut choice: impl FnMut(usize) -> u32) -> Accepted
     let mut nodes = Vec::new();
     let mut next = choice(tree.first);
     let mut at = ROOT;
-    // Parents come before their children, so one scan suffices.
+    // A parent comes before its children in the list, so one scan of the nodes is enough.
     for (node, (&token, &parent)) in tree.tokens.iter().zip(tree.parents).enumerate() {
         if parent == at && token == next {
             at = node as u32;
@@ -96,7 +96,7 @@ pub fn reject<'p>(
     Accepted { nodes, next: draw(last.len(), |t| last[t].into(), u) }
 }
 
-/// Draws a token from a row of probabilities with `u`, a uniform random number in [0, 1).
+/// Draws a token from a row of probabilities. `u` is a uniform random number in [0, 1) and decides which.
 pub fn sample(probabilities: &[f32], u: f64) -> u32 {
     draw(probabilities.len(), |t| probabilities[t].into(), u)
 }
@@ -113,8 +113,8 @@ pub fn entropy(probabilities: &[f32]) -> f64 {
     probabilities.iter().map(term).sum()
 }
 
-/// KL(target ‖ draft) of two rows of probabilities, in nats. A draft probability of 0 counts as the smallest normal
-/// f32.
+/// KL(target ‖ draft) of two rows of probabilities, in nats. If the draft's probability of a token is 0, the smallest
+/// normal f32 is used.
 pub fn divergence(target: &[f32], draft: &[f32]) -> f64 {
     let term = |(&p, &q): (&f32, &f32)| match p > 0.0 {
         true => f64::from(p) * (f64::from(p) / f64::from(q.max(f32::MIN_POSITIVE))).ln(),

@@ -25,8 +25,8 @@ fn nothing_of_probability_zero_is_drawn() {
     assert_eq!((sample(&p, 0.499), sample(&p, 0.5)), (1, 3));
 }
 
-/// Chi-square test on 10⁶ emitted pairs of tokens. With a chain of two drafts from q, the first two emitted tokens are
-/// distributed as two draws from the target's p, the second given the first.
+/// Chi-square test on 10⁶ emitted pairs of tokens. Each chain has two drafts from q. The first two emitted tokens must
+/// be distributed like two draws from the target's p, where the second draw depends on the first.
 #[test]
 fn rejection_sampling_keeps_the_targets_distribution() {
     const DRAWS: u64 = 1_000_000;

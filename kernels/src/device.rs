@@ -58,7 +58,7 @@ pub trait Device: Sized {
     fn kv(&mut self, shape: &LlamaShape, dtype: Dtype, blocks: u32) -> Result<Self::Kv, Self::Error>;
 
     /// Runs a session: many passes with host work between them. A device with threads keeps them awake for the whole
-    /// session, so that no pass begins by waking a thread.
+    /// session, so that no pass must first wake a thread.
     fn session<R: Send>(&mut self, run: impl FnOnce(&mut Self) -> R + Send) -> R {
         run(self)
     }

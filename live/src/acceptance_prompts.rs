@@ -31,7 +31,7 @@ pub(crate) struct Prompts {
     pub(crate) families: Vec<String>,
     /// The prompts, each as (index of its family in `families`, its tokens).
     pub(crate) all: Vec<(u16, Vec<u32>)>,
-    /// Where the prompts come from, as text for the table's header.
+    /// A text for the table's header that says where the prompts come from.
     pub(crate) source: String,
 }
 

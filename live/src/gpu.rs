@@ -8,7 +8,7 @@ use foretoken_spec::problem::{Exit, Problem, Result};
 /// Opens the GPU with number `index`.
 ///
 /// # Errors
-/// There is no such GPU, or the driver is missing, too old, or fails.
+/// There is no such GPU. Or the driver is missing, is too old, or fails.
 pub fn open(index: u32) -> Result<Cuda> {
     let missing = |what: String| {
         Problem::new(Exit::NoHardware, format!("cuda:{index} cannot be used: {what}"))

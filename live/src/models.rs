@@ -20,7 +20,7 @@ pub struct Model {
 pub enum AnyWeights {
     /// Random weights drawn from a seed.
     Random(RandomWeights),
-    /// The weights of a folder or of the shipped pair.
+    /// The weights of a folder or of the shipped target or draft.
     Checkpoint(Checkpoint),
 }
 

@@ -29,7 +29,7 @@ const BUDGET_S: (f64, f64) = (10.0, 60.0);
 /// The source of a model's weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WeightsFrom {
-    /// Random weights, which give the same pass times as the model's own.
+    /// Random weights. They give the same pass times as the model's own weights.
     Random,
     /// The model's own weights.
     Checkpoint,
@@ -106,7 +106,7 @@ fn model(key: &str, name: &str, from: Option<WeightsFrom>) -> Result<Model> {
     let without_weights = from.is_none() && preset(name).is_some();
     match (from, Model::find(key, name, None)) {
         (Some(WeightsFrom::Random), _) => Model::find(key, name, Some(RANDOM_SEED)),
-        // A preset without weights gets random ones, because pass times do not depend on weights.
+        // A preset without weights gets random weights, because pass times do not depend on weights.
         (_, Err(_)) if without_weights => Model::find(key, name, Some(RANDOM_SEED)),
         (_, own) => own,
     }

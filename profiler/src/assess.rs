@@ -23,7 +23,7 @@ pub const INTERRUPTED: f64 = 3.0;
 pub struct Timed {
     /// The shape of the pass.
     pub shape: Shape,
-    /// Seconds of each pass, one list per visit. A visit is a few passes of the shape in a row.
+    /// Seconds of each timed pass, in one list per visit. A visit is a few passes of the shape in a row.
     pub visits: Vec<Vec<f64>>,
 }
 

@@ -19,7 +19,7 @@ pub struct Sample {
     pub seconds: f64,
 }
 
-/// The fitted coefficients, with statistics and a verdict.
+/// The fitted coefficients with their statistics, and whether the fit is trusted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
     /// α, γ, δ in seconds; none is below 0.
@@ -41,7 +41,7 @@ pub struct Fit {
     pub reasons: Vec<String>,
 }
 
-/// Why [`fit`] or another fit of this crate gives no result.
+/// Why [`fit`] or another fit of this crate has no result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum FitError {
     /// There are too few samples for three coefficients.

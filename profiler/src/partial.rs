@@ -18,7 +18,7 @@ pub struct Partial {
     path: PathBuf,
 }
 
-/// The visits that [`Partial::open`] read from a side file.
+/// The finished visits (a few timed passes of one shape) that [`Partial::open`] read from a side file.
 #[derive(Debug, Default)]
 pub struct SavedVisits {
     /// The undamaged visits, in the order of the schedule.

@@ -11,7 +11,8 @@ use foretoken_sim::{ContextReads, Pair};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The settings of a measurement. The same settings give the same visits in the same order.
+/// The settings of a measurement. The same settings give the same visits (a few timed passes of one shape) in the same
+/// order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setup {
@@ -38,11 +39,11 @@ pub struct Setup {
 /// If an anchor's time (an anchor is a shape that is timed again and again) changes by more than this share during a
 /// measurement, the machine counts as not steady.
 pub const STEADY: f64 = 0.05;
-/// Coefficient of variation of equal passes above which a warning is given.
+/// If the coefficient of variation of equal passes is above this, the profile has a warning.
 const WIDE_SPREAD: f64 = 0.10;
-/// Share of CPU time used by other processes above which a warning is given.
+/// If other processes used more than this share of the CPU time, the profile has a warning.
 const DISTURBED: f64 = 0.10;
-/// Share of CPU time given to other virtual machines (steal time) above which a warning is given.
+/// If other virtual machines got more than this share of the CPU time (steal time), the profile has a warning.
 const STOLEN: f64 = 0.02;
 
 impl Setup {

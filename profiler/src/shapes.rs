@@ -270,7 +270,7 @@ mod tests {
                 }
                 for region in Region::ALL {
                     let n = shapes.iter().filter(|s| s.region() == region).count();
-                    // A draft's grid may have fewer than two wide passes.
+                    // A draft's grid may have fewer than two shapes in the region wide.
                     let few = region == Region::Wide && role == Role::Draft;
                     assert!(n >= 2 || few, "{role:?} {density:?} {region:?}: {n} of {}", shapes.len());
                 }

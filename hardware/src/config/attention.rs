@@ -57,7 +57,7 @@ pub fn full(fields: &Fields, family: &Family) -> Result<Attention, BadConfig> {
 /// Reads a layer with a sliding window: each token attends to the newest `tokens` tokens only.
 ///
 /// # Errors
-/// The errors of [`full`], or the layer has latent attention, which has no window here.
+/// The errors of [`full`], or the layer has latent attention, for which windows are not modelled.
 pub fn windowed(fields: &Fields, family: &Family, tokens: u32) -> Result<Attention, BadConfig> {
     let layer = match family.heads {
         Heads::Alike | Heads::DeepseekV4 => full(fields, family)?,

@@ -8,7 +8,8 @@ use super::fields::Fields;
 pub enum Windows {
     /// No layer, whatever `sliding_window` says.
     Never,
-    /// All layers (from `max_window_layers` on), if `sliding_window` is set and `use_sliding_window` is not false.
+    /// All layers, or the layers from number `max_window_layers` on if the file has this key. No layer if
+    /// `sliding_window` is missing or `use_sliding_window` is false.
     All,
     /// All layers except every n-th layer. The file may give another n (`sliding_window_pattern`).
     AllBut(u32),
@@ -48,7 +49,7 @@ pub struct Family {
     pub output_gate: bool,
     /// Which keys give the heads.
     pub heads: Heads,
-    /// A warning about what is not modelled in this family, one sentence.
+    /// A warning that says what is not modelled in this family, in one sentence.
     pub warning: Option<&'static str>,
 }
 

@@ -32,8 +32,8 @@ pub fn dense(fields: &Fields, family: &Family) -> Result<FeedForward, BadConfig>
 /// The mixture of experts of a sparse layer; `None` if the model is dense.
 ///
 /// # Errors
-/// The file has experts, and the number of active experts or the width of an expert is missing or out of range, or more
-/// experts are active than there are.
+/// The file has experts, but the number of active experts or the width of an expert is missing or out of range. More
+/// experts are active than there are. `enable_moe_block` is true, but the number of experts is missing.
 pub fn experts(fields: &Fields, family: &Family) -> Result<Option<FeedForward>, BadConfig> {
     // The files of Gemma 4's dense models also have keys for experts. They set this flag to false.
     let enabled = fields.flag("enable_moe_block")?;
@@ -74,7 +74,7 @@ pub fn experts(fields: &Fields, family: &Family) -> Result<Option<FeedForward>, 
 /// Inner width of all shared experts of a layer together; 0 if there are none. Every token uses the shared experts
 /// besides its routed experts.
 fn shared(fields: &Fields, expert: u32) -> Result<u32, BadConfig> {
-    // Some files give the width of all shared experts together.
+    // Some files give the total width of all shared experts.
     let keys = ["shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size"];
     if let Some((key, _)) = fields.first(&keys) {
         fields.count("n_shared_experts")?;

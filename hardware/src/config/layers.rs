@@ -83,7 +83,7 @@ fn kinds(fields: &Fields, family: &Family, count: u32) -> Result<Vec<Kind>, BadC
         return types.iter().map(|name| named(fields, name, window)).collect();
     }
     if let Some(flags) = fields.numbers("hybrid_layer_pattern")? {
-        // In MiMo-V2's list 1 means a layer with a window.
+        // In MiMo-V2's list, 1 stands for a layer with a window and 0 for a layer without.
         let bad = |why: String| fields.bad("hybrid_layer_pattern", why);
         let one = |flag: &u64| match (flag, window) {
             (0, _) => Ok(Kind::Full),

@@ -54,7 +54,7 @@ pub fn of(name: &str) -> Option<(Part, Option<u32>)> {
     } else {
         return None;
     };
-    // The first number in a name is the layer; an expert's number may follow.
+    // The first number in a module's name is its layer. The number of an expert may follow it.
     Some((part, words.iter().find_map(|word| word.parse().ok())))
 }
 
@@ -63,7 +63,7 @@ pub fn of(name: &str) -> Option<(Part, Option<u32>)> {
 pub enum Cover {
     /// No layer.
     None,
-    /// This number of layers, less than half of them.
+    /// This number of layers, which is less than half of the layers.
     Few(usize),
     /// At least half of the layers.
     Most,

@@ -15,11 +15,11 @@ pub struct ReadBits {
 
 /// How a file quantises linear layers.
 struct Scheme {
-    /// Bits of a weight, including its share of the scale that a group of weights has in common.
+    /// Bits of a weight. They include its share of the scale that all weights of a group have in common.
     weights: f64,
     /// Bits of an activation that is multiplied with the weights.
     activations: f64,
-    /// Bits of a number in the KV cache; `None`: 16, as without quantisation.
+    /// Bits of a number in the KV cache. `None`: the same as without quantisation, 16.
     kv: Option<f64>,
     /// Names or patterns of modules that the file excludes from quantisation.
     skipped: Vec<String>,
@@ -85,7 +85,7 @@ fn expert_type(fields: &Fields, table: Option<&Fields>) -> Result<Option<(f64, f
     let nested = table.map_or(Ok(None), |table| table.text("expert_dtype"))?;
     match fields.text("expert_dtype")?.or(nested) {
         None => Ok(None),
-        // Each 32 weights of 4 bits share a scale of 8 bits; activations have 8 bits.
+        // A weight has 4 bits, and 32 weights share a scale of 8 bits. Activations have 8 bits.
         Some("fp4") => Ok(Some((4.25, 8.0))),
         Some("fp8") => Ok(Some((8.0, 8.0))),
         Some(other) => Err(fields.bad("expert_dtype", format!("`{other}` is not one of fp4 and fp8"))),
@@ -133,13 +133,13 @@ fn mixed(table: &Fields, read: &mut ReadBits) -> Result<(), BadConfig> {
 
 const KNOWN: &str = "FP8, MXFP8, NVFP4, W4A16_NVFP4 and MIXED_PRECISION";
 
-/// (bits of a weight, bits of an activation) of an algorithm of NVIDIA's ModelOpt; `None` if it is not known.
+/// (bits of a weight, bits of an activation) for the algorithm `name` of NVIDIA's ModelOpt; `None` if it is not known.
 fn algorithm(name: &str) -> Option<(f64, f64)> {
     Some(match name {
         "FP8" => (8.0, 8.0),
-        // Each 32 weights share a scale of 8 bits.
+        // 32 weights share a scale of 8 bits.
         "MXFP8" => (8.25, 8.0),
-        // Each 16 weights share a scale of 8 bits.
+        // 16 weights share a scale of 8 bits.
         "NVFP4" => (4.5, 4.0),
         "W4A16_NVFP4" => (4.5, 16.0),
         _ => return None,
@@ -153,7 +153,7 @@ fn scheme(table: &Fields) -> Result<Scheme, BadConfig> {
         None if table.get("quant_algo").is_some() => "modelopt",
         None => return Err(table.bad("quant_method", "missing; it says how the weights are kept, as \"fp8\"")),
     };
-    // The lists of modules that are not quantised; each method has another key for its list.
+    // The modules that the file excludes from quantisation. Each method has another key for this list.
     let skipped = |keys: &[&str]| {
         let lists = keys.iter().filter_map(|key| table.get(key)).filter_map(Value::as_array).flatten();
         lists.filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
@@ -163,11 +163,11 @@ fn scheme(table: &Fields) -> Result<Scheme, BadConfig> {
     let group = |default: u32| Ok::<f64, BadConfig>(f64::from(table.size_of(&["group_size"])?.unwrap_or(default)));
     Ok(match method {
         "fp8" | "fbgemm_fp8" => fixed(8.0, 8.0),
-        // Each 32 weights of 4 bits share a scale of 8 bits.
+        // A weight has 4 bits, and 32 weights share a scale of 8 bits.
         "mxfp4" => fixed(4.25, 16.0),
         "awq" | "gptq" | "gptq_marlin" | "awq_marlin" | "auto-round" => {
             let weights = f64::from(table.size_of(&["bits", "w_bit"])?.unwrap_or(4));
-            // Each group of weights shares a scale of 16 bits and a zero point as wide as a weight.
+            // The weights of a group share a scale of 16 bits and a zero point, which has as many bits as a weight.
             fixed(weights + (16.0 + weights) / group(128)?, 16.0)
         }
         "bitsandbytes" if table.flag("load_in_8bit")?.unwrap_or(false) => fixed(8.0, 16.0),

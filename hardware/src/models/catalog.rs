@@ -17,7 +17,7 @@ pub struct Entry {
     pub name: String,
     /// The model on Hugging Face, `owner/name`.
     pub model: String,
-    /// The file from which the shape's numbers are.
+    /// The file that the shape's numbers come from.
     pub source: String,
     /// Published number of parameters, with which a test compares the shape. For an MTP module, which has no published
     /// number, it is counted from the shape.
@@ -26,7 +26,7 @@ pub struct Entry {
     /// embedding. The number is negative if the shape counts an output head that a draft shares with its target and
     /// that the published number leaves out.
     pub beside: f64,
-    /// Where the number of parameters was published.
+    /// The place where the number of parameters was published.
     pub parameters_source: String,
     /// The model's shape.
     pub shape: ModelShape,

@@ -82,7 +82,7 @@ pub struct AttentionWork {
     /// Bytes of KV that a pass reads for each token of context, summed over these layers.
     pub bytes: f64,
     /// Bytes of KV that a token of context takes in memory. 0 for the window of compressed attention, which drops older
-    /// tokens; other windows are counted as if they kept every token.
+    /// tokens. Other windows count as if they kept the KV of every token.
     pub kept_bytes: f64,
     /// FLOP of a query-key pair, summed over these layers.
     pub pair_flops: f64,
@@ -125,7 +125,7 @@ impl AttentionWork {
         }
     }
 
-    /// Adds the work of other layers with the same window, split and kind of selection.
+    /// Adds the work of other layers with the same window, the same number of KV heads and the same kind of selection.
     fn join(&mut self, more: &AttentionWork) {
         self.bytes += more.bytes;
         self.kept_bytes += more.kept_bytes;

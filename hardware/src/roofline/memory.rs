@@ -1,4 +1,4 @@
-//! The device memory that the weights leave for KV.
+//! The device memory that weights and activations leave for KV.
 
 /// Device memory for KV, over all GPUs that share the model.
 #[derive(Clone, Copy, Debug, PartialEq)]

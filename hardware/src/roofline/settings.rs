@@ -147,8 +147,9 @@ impl RooflineSpec {
     /// Checks the values that serde cannot check.
     ///
     /// # Errors
-    /// The GPU or the model has no known name or has a fault, the GPU has no peak in a precision that the model
-    /// computes in, or a number is out of its range. The error names the setting.
+    /// The name of the GPU or the model is unknown, or their numbers have a fault. The model computes in a precision
+    /// for which the GPU has no peak. A number is out of its range, or `experts_read` and `expert_reuse` are both
+    /// given. The error names the setting.
     pub fn check(&self) -> Result<(), BadLatency> {
         let (gpu, shape) = (self.gpu.gpu()?, self.shape()?);
         peaks(&gpu, &shape.work().token_flops)?;
@@ -197,7 +198,7 @@ impl RooflineSpec {
     /// The memory for KV that weights and activations leave on all GPUs together.
     ///
     /// # Errors
-    /// The GPU or the model has no known name or has a fault.
+    /// The name of the GPU or the model is unknown, or their numbers have a fault.
     pub fn memory(&self) -> Result<Memory, BadLatency> {
         let (gpu, work) = (self.gpu.gpu()?, self.shape()?.work());
         let n = f64::from(self.tensor_parallel);
@@ -208,7 +209,7 @@ impl RooflineSpec {
     /// Builds the latency model: computes all numbers that do not depend on the pass.
     ///
     /// # Errors
-    /// As [`check`](RooflineSpec::check).
+    /// The errors of [`check`](RooflineSpec::check).
     pub fn build(&self) -> Result<Roofline, BadLatency> {
         self.check()?;
         let (gpu, work) = (self.gpu.gpu()?, self.shape()?.work());

@@ -1,7 +1,8 @@
 //! Measures how fast the kernels run on a GPU, and the GPU's own copy bandwidth and matmul rate, in the same run.
 //!
 //! `gpu-check [FILE.json]` writes each measurement to the file as soon as it is done. Default file: `gpu-check.json`. A
-//! later run with the same file makes only the missing measurements. A run ends within 8 minutes.
+//! later run with the same file makes only the missing measurements; it does not repeat a failed one. A run ends within
+//! 8 minutes.
 //!
 //! Exit codes: 3, a target was missed or the time was over; 4, there is no usable GPU; 1, another error.
 
@@ -74,7 +75,7 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
         let began = Instant::now();
         // Each measurement opens its own device, so that no memory of an earlier measurement stays in use.
         let result = Cuda::tuned(0, tuning).and_then(|mut cuda| measure(&mut cuda));
-        // A failed measurement is written too and does not end the run: later measurements may succeed.
+        // A failed measurement is also written to the file. The run goes on, because later measurements may succeed.
         let result = result.unwrap_or_else(|why| json!({ "error": why.to_string() }));
         println!("{name} ({:.1} s): {result}", began.elapsed().as_secs_f64());
         done.insert(name.into(), result);
@@ -96,7 +97,7 @@ fn verdicts(done: &Map<String, Value>) -> bool {
     ];
     let mut all = true;
     for (what, reached, target) in targets {
-        // A missing measurement (NaN) counts as missed.
+        // A missing measurement is NaN, so its target counts as missed.
         let good = reached >= target;
         all &= good;
         println!(

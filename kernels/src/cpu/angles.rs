@@ -34,8 +34,8 @@ impl Angles {
     }
 }
 
-/// The rotary frequencies of the pairs `i` of a head, in radians per position: `theta^(−2i / head_dim)`, scaled as in
-/// Llama 3 if the model says so (see [`crate::model::RopeScaling`]).
+/// The rotary frequencies of a head, in radians per position. The frequency of pair `i` is `theta^(−2i / head_dim)`. If
+/// the model uses Llama 3's scaling (see [`crate::model::RopeScaling`]), the frequencies are scaled.
 pub(crate) fn frequencies(shape: &LlamaShape) -> Vec<f32> {
     let one = |i: u32| {
         let frequency = shape.rope_theta.powf(-f64::from(2 * i) / f64::from(shape.head_dim));

@@ -350,7 +350,7 @@ fn add_pairs<'p, L: Lanes, P: Pairs + 'p, const Q: usize, const N: usize>(
         for t in 0..tokens.len() {
             L::prefetch(ahead.wrapping_add(t));
             #[expect(unsafe_code, reason = "checked once for the loop, not in each turn")]
-            // SAFETY: every slice was just cut to this length.
+            // SAFETY: every slice was just cut to `tokens.len()` elements, and `t < tokens.len()`.
             unsafe {
                 for (n, pairs) in pairs.iter().enumerate() {
                     let pairs = pairs.get_unchecked(t);

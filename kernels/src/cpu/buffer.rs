@@ -86,7 +86,7 @@ pub(super) struct Shared<'a> {
 // overlapping parts.
 #[expect(unsafe_code, reason = "outputs are split by columns, which no safe split of a slice can do")]
 unsafe impl Send for Shared<'_> {}
-// SAFETY: the reason is the same as for `Send`.
+// SAFETY: threads use a shared `Shared` only to take parts, and callers of `part` must not take overlapping parts.
 #[expect(unsafe_code, reason = "outputs are split by columns, which no safe split of a slice can do")]
 unsafe impl Sync for Shared<'_> {}
 

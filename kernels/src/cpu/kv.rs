@@ -130,7 +130,7 @@ impl Kv {
     }
 }
 
-/// Writes the key and the value of token `offset` of a block.
+/// A kernel that writes the key and the value of token `offset` of a block.
 struct Write<'a, P> {
     keys: &'a mut [P],
     values: &'a mut [P],
@@ -155,8 +155,8 @@ impl<P: Pairs> Kernel for Write<'_, P> {
     }
 }
 
-/// Copies a token's key and value of one head from the first to the second of `slots`. A slot is (index of the block's
-/// first pair, token in the block).
+/// Copies one token's key and value of one head. `slots` is (from, to); each is (index of the first pair of the block's
+/// head, token in the block).
 fn copy<P: Pairs>(pool: &mut [P], (keys, values): (usize, usize), slots: ((usize, usize), (usize, usize))) {
     let ((source, from), (target, to)) = slots;
     for d in 0..keys {

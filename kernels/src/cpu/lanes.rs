@@ -24,7 +24,7 @@ pub(super) trait Lanes: Copy {
     fn load_first(x: &[u32; LANES]) -> Self;
     /// Reads the second bf16 of each word in memory, its upper half.
     fn load_second(x: &[u32; LANES]) -> Self;
-    /// Prefetches memory that will be read soon; any address is allowed. Plain code does nothing.
+    /// Prefetches memory that will be read soon. Any address is allowed. In plain code this does nothing.
     fn prefetch<T>(address: *const T);
     /// Writes sixteen numbers to memory.
     fn store(self, x: &mut [f32; LANES]);

@@ -79,7 +79,7 @@ impl Level {
         }
     }
 
-    /// Runs `kernel` with the lanes of this level.
+    /// Runs `kernel` with the vector instructions of this level.
     #[inline]
     #[cfg_attr(
         target_arch = "x86_64",
@@ -91,7 +91,7 @@ impl Level {
             // SAFETY: only `Level::all` makes values of `Level`, after it has detected the instructions.
             #[cfg(target_arch = "x86_64")]
             Lanes::Avx2 => unsafe { x86::with_avx2(kernel) },
-            // SAFETY: the reason is the same as for AVX2.
+            // SAFETY: only `Level::all` makes values of `Level`, after it has detected the instructions.
             #[cfg(target_arch = "x86_64")]
             Lanes::Avx512 => unsafe { x86::with_avx512(kernel) },
         }

@@ -117,7 +117,7 @@ fn together<L: Lanes>(rows: usize) -> usize {
 }
 
 impl<P: Pairs> Outputs<'_, P> {
-    /// Runs [`tile`](Self::tile) for `R` rows and `n` panels.
+    /// Calls [`tile`](Self::tile) for `R` rows and `n` panels: once if `n` panels fit together, else panel by panel.
     #[inline(always)]
     fn tiles<L: Lanes, const R: usize>(&self, row: usize, (panel, n): (usize, usize), pairs: (usize, usize)) {
         match n {

@@ -223,7 +223,7 @@ pub(super) fn likeliest(logits: &[f32], (largest, sum): (f32, f32), out: &mut [C
         let at = out[..found].iter().position(|c| logit > c.probability).unwrap_or(found);
         found = (found + 1).min(out.len());
         out[at..found].rotate_right(1);
-        // `probability` holds the token's logit until the loop below.
+        // Here `probability` holds the token's logit. The loop below replaces it by the probability.
         out[at] = Choice { token: token as u32, probability: logit };
     }
     for choice in out {

@@ -42,7 +42,7 @@ impl Arena {
         self.words.extend(words);
         let end = self.words.len().max(begins + length);
         self.words.resize(end, fill);
-        // The next array begins at a multiple of 16 bytes.
+        // Zeros fill the array up to a multiple of 16 bytes, where the next array begins.
         self.words.resize(end.next_multiple_of(4), 0);
         address
     }

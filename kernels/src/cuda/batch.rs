@@ -17,7 +17,7 @@ const MANY: usize = 64;
 /// context is divided into at most one stretch for each of this number of tokens.
 pub(super) const STRETCH: usize = 256;
 
-/// Most stretches into which one context is divided.
+/// Most stretches (parts that the GPU handles at the same time) into which one context is divided.
 const MOST_STRETCHES: usize = 32;
 
 /// Most stretches in one launch, over all tiles; the device has memory for the results of this number. If a launch has

@@ -41,7 +41,8 @@ impl Cuda {
     /// ([`Tuning::from_environment`]).
     ///
     /// # Errors
-    /// A library is missing, there is no such GPU, it is too old, or the kernels do not compile for it.
+    /// A library is missing, there is no GPU with this number, the GPU is too old, or the kernels do not compile for
+    /// it.
     pub fn new(ordinal: usize) -> Result<Cuda, CudaError> {
         Cuda::tuned(ordinal, Tuning::from_environment())
     }
@@ -49,7 +50,7 @@ impl Cuda {
     /// Opens the GPU with the number `ordinal`, with the given tuning.
     ///
     /// # Errors
-    /// As [`Cuda::new`].
+    /// The errors of [`Cuda::new`].
     pub fn tuned(ordinal: usize, tuning: Tuning) -> Result<Cuda, CudaError> {
         Cuda::on(Arc::new(Gpu::new(ordinal, tuning.dependent_launches)?), tuning)
     }

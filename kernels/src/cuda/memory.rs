@@ -108,7 +108,7 @@ pub struct Kv {
     pub(super) heads: usize,
     pub(super) kv_heads: usize,
     pub(super) head_dim: usize,
-    /// `head_dim` rounded up to a width that the kernels support; the numbers beyond `head_dim` are zero.
+    /// `head_dim` rounded up to a width that the kernels support. The added numbers of each row are zero.
     pub(super) dim: usize,
     pub(super) layers: usize,
     pub(super) blocks: usize,

@@ -133,7 +133,7 @@ impl Program {
         })
     }
 
-    /// A hash of the commands; equal for equal programs.
+    /// A hash of the commands. Equal programs have equal hashes.
     pub(super) fn hash(&self) -> u64 {
         self.words.iter().fold(self.words.len() as u64, |h, &word| foretoken_sim::luck::mix(h ^ word))
     }

@@ -21,7 +21,7 @@ pub enum CannotServe {
         /// Number of tokens in the draft's vocabulary.
         draft: u32,
     },
-    /// The policy drafts, but there is no draft model.
+    /// The policy drafts, but no draft model is loaded.
     #[error("the policy drafts, but no draft model is loaded")]
     NoDraft,
     /// The models were loaded with too little memory for this run.
@@ -60,7 +60,7 @@ pub enum LiveError<E: std::error::Error + 'static> {
     /// The device failed; this is its error.
     #[error(transparent)]
     Device(#[from] E),
-    /// The draft has too few free KV blocks for a tree.
+    /// There are too few free scratch blocks (blocks of the draft's KV for trees) for a tree.
     #[error("a drafted tree needs {needed} blocks of the draft's KV where {free} are free: draft narrower trees")]
     TreeTooWide {
         /// Number of further scratch blocks that the tree needs.
@@ -68,7 +68,7 @@ pub enum LiveError<E: std::error::Error + 'static> {
         /// Number of free scratch blocks.
         free: usize,
     },
-    /// A tree has more children at a node than the vocabulary has tokens.
+    /// A tree asks for more children of a node than the vocabulary has tokens.
     #[error("a tree asks for {asked} guesses at a position, but there are only {vocab} tokens")]
     TooManyGuesses {
         /// Number of children of a node that the tree asks for.

@@ -10,7 +10,7 @@ use foretoken_sim::{Drafts, PassShape, Time};
 use std::time::Duration;
 
 impl<D: Device> DeviceExecutor<'_, D> {
-    /// Reads the clock and records an event at that time.
+    /// Reads the clock and records an event without duration at this time.
     pub(super) fn mark_instant(&mut self, kind: MarkKind) {
         let at = self.clock.read();
         self.mark_span(kind, at);

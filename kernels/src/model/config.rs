@@ -10,7 +10,8 @@ use serde_json::Value;
 use serde_json::error::Category;
 use std::path::{Path, PathBuf};
 
-/// A `config.json` that cannot be read, or describes a model that is not Llama-shaped.
+/// Why a `config.json` is refused: it cannot be read, or it describes a model that this crate's forward pass does not
+/// compute.
 #[derive(Debug, thiserror::Error)]
 pub enum BadConfigFile {
     /// The file cannot be opened or read.
@@ -21,7 +22,7 @@ pub enum BadConfigFile {
         /// The system's error.
         why: std::io::Error,
     },
-    /// The file is not JSON, or no JSON object.
+    /// The file is not JSON, or its value is not a JSON object.
     #[error("{}: {why}", file.display())]
     NotJson {
         /// The path of the file.

@@ -16,8 +16,8 @@ pub struct RopeScaling {
     pub original_max_position_embeddings: u32,
 }
 
-/// A Llama-shaped decoder: RMSNorm, rotary positions, grouped-query attention, SwiGLU; no biases. Qwen3 has `qk_norm`
-/// in addition.
+/// The shape of a Llama-like decoder: RMSNorm, rotary positions, grouped-query attention and SwiGLU, without biases.
+/// With `qk_norm` it is a Qwen3.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LlamaShape {
     /// Number of decoder layers.

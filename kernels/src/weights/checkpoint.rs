@@ -25,7 +25,7 @@ pub enum BadCheckpoint {
         /// The system's error.
         why: std::io::Error,
     },
-    /// A file does not have the format that its name says.
+    /// A file's contents do not have the format that the file's name states.
     #[error("{}: {why}", file.display())]
     Malformed {
         /// The path of the file.

@@ -20,7 +20,7 @@ pub const CONTEXT: usize = 768;
 /// Bytes (tokens) of a prompt, which is a question with some worked examples.
 pub const PROMPT: usize = 256;
 
-/// Most tokens of an answer. The answers of all families are shorter.
+/// Most tokens of an answer. In all families the answers are shorter.
 pub const ANSWER: usize = 256;
 
 /// Seed of the generated documents. The pair was trained on documents of other seeds.
@@ -131,7 +131,7 @@ impl Pair {
             all.truncate(context + 1 + kept);
             all.push(accepted[0].next);
             drafted = drafted.min(all.len() - 1);
-            // Tokens after `END` were drafted and verified but are not part of the answer.
+            // Tokens after `END` were drafted and verified, but they are not part of the answer.
             if let Some(end) = all[context + 1..].iter().position(|&t| t == u32::from(END)) {
                 all.truncate(context + 2 + end);
             }

@@ -1,4 +1,4 @@
-//! Compares each operation of the CUDA device with the CPU's, on random inputs.
+//! Compares each operation of the CUDA device with the same operation of the CPU, on random inputs.
 
 use crate::support::{Scale, both, close, downloaded, empty, gains, luck, matrices, numbers, same};
 use foretoken_kernels::cpu::Cpu;

@@ -1,4 +1,4 @@
-//! Compares the CUDA device's probabilities, draws and accepted tokens with the CPU's.
+//! Compares probabilities, draws and accepted tokens of the CUDA device with the CPU's.
 
 use crate::support::{Scale, both, close, empty, luck, numbers, same};
 use foretoken_kernels::accept::{self, Accepted, Chain, Tree};
@@ -144,7 +144,7 @@ pub fn draws_entropies_and_divergences_are_the_hosts(cuda: &mut Cuda, scale: Sca
     }
 }
 
-/// χ² test: the first emitted tokens have the target's distribution.
+/// A χ² test: the first emitted tokens must have the target's distribution.
 pub fn rejection_keeps_the_targets_distribution(cuda: &mut Cuda, scale: Scale) {
     let cpu = &mut Cpu::new(1).unwrap();
     let (vocab, at_once) = (8, 1000);

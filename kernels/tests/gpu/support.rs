@@ -91,7 +91,7 @@ fn stored(numbers: &[f32]) -> Vec<u8> {
     numbers.iter().flat_map(|x| bf16::from_f32(*x).to_le_bytes()).collect()
 }
 
-/// Makes a bf16 matrix with these weights on each device.
+/// Makes a bf16 matrix with the weights `weights` on each device.
 pub fn matrices(
     cpu: &mut Cpu,
     cuda: &mut Cuda,

@@ -30,8 +30,8 @@ impl Recorder for Recorded {
     }
 }
 
-/// A policy that drafts chains of `k` tokens, or trees of depth `k` that grow by `growth`. It drafts only in steps
-/// whose number is a multiple of `every`.
+/// A policy that drafts chains of `k` tokens; with a `growth`, it drafts trees of depth `k` that grow in this way. It
+/// drafts only in steps whose number is a multiple of `every`.
 #[derive(Clone, Debug)]
 pub struct Fixed {
     pub k: u32,

@@ -30,7 +30,7 @@ pub struct LiveReport {
     pub cells: Vec<LiveCell>,
 }
 
-/// The facts of a cell that only a live run has.
+/// The facts of one cell that only live runs have.
 #[derive(Debug, Serialize)]
 pub struct LiveCell {
     /// The policy's label.

@@ -11,7 +11,7 @@ use foretoken_spec::live::{Device as Named, LiveSpec};
 use foretoken_spec::problem::{Problem, Result};
 use std::time::Duration;
 
-/// A machine that serves runs and, between runs, times single passes.
+/// A device that serves runs and, between the runs, times single passes.
 pub trait Timed: Machine {
     /// Returns the settings with which the machine's profile is measured.
     fn setup(&self) -> &Setup;

@@ -48,7 +48,7 @@ pub struct Compared<'a> {
     pub runs: &'a Runs,
     /// Costs that predict the runs; `None`: the experiment's costs do.
     pub profile: Option<&'a PassCosts>,
-    /// Where the costs that predict the runs come from, as text.
+    /// A text that says where the costs that predict the runs come from.
     pub costs: String,
     /// Sentences that limit the verdict, for example about changed files. The comparison adds sentences about partial
     /// runs.
@@ -171,7 +171,7 @@ impl Compared<'_> {
         Some(Undecided { policy, load: self.load(entry), share: self.share(entry), pieces })
     }
 
-    /// A sentence that says which runs are missing or partial; `None` if all runs are complete.
+    /// A sentence that lists the runs that are missing or partial; `None` if all runs are complete.
     fn partial(&self, cells: &[CellReport]) -> Option<String> {
         let mut parts = Vec::new();
         let (manifest, recorded) = (self.tapes.manifest, self.runs.entries.len());

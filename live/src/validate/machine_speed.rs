@@ -110,7 +110,7 @@ impl LatencyModel for Paced<'_> {
     }
 }
 
-/// The typical time of each probed pass in seconds: the median over all probes.
+/// The typical time of each probed pass in seconds: the median of its times in all probes.
 pub fn typical<'a>(probes: impl IntoIterator<Item = &'a Probe>) -> Vec<f64> {
     by_pass(probes).into_iter().map(median).collect()
 }

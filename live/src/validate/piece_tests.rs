@@ -155,7 +155,7 @@ fn cells_take_turns_and_a_piece_is_two_runs_of_the_same_requests() {
     for entry in &runs.entries {
         assert_eq!(entry.pieces.len(), 3);
         assert!(entry.pieces.iter().all(|p| p.tapes.len() == 2 && p.probes.len() == 3));
-        // Later pieces serve later requests of the workload.
+        // Later pieces of a cell serve later requests of the workload.
         assert!(entry.pieces.windows(2).all(|pair| pair[0].first < pair[1].first), "{entry:?}");
     }
     assert_eq!((validation.counted, validation.undecided.len()), ((12, 12), 0));
@@ -181,7 +181,7 @@ fn cells_take_turns_and_a_piece_is_two_runs_of_the_same_requests() {
 #[test]
 fn a_piece_in_which_the_machine_changed_is_left_out() {
     let steady = vec![1.0; ROUND];
-    // The second round runs the cells in reverse order, so the second cell comes third.
+    // The second round runs the cells in reverse order, so the second of the four cells runs as the third.
     let second = ROUND + 2 * 3;
     let mut factors = [steady.clone(), steady.clone(), steady].concat();
     factors[second + 1] = 1.06;

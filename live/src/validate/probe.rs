@@ -206,7 +206,7 @@ mod tests {
         let said: Vec<String> = all.iter().map(ToString::to_string).collect();
         let (decodes, verify) = (["target 1 x 1 at 256", "target 8 x 1 at 256"], "target 8 x 4 at 64");
         assert_eq!(said, [&decodes[..], &[verify, "target 1 x 128 at 0", "draft 8 x 1 at 256"]].concat());
-        // The probed prefill pass is at most as long as the largest pass, even if prompts are longer.
+        // The probed prefill pass has at most as many tokens as a pass may have, even if prompts are longer.
         let few = probed(&setup(), 3, 10, 5000);
         assert_eq!((few[1].shape.requests, few[1].shape.context, few[3].shape.new), (2, 16, 256));
         // With one request, the two decode passes have the same shape. This shape is probed once.
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(machine.0, 10);
     }
 
-    /// A machine of constant speed, on which a quarter of the passes is interrupted and takes five times as long.
+    /// A machine of constant speed. A quarter of its passes are interrupted and take five times as long.
     struct Interrupted {
         passes: usize,
         luck: Luck,

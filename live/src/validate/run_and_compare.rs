@@ -46,9 +46,10 @@ pub struct Request<'a> {
     pub sets: &'a [String],
     /// The device; `None`: the device that the experiment names.
     pub device: Option<&'a str>,
-    /// The CPU's vector instructions; `None`: the experiment's, or the best that the CPU has.
+    /// The CPU's vector instructions. `None`: the experiment's, and if it names none, the best that the CPU has.
     pub instructions: Option<foretoken_spec::live::Instructions>,
-    /// The profile whose costs predict the runs; `None`: the experiment's profile, or one that is measured.
+    /// The profile whose costs predict the runs. `None`: the experiment's profile; if it has none, the validation
+    /// measures one.
     pub profile: Option<&'a Path>,
     /// The results folder; `None`: a new folder with the usual name.
     pub output: Option<PathBuf>,
@@ -290,7 +291,7 @@ pub struct GivenProfile {
     text: String,
     /// How the profile's costs were found: `profiled` (passes were timed) or `calibrated` (fitted to runs).
     word: &'static str,
-    /// When the profile was measured, or to which device's runs it was fitted, as text.
+    /// A text that says when the profile was measured, or to which device's runs it was fitted.
     made: String,
     /// Digests of the tapes to which the profile was fitted. The profile must not predict the runs of these tapes.
     fitted_to: Vec<String>,

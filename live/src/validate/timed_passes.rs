@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn context_can_be_counted_once_per_position() {
-        // The three positions read 10, 11 and 12 tokens of context.
+        // The pass has three positions, which read 10, 11 and 12 tokens of context.
         let errors = predicted(ContextReads::PerPosition).errors;
         assert!(close(errors[0].predicted_s, 93e-6), "{errors:?}");
     }

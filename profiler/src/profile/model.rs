@@ -39,7 +39,7 @@ pub struct ModelProfile {
 pub struct ModelInfo {
     /// Name of the preset, or of the checkpoint's folder.
     pub name: String,
-    /// `random, seed N`, or `blake3:…` of the checkpoint's files.
+    /// `random, seed N` for random weights, or `blake3:…`, the digest of the checkpoint's weights.
     pub weights: String,
     /// Type of the weight matrices on the device.
     pub dtype: String,

@@ -96,7 +96,8 @@ fn every_truth_can_be_built_and_stays_near_what_was_measured() {
         }
     }
     let LatencySpec::Staircase(s) = p.truth(Role::Target, Truth::Staircase) else { panic!() };
-    // Between two sizes a pass takes the time of the next size; above the largest size the last segment continues.
+    // Between two sizes, a pass takes the time of the next size. Above the largest size, the last segment of the table
+    // continues.
     let model = s.build().unwrap();
     let at = |batched| model.pass(PassShape { requests: 1, batched, context: 0, pairs: 0 }).as_s();
     let (size, seconds) = s.steps[s.steps.len() - 2];

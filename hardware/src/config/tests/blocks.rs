@@ -1,4 +1,5 @@
-//! Nemotron-H: layers of one block, experts of a smaller width, and the layers listed for the MTP module.
+//! Tests with Nemotron-H: layers of one block, experts of a smaller width, and the layers that the file lists for the
+//! MTP module.
 
 use super::{fault, with};
 use crate::config::read;

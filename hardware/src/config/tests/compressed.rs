@@ -1,4 +1,4 @@
-//! DeepSeek-V4: a window, and compressed entries of older tokens.
+//! Tests with DeepSeek-V4: a window, and compressed entries of older tokens.
 
 use super::{fault, with};
 use crate::RooflineSpec;
@@ -67,7 +67,7 @@ fn kv_grows_by_entries_and_a_window_is_kept_once() {
     // compressed yet take 4 bytes a number.
     assert_eq!(kept(4), ((1024.0 + 128.0) / 4.0, window + 2.0 * 4.0 * 2.0 * (512.0 + 128.0) * 4.0));
     assert_eq!(kept(128), (1024.0 / 128.0, window + 2.0 * 128.0 * 512.0 * 4.0));
-    // There is one KV head, so every GPU of a group holds a copy.
+    // There is one KV head, so every GPU of a tensor-parallel group holds a copy of the KV.
     let work = shape(&file(json!([4, 4, 4]))).work();
     assert_eq!(work.kv_bytes_token(8.0), 8.0 * work.kv_bytes_token(1.0));
 }
@@ -89,7 +89,8 @@ fn a_decode_reads_its_window_its_chosen_entries_and_all_keys() {
     // A layer without entries reads no more bytes when the context grows beyond the window.
     assert_eq!(growth(0, 1000, 100_000), 0.0);
     near(growth(128, 1000, 101_000), reads(100_000.0 / 128.0 * 1024.0));
-    // Up to 512 entries (of 4 tokens each) all entries are read. With more entries only the indexer's keys add bytes.
+    // With up to 512 entries (of 4 tokens each), a token reads all entries. With more entries, only the indexer's keys
+    // add bytes.
     near(growth(4, 1000, 2000), reads(1000.0 / 4.0 * (1024.0 + 128.0)));
     near(growth(4, 10_000, 110_000), reads(100_000.0 / 4.0 * 128.0));
 }
@@ -128,7 +129,8 @@ fn experts_may_have_a_type_of_their_own() {
     let fp8 = json!({ "quantization_config": { "quant_method": "fp8" }, "expert_dtype": "fp4" });
     let bits = shape(&with(file(json!([0, 4, 128])), fp8.clone())).bits;
     assert_eq!((bits.weights, bits.dense, bits.experts, bits.expert_activations), (8.0, None, 4.25, 8.0));
-    // A list of modules without the experts leaves their bits alone; a list that names them sets them.
+    // If `quantized_layers` does not name the experts, they keep the bits of `expert_dtype`. If it names them, its
+    // algorithm gives their bits.
     let listed = |modules: Value| {
         let quantised = json!({ "quant_method": "fp8", "quantized_layers": modules });
         shape(&with(file(json!([0, 4, 128])), json!({ "quantization_config": quantised, "expert_dtype": "fp4" }))).bits

@@ -1,4 +1,4 @@
-//! MiMo-V2: values narrower than keys, and different heads in layers with a window.
+//! Tests with MiMo-V2: values that are narrower than keys, and other heads in layers with a window.
 
 use super::{fault, with};
 use crate::config::read;

@@ -1,4 +1,4 @@
-//! Reading `config.json` files of many families, with their faults and warnings.
+//! Tests that read `config.json` files of many families, with their faults and warnings.
 
 mod block_sparse;
 mod blocks;
@@ -20,7 +20,7 @@ fn dense() -> Value {
     })
 }
 
-/// `config` with some keys changed; null removes a key.
+/// `config` with the keys of `changes` set to new values. A null removes the key.
 fn with(mut config: Value, changes: Value) -> Value {
     for (key, value) in changes.as_object().unwrap() {
         config[key] = value.clone();
@@ -82,7 +82,7 @@ fn layers_are_grouped_by_kind() {
     // of them.
     let work = shape.work();
     assert_eq!((work.kv_bytes_token(1.0), work.kv_bytes_token(8.0)), (70_272.0, 8.0 * 70_272.0));
-    // A token uses about 37 of 671 billion weights.
+    // A token uses about 37 billion of the model's 671 billion weights.
     assert!((shape.active_parameters() / 37.5e9 - 1.0).abs() < 0.02, "{}", shape.active_parameters());
 }
 

@@ -1,4 +1,4 @@
-//! Reading the bits of a model's parts from `quantization_config`.
+//! Tests that read the bits of a model's parts from `quantization_config`.
 
 use super::{dense, fault, with};
 use crate::config::read;
@@ -95,7 +95,7 @@ fn modules_may_have_algorithms_of_their_own() {
     };
     let wanted = Bits { dense_activations: Some(8.0), ..of(8.0, Some(8.25), 4.5) };
     assert_eq!(bits(&table("modelopt", &modules)), wanted);
-    // A part that is not listed is not quantised.
+    // `quantized_layers` lists only the experts, so the other parts are not quantised.
     let experts = json!({ "layers.0.ffn.experts": { "quant_algo": "NVFP4" } });
     assert_eq!(bits(&table("modelopt", &experts)), of(16.0, None, 4.5));
     assert_eq!(bits(&table("fp8", &experts)), of(8.0, None, 4.5));

@@ -24,7 +24,7 @@ pub struct Pass {
 /// The passes of a step, and the host time between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Passes {
-    /// The draft passes in order, without passes of 0 tokens.
+    /// The draft passes in order. Passes of 0 tokens are left out.
     pub draft: Vec<Pass>,
     /// The target pass.
     pub target: Pass,

@@ -142,7 +142,7 @@ impl Tape {
         self.steps.iter().filter_map(|s| s.marks.last()).map(|m| m.end).max().unwrap_or_default()
     }
 
-    /// Rebuilds the records of each request and each step.
+    /// Rebuilds the records of each request and each step of the run. It works without a tail too.
     pub fn records(&self) -> Records {
         rebuild_records(&self.head, &self.steps, self.tail())
     }

@@ -5,7 +5,8 @@ use foretoken_compare::live_runs::Records;
 use foretoken_sim::live::{MarkKind, StepTrace};
 use foretoken_sim::{Arrivals, Outcome, RequestRecords, StepRecord, Time};
 
-/// Rebuilds the records of requests and steps from the parts of a tape.
+/// Rebuilds the records of requests and steps from a tape's head, steps and tail. `tail` is `None` if the run was
+/// killed.
 pub fn rebuild_records<'a>(
     head: &Head,
     steps: impl IntoIterator<Item = &'a StepTrace>,
