@@ -19,7 +19,7 @@ const DEEPEST: usize = 16;
 pub struct Position {
     /// Position of the draft in its round; the first draft has 1.
     pub position: usize,
-    /// Number of rounds that drafted this position and accepted everything before it.
+    /// Number of rounds that drafted this position and accepted all positions before it.
     pub reached: u64,
     /// Number of the `reached` rounds that accepted this position too.
     pub accepted: u64,

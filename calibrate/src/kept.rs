@@ -1,5 +1,5 @@
-//! Writes and reads the folder of a calibration: a profile, a truth table, acceptance by category, traces, an
-//! experiment that runs on them, the results as JSON, and a page.
+//! Writes and reads the folder of a calibration. It has a profile, a truth table, acceptance by category, traces, an
+//! experiment that uses these files, the results as JSON, and a page.
 
 use crate::acceptance::Position;
 use crate::calibration::Calibration;
@@ -47,7 +47,8 @@ pub struct Found<'a> {
     pub draft_lengths: Vec<u32>,
     /// True if draft passes and target passes have separate costs.
     pub separated: bool,
-    /// The draft length of the latest observed run; `None` if it is not known or not one length.
+    /// The draft length of the latest observed run; `None` if it is not known, or if the server drafted several
+    /// lengths.
     pub now: Option<u32>,
     /// The loads under which the server was observed.
     pub loads: Vec<ObservedLoad>,
@@ -255,7 +256,7 @@ pub struct Kept {
     pub engine: EngineConfig,
     /// The files from which the calibration was made. The calibration must not predict these runs.
     pub inputs: Vec<Input>,
-    /// Warnings about the profile: that it was edited, or is not trusted.
+    /// Warnings about the profile: that it was edited, or that its costs are not trusted.
     pub warnings: Vec<String>,
     /// The observed server; `None` if the calibration does not name it.
     pub server: Option<Server>,

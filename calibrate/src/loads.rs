@@ -312,7 +312,7 @@ pub fn short(x: f64) -> String {
     }
 }
 
-/// If several loads have the same name, adds to each the name of its first run.
+/// If several loads have the same name, adds to each of these names the name of the load's first run.
 fn tell_apart(loads: &mut [ObservedLoad]) {
     let names: Vec<String> = loads.iter().map(|load| load.name.clone()).collect();
     for load in loads.iter_mut() {

@@ -148,7 +148,7 @@ mod tests {
         // its 10 further tokens. It is alone and ends at 3.5 s.
         assert!((r.finish[0].as_s() - 3.0).abs() < 1e-9, "{:?}", r.finish);
         assert!((r.finish[1].as_s() - 3.5).abs() < 1e-9, "{:?}", r.finish);
-        // With one client, the requests follow each other, and each is alone.
+        // With one client, the requests follow each other, and each is served alone.
         let r = fluid.serve(&w, Some(1));
         assert!((r.finish[0].as_s() - 2.0).abs() < 1e-9 && (r.finish[1].as_s() - 4.0).abs() < 1e-9);
         assert_eq!(r.arrival[1].as_s(), r.finish[0].as_s());

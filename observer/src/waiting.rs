@@ -38,7 +38,7 @@ impl Waiting {
     /// Waits for `work` and returns its result.
     ///
     /// # Errors
-    /// If the flag was set before `work` ended.
+    /// If Ctrl-C set the flag before `work` ended.
     pub fn on<T>(&self, work: impl Future<Output = T>) -> Result<T> {
         self.runtime().block_on(async {
             tokio::select! {
@@ -57,7 +57,7 @@ impl Waiting {
     /// Waits for a thread and returns its result.
     ///
     /// # Errors
-    /// If the thread panicked, or did not end within 900 ms after the flag was set.
+    /// If the thread panicked, or did not end within 900 ms after Ctrl-C set the flag.
     pub fn on_thread<T>(&self, thread: JoinHandle<T>) -> Result<T> {
         let mut end: Option<Instant> = None;
         while !thread.is_finished() {
@@ -75,7 +75,7 @@ impl Waiting {
         &self.interrupt
     }
 
-    /// Is the flag set?
+    /// True if Ctrl-C has set the flag.
     pub fn is_asked(&self) -> bool {
         self.interrupt.load(Ordering::Relaxed)
     }
@@ -92,7 +92,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Returns when the flag is set.
+/// Returns when Ctrl-C has set the flag `interrupt`.
 pub async fn asked(interrupt: &AtomicBool) {
     while !interrupt.load(Ordering::Relaxed) {
         sleep(LOOK).await;

@@ -45,7 +45,7 @@ use foretoken_spec::experiment::SloSpec;
 use foretoken_spec::problem::{Problem, Result};
 use std::sync::atomic::AtomicBool;
 
-/// Simulates the candidates for a question and gives advice. If the calibration lacks what advice needs, the advice is
+/// Simulates the candidates for a question and gives advice. If the calibration lacks data for advice, the answer says
 /// what to observe next.
 ///
 /// # Errors

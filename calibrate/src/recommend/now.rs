@@ -19,12 +19,12 @@ pub struct Now {
 }
 
 impl Now {
-    /// The policy `spec`. `why` says how it is known.
+    /// The policy `spec` as the server's present policy. `why` says how this is known.
     pub fn of(spec: PolicySpec, why: impl Into<String>) -> Now {
         Now { name: name_of(&spec), spec, why: why.into() }
     }
 
-    /// A fixed draft length; 0 is plain decoding. `why` says how it is known.
+    /// A fixed draft length as the server's present policy; 0 is plain decoding. `why` says how this is known.
     pub fn fixed(k: u32, why: impl Into<String>) -> Now {
         Now::of(fixed(k), why)
     }

@@ -154,7 +154,7 @@ pub struct Solution {
     pub values: Vec<f64>,
     /// Sum of squared relative errors.
     pub squares: f64,
-    /// Number of fitted numbers: the terms, and one more if the end of captured graphs was chosen.
+    /// Number of fitted numbers: the terms, and one more if the size of the largest captured graph was chosen.
     pub numbers: usize,
     /// Number of measured numbers to which the terms were fitted.
     pub measured: usize,

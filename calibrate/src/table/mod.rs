@@ -227,7 +227,7 @@ fn judge(fit: &Fit, slopes: &fit::Slopes, cells: &[Cell], fitted: bool) -> Vec<J
 const DRAWS: u64 = 32;
 /// The 97.5th percentile of the standard normal distribution.
 const NORMAL: f64 = 1.96;
-/// Standard deviation of the factor on the draft's cost if the experiment states that cost; assumed.
+/// Assumed standard deviation of the factor on the draft's cost, if the experiment states this cost.
 const STATED: f64 = 0.2;
 /// Least factor on the cost of a pass, so that no pass is free.
 const LEAST: f64 = 0.1;

@@ -39,7 +39,7 @@ pub struct Cell {
     pub output: f64,
     /// Number of requests; `None` if the table does not say.
     pub requests: Option<u32>,
-    /// The server's `max_num_seqs` in this cell; `None` if it is the experiment's.
+    /// The server's `max_num_seqs` in this cell; `None` if the experiment's value holds.
     pub max_num_seqs: Option<u32>,
     /// Output tokens per second of the whole server.
     pub tok_s: Option<f64>,
@@ -307,7 +307,8 @@ fn units(rows: &[Row], cells: &[Cell]) -> Result<()> {
         }
     }
     // In a closed loop tok_s × tpot_s is the number of requests in flight, which is about the number of clients
-    // (Little's law). If it is off by a factor of OTHER_UNIT or more, one column is in another unit.
+    // (Little's law). If this product is off by a factor of OTHER_UNIT or more, one of the two columns is in another
+    // unit.
     for cell in cells {
         if let (Some(clients), Some(tok_s), Some(tpot_s)) = (loop_size(cell), cell.tok_s, cell.tpot_s) {
             let times = tok_s * tpot_s / clients;

@@ -1,5 +1,5 @@
-//! `foretoken run`: runs one experiment and prints the comparison, or all experiments of a folder and prints one
-//! table of papers' claims, of questions and answers, or of the arena's policies.
+//! `foretoken run`: runs one experiment and prints its comparison of policies. Given a folder, runs all its experiments
+//! and prints tables over them: the claims of papers, questions with their answers, and the policies of the arena.
 
 mod arena;
 

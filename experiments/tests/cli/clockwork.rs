@@ -1,5 +1,5 @@
-//! `calibrate` and `validate --observed` on recordings of a real vLLM 0.32. Its device is simulated with a known cost
-//! law (experiments/validation/clockwork).
+//! `calibrate` and `validate --observed` on recordings of a real vLLM 0.32. The server's device was simulated, with a
+//! known cost law (experiments/validation/clockwork).
 
 use crate::support::Place;
 use serde_json::Value;

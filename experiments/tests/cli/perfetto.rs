@@ -1,4 +1,4 @@
-//! Timelines are valid trace events and agree with the tables from which they were made.
+//! Timelines must be valid trace events, and must agree with the tables from which they were made.
 
 use crate::support::{EXPERIMENT, Place};
 use flate2::read::GzDecoder;

@@ -1,5 +1,5 @@
-//! Reads results of `python -m sglang.benchmark.serving` (bench_serving): latencies measured by its client. A file has
-//! one run per line.
+//! Reads results of `python -m sglang.benchmark.serving` (bench_serving): latencies of requests, measured by the
+//! benchmark's client. A file has one run per line.
 //!
 //! No SGLang was run: the format is from the released source of 0.5.23, `sglang/benchmark/serving.py` (`benchmark`).
 //! The file has no start times, so its latencies can be compared but the run cannot be replayed.

@@ -62,7 +62,7 @@ pub struct Scheduled {
     pub prefill_length_variance: f64,
     /// Tokens of the step's prompts that were in the KV cache before the step.
     pub prefill_kv_tokens: u64,
-    /// Number of requests past their prompt. The format does not say how many tokens each drafted.
+    /// Number of requests past their prompt. The format does not say how many tokens were drafted for each of them.
     pub decode_requests: u32,
     /// Tokens in the KV cache of the decoding requests.
     pub decode_kv_tokens: u64,

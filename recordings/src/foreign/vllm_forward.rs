@@ -4,7 +4,7 @@
 //! The format is that of vLLM 0.33.0: `vllm/benchmarks/forward/main.py` (the list of cases), `capture.py` and
 //! `pipeline.py` (a rank's `latency_us`), `shapes.py` (requests, and what `--shapes` takes). The benchmark was not run.
 //! The benchmark replays one CUDA graph per case, without sampling or host time. Unless `--kv-len-jitter 0` is given,
-//! it draws the lengths around the requested ones; the results have the lengths that ran.
+//! the benchmark draws lengths around the requested lengths. The results have the lengths that were run.
 
 use super::number::Amount;
 use super::{file, json};

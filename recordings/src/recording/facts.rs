@@ -107,7 +107,7 @@ pub enum Event {
     },
     /// New lines of the server's step log were read.
     Log {
-        /// When the lines were read. They were written up to a second before.
+        /// When the lines were read. The server wrote them up to a second before.
         at: Time,
         /// The lines' text.
         lines: Vec<String>,

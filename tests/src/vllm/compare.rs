@@ -1,4 +1,4 @@
-//! The comparison of a replay with its recording, and its error.
+//! The error for a difference between a replay and its recording, and helpers of the comparison.
 
 use super::fixture::Entry;
 use foretoken_sim::engine::{RunningRequest, Scheduler};

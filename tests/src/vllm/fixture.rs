@@ -171,7 +171,7 @@ impl<R: BufRead> Fixture<R> {
     /// Reads the next workload; `None` at the end of the file.
     ///
     /// # Errors
-    /// A line that does not follow the README.
+    /// A line does not follow the format that the README defines.
     pub fn read(&mut self) -> Result<Option<Recorded>, BadFixture> {
         loop {
             let Some(line) = self.next.take() else { return Ok(None) };

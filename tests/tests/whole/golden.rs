@@ -8,7 +8,7 @@ use foretoken_sim::acceptance::{AcceptanceSpec, Beta, Mixture, Rates};
 use foretoken_sim::*;
 use itertools::Itertools;
 
-/// FNV-1a over the requests' ids in the order in which they finished.
+/// FNV-1a hash of the requests' ids, in the order in which the requests finished.
 fn finish_order(run: &Run) -> u64 {
     let mut order: Vec<usize> = (0..run.records.len()).collect();
     order.sort_by_key(|&i| (run.records.finish[i], i));

@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 /// allowed.
 const MOST: usize = 1;
 
-/// Crates that may have a circle: name, its largest size in files, and the reason.
+/// Crates that may have a circle (files that all depend on each other): name, largest size in files, and the reason.
 const BOUNDS: [(&str, usize, &str); 4] = [
     ("policies", 4, "a policy from another crate gets a row like the table's, and a look that no row has"),
     ("spec", 3, "a document, its leaves and its sweeps are one type in three files"),

@@ -38,7 +38,7 @@ fn mentions(source: &Source, from: &str, forbidden: impl Fn(&[&str]) -> bool) ->
     found
 }
 
-/// The header of `scheduler/mod.rs`: it knows nothing of clocks, executors, policies and metrics.
+/// The header of `scheduler/mod.rs` says: the scheduler knows nothing of clocks, executors, policies and metrics.
 #[test]
 fn the_scheduler_knows_no_clock_executor_policy_or_metric() {
     let sim = source("sim");
@@ -80,7 +80,7 @@ fn the_loop_never_asks_whether_there_is_a_drafter() {
     assert!(!mentions(&sim, "serving.rs", asks).is_empty(), "a run makes `NoDraft`: the check sees nothing");
 }
 
-/// The header of `registry.rs`: it must hold no policy's logic.
+/// The header of `registry.rs` says: the table of policies has no policy's logic.
 #[test]
 fn the_table_of_policies_knows_no_policy() {
     let policies = source("policies");
