@@ -96,8 +96,8 @@ fn expert_type(fields: &Fields, table: Option<&Fields>) -> Result<Option<(f64, f
 fn set(bits: &mut Bits, part: Part, (weights, activations): (f64, f64)) {
     match part {
         Part::Attention => {
-            // Without bits of their own, dense blocks have the bits of attention. They get the old bits of attention
-            // here, before these change.
+            // Dense blocks without bits of their own use the bits of attention. The bits of attention change below, so
+            // the dense blocks first get the old bits.
             bits.dense = bits.dense.or(Some(bits.weights));
             bits.dense_activations = bits.dense_activations.or(Some(bits.activations));
             (bits.weights, bits.activations) = (weights, activations);
