@@ -1,8 +1,8 @@
 //! Chooses the autoregressive run from which a TPOT bound is scaled, if the experiment sweeps settings.
 //!
-//! A bound should not change with the load, so the run at one load gives the bound for all loads. The AdaSpec paper
-//! takes each load's own run. Then the bound grows with the queue, and autoregressive decoding keeps the bound for 90 %
-//! of the requests at every load.
+//! A bound should not change with the load, so the run at one load gives the bound for all loads. In the AdaSpec paper,
+//! each load has a bound of its own, scaled from the run at that load. Such a bound grows with the queue, and
+//! autoregressive decoding keeps it for 90 % of the requests at every load.
 
 use crate::plan::{Plan, choice, picks};
 use foretoken_spec::document::{Choice, Path};

@@ -1,9 +1,9 @@
 //! The host time of a real server. It is used to warn if an experiment counts no host time.
 //!
 //! A roofline counts only the device's time. Only one GPU was measured completely enough to show the effect
-//! (`experiments/validation/gh200/README.md`): there, host time decides whether speculation pays. By a roofline alone,
-//! speculation would pay in all five rows of the measured grid; in three of these rows it costs 35 to 59 % of the
-//! throughput.
+//! (`experiments/validation/gh200/README.md`): there, host time decides whether speculation pays. A roofline alone
+//! predicts that speculation pays in all five rows of the measured grid. In the measurements, speculation costs 35 to
+//! 59 % of the throughput in three of these rows.
 
 use crate::plan::{Plan, Variant};
 use foretoken_hardware::LatencySpec;

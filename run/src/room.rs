@@ -19,6 +19,7 @@ struct Need {
 
 /// Checks that runs of this workload and engine fit into memory, on all threads at the same time.
 ///
+/// # Errors
 /// The runs need more memory than the program's limit allows or the system grants. The error points at the setting with
 /// the largest part.
 pub fn check(variant: &Variant, workload: &Workload, config: &EngineConfig) -> Result<()> {

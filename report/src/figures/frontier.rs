@@ -41,8 +41,8 @@ pub struct FrontierWords<'a> {
     pub source: &'a str,
 }
 
-/// If the latency has a bound, the figure shows latencies up to this multiple of the bound, and draws higher ones at
-/// the upper edge. Those depend on the length of the run, because the fleet's queue grows.
+/// If the latency has a bound, the figure shows latencies up to this multiple of the bound, and draws higher latencies
+/// at the upper edge. The higher latencies depend on the length of the run, because the fleet's queue grows.
 const SHOWN: f64 = 3.0;
 
 /// Draws `frontier.svg`; `None` if every run was stopped early.

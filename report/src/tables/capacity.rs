@@ -36,8 +36,8 @@ pub struct ProbeRow {
     pub rate: f64,
     /// Did enough requests keep their SLO bounds, and did the server keep up with the arrivals?
     pub carried: bool,
-    /// Number of counted requests, of those that had kept their SLO bounds when the run ended, and of those that had
-    /// missed one.
+    /// (Number of counted requests, number of counted requests that had kept their SLO bounds when the run ended,
+    /// number of counted requests that had missed a bound).
     pub counted: [u32; 3],
     /// Did the server keep up with the arrivals? `None` if the run was stopped before all counted requests ended.
     pub steady: Option<bool>,

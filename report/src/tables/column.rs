@@ -28,7 +28,7 @@ pub(super) enum Values {
 
 /// A type of values that a column can have.
 pub(super) trait Value {
-    /// The type that Parquet stores for it.
+    /// The type in which Parquet stores a value of this type.
     type Stored;
 
     /// The value in the stored type; `None` stands for null.
@@ -68,7 +68,7 @@ impl Column {
         &self.name
     }
 
-    /// Is it a column of texts?
+    /// Does the column hold texts?
     pub(super) fn is_text(&self) -> bool {
         matches!(self.values, Values::Text(_))
     }

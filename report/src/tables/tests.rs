@@ -214,7 +214,8 @@ fn a_table_that_polars_wrote_is_read_like_ours() {
     assert_eq!(read_requests(dir.path(), keys[5]).unwrap(), all[5]);
 }
 
-/// The path of the partial file is a link to `/dev/full`, which takes no byte. So the writer fails as on a full disk.
+/// The path of the partial file is a link to `/dev/full`, which accepts no bytes. So the writer fails as on a full
+/// disk.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_named_and_leaves_nothing() {

@@ -159,7 +159,7 @@ fn schema_leaves() -> BTreeMap<String, BTreeSet<String>> {
 
 fn walk(root: &Value, schema: &Value, at: &str, leaves: &mut BTreeMap<String, BTreeSet<String>>) {
     // A wrapper (`true-cost` and others) contains a policy, which may be a wrapper too. The contained policy's settings
-    // are tried as leaves of that policy, so the walk stops here.
+    // are tried as leaves of that policy. So they are not collected again inside the wrapper.
     if at.contains(".true-") && at.ends_with(".policy") {
         return;
     }

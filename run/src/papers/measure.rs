@@ -74,8 +74,8 @@ fn gain(metric: Metric, own: f64, other: f64) -> f64 {
 }
 
 /// The x at which the gain first falls to 0 or below, by linear interpolation between `points` (x, gain), which ascend
-/// by x. The search goes to rising x, or to falling x for `Turns::Ahead`. If no point or already the first point has a
-/// gain of 0 or below, the answer is a range with an open end beyond the points.
+/// by x. The search goes to rising x, or to falling x for `Turns::Ahead`. If no point has a gain of 0 or below, or if
+/// the first point has one already, the answer is a range with an open end beyond the points. `Nothing` without points.
 fn crossing(mut points: Vec<(f64, f64)>, turns: Turns) -> Measured {
     if turns == Turns::Ahead {
         points.reverse();
@@ -95,7 +95,8 @@ fn crossing(mut points: Vec<(f64, f64)>, turns: Turns) -> Measured {
 }
 
 /// The least x of `points` (x, margin to the bound) from which on every point keeps the bound (margin 0 or more). It is
-/// one of the swept values. If the last point breaks the bound, the answer is a range with an open end beyond it.
+/// one of the swept values. If the last point breaks the bound, the answer is a range from the last x on, with an open
+/// end. `Nothing` without points.
 fn keeps_from(points: &[(f64, f64)]) -> Measured {
     let Some(last) = points.last() else { return Measured::Nothing };
     match points.iter().rposition(|&(_, margin)| margin < 0.0) {
