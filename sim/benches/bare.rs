@@ -27,7 +27,7 @@ struct Decoding {
     truth: TruthRow,
 }
 
-/// Serves the yardstick's requests in the bare loop and returns the end of the last request. `k` is the draft length.
+/// Serves the benchmark's workload in the bare loop and returns the end of the last request. `k` is the draft length.
 /// With `skip`, the steps between two arrivals or completions run in a short inner loop.
 fn bare(y: &Yardstick, k: u32, skip: bool) -> Time {
     let (w, target, coin) = (y.workload(), target(), y.coin());

@@ -47,8 +47,8 @@ impl Count {
         config
     }
 
-    /// Runs the yardstick with draft length `k`, 0 for autoregressive. Panics if the run's number of request-steps
-    /// differs from the committed number.
+    /// Runs the benchmark's workload with draft length `k`, 0 for autoregressive. Panics if the run's number of
+    /// request-steps differs from the committed number.
     fn run(&self, y: &Yardstick, k: u32, skip_stretches: bool) -> Run {
         let run = black_box(y.run(k, skip_stretches));
         assert_eq!(run.totals.request_steps, self.request_steps, "the yardstick is another one");

@@ -120,8 +120,8 @@ pub(super) struct Laws {
     laws: Vec<Box<dyn Bits>>,
     /// Index in `laws` of each category's law.
     of: Vec<usize>,
-    /// Index in `laws` of the law `otherwise`, for requests whose category is not in `categories`. 0 if `otherwise` is
-    /// not set; no request uses it then.
+    /// Index in `laws` of the law for requests without a category: the law `otherwise`. 0 if `otherwise` is not set; no
+    /// request uses it then.
     fallback: usize,
 }
 

@@ -200,19 +200,21 @@ impl Collector {
         self.emissions.running(scheduler.running().iter().map(|r| r.id), end, &mut self.totals.gaps);
     }
 
-    /// Records a further step of a stretch, which gave each running request one token at time `end`.
+    /// Records a further step of a stretch (decode steps that are computed in one go). The step gave each running
+    /// request one token at time `end`.
     #[inline]
     pub(super) fn next_of_stretch(&mut self, end: Time) {
         self.emissions.further(end, &mut self.totals.gaps);
     }
 
-    /// Ends a stretch whose first step ended at `first_end`: adds the gaps between its tokens to the totals.
+    /// Ends a stretch (decode steps that are computed in one go) whose first step ended at `first_end`: adds the gaps
+    /// of its further steps to the sum of all gaps.
     pub(super) fn end_of_stretch(&mut self, first_end: Time) {
         self.emissions.sum_up(first_end, &mut self.totals.gaps);
     }
 
-    /// At the end of a stretch, before ended requests give their blocks back: raises the peak of used KV blocks to the
-    /// number in use now.
+    /// At the end of a stretch (decode steps that are computed in one go), before ended requests give their blocks
+    /// back: raises the peak of used KV blocks to the number in use now.
     pub(super) fn note_blocks(&mut self, scheduler: &Scheduler) {
         self.totals.peak_blocks = self.totals.peak_blocks.max(scheduler.kv_cache_manager().used());
     }

@@ -106,7 +106,8 @@ impl Series {
         self.bins.last_mut().expect("reach opened a bin")
     }
 
-    /// Time at which the last bin ends. Steps that end before it may be added together with [`lump`](Series::lump).
+    /// Time at which the last bin ends. Several steps that end before it may be added in one call of
+    /// [`lump`](Series::lump).
     #[inline]
     pub fn last_end(&self) -> Time {
         self.last_end

@@ -100,8 +100,8 @@ impl Totals {
         self.lengths.step(s);
     }
 
-    /// Adds `steps` steps without drafts and without prompts, all with the same batch size. `busy` is their total time,
-    /// and `context_time` their part of the field of this name. Does not change `gaps`, `peak_blocks` and `lives`.
+    /// Adds `steps` steps without drafts and without prompts, all with the same batch size. `busy` is their total time.
+    /// `context_time` is what they add to the field of this name. Does not change `gaps`, `peak_blocks` and `lives`.
     pub fn plain_steps(&mut self, batch_size: u32, steps: u64, busy: Time, context_time: u128) {
         let n = u64::from(batch_size) * steps;
         self.steps += steps;

@@ -136,7 +136,7 @@ fn impossible_values_count_as_damage() {
     assert_eq!(with(|o| o.confidences[0] = 0), "is a damaged truth table: output 3 has a confidence of 0");
 }
 
-/// Recomputes every number of the summary by a walk over the output positions.
+/// Recomputes every number of the summary position by position, and compares.
 #[test]
 fn the_summary_is_what_counting_by_hand_gives() {
     let table = table(7);

@@ -17,8 +17,9 @@ pub struct Stretch {
 }
 
 impl Scheduler<'_> {
-    /// The stretch that begins with the next step. `None` if the next step needs a decision: there is a drafter, a
-    /// request waits or is in prefill, prefixes are shared, or the token budget or the free blocks do not suffice.
+    /// The stretch (steps that are computed in one go) that begins with the next step. `None` if the next step needs a
+    /// decision: there is a drafter, a request waits or is in prefill, prefixes are shared, or the token budget or the
+    /// free blocks do not suffice.
     pub fn stretch(&self) -> Option<Stretch> {
         // Without shared prefixes only a preempted request can hit the cache. The number of its blocks that are still
         // cached then depends on how many blocks were taken, not on which request took them.
@@ -47,8 +48,8 @@ impl Scheduler<'_> {
         Some(Stretch { steps, requests: self.running.len() as u32, context })
     }
 
-    /// Advances every running request by the `done` steps of a stretch. Returns how many requests have now emitted
-    /// their whole output.
+    /// Advances every running request by the `done` steps of a stretch (steps that are computed in one go). Returns how
+    /// many requests have now emitted their whole output.
     pub fn catch_up(&mut self, done: u32) -> u32 {
         self.output.clear();
         self.result.clear();

@@ -9,11 +9,11 @@ use crate::engine::scheduler_output::Admission;
 
 /// The decision about the head of the waiting list.
 enum Admit {
-    /// The head is admitted with this many tokens.
+    /// The head of the waiting list is admitted, and this number of its tokens is scheduled.
     Tokens(u32),
-    /// The head waits, and no request behind it is considered.
+    /// The head of the waiting list stays there, and no request behind it is considered in this step.
     Stop,
-    /// The head waits, and the next request is considered.
+    /// The head of the waiting list is passed over in this step, and the next request is considered.
     PassOver,
 }
 

@@ -73,7 +73,7 @@ impl AcceptanceSource for Coin {
     }
 }
 
-/// Most tokens of a tree of a wild [`Erratic`] policy.
+/// Most tokens of a tree of an [`Erratic`] policy in its wild form.
 pub const WILD_TREE: u32 = 30;
 
 /// A policy that drafts, stops and trims at random (keyed by the step), within its limit. A wild one also drafts trees,
@@ -240,7 +240,7 @@ impl Fixture {
         self.with(|s| s.run(Speculation::Policy(Box::new(Erratic::new(limit, false)))))
     }
 
-    /// Runs the wild form of [`Erratic`] with this limit.
+    /// Runs the wild form of [`Erratic`], which also drafts trees and breaks limits, with this limit.
     pub fn wild(&self, limit: u32) -> Run {
         self.with(|s| s.run(Speculation::Policy(Box::new(Erratic::new(limit, true)))))
     }

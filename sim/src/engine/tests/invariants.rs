@@ -54,7 +54,7 @@ pub(super) fn configs() -> impl Strategy<Value = EngineConfig> {
                 max_num_seqs: size.0,
                 max_num_batched_tokens: if whole { size.1.max(size.4) } else { size.1 },
                 block_size: size.2,
-                // The pool must hold a wild tree and its lookahead slots.
+                // The pool must hold one tree of up to [`WILD_TREE`] tokens and its lookahead slots.
                 num_gpu_blocks: if size.2 == 4 { size.3 + 30 } else { size.3 },
                 max_model_len: size.4,
                 chunked_prefill: Some(!whole),
